@@ -1,0 +1,547 @@
+//! The checked model of one cluster: every default applied, every reference resolved.
+//!
+//! Only [`crate::spec`] makes a [`Cluster`]; whoever holds one need not check it again. What a person may
+//! write is wider (`spec::model`) and is lowered into this.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+/// One Kubernetes cluster as its spec describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// `clusterName`: also the folder in the buckets and the first part of each stack's name.
+    pub name: String,
+    /// `region`, one that exists.
+    pub region: String,
+    /// `kubernetesVersion`, perhaps without a patch; the lock pins it.
+    pub kubernetes_version: KubernetesVersion,
+    /// Where node images come from; pools may override it.
+    pub image: Image,
+    /// `keyName`: an EC2 key pair for ssh.
+    pub key_name: Option<String>,
+    /// `sshAuthorizedKeys`, written to each node.
+    pub ssh_authorized_keys: Vec<String>,
+    /// `kmsKeyArn`: the key that seals this cluster's credentials; absent means Slipway's own.
+    pub kms_key_arn: Option<String>,
+    /// `apiEndpoints`, at least one.
+    pub api_endpoints: Vec<ApiEndpoint>,
+    /// VPC, subnets, CIDRs.
+    pub network: Network,
+    /// `controller`.
+    pub controller: Controller,
+    /// `etcd`.
+    pub etcd: Etcd,
+    /// `worker.nodePools`, in the order of the spec.
+    pub pools: Vec<NodePool>,
+    /// `worker.nodePoolRollingStrategy`.
+    pub pool_strategy: PoolStrategy,
+    /// `kubernetes`.
+    pub kubernetes: Kubernetes,
+    /// `addons`.
+    pub addons: Addons,
+    /// `certificatesConfiguration` and `tls*DurationDays`.
+    pub certificates: Certificates,
+    /// `rollout`.
+    pub rollout: RolloutPolicy,
+    /// `stackTags`, put on each stack and, by CloudFormation, on each resource.
+    pub stack_tags: BTreeMap<String, String>,
+}
+
+/// A Kubernetes version such as `1.34` or `1.34.2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KubernetesVersion {
+    /// Always 1 for now.
+    pub major: u16,
+    /// The minor release, which the skew rules count in.
+    pub minor: u16,
+    /// `None`: the newest that the lock finds.
+    pub patch: Option<u16>,
+}
+
+impl fmt::Display for KubernetesVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)?;
+        self.patch.map_or(Ok(()), |patch| write!(f, ".{patch}"))
+    }
+}
+
+/// A processor architecture, named as AWS names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Architecture {
+    /// AWS Graviton.
+    #[serde(rename = "arm64")]
+    Arm64,
+    /// Intel and AMD.
+    #[serde(rename = "x86_64")]
+    X86_64,
+}
+
+impl Architecture {
+    /// The architecture of an EC2 instance type: Graviton families carry a `g` after the generation
+    /// (`m7g`, `c6gn`, `r8gd`, `t4g`), and `a1` was the first.
+    #[must_use]
+    pub fn of_instance_type(instance_type: &str) -> Self {
+        let family = instance_type.split('.').next().unwrap_or_default();
+        let after_generation = family.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let capabilities = after_generation.trim_start_matches(|c: char| c.is_ascii_digit());
+        if family == "a1" || capabilities.starts_with('g') { Self::Arm64 } else { Self::X86_64 }
+    }
+
+    /// `arm64` or `x86_64`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Arm64 => "arm64",
+            Self::X86_64 => "x86_64",
+        }
+    }
+}
+
+/// Where a node's image comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Image {
+    /// `amiId`: used as it is.
+    Ami(String),
+    /// SSM public parameters, one for each architecture, which the lock resolves once.
+    SsmParameter(BTreeMap<Architecture, String>),
+}
+
+/// One name under which the Kubernetes API is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiEndpoint {
+    /// `name`, unique among the endpoints.
+    pub name: String,
+    /// `dnsName`, also a name in the API server's certificate.
+    pub dns_name: String,
+    /// The load balancer in front of the controllers.
+    pub load_balancer: LoadBalancer,
+}
+
+/// An endpoint's network load balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadBalancer {
+    /// `false`: it is reached from the internet.
+    pub private: bool,
+    /// Names of the subnets it stands in, resolved: never empty, all public or all private.
+    pub subnets: Vec<String>,
+    /// The Route 53 hosted zone in which an alias record is made; `None` leaves the record to the user.
+    pub hosted_zone_id: Option<String>,
+    /// `apiAccessAllowedSourceCIDRs`.
+    pub source_cidrs: Vec<Ipv4Net>,
+    /// `securityGroupIds`, besides our own.
+    pub security_group_ids: Vec<String>,
+}
+
+/// The VPC and what lies in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Ours, or one that exists.
+    pub vpc: Vpc,
+    /// `internetGateway.id`, when one exists already.
+    pub internet_gateway_id: Option<String>,
+    /// All subnets, in the order of the spec, with unique names.
+    pub subnets: Vec<Subnet>,
+    /// `podCIDR`.
+    pub pod_cidr: Ipv4Net,
+    /// `serviceCIDR`.
+    pub service_cidr: Ipv4Net,
+    /// `dnsServiceIP`, inside `service_cidr`.
+    pub dns_service_ip: Ipv4Addr,
+}
+
+/// The VPC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Vpc {
+    /// Made by the network stack, with this range.
+    Managed(Ipv4Net),
+    /// `vpc.id`, with its range as the spec states it.
+    Existing {
+        /// `vpc-…`.
+        id: String,
+        /// `vpcCIDR`.
+        cidr: Ipv4Net,
+    },
+}
+
+impl Vpc {
+    /// The VPC's range.
+    #[must_use]
+    pub fn cidr(&self) -> Ipv4Net {
+        match self {
+            Self::Managed(cidr) | Self::Existing { cidr, .. } => *cidr,
+        }
+    }
+}
+
+/// One subnet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subnet {
+    /// `name`.
+    pub name: String,
+    /// `availabilityZone`, such as `eu-west-1a`.
+    pub availability_zone: String,
+    /// Without a route to an internet gateway of its own.
+    pub private: bool,
+    /// Ours, or one that exists.
+    pub source: SubnetSource,
+}
+
+/// Where a subnet comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SubnetSource {
+    /// `id` is given: used as it is.
+    Existing {
+        /// `subnet-…`.
+        id: String,
+    },
+    /// Made by the network stack.
+    Managed {
+        /// `instanceCIDR`.
+        cidr: Ipv4Net,
+        /// How its traffic leaves the VPC.
+        egress: Egress,
+    },
+}
+
+/// How a managed subnet's traffic leaves the VPC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Egress {
+    /// A public subnet: its route table leads to the internet gateway.
+    InternetGateway,
+    /// A private subnet: through a NAT gateway made in the named public subnet (same zone where there is one).
+    ManagedNat {
+        /// The public subnet that holds the gateway; gateways are shared by subnet.
+        public_subnet: String,
+        /// `natGateway.eipAllocationId`: an Elastic IP that exists.
+        eip_allocation_id: Option<String>,
+    },
+    /// `natGateway.id`: a NAT gateway that exists.
+    ExistingNat {
+        /// `nat-…`.
+        id: String,
+    },
+    /// `routeTable.id`: a route table that exists and is taken as it is.
+    RouteTable {
+        /// `rtb-…`.
+        id: String,
+    },
+}
+
+/// A block device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Size in GiB.
+    pub size_gib: u32,
+    /// `gp3`, `io1`, `io2`, ….
+    pub kind: String,
+    /// Provisioned operations a second.
+    pub iops: Option<u32>,
+    /// MiB a second, gp3 alone.
+    pub throughput: Option<u32>,
+    /// A KMS key of the user's; `None` is the account's key for EBS. Every volume is encrypted.
+    pub kms_key_arn: Option<String>,
+}
+
+/// IAM settings of a role of nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Iam {
+    /// `iam.role.name`: the role's full name is `<stack>-<name>`, at most 64 characters; `None` lets CloudFormation name it.
+    pub role_name: Option<String>,
+    /// `iam.role.managedPolicies[].arn`.
+    pub managed_policy_arns: Vec<String>,
+    /// `iam.instanceProfile.arn`: used instead of a role of ours.
+    pub instance_profile_arn: Option<String>,
+}
+
+/// The controllers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Controller {
+    /// How many serve.
+    pub count: u32,
+    /// EC2 instance type.
+    pub instance_type: String,
+    /// Root volume.
+    pub root_volume: Volume,
+    /// Names of subnets, resolved, never empty.
+    pub subnets: Vec<String>,
+    /// Besides our own.
+    pub security_group_ids: Vec<String>,
+    /// IAM.
+    pub iam: Iam,
+    /// `nodeLabels`.
+    pub node_labels: BTreeMap<String, String>,
+}
+
+/// The etcd members.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Etcd {
+    /// EC2 instance type.
+    pub instance_type: String,
+    /// `etcd.version`; pinned by the lock if absent.
+    pub version: Option<String>,
+    /// Root volume.
+    pub root_volume: Volume,
+    /// Data volume, which outlives the instance.
+    pub data_volume: Volume,
+    /// The private hosted zone of the members' names, such as `prod.etcd.internal`.
+    pub internal_domain: String,
+    /// Members, 1, 3 or 5, each with its subnet: the n-th is `members[n]`.
+    pub members: Vec<EtcdMember>,
+    /// Besides our own.
+    pub security_group_ids: Vec<String>,
+    /// IAM.
+    pub iam: Iam,
+}
+
+/// One etcd member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdMember {
+    /// Counted from 0; the member is called `etcd-<index>`.
+    pub index: u32,
+    /// Full DNS name, such as `etcd-0.prod.etcd.internal`.
+    pub dns_name: String,
+    /// Name of its subnet, which fixes the zone of its volume.
+    pub subnet: String,
+}
+
+/// One pool of workers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePool {
+    /// `name`, unique, and the last part of its stack's name.
+    pub name: String,
+    /// The first instance type; all types of a pool share one architecture.
+    pub instance_type: String,
+    /// The pool's own image; `None` is the cluster's.
+    pub image: Option<Image>,
+    /// Root volume.
+    pub root_volume: Volume,
+    /// Names of subnets, resolved, never empty.
+    pub subnets: Vec<String>,
+    /// Group sizes.
+    pub size: GroupSize,
+    /// Several instance types, spot and weights; `None` is one type, on demand.
+    pub mixed_instances: Option<MixedInstances>,
+    /// `autoscaling.clusterAutoscaler.enabled`.
+    pub cluster_autoscaler: bool,
+    /// Besides our own.
+    pub security_group_ids: Vec<String>,
+    /// `targetGroup.arns`.
+    pub target_group_arns: Vec<String>,
+    /// IAM.
+    pub iam: Iam,
+    /// `nodeLabels`.
+    pub node_labels: BTreeMap<String, String>,
+    /// `taints`.
+    pub taints: Vec<Taint>,
+}
+
+/// Sizes of an Auto Scaling group, in instances, or in capacity units where weights are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSize {
+    /// `minSize`.
+    pub min: u32,
+    /// `maxSize`.
+    pub max: u32,
+}
+
+/// A mixed-instances policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MixedInstances {
+    /// Instance types with their weights, in order of priority.
+    pub types: Vec<WeightedType>,
+    /// `onDemandBaseCapacity`.
+    pub on_demand_base: u32,
+    /// `onDemandPercentageAboveBaseCapacity`.
+    pub on_demand_percentage: u32,
+    /// `spotAllocationStrategy`.
+    pub spot_strategy: String,
+}
+
+/// An instance type and how much capacity it counts for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightedType {
+    /// EC2 instance type.
+    pub instance_type: String,
+    /// `weightedCapacity`.
+    pub weight: Option<u32>,
+}
+
+/// A node taint.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value, perhaps empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// In which order pools are rolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PoolStrategy {
+    /// All at once.
+    Parallel,
+    /// One after the other.
+    Sequential,
+    /// All pools of one zone, then the next zone.
+    AvailabilityZone,
+}
+
+/// Settings of the Kubernetes components.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Kubernetes {
+    /// `encryptionAtRest.enabled`.
+    pub encryption_at_rest: bool,
+    /// `apiServer.certSANs`, which really reach the certificate.
+    pub extra_sans: Vec<String>,
+    /// `apiServer.auditLog.enabled`.
+    pub audit_log: bool,
+    /// `featureGates`, for every component.
+    pub feature_gates: BTreeMap<String, bool>,
+}
+
+/// Add-ons that the node manager applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Addons {
+    /// `clusterAutoscaler.enabled`.
+    pub cluster_autoscaler: bool,
+    /// `metricsServer.enabled`.
+    pub metrics_server: bool,
+}
+
+/// How certificates are made and renewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificates {
+    /// `keyAlgorithm`.
+    pub key_algorithm: KeyAlgorithm,
+    /// `tlsCADurationDays`.
+    pub ca_days: u32,
+    /// `tlsCertDurationDays`.
+    pub leaf_days: u32,
+    /// `rolloutBeforeExpiry`; `None` is off.
+    pub rollout_before_expiry: Option<RolloutBeforeExpiry>,
+}
+
+/// When and how leaves are renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolloutBeforeExpiry {
+    /// How many days before not-after.
+    pub days: u32,
+    /// In place, or by replacing nodes.
+    pub strategy: RenewalStrategy,
+}
+
+/// How renewed credentials reach the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RenewalStrategy {
+    /// Nodes are replaced.
+    Rollout,
+    /// Nodes take the new credentials in place.
+    Refresh,
+}
+
+/// The key of each certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeyAlgorithm {
+    /// ECDSA on P-256, the default.
+    #[serde(rename = "ECDSA-P256")]
+    EcdsaP256,
+    /// ECDSA on P-384.
+    #[serde(rename = "ECDSA-P384")]
+    EcdsaP384,
+    /// RSA, 2048 bits.
+    #[serde(rename = "RSA-2048")]
+    Rsa2048,
+    /// RSA, 3072 bits.
+    #[serde(rename = "RSA-3072")]
+    Rsa3072,
+    /// RSA, 4096 bits.
+    #[serde(rename = "RSA-4096")]
+    Rsa4096,
+}
+
+/// How changes are rolled out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolloutPolicy {
+    /// Whether a plan waits for a person.
+    pub approval: Approval,
+    /// `maxUnavailable` of a pool: a number or a percentage of it.
+    pub max_unavailable: CountOrPercent,
+    /// `surge` of a pool.
+    pub surge: CountOrPercent,
+    /// Minutes after which a drain may be forced; `None`: never.
+    pub drain_force_after_min: Option<u32>,
+    /// How many replacements may fail before the rollout stops.
+    pub failure_budget: u32,
+    /// Times in which disruptive steps may start; empty is always.
+    pub windows: Vec<MaintenanceWindow>,
+}
+
+/// Whether a plan waits for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Approval {
+    /// Applied at once.
+    Auto,
+    /// Applied after `Rollout Approved`.
+    Manual,
+}
+
+/// A number of nodes, or a share of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CountOrPercent {
+    /// So many.
+    Count(u32),
+    /// So many in a hundred.
+    Percent(u32),
+}
+
+/// A weekly window, in UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaintenanceWindow {
+    /// Days, `mon` to `sun`; empty is each day.
+    pub days: Vec<String>,
+    /// Minute of the day at which it opens.
+    pub start_minute: u16,
+    /// How long it is open, in minutes.
+    pub length_min: u16,
+}
+
+impl Cluster {
+    /// The subnet of that name. Names in a [`Cluster`] are resolved, so one exists.
+    ///
+    /// # Panics
+    /// If `name` does not come from this cluster.
+    #[must_use]
+    pub fn subnet(&self, name: &str) -> &Subnet {
+        self.network
+            .subnets
+            .iter()
+            .find(|subnet| subnet.name == name)
+            .expect("subnet names were resolved when the spec was checked")
+    }
+
+    /// The first address of the service range, which is the API's address inside the cluster.
+    #[must_use]
+    pub fn api_service_ip(&self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.network.service_cidr.network()) + 1)
+    }
+
+    /// The image of a pool.
+    #[must_use]
+    pub fn image_of<'a>(&'a self, pool: &'a NodePool) -> &'a Image {
+        pool.image.as_ref().unwrap_or(&self.image)
+    }
+}

@@ -1,0 +1,22 @@
+//! What Slipway decides, as pure functions over values.
+//!
+//! Nothing here knows the clock, randomness, the environment, a file or AWS: time comes in as a
+//! [`jiff::Timestamp`], credentials as facts and digests, and what should happen goes out as data.
+//!
+//! Read in this order:
+//! 1. [`spec`] turns the text of a `cluster.yaml` into a checked [`cluster::Cluster`], or into diagnostics.
+//! 2. [`lock`] pins what the outside world decides; [`pki`] says which credentials a cluster has.
+//! 3. [`render`] makes the CloudFormation stacks and the node configurations, byte for byte the same each time.
+//! 4. [`plan`] compares two renderings; [`rollout`] decides the next safe steps towards one.
+//! 5. [`event`] and [`status`] are what other systems see of all that.
+
+pub mod cluster;
+pub mod digest;
+pub mod event;
+pub mod lock;
+pub mod pki;
+pub mod plan;
+pub mod render;
+pub mod rollout;
+pub mod spec;
+pub mod status;

@@ -1,0 +1,173 @@
+//! Which credentials a cluster has, what they are called, who signs them and who receives them (design §5).
+//!
+//! Policy alone: keys are made by `slipway-pki`, kept by `slipway-driver`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::KeyAlgorithm;
+
+/// Who receives a bundle of credentials. Its text form (`etcd-0`, `controller`, `pool-general`, `admin`) is the
+/// `role` of the encryption context and the folder of its bundles.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Role {
+    /// One etcd member, by its index.
+    Etcd(u32),
+    /// Every controller.
+    Controller,
+    /// Every worker of the named pool.
+    Pool(String),
+    /// The operator's kubeconfig.
+    Admin,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Etcd(index) => write!(f, "etcd-{index}"),
+            Self::Controller => f.write_str("controller"),
+            Self::Pool(name) => write!(f, "pool-{name}"),
+            Self::Admin => f.write_str("admin"),
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "controller" => return Ok(Self::Controller),
+            "admin" => return Ok(Self::Admin),
+            _ => {}
+        }
+        if let Some(index) = text.strip_prefix("etcd-").and_then(|index| index.parse().ok()) {
+            return Ok(Self::Etcd(index));
+        }
+        match text.strip_prefix("pool-") {
+            Some(name) if !name.is_empty() => Ok(Self::Pool(name.to_owned())),
+            _ => Err(format!("{text:?} is not a role: etcd-N, controller, pool-NAME or admin")),
+        }
+    }
+}
+
+impl From<Role> for String {
+    fn from(role: Role) -> Self {
+        role.to_string()
+    }
+}
+
+impl TryFrom<String> for Role {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+/// One thing that is made once and kept: a certificate with its key, a key pair, or a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asset {
+    /// The name in the table of design §5: `ca`, `apiserver`, `etcd-server-0`, `bootstrap-token`.
+    pub name: String,
+    /// What it is.
+    pub kind: AssetKind,
+}
+
+/// What an [`Asset`] is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AssetKind {
+    /// A certificate and the private key that belongs to it.
+    Certificate(CertificateProfile),
+    /// A key pair without a certificate (`service-account`).
+    KeyPair(KeyAlgorithm),
+    /// A kubelet bootstrap token, `[a-z0-9]{6}.[a-z0-9]{16}`.
+    BootstrapToken,
+    /// A random key of 32 bytes, in base64 (`encryption-config`'s key, the digest key).
+    RandomKey,
+}
+
+/// What a certificate says. Serial, dates and key come from the issuer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateProfile {
+    /// The asset that signs it; `None`: itself.
+    pub issuer: Option<String>,
+    /// May sign leaves (`pathLenConstraint` 0).
+    pub authority: bool,
+    /// Subject CN.
+    pub common_name: String,
+    /// Subject O, in this order.
+    pub organizations: Vec<String>,
+    /// EKU serverAuth.
+    pub server: bool,
+    /// EKU clientAuth.
+    pub client: bool,
+    /// Subject alternative names: DNS names and addresses.
+    pub sans: BTreeSet<String>,
+    /// The key.
+    pub algorithm: KeyAlgorithm,
+    /// Days from not-before to not-after, without the backdating.
+    pub days: u32,
+}
+
+/// `pki/manifest.json`: the inventory of a cluster's credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Manifest {
+    /// Version of this file's format.
+    pub format: u32,
+    /// What exists, by asset name.
+    pub assets: BTreeMap<String, Entry>,
+    /// The bundle that each role receives.
+    pub bundles: BTreeMap<Role, BundleEntry>,
+}
+
+/// One asset in the [`Manifest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Entry {
+    /// SHA-256 of the certificate's DER; of a key pair, of its public half; of a secret, a keyed digest. Names the
+    /// stored objects `pki/<asset>/<fingerprint>.{pem,sealed}`.
+    pub fingerprint: String,
+    /// Digest of the names it was made for ([`CertificateProfile`] without algorithm and days): it is made anew
+    /// when this changes.
+    pub names: String,
+    /// What a certificate says of itself; `None` for a key pair or secret.
+    pub certificate: Option<CertificateFacts>,
+    /// Who receives the certificate or its key.
+    pub roles: BTreeSet<Role>,
+}
+
+/// What is read from a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CertificateFacts {
+    /// Serial number in lower-case hex.
+    pub serial: String,
+    /// Start of validity.
+    pub not_before: Timestamp,
+    /// End of validity.
+    pub not_after: Timestamp,
+    /// SHA-256 of the SubjectPublicKeyInfo, lower-case hex.
+    pub spki_sha256: String,
+    /// Fingerprint of the issuer's certificate.
+    pub issuer_fingerprint: String,
+}
+
+/// The bundle of one role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BundleEntry {
+    /// Keyed digest of the plaintext: what the launch template carries.
+    pub digest: String,
+    /// The fingerprint behind each file of the bundle: while this is unchanged, so is the digest, and nothing is
+    /// opened or sealed again.
+    pub files: BTreeMap<String, String>,
+    /// SHA-256 of the sealed bytes as stored, which a node checks before it decrypts.
+    pub sealed_sha256: String,
+}

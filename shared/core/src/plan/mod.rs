@@ -1,0 +1,1 @@
+//! The plan: what a change would do, per stack and per node, and why (P3).

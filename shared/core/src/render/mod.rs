@@ -1,0 +1,116 @@
+//! Renders a cluster: CloudFormation stacks with their userdata, and each role's configuration (design §6).
+//!
+//! The same arguments give the same bytes on any machine at any time (P1): no clock, no randomness, sorted maps.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cluster::GroupSize;
+use crate::digest::sha256_hex;
+use crate::pki::Role;
+
+/// Where the functions keep things; the same for all clusters of an installation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Site {
+    /// Name of the asset bucket.
+    pub asset_bucket: String,
+    /// ARN of Slipway's own KMS key, used where the spec names none.
+    pub kms_key_arn: String,
+}
+
+/// The whole of what a spec turns into. Its id is the SHA-256 of its JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rendering {
+    /// Version of this format.
+    pub format: u32,
+    /// `clusterName`.
+    pub cluster: String,
+    /// The stacks in the order in which they are launched.
+    pub stacks: Vec<Stack>,
+    /// What a node of each role is.
+    pub roles: BTreeMap<Role, NodeRole>,
+}
+
+/// One CloudFormation stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stack {
+    /// `<cluster>-network`, `<cluster>-etcd`, `<cluster>-control-plane`, `<cluster>-pool-<name>`.
+    pub name: String,
+    /// Which of the four.
+    pub kind: StackKind,
+    /// The template, canonical JSON.
+    pub body: String,
+    /// SHA-256 of `body`.
+    pub sha256: String,
+    /// Tags of the stack, which CloudFormation puts on its resources.
+    pub tags: BTreeMap<String, String>,
+}
+
+/// The four kinds of stack, in the order in which they are launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StackKind {
+    /// VPC, subnets, security groups, endpoints.
+    Network,
+    /// etcd members with their volumes.
+    Etcd,
+    /// Controllers.
+    ControlPlane,
+    /// One pool of workers.
+    Pool,
+}
+
+/// What a node of one role is, and so when it must be replaced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeRole {
+    /// The stack that its launch template is in.
+    pub stack: String,
+    /// How many nodes: 1 for an etcd member.
+    pub nodes: GroupSize,
+    /// Everything of the launch template but the userdata's two digests (image, instance types, volumes, security
+    /// groups, profile): a node is outdated when it differs.
+    pub machine: Value,
+    /// The node configuration without secrets, canonical JSON: stored as `bundles/<role>/config-<digest>`.
+    pub config: String,
+    /// SHA-256 of `config`: a node is outdated when it differs.
+    pub config_digest: String,
+    /// Keyed digest of the credentials: a node is stale, no more, when this alone differs.
+    pub credentials_digest: String,
+}
+
+impl Rendering {
+    /// The current format.
+    pub const FORMAT: u32 = 1;
+
+    /// Canonical JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a rendering has string keys only")
+    }
+
+    /// SHA-256 of [`Rendering::to_json`]: equal ids, equal bytes.
+    #[must_use]
+    pub fn id(&self) -> String {
+        sha256_hex(self.to_json().as_bytes())
+    }
+
+    /// The stack of that name.
+    #[must_use]
+    pub fn stack(&self, name: &str) -> Option<&Stack> {
+        self.stacks.iter().find(|stack| stack.name == name)
+    }
+}
+
+impl Stack {
+    /// The key of the template in the asset bucket.
+    #[must_use]
+    pub fn template_key(&self, cluster: &str) -> String {
+        format!("clusters/{cluster}/templates/{}/{}.json", self.name, self.sha256)
+    }
+}

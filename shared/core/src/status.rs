@@ -1,0 +1,1 @@
+//! `status.json`: what a person or a script asks first.

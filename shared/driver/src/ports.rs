@@ -1,0 +1,230 @@
+//! What the flows need from the world: one narrow trait a capability, each mirrored by the IAM actions it costs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+
+use jiff::Timestamp;
+use slipway_core::event::Event;
+use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
+use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
+use zeroize::Zeroizing;
+
+/// Bytes that are wiped when dropped and never printed.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Takes ownership of secret bytes.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The bytes. Look twice at where they go.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A call that did not work.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} of {subject} failed: {message}")]
+pub struct PortError {
+    /// What the caller can do about it.
+    pub kind: ErrorKind,
+    /// The call, as AWS names it: `s3:PutObject`.
+    pub operation: &'static str,
+    /// What it was about: a key, an ARN, a stack's name.
+    pub subject: String,
+    /// The service's own words, with its error code and request id.
+    pub message: String,
+}
+
+/// What to do about a [`PortError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Throttled, timed out, unreachable: the same call may work later.
+    Transient,
+    /// A permission or a key policy says no; a person must change it.
+    Denied,
+    /// What was named does not exist (a bucket, a key); a person must make it.
+    Missing,
+    /// The service refuses the content: a template, a parameter.
+    Invalid,
+}
+
+/// An error of a port.
+pub type PortResult<T> = Result<T, PortError>;
+
+/// An object as read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// For `If-Match`.
+    pub etag: String,
+    /// Version id, in a versioned bucket; empty elsewhere.
+    pub version: String,
+}
+
+/// On what a write depends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// `If-None-Match: *`.
+    Absent,
+    /// `If-Match: <etag>`.
+    Unchanged(String),
+    /// None: for content-addressed objects alone, where every writer writes the same.
+    Always,
+}
+
+/// How a conditional write ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Put {
+    /// Written; the new etag.
+    Written(String),
+    /// Somebody else was first: read again.
+    Lost,
+}
+
+/// A bucket.
+pub trait Objects: Send + Sync {
+    /// The newest version of `key`; `None` if there is none. `s3:GetObject`.
+    fn get(&self, key: &str) -> impl Future<Output = PortResult<Option<Object>>> + Send;
+    /// That version of `key`. `s3:GetObjectVersion`.
+    fn get_version(&self, key: &str, version: &str) -> impl Future<Output = PortResult<Option<Object>>> + Send;
+    /// Version id and size in bytes of the newest version of `key`; `None` if there is none. `s3:GetObject`.
+    fn head(&self, key: &str) -> impl Future<Output = PortResult<Option<Head>>> + Send;
+    /// Writes `key` under `condition`. `s3:PutObject`.
+    fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> impl Future<Output = PortResult<Put>> + Send;
+    /// The https URL at which CloudFormation reads `key`; no call.
+    fn url(&self, key: &str) -> String;
+}
+
+/// What is known of an object without reading it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Version id; empty in a bucket without versions.
+    pub version: String,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// The encryption context: `{cluster, role}`, matched exactly by KMS on decryption.
+pub type Context = BTreeMap<String, String>;
+
+/// A data key, plain and wrapped.
+#[derive(Debug)]
+pub struct DataKey {
+    /// 32 bytes for AES-256-GCM.
+    pub plain: Secret,
+    /// The same, encrypted by KMS under its context.
+    pub wrapped: Vec<u8>,
+}
+
+/// A KMS key, or a local key file.
+pub trait Keys: Send + Sync {
+    /// A new data key under `context`. `kms:GenerateDataKey`.
+    fn generate(&self, context: &Context) -> impl Future<Output = PortResult<DataKey>> + Send;
+    /// The data key behind `wrapped`, if `context` is the one that it was made under. `kms:Decrypt`.
+    fn unwrap(&self, wrapped: &[u8], context: &Context) -> impl Future<Output = PortResult<Secret>> + Send;
+}
+
+/// SSM parameters.
+pub trait Parameters: Send + Sync {
+    /// The value of a public or own parameter; `None` if there is none. `ssm:GetParameter`.
+    fn value(&self, name: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
+}
+
+/// The bus.
+pub trait Bus: Send + Sync {
+    /// Publishes all of `events`, in order, or fails. `events:PutEvents`.
+    fn publish(&self, events: &[Event]) -> impl Future<Output = PortResult<()>> + Send;
+}
+
+/// CloudFormation.
+pub trait Stacks: Send + Sync {
+    /// The stack as it is now; `None` if there is none. `cloudformation:DescribeStacks`.
+    fn stack(&self, name: &str) -> impl Future<Output = PortResult<Option<StackView>>> + Send;
+    /// A change set; `None` if there is none. `cloudformation:DescribeChangeSet`.
+    fn change_set(&self, stack: &str, name: &str) -> impl Future<Output = PortResult<Option<ChangeSetView>>> + Send;
+    /// Begins a change set; one of that name that exists already is success. `cloudformation:CreateChangeSet`.
+    fn create_change_set(&self, request: &ChangeSetRequest) -> impl Future<Output = PortResult<()>> + Send;
+    /// Executes a change set under an idempotency token. `cloudformation:ExecuteChangeSet`.
+    fn execute_change_set(&self, stack: &str, name: &str, token: &str) -> impl Future<Output = PortResult<()>> + Send;
+    /// Deletes a change set; none is success. `cloudformation:DeleteChangeSet`.
+    fn delete_change_set(&self, stack: &str, name: &str) -> impl Future<Output = PortResult<()>> + Send;
+    /// Deletes a stack that never came to be (`REVIEW_IN_PROGRESS`, `ROLLBACK_COMPLETE`). `cloudformation:DeleteStack`.
+    fn delete_stack(&self, name: &str, token: &str) -> impl Future<Output = PortResult<()>> + Send;
+    /// Why the newest operation on the stack failed: the first failing resource first, without those that were
+    /// only cancelled. `cloudformation:DescribeStackEvents`.
+    fn failures(&self, name: &str) -> impl Future<Output = PortResult<Vec<ResourceFailure>>> + Send;
+}
+
+/// The tick that wakes a rollout while it is open (EventBridge Scheduler).
+pub trait Ticks: Send + Sync {
+    /// Makes the tick of `cluster`, once a minute; one that exists is success. `scheduler:CreateSchedule`.
+    fn arm(&self, cluster: &str) -> impl Future<Output = PortResult<()>> + Send;
+    /// Deletes it; none is success. `scheduler:DeleteSchedule`.
+    fn disarm(&self, cluster: &str) -> impl Future<Output = PortResult<()>> + Send;
+}
+
+/// What was made: a private part, and what anybody may see.
+#[derive(Debug)]
+pub struct Made {
+    /// PEM of a private key, or the secret's text.
+    pub private: Secret,
+    /// PEM of a certificate or public key; `None` for a plain secret.
+    pub public: Option<String>,
+}
+
+/// The certificate and key that sign.
+#[derive(Debug, Clone)]
+pub struct Signer {
+    /// PEM.
+    pub certificate: String,
+    /// PEM.
+    pub key: Secret,
+}
+
+/// Cryptography with randomness: in production aws-lc-rs and rcgen, in the simulator a seeded stand-in.
+pub trait Crypto: Send + Sync {
+    /// Makes an asset that is no certificate.
+    ///
+    /// # Errors
+    /// If the library refuses; the message names the algorithm, never key material.
+    fn make(&self, kind: &AssetKind) -> PortResult<Made>;
+    /// Makes a key and a certificate for it, valid from five minutes before `now`. `signer: None` signs itself.
+    ///
+    /// # Errors
+    /// As [`Crypto::make`]; also if not-after would lie beyond the signer's.
+    fn issue(&self, profile: &CertificateProfile, signer: Option<&Signer>, now: Timestamp) -> PortResult<Made>;
+    /// Reads a certificate; the second value is its fingerprint, SHA-256 of its DER.
+    ///
+    /// # Errors
+    /// If `pem` is no certificate.
+    fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)>;
+    /// Seals `plain` under a data key: AES-256-GCM, `context` as additional data, the wrapped key carried along.
+    ///
+    /// # Errors
+    /// As [`Crypto::make`].
+    fn seal(&self, key: &DataKey, context: &Context, plain: &[u8]) -> PortResult<Vec<u8>>;
+    /// The wrapped data key that sealed bytes carry.
+    ///
+    /// # Errors
+    /// If `sealed` is not of our format: truncated, or something else.
+    fn wrapped_key<'a>(&self, sealed: &'a [u8]) -> PortResult<&'a [u8]>;
+    /// Opens what [`Crypto::seal`] made.
+    ///
+    /// # Errors
+    /// If it was tampered with, truncated, or made under another key or context.
+    fn open(&self, key: &Secret, context: &Context, sealed: &[u8]) -> PortResult<Secret>;
+}
