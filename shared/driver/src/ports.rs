@@ -100,11 +100,20 @@ pub trait Objects: Send + Sync {
     /// The newest version of `key`; `None` if there is none. `s3:GetObject`.
     fn get(&self, key: &str) -> impl Future<Output = PortResult<Option<Object>>> + Send;
     /// That version of `key`. `s3:GetObjectVersion`.
-    fn get_version(&self, key: &str, version: &str) -> impl Future<Output = PortResult<Option<Object>>> + Send;
+    fn get_version(
+        &self,
+        key: &str,
+        version: &str,
+    ) -> impl Future<Output = PortResult<Option<Object>>> + Send;
     /// Version id and size in bytes of the newest version of `key`; `None` if there is none. `s3:GetObject`.
     fn head(&self, key: &str) -> impl Future<Output = PortResult<Option<Head>>> + Send;
     /// Writes `key` under `condition`. `s3:PutObject`.
-    fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> impl Future<Output = PortResult<Put>> + Send;
+    fn put(
+        &self,
+        key: &str,
+        bytes: Vec<u8>,
+        condition: Condition,
+    ) -> impl Future<Output = PortResult<Put>> + Send;
     /// The https URL at which CloudFormation reads `key`; no call.
     fn url(&self, key: &str) -> String;
 }
@@ -130,10 +139,14 @@ pub struct DataKey {
     pub wrapped: Vec<u8>,
 }
 
-/// A KMS key, or a local key file.
+/// KMS, or a local key file.
 pub trait Keys: Send + Sync {
-    /// A new data key under `context`. `kms:GenerateDataKey`.
-    fn generate(&self, context: &Context) -> impl Future<Output = PortResult<DataKey>> + Send;
+    /// A new data key under `context`, from the key `arn` or, with `None`, Slipway's own. `kms:GenerateDataKey`.
+    fn generate(
+        &self,
+        arn: Option<&str>,
+        context: &Context,
+    ) -> impl Future<Output = PortResult<DataKey>> + Send;
     /// The data key behind `wrapped`, if `context` is the one that it was made under. `kms:Decrypt`.
     fn unwrap(&self, wrapped: &[u8], context: &Context) -> impl Future<Output = PortResult<Secret>> + Send;
 }
@@ -155,11 +168,20 @@ pub trait Stacks: Send + Sync {
     /// The stack as it is now; `None` if there is none. `cloudformation:DescribeStacks`.
     fn stack(&self, name: &str) -> impl Future<Output = PortResult<Option<StackView>>> + Send;
     /// A change set; `None` if there is none. `cloudformation:DescribeChangeSet`.
-    fn change_set(&self, stack: &str, name: &str) -> impl Future<Output = PortResult<Option<ChangeSetView>>> + Send;
+    fn change_set(
+        &self,
+        stack: &str,
+        name: &str,
+    ) -> impl Future<Output = PortResult<Option<ChangeSetView>>> + Send;
     /// Begins a change set; one of that name that exists already is success. `cloudformation:CreateChangeSet`.
     fn create_change_set(&self, request: &ChangeSetRequest) -> impl Future<Output = PortResult<()>> + Send;
     /// Executes a change set under an idempotency token. `cloudformation:ExecuteChangeSet`.
-    fn execute_change_set(&self, stack: &str, name: &str, token: &str) -> impl Future<Output = PortResult<()>> + Send;
+    fn execute_change_set(
+        &self,
+        stack: &str,
+        name: &str,
+        token: &str,
+    ) -> impl Future<Output = PortResult<()>> + Send;
     /// Deletes a change set; none is success. `cloudformation:DeleteChangeSet`.
     fn delete_change_set(&self, stack: &str, name: &str) -> impl Future<Output = PortResult<()>> + Send;
     /// Deletes a stack that never came to be (`REVIEW_IN_PROGRESS`, `ROLLBACK_COMPLETE`). `cloudformation:DeleteStack`.
@@ -206,7 +228,12 @@ pub trait Crypto: Send + Sync {
     ///
     /// # Errors
     /// As [`Crypto::make`]; also if not-after would lie beyond the signer's.
-    fn issue(&self, profile: &CertificateProfile, signer: Option<&Signer>, now: Timestamp) -> PortResult<Made>;
+    fn issue(
+        &self,
+        profile: &CertificateProfile,
+        signer: Option<&Signer>,
+        now: Timestamp,
+    ) -> PortResult<Made>;
     /// Reads a certificate; the second value is its fingerprint, SHA-256 of its DER.
     ///
     /// # Errors
