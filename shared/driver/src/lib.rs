@@ -4,4 +4,9 @@
 //! Production (`slipway-aws`), the command line (`slipway`, a directory) and the simulator (`slipway-sim`) each
 //! implement the [`ports`]; the flows are the same code for all three.
 
+pub mod error;
+pub mod keys;
 pub mod ports;
+pub mod store;
+
+pub use error::{FlowError, FlowResult};

@@ -1,1 +1,281 @@
 //! The plan: what a change would do, per stack and per node, and why (P3).
+//!
+//! [`plan`] compares what is deployed with a new rendering. Applying a plan executes that plan and no other: the
+//! rollout holds CloudFormation's own change set against it before it executes one.
+
+mod diff;
+mod nodes;
+mod stacks;
+mod text;
+pub mod update_rules;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cluster::RolloutPolicy;
+use crate::digest::sha256_hex;
+use crate::pki::Role;
+use crate::render::{Rendering, StackKind};
+
+pub use diff::{Difference, diff};
+
+/// `plans/<id>.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Plan {
+    /// Version of this format.
+    pub format: u32,
+    /// Twenty hex digits, the same for the same start and the same target.
+    pub id: String,
+    /// `clusterName`.
+    pub cluster: String,
+    /// The release that each stack is at, which this plan starts from.
+    pub from: BTreeMap<String, String>,
+    /// The release (id of a [`Rendering`]) that this plan leads to.
+    pub to: String,
+    /// How it is to be rolled out.
+    pub policy: RolloutPolicy,
+    /// Each stack of either side, in the order of the launch; those that go away last.
+    pub stacks: Vec<StackPlan>,
+    /// Each role of either side.
+    pub nodes: Vec<NodePlan>,
+}
+
+/// What happens to a stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StackPlan {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: StackKind,
+    /// Created, updated, deleted, left alone.
+    pub action: StackAction,
+    /// Changes of resources, by logical id; for a stack that is created, each resource once.
+    pub resources: Vec<ResourceChange>,
+    /// Changes outside the resources: outputs, tags, description.
+    pub other: Vec<Difference>,
+}
+
+/// What happens to a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StackAction {
+    /// It does not exist yet.
+    Create,
+    /// Its template or tags change.
+    Update,
+    /// It is no longer asked for.
+    Delete,
+    /// Byte for byte as it was.
+    Unchanged,
+}
+
+/// What happens to a resource of a stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResourceChange {
+    /// Logical id.
+    pub logical_id: String,
+    /// `AWS::EC2::VPC`.
+    pub resource_type: String,
+    /// Added, changed, removed.
+    pub action: ResourceAction,
+    /// Whether the resource keeps its identity.
+    pub replacement: Replacement,
+    /// The properties that change; empty for one that is added or removed.
+    pub properties: Vec<PropertyChange>,
+}
+
+/// What happens to a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ResourceAction {
+    /// Made.
+    Add,
+    /// Changed.
+    Modify,
+    /// Deleted, unless its deletion policy keeps it.
+    Remove,
+}
+
+/// Whether a changed resource keeps its identity, from AWS' own schema of its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Replacement {
+    /// Changed in place.
+    Never,
+    /// CloudFormation decides when it sees the values.
+    Conditional,
+    /// A new one is made and the old one deleted.
+    Always,
+}
+
+/// What happens to a property.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PropertyChange {
+    /// Where it was, where it is to be, and its path below `Properties`.
+    #[serde(flatten)]
+    pub difference: Difference,
+    /// What that does to the resource.
+    pub replacement: Replacement,
+    /// The resource whose change brings this one along, when the template's text is the same.
+    pub because_of: Option<String>,
+}
+
+/// What happens to the nodes of a role.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodePlan {
+    /// The role.
+    pub role: Role,
+    /// The stack that it is in.
+    pub stack: String,
+    /// How many nodes at least and at most, as the new rendering says (the old one, for a role that goes).
+    pub nodes: crate::cluster::GroupSize,
+    /// What happens to each.
+    pub action: NodeAction,
+    /// Why, one line each.
+    pub reasons: Vec<String>,
+}
+
+/// What happens to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeAction {
+    /// New.
+    Create,
+    /// Outdated: drained, terminated, made anew.
+    Replace,
+    /// Stale: takes its new credentials in place.
+    Refresh,
+    /// Left alone.
+    Untouched,
+    /// Goes with its stack.
+    Remove,
+}
+
+/// What is deployed: the release that each stack is at, and the stacks and roles themselves.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Baseline {
+    /// Stack → release.
+    pub releases: BTreeMap<String, String>,
+    /// The stacks and roles, each taken from its own release; `None` if nothing was ever deployed.
+    pub rendering: Option<Rendering>,
+}
+
+impl Baseline {
+    /// Puts together what is deployed: each stack, with its roles, from the release that it is at.
+    ///
+    /// # Errors
+    /// The release that `deployed` names and `releases` lacks.
+    pub fn assemble(
+        cluster: &str,
+        deployed: &BTreeMap<String, String>,
+        releases: &BTreeMap<String, Rendering>,
+    ) -> Result<Self, String> {
+        if deployed.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut whole = Rendering {
+            format: Rendering::FORMAT,
+            cluster: cluster.to_owned(),
+            stacks: Vec::new(),
+            roles: BTreeMap::new(),
+        };
+        for (name, id) in deployed {
+            let release = releases.get(id).ok_or_else(|| id.clone())?;
+            whole.stacks.extend(release.stack(name).cloned());
+            whole.roles.extend(
+                release
+                    .roles
+                    .iter()
+                    .filter(|(_, role)| &role.stack == name)
+                    .map(|(role, node)| (role.clone(), node.clone())),
+            );
+        }
+        whole.stacks.sort_by_key(|stack| stack.kind);
+        Ok(Self { releases: deployed.clone(), rendering: Some(whole) })
+    }
+}
+
+/// Compares what is deployed with a new rendering.
+#[must_use]
+pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
+    let to = new.id();
+    let start = serde_json::to_string(&baseline.releases).expect("a map of strings is JSON");
+    Plan {
+        format: Plan::FORMAT,
+        id: sha256_hex(format!("{start}\n{to}").as_bytes())[..20].to_owned(),
+        cluster: new.cluster.clone(),
+        from: baseline.releases.clone(),
+        stacks: stacks::compare(baseline.rendering.as_ref(), new),
+        nodes: nodes::compare(baseline.rendering.as_ref(), new),
+        to,
+        policy: policy.clone(),
+    }
+}
+
+impl Plan {
+    /// The current format.
+    pub const FORMAT: u32 = 1;
+
+    /// Nothing would move.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.stacks.iter().all(|stack| stack.action == StackAction::Unchanged)
+            && self.nodes.iter().all(|node| node.action == NodeAction::Untouched)
+    }
+
+    /// How many nodes meet `action`, counting each role's lower bound (and at least one).
+    #[must_use]
+    pub fn count(&self, action: NodeAction) -> u32 {
+        self.nodes.iter().filter(|node| node.action == action).map(|node| node.nodes.min.max(1)).sum()
+    }
+
+    /// One line for a person.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        text::summary(self)
+    }
+
+    /// The plan as a person reads it on a terminal, without colour.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        text::whole(self)
+    }
+}
+
+impl StackPlan {
+    /// The logical ids that executing this plan may replace or remove: CloudFormation's change set may name no other.
+    #[must_use]
+    pub fn may_replace(&self) -> Vec<String> {
+        self.resources
+            .iter()
+            .filter(|change| {
+                change.action == ResourceAction::Remove || change.replacement != Replacement::Never
+            })
+            .map(|change| change.logical_id.clone())
+            .collect()
+    }
+}
+
+/// A value as one short line.
+fn short(value: Option<&Value>) -> String {
+    let Some(value) = value else { return "(absent)".to_owned() };
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
+    };
+    const LONGEST: usize = 60;
+    if text.chars().count() <= LONGEST {
+        return text;
+    }
+    let head: String = text.chars().take(LONGEST).collect();
+    format!("{head}… ({} characters)", text.chars().count())
+}

@@ -1,109 +1,267 @@
 //! What a rollout is, what it sees of the world, and what it does next (design §9).
 //!
+//! Level-triggered: an event only wakes it. The driver loads a [`Rollout`], looks at what [`to_observe`] names,
+//! calls [`decide`], stores the next state with its pending effects, performs them. Every effect may be performed
+//! twice: change sets are named and executions carry a token, both derived from generation and stack.
+//!
 //! For now a rollout launches and updates stacks, in order; replacing nodes comes on top of the same shape.
+
+mod decide;
+mod observed;
+mod stack_step;
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A change set that should exist.
+use crate::event::Event;
+use crate::plan::Plan;
+use crate::render::{Rendering, StackKind};
+use crate::status::Desired;
+
+pub use decide::{decide, to_observe};
+pub use observed::{
+    ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
+};
+
+/// `clusters/<name>/rollout.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rollout {
+    /// Version of this format.
+    pub format: u32,
+    /// `clusterName`.
+    pub cluster: String,
+    /// Counts the rollouts of this cluster; part of every idempotency token.
+    pub generation: u64,
+    /// The release that each stack is at: what is deployed.
+    pub deployed: BTreeMap<String, String>,
+    /// The rollout that is open.
+    pub active: Option<Active>,
+    /// How the last one ended.
+    pub last: Option<Ended>,
+    /// Effects that were decided and may not have been performed yet.
+    pub outbox: Vec<Effect>,
+    /// The plan that a person approved, if any.
+    pub approved: Option<String>,
+    /// The reason for waiting that was last said on the bus, so that each is said once.
+    pub said: Option<String>,
+}
+
+/// A rollout that is open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ChangeSetRequest {
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Active {
+    /// Id of the plan.
+    pub plan: String,
+    /// Version id of the spec that asked for it.
+    pub spec_version: String,
+    /// Id of the release that it leads to.
+    pub target: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// The stacks to create or update, in order.
+    pub steps: Vec<Step>,
+    /// Nodes that the plan says to replace or refresh: reported, since this version does not do it.
+    pub nodes_left: u32,
+    /// Stacks that the plan says to delete: reported, since this version does not do it.
+    pub stacks_left: Vec<String>,
+}
+
+/// One stack to create or update.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Step {
     /// Name of the stack.
     pub stack: String,
-    /// Name of the change set, derived from plan and step.
-    pub name: String,
-    /// Create the stack, or update it.
-    pub create: bool,
+    /// Its kind: steps of one kind run side by side, kinds one after the other.
+    pub kind: StackKind,
     /// Key of the template in the asset bucket.
     pub template_key: String,
     /// Tags of the stack.
     pub tags: BTreeMap<String, String>,
+    /// Logical ids that the change set may replace or remove: what the plan said, and no other.
+    pub may_replace: Vec<String>,
+    /// How far it is.
+    pub state: StepState,
 }
 
-/// A stack as CloudFormation describes it.
+/// How far a [`Step`] is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StackView {
-    /// Its status.
-    pub status: StackStatus,
-    /// CloudFormation's own reason, if it gives one.
-    pub reason: Option<String>,
-    /// Its tags; `slipway:template` names the SHA-256 of the template that was last asked for.
-    pub tags: BTreeMap<String, String>,
+pub enum StepState {
+    /// Its turn has not come.
+    Waiting,
+    /// Its change set was asked for.
+    ChangeSet,
+    /// Its change set was told to execute.
+    Executing,
+    /// The stack is as the plan says.
+    Done,
+    /// It failed, and why.
+    Failed(String),
 }
 
-/// `StackStatus` of the CloudFormation API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[allow(missing_docs, reason = "the names are CloudFormation's")]
-pub enum StackStatus {
-    ReviewInProgress,
-    CreateInProgress,
-    CreateComplete,
-    CreateFailed,
-    RollbackInProgress,
-    RollbackComplete,
-    RollbackFailed,
-    UpdateInProgress,
-    UpdateCompleteCleanupInProgress,
-    UpdateComplete,
-    UpdateFailed,
-    UpdateRollbackInProgress,
-    UpdateRollbackCompleteCleanupInProgress,
-    UpdateRollbackComplete,
-    UpdateRollbackFailed,
-    DeleteInProgress,
-    DeleteComplete,
-    DeleteFailed,
-    ImportInProgress,
-    ImportComplete,
-    ImportRollbackInProgress,
-    ImportRollbackComplete,
-    ImportRollbackFailed,
-}
-
-/// A change set as CloudFormation describes it.
+/// How a rollout ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ChangeSetView {
-    /// Whether it can be executed.
-    pub status: ChangeSetStatus,
-    /// CloudFormation's own reason.
-    pub reason: Option<String>,
-    /// Logical ids of the resources that it would replace or remove.
-    pub replaces: Vec<String>,
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ended {
+    /// Id of the plan.
+    pub plan: String,
+    /// Version id of the spec that asked for it.
+    pub spec_version: String,
+    /// Id of the release that it led to.
+    pub target: String,
+    /// Whether it reached it.
+    pub result: RolloutResult,
+    /// In words.
+    pub message: String,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// What became of each stack.
+    pub steps: Vec<Step>,
 }
 
-/// What a change set's `Status` and `ExecutionStatus` mean for us.
+/// How a rollout ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum ChangeSetStatus {
-    /// Being made.
-    Pending,
-    /// May be executed.
-    Ready,
-    /// `FAILED` because there is nothing to change: success.
-    NoChanges,
-    /// `FAILED` for another reason.
+pub enum RolloutResult {
+    /// Everything is as the plan says.
+    Succeeded,
+    /// It stopped by itself.
     Failed,
-    /// Executed already, or being executed.
-    Executed,
-    /// `OBSOLETE`: the stack was changed by something else since.
-    Obsolete,
+    /// A newer spec took its place between two steps.
+    Superseded,
 }
 
-/// A resource that CloudFormation could not make, change or delete.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What is to be done to the world. Performing one twice is performing it once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ResourceFailure {
-    /// Logical id in the template.
-    pub logical_id: String,
-    /// `AWS::EC2::VPC`.
-    pub resource_type: String,
-    /// `CREATE_FAILED` and the like.
-    pub status: String,
-    /// CloudFormation's own reason.
-    pub reason: String,
+pub enum Effect {
+    /// Ask for a change set.
+    CreateChangeSet(ChangeSetRequest),
+    /// Execute one.
+    ExecuteChangeSet {
+        /// The stack.
+        stack: String,
+        /// The change set.
+        name: String,
+        /// Idempotency token.
+        token: String,
+    },
+    /// Delete one that is of no use.
+    DeleteChangeSet {
+        /// The stack.
+        stack: String,
+        /// The change set.
+        name: String,
+    },
+    /// Delete a stack that never came to be.
+    DeleteStack {
+        /// The stack.
+        stack: String,
+        /// Idempotency token.
+        token: String,
+    },
+    /// Have the rollout woken regularly.
+    ArmTick,
+    /// Have it woken no more.
+    DisarmTick,
+    /// Say something on the bus.
+    Publish(Event),
+}
+
+/// What the driver saw. Nothing of it comes from an event's payload.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// The stacks that [`to_observe`] named; `None` for one that does not exist.
+    pub stacks: BTreeMap<String, Option<StackView>>,
+    /// Their change sets.
+    pub change_sets: BTreeMap<String, Option<ChangeSetView>>,
+    /// Why their newest operation failed, for those whose status says that it did.
+    pub failures: BTreeMap<String, Vec<ResourceFailure>>,
+    /// What should be executed, with its plan and release, if there is any.
+    pub desired: Option<Wanted>,
+    /// A plan that somebody approves just now.
+    pub approval: Option<String>,
+}
+
+/// What should be executed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// The pointer to it.
+    pub desired: Desired,
+    /// The plan.
+    pub plan: Plan,
+    /// The release that it leads to.
+    pub release: Rendering,
+}
+
+/// What to look at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToObserve {
+    /// Stack → the name of its change set.
+    pub stacks: BTreeMap<String, String>,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The state to store, its outbox filled with `effects`.
+    pub next: Rollout,
+    /// What to do once it is stored.
+    pub effects: Vec<Effect>,
+    /// For a person.
+    pub report: Report,
+}
+
+/// How a rollout stands, for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// `idle`, `running`, `waiting-for-approval`, `succeeded`, `failed`.
+    pub state: String,
+    /// Counts the rollouts.
+    pub generation: u64,
+    /// Id of the plan.
+    pub plan: Option<String>,
+    /// What it does or waits for, in words, with the command that helps where one does.
+    pub message: String,
+    /// Each stack's step in words.
+    pub stacks: BTreeMap<String, String>,
+}
+
+impl Rollout {
+    /// The current format.
+    pub const FORMAT: u32 = 1;
+
+    /// The state of a cluster that nothing was ever done for.
+    #[must_use]
+    pub fn new(cluster: &str) -> Self {
+        Self {
+            format: Self::FORMAT,
+            cluster: cluster.to_owned(),
+            generation: 0,
+            deployed: BTreeMap::new(),
+            active: None,
+            last: None,
+            outbox: Vec::new(),
+            approved: None,
+            said: None,
+        }
+    }
+
+    /// The name of the change sets of this generation; unique within a stack.
+    #[must_use]
+    pub fn change_set_name(&self) -> String {
+        format!("slipway-{}", self.generation)
+    }
+
+    /// An idempotency token for an operation on `stack` (CloudFormation: at most 128 of `[a-zA-Z0-9-]`).
+    #[must_use]
+    pub fn token(&self, stack: &str, operation: &str) -> String {
+        let whole = format!("{}/{}/{stack}/{operation}", self.cluster, self.generation);
+        format!("slipway-{}-{}", self.generation, &crate::digest::sha256_hex(whole.as_bytes())[..32])
+    }
 }

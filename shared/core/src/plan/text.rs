@@ -1,0 +1,136 @@
+//! A plan as a person reads it.
+
+use std::fmt::Write as _;
+
+use super::{
+    NodeAction, NodePlan, Plan, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan, short,
+};
+
+/// One line: how many stacks and nodes, by what happens to them.
+pub(super) fn summary(plan: &Plan) -> String {
+    if plan.is_empty() {
+        return "nothing changes".to_owned();
+    }
+    let stacks = |action| plan.stacks.iter().filter(|stack| stack.action == action).count();
+    let mut parts = Vec::new();
+    for (action, word) in [
+        (StackAction::Create, "to create"),
+        (StackAction::Update, "to update"),
+        (StackAction::Delete, "to delete"),
+    ] {
+        let count = stacks(action);
+        if count > 0 {
+            parts.push(format!("{count} {} {word}", plural(count, "stack")));
+        }
+    }
+    let mut nodes = Vec::new();
+    for (action, word) in [
+        (NodeAction::Create, "new"),
+        (NodeAction::Replace, "replaced"),
+        (NodeAction::Refresh, "refreshed"),
+        (NodeAction::Remove, "removed"),
+    ] {
+        let count = plan.count(action);
+        if count > 0 {
+            nodes.push(format!("{count} {word}"));
+        }
+    }
+    if nodes.is_empty() {
+        nodes.push("none touched".to_owned());
+    }
+    format!("{}; nodes: {}", parts.join(", "), nodes.join(", "))
+}
+
+/// Every stack and role, and what happens to it.
+pub(super) fn whole(plan: &Plan) -> String {
+    let mut text = format!("Plan {} for {}: {}\n\nStacks\n", plan.id, plan.cluster, summary(plan));
+    for stack in &plan.stacks {
+        stack_lines(stack, &mut text);
+    }
+    text.push_str("\nNodes\n");
+    for node in &plan.nodes {
+        node_lines(node, &mut text);
+    }
+    text
+}
+
+fn stack_lines(stack: &StackPlan, text: &mut String) {
+    let (sign, word) = match stack.action {
+        StackAction::Create => ('+', "create"),
+        StackAction::Update => ('~', "update"),
+        StackAction::Delete => ('-', "delete"),
+        StackAction::Unchanged => (' ', "unchanged"),
+    };
+    let count = stack.resources.len();
+    let resources = match stack.action {
+        StackAction::Unchanged => String::new(),
+        StackAction::Create | StackAction::Update | StackAction::Delete => {
+            format!(" ({count} {})", plural(count, "resource"))
+        }
+    };
+    push(text, format_args!("  {sign} {} {word}{resources}", stack.name));
+    // A stack that comes or goes as a whole says enough in one line.
+    if stack.action != StackAction::Update {
+        return;
+    }
+    for change in &stack.resources {
+        resource_lines(change, text);
+    }
+    for other in &stack.other {
+        let (before, after) = (short(other.before.as_ref()), short(other.after.as_ref()));
+        push(text, format_args!("      ~ {}: {before} → {after}", other.path));
+    }
+}
+
+fn resource_lines(change: &ResourceChange, text: &mut String) {
+    let sign = match (change.action, change.replacement) {
+        (ResourceAction::Add, _) => "+",
+        (ResourceAction::Remove, _) => "-",
+        (ResourceAction::Modify, Replacement::Always) => "±",
+        (ResourceAction::Modify, Replacement::Never | Replacement::Conditional) => "~",
+    };
+    let fate = match change.replacement {
+        Replacement::Never => "",
+        Replacement::Conditional => ", perhaps replaced",
+        Replacement::Always => ", replaced",
+    };
+    push(text, format_args!("      {sign} {} ({}{fate})", change.logical_id, change.resource_type));
+    for property in &change.properties {
+        let found = &property.difference;
+        let (before, after) = (short(found.before.as_ref()), short(found.after.as_ref()));
+        match &property.because_of {
+            Some(cause) => push(text, format_args!("          {}: follows {cause}", found.path)),
+            None => push(text, format_args!("          {}: {before} → {after}", found.path)),
+        }
+    }
+}
+
+fn node_lines(node: &NodePlan, text: &mut String) {
+    let (sign, word) = match node.action {
+        NodeAction::Create => ('+', "created"),
+        NodeAction::Replace => ('±', "replaced"),
+        NodeAction::Refresh => ('~', "refreshed in place"),
+        NodeAction::Untouched => (' ', "left alone"),
+        NodeAction::Remove => ('-', "removed"),
+    };
+    let count = if node.nodes.min == node.nodes.max {
+        node.nodes.min.to_string()
+    } else {
+        format!("{}–{}", node.nodes.min, node.nodes.max)
+    };
+    push(text, format_args!("  {sign} {} ×{count}: {word}", node.role));
+    // Why a new node is new needs no saying.
+    if node.action != NodeAction::Create {
+        for reason in &node.reasons {
+            push(text, format_args!("      {reason}"));
+        }
+    }
+}
+
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("writing to a String cannot fail");
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}

@@ -1,0 +1,351 @@
+//! The decision: from a state and what was observed to the next state, effects and a report.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::stack_step::advance;
+use super::{
+    Active, Decision, Effect, Ended, Observed, Report, Rollout, RolloutResult, Step, StepState, ToObserve,
+    Wanted,
+};
+use crate::cluster::Approval;
+use crate::event::{Event, PlanReference, RolloutReport};
+use crate::plan::{NodeAction, StackAction};
+
+/// What to look at before [`decide`]: the stacks whose turn it is, or would be if `wanted` began now.
+#[must_use]
+pub fn to_observe(
+    rollout: &Rollout,
+    wanted: Option<&Wanted>,
+    approval: Option<&str>,
+    now: Timestamp,
+) -> ToObserve {
+    let mut state = rollout.clone();
+    begin(&mut state, wanted, approval, now);
+    let name = state.change_set_name();
+    let stacks = state
+        .active
+        .iter()
+        .flat_map(|active| turn(&active.steps))
+        .map(|step| (step.stack.clone(), name.clone()))
+        .collect();
+    ToObserve { stacks }
+}
+
+/// Decides the next safe steps. Total: any state, any observation.
+#[must_use]
+pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
+    let mut next = rollout.clone();
+    next.outbox.clear();
+    let mut effects = begin(&mut next, observed.desired.as_ref(), observed.approval.as_deref(), now);
+    let Some(mut active) = next.active.take() else {
+        return finish(next, effects, idle(rollout, observed));
+    };
+
+    let mut words = Words::default();
+    let before = active.clone();
+    // Several kinds of stack may be done at once (nothing to change): go on until something must be waited for.
+    while let Some(kind) = turn(&active.steps).first().map(|step| step.kind) {
+        // After a failure nothing new starts; what CloudFormation works at is seen to its end.
+        let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
+        let starts = |step: &Step| !(failed && step.state == StepState::Waiting);
+        for step in active.steps.iter_mut().filter(|step| step.kind == kind && starts(step)) {
+            let stack = observed.stacks.get(&step.stack).and_then(Option::as_ref);
+            let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
+            let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
+            if !observed.stacks.contains_key(&step.stack) {
+                // Its turn has only just come: it was not looked at. The next wake does.
+                words.of(step, "next".to_owned());
+                continue;
+            }
+            let moved = advance(&next, step, stack, change_set, failures);
+            words.of(step, moved.words);
+            step.state = moved.state;
+            effects.extend(moved.effects);
+            if step.state == StepState::Done {
+                next.deployed.insert(step.stack.clone(), active.target.clone());
+            }
+        }
+        if active.steps.iter().any(|step| step.kind == kind && step.state != StepState::Done) {
+            break;
+        }
+    }
+
+    let moved = before.steps != active.steps;
+    let report = conclude(&mut next, active, observed, now, &words, moved, &mut effects);
+    finish(next, effects, report)
+}
+
+/// Starts what is wanted, if nothing is open and it may start.
+fn begin(
+    state: &mut Rollout,
+    wanted: Option<&Wanted>,
+    approval: Option<&str>,
+    now: Timestamp,
+) -> Vec<Effect> {
+    if let Some(plan) = approval {
+        state.approved = Some(plan.to_owned());
+    }
+    let Some(wanted) = wanted else { return Vec::new() };
+    if state.active.is_some() || !may_start(state, wanted) {
+        return Vec::new();
+    }
+    state.generation += 1;
+    state.said = None;
+    state.active = Some(open(wanted, now));
+    let reference = PlanReference { cluster: state.cluster.clone(), plan: wanted.plan.id.clone() };
+    vec![Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))]
+}
+
+/// Whether the plan has the approval that its policy asks for.
+fn approved(state: &Rollout, wanted: &Wanted) -> bool {
+    match wanted.plan.policy.approval {
+        Approval::Auto => true,
+        Approval::Manual => state.approved.as_deref() == Some(wanted.plan.id.as_str()),
+    }
+}
+
+/// A plan starts once, from the state that it was made for, with the approval that its policy asks for.
+fn may_start(state: &Rollout, wanted: &Wanted) -> bool {
+    let fresh = wanted.plan.from == state.deployed && !wanted.plan.is_empty();
+    // A plan that failed is tried again only when somebody asks, by uploading or approving again.
+    let spent = state.last.as_ref().is_some_and(|last| last.plan == wanted.plan.id && last.spec(wanted));
+    fresh && approved(state, wanted) && !spent
+}
+
+impl Ended {
+    /// Whether this is how that very wish ended, not an equal one of a later upload.
+    fn spec(&self, wanted: &Wanted) -> bool {
+        self.spec_version == wanted.desired.spec_version
+    }
+}
+
+fn open(wanted: &Wanted, now: Timestamp) -> Active {
+    let plan = &wanted.plan;
+    let step = |stack: &crate::plan::StackPlan| {
+        let rendered = wanted.release.stack(&stack.name)?;
+        Some(Step {
+            stack: stack.name.clone(),
+            kind: stack.kind,
+            template_key: rendered.template_key(&plan.cluster),
+            tags: rendered.tags.clone(),
+            may_replace: stack.may_replace(),
+            state: StepState::Waiting,
+        })
+    };
+    let in_action = |action| plan.stacks.iter().filter(move |stack| stack.action == action);
+    let mut steps: Vec<Step> =
+        in_action(StackAction::Create).chain(in_action(StackAction::Update)).filter_map(step).collect();
+    steps.sort_by(|a, b| (a.kind, &a.stack).cmp(&(b.kind, &b.stack)));
+    Active {
+        plan: plan.id.clone(),
+        spec_version: wanted.desired.spec_version.clone(),
+        target: plan.to.clone(),
+        started_at: now,
+        steps,
+        nodes_left: plan.count(NodeAction::Replace) + plan.count(NodeAction::Refresh),
+        stacks_left: in_action(StackAction::Delete).map(|stack| stack.name.clone()).collect(),
+    }
+}
+
+/// The steps whose turn it is: of the first kind that is not done. None once a step has failed and nothing is in
+/// flight.
+fn turn(steps: &[Step]) -> Vec<&Step> {
+    let Some(kind) = steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind) else {
+        return Vec::new();
+    };
+    steps.iter().filter(|step| step.kind == kind && step.state != StepState::Done).collect()
+}
+
+/// Ends the rollout if it is at its end, and says how it stands.
+fn conclude(
+    next: &mut Rollout,
+    active: Active,
+    observed: &Observed,
+    now: Timestamp,
+    words: &Words,
+    moved: bool,
+    effects: &mut Vec<Effect>,
+) -> Report {
+    let failures: Vec<&str> = active
+        .steps
+        .iter()
+        .filter_map(|step| match &step.state {
+            StepState::Failed(reason) => Some(reason.as_str()),
+            StepState::Waiting | StepState::ChangeSet | StepState::Executing | StepState::Done => None,
+        })
+        .collect();
+    let in_flight =
+        active.steps.iter().any(|step| matches!(step.state, StepState::ChangeSet | StepState::Executing));
+    let done = active.steps.iter().all(|step| step.state == StepState::Done);
+    let newer = observed
+        .desired
+        .as_ref()
+        .is_some_and(|wanted| wanted.plan.to != active.target && approved(next, wanted));
+
+    let ended = if done {
+        Some((RolloutResult::Succeeded, succeeded(&active)))
+    } else if !failures.is_empty() && !in_flight {
+        Some((RolloutResult::Failed, failures.join("; ")))
+    } else if newer && !in_flight {
+        Some((RolloutResult::Superseded, "a newer spec was uploaded; its plan follows".to_owned()))
+    } else {
+        None
+    };
+    let Some((result, message)) = ended else {
+        let message = words.waiting(&active.steps);
+        if next.said.as_deref() != Some(message.as_str()) {
+            let event = detail(next, &active, &message);
+            effects.push(Effect::Publish(if moved {
+                Event::RolloutStep(event)
+            } else {
+                Event::RolloutWaiting(event)
+            }));
+            next.said = Some(message.clone());
+        }
+        let report = report("running", next, &active.plan, message, words.stacks(&active.steps));
+        next.active = Some(active);
+        return report;
+    };
+
+    let event = detail(next, &active, &message);
+    let (state, event) = match result {
+        RolloutResult::Succeeded => {
+            // What did not change is at the new release too.
+            for release in next.deployed.values_mut() {
+                release.clone_from(&active.target);
+            }
+            for stack in &active.stacks_left {
+                next.deployed.remove(stack);
+            }
+            ("succeeded", Event::RolloutSucceeded(event))
+        }
+        RolloutResult::Failed => ("failed", Event::RolloutFailed(event)),
+        RolloutResult::Superseded => ("superseded", Event::RolloutStep(event)),
+    };
+    effects.push(Effect::Publish(event));
+    effects.push(Effect::DisarmTick);
+    let report = report(state, next, &active.plan, message.clone(), words.stacks(&active.steps));
+    next.last = Some(Ended {
+        plan: active.plan,
+        spec_version: active.spec_version,
+        target: active.target,
+        result,
+        message,
+        ended_at: now,
+        steps: active.steps,
+    });
+    report
+}
+
+fn succeeded(active: &Active) -> String {
+    let mut message = format!("{} of {} stacks are as planned", active.steps.len(), active.steps.len());
+    if active.nodes_left > 0 {
+        message.push_str(&format!(
+            "; {} nodes still run the previous release: this version of Slipway does not replace nodes, so replace \
+             them one at a time by terminating them after a drain",
+            active.nodes_left
+        ));
+    }
+    if !active.stacks_left.is_empty() {
+        message.push_str(&format!(
+            "; no longer in the spec and left standing, to be drained and deleted by hand: {}",
+            active.stacks_left.join(", ")
+        ));
+    }
+    message
+}
+
+fn idle(rollout: &Rollout, observed: &Observed) -> Report {
+    let waits = observed.desired.as_ref().filter(|wanted| {
+        wanted.plan.policy.approval == Approval::Manual
+            && wanted.plan.from == rollout.deployed
+            && !wanted.plan.is_empty()
+            && rollout.last.as_ref().is_none_or(|last| last.plan != wanted.plan.id)
+    });
+    if let Some(wanted) = waits {
+        let message = format!(
+            "plan {} waits for approval: read plans/{0}.json, then put the event `Rollout Approved` \
+             {{\"cluster\": \"{}\", \"plan\": \"{0}\"}} on the bus",
+            wanted.plan.id, rollout.cluster
+        );
+        return report("waiting-for-approval", rollout, &wanted.plan.id, message, Default::default());
+    }
+    match &rollout.last {
+        None => Report {
+            state: "idle".to_owned(),
+            message: "nothing was rolled out yet".to_owned(),
+            ..Report::default()
+        },
+        Some(last) => {
+            let state = match last.result {
+                RolloutResult::Succeeded => "succeeded",
+                RolloutResult::Failed => "failed",
+                RolloutResult::Superseded => "superseded",
+            };
+            report(state, rollout, &last.plan, last.message.clone(), Words::default().stacks(&last.steps))
+        }
+    }
+}
+
+fn report(
+    state: &str,
+    rollout: &Rollout,
+    plan: &str,
+    message: String,
+    stacks: BTreeMap<String, String>,
+) -> Report {
+    Report {
+        state: state.to_owned(),
+        generation: rollout.generation,
+        plan: Some(plan.to_owned()),
+        message,
+        stacks,
+    }
+}
+
+fn detail(rollout: &Rollout, active: &Active, message: &str) -> RolloutReport {
+    RolloutReport { cluster: rollout.cluster.clone(), plan: active.plan.clone(), message: message.to_owned() }
+}
+
+fn finish(mut next: Rollout, effects: Vec<Effect>, report: Report) -> Decision {
+    next.outbox.clone_from(&effects);
+    Decision { next, effects, report }
+}
+
+/// What each step says of itself in this decision.
+#[derive(Default)]
+struct Words(BTreeMap<String, String>);
+
+impl Words {
+    fn of(&mut self, step: &Step, words: String) {
+        self.0.insert(step.stack.clone(), words);
+    }
+
+    fn stacks(&self, steps: &[Step]) -> BTreeMap<String, String> {
+        let fallback = |step: &Step| match &step.state {
+            StepState::Waiting => "waits for its turn".to_owned(),
+            StepState::ChangeSet => "its change set is being made".to_owned(),
+            StepState::Executing => "CloudFormation is at work".to_owned(),
+            StepState::Done => "done".to_owned(),
+            StepState::Failed(reason) => reason.clone(),
+        };
+        steps
+            .iter()
+            .map(|step| {
+                (step.stack.clone(), self.0.get(&step.stack).cloned().unwrap_or_else(|| fallback(step)))
+            })
+            .collect()
+    }
+
+    /// One line: what is waited for, and what comes after.
+    fn waiting(&self, steps: &[Step]) -> String {
+        let now: Vec<String> = turn(steps)
+            .iter()
+            .filter_map(|step| self.0.get(&step.stack).map(|words| format!("{}: {words}", step.stack)))
+            .collect();
+        let done = steps.iter().filter(|step| step.state == StepState::Done).count();
+        format!("{} ({done} of {} stacks done)", now.join("; "), steps.len())
+    }
+}

@@ -1,0 +1,234 @@
+//! One stack's way from its template to `…_COMPLETE`, through a change set.
+
+use super::{
+    ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, ResourceFailure, Rollout, StackStatus,
+    StackView, Step, StepState,
+};
+
+/// Where a step goes from here.
+pub(super) struct Advance {
+    /// Its next state.
+    pub(super) state: StepState,
+    /// What to do for that.
+    pub(super) effects: Vec<Effect>,
+    /// For a person.
+    pub(super) words: String,
+}
+
+/// What a stack's status means for a step.
+enum Phase {
+    /// No stack, or one that is only a change set so far.
+    Absent,
+    /// A failed creation is left behind: it can only be deleted.
+    Wreck,
+    /// Standing, and may take a change set.
+    Stable,
+    /// CloudFormation is at work.
+    Busy,
+    /// A person must act.
+    Stuck(&'static str),
+}
+
+fn phase(status: StackStatus) -> Phase {
+    use StackStatus as S;
+    match status {
+        S::ReviewInProgress | S::DeleteComplete => Phase::Absent,
+        S::RollbackComplete | S::CreateFailed => Phase::Wreck,
+        S::CreateComplete
+        | S::UpdateComplete
+        | S::UpdateRollbackComplete
+        | S::ImportComplete
+        | S::ImportRollbackComplete => Phase::Stable,
+        S::CreateInProgress
+        | S::RollbackInProgress
+        | S::UpdateInProgress
+        | S::UpdateCompleteCleanupInProgress
+        | S::UpdateRollbackInProgress
+        | S::UpdateRollbackCompleteCleanupInProgress
+        | S::DeleteInProgress
+        | S::ImportInProgress
+        | S::ImportRollbackInProgress => Phase::Busy,
+        S::RollbackFailed => {
+            Phase::Stuck("delete the stack (keep what it could not delete), then upload the spec again")
+        }
+        S::UpdateFailed | S::UpdateRollbackFailed => {
+            Phase::Stuck("run `aws cloudformation continue-update-rollback`, then upload the spec again")
+        }
+        S::DeleteFailed => Phase::Stuck("delete the stack by hand, then upload the spec again"),
+        S::ImportRollbackFailed => Phase::Stuck("repair the stack by hand, then upload the spec again"),
+    }
+}
+
+/// Takes `step` as far as what was observed allows.
+pub(super) fn advance(
+    rollout: &Rollout,
+    step: &Step,
+    stack: Option<&StackView>,
+    change_set: Option<&ChangeSetView>,
+    failures: &[ResourceFailure],
+) -> Advance {
+    let stay = |words: String| Advance { state: step.state.clone(), effects: Vec::new(), words };
+    let standing = match &step.state {
+        StepState::Done => return stay("done".to_owned()),
+        StepState::Failed(reason) => return stay(reason.clone()),
+        StepState::Waiting | StepState::ChangeSet | StepState::Executing => {
+            stack.map(|view| phase(view.status))
+        }
+    };
+    let executed = step.state == StepState::Executing;
+    match standing.unwrap_or(Phase::Absent) {
+        Phase::Busy => stay(format!("CloudFormation is at work ({})", status_of(stack))),
+        Phase::Stuck(cure) => failed(format!("{} is {}: {cure}", step.stack, status_of(stack)), failures),
+        Phase::Wreck if executed => failed(format!("{} could not be created", step.stack), failures),
+        Phase::Wreck => Advance {
+            state: StepState::Waiting,
+            effects: stack.map(|view| delete_stack(rollout, view)).into_iter().collect(),
+            words: "deleting what an earlier failed creation left".to_owned(),
+        },
+        Phase::Absent if executed && change_set.is_none() => {
+            failed(format!("{} was deleted while it was being created", step.stack), failures)
+        }
+        Phase::Absent => through_change_set(rollout, step, true, change_set),
+        Phase::Stable if executed => settled(rollout, step, stack, change_set, failures),
+        Phase::Stable => through_change_set(rollout, step, false, change_set),
+    }
+}
+
+/// The stack stands and the change set was told to execute: did it?
+fn settled(
+    rollout: &Rollout,
+    step: &Step,
+    stack: Option<&StackView>,
+    change_set: Option<&ChangeSetView>,
+    failures: &[ResourceFailure],
+) -> Advance {
+    let complete = stack
+        .is_some_and(|view| matches!(view.status, StackStatus::CreateComplete | StackStatus::UpdateComplete));
+    match change_set.map(|view| view.status) {
+        // CloudFormation may forget a change set that it executed: the stack's status is then the word that counts.
+        Some(ChangeSetStatus::Executed) | None if complete => {
+            Advance { state: StepState::Done, effects: Vec::new(), words: status_of(stack).to_owned() }
+        }
+        Some(ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed) | None => {
+            failed(format!("the update of {} was rolled back ({})", step.stack, status_of(stack)), failures)
+        }
+        // Told to execute and still ready: the call was lost between two of our steps.
+        Some(
+            ChangeSetStatus::Ready
+            | ChangeSetStatus::Pending
+            | ChangeSetStatus::NoChanges
+            | ChangeSetStatus::Failed
+            | ChangeSetStatus::Obsolete,
+        ) => through_change_set(rollout, step, false, change_set),
+        Some(ChangeSetStatus::Executing) => Advance {
+            state: StepState::Executing,
+            effects: Vec::new(),
+            words: "CloudFormation is about to start".to_owned(),
+        },
+    }
+}
+
+fn through_change_set(
+    rollout: &Rollout,
+    step: &Step,
+    create: bool,
+    change_set: Option<&ChangeSetView>,
+) -> Advance {
+    let name = rollout.change_set_name();
+    let Some(view) = change_set else {
+        let request = ChangeSetRequest {
+            stack: step.stack.clone(),
+            name,
+            create,
+            template_key: step.template_key.clone(),
+            tags: step.tags.clone(),
+        };
+        return Advance {
+            state: StepState::ChangeSet,
+            effects: vec![Effect::CreateChangeSet(request)],
+            words: "asking for a change set".to_owned(),
+        };
+    };
+    let reason = view.reason.as_deref().unwrap_or("CloudFormation gave no reason");
+    let drop = || Effect::DeleteChangeSet { stack: step.stack.clone(), name: rollout.change_set_name() };
+    match view.status {
+        ChangeSetStatus::Pending => Advance {
+            state: StepState::ChangeSet,
+            effects: Vec::new(),
+            words: "CloudFormation is making the change set".to_owned(),
+        },
+        ChangeSetStatus::Ready => match unplanned(step, view) {
+            Some(problem) => Advance { effects: vec![drop()], ..failed(problem, &[]) },
+            None => Advance {
+                state: StepState::Executing,
+                effects: vec![Effect::ExecuteChangeSet {
+                    stack: step.stack.clone(),
+                    name,
+                    token: rollout.token(&step.stack, "execute"),
+                }],
+                words: "executing the change set".to_owned(),
+            },
+        },
+        ChangeSetStatus::NoChanges if create => Advance {
+            effects: vec![drop()],
+            ..failed(format!("CloudFormation finds nothing to create in {}: {reason}", step.stack), &[])
+        },
+        ChangeSetStatus::NoChanges => {
+            Advance { state: StepState::Done, effects: vec![drop()], words: "nothing to change".to_owned() }
+        }
+        ChangeSetStatus::Failed => Advance {
+            effects: vec![drop()],
+            ..failed(format!("CloudFormation refuses the template of {}: {reason}", step.stack), &[])
+        },
+        ChangeSetStatus::Executing | ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed => Advance {
+            state: StepState::Executing,
+            effects: Vec::new(),
+            words: "CloudFormation is about to start".to_owned(),
+        },
+        ChangeSetStatus::Obsolete => Advance {
+            state: StepState::Waiting,
+            effects: vec![drop()],
+            words: "somebody else changed the stack; making a new change set".to_owned(),
+        },
+    }
+}
+
+/// P3: the change set may replace or remove what the plan said, and nothing else.
+fn unplanned(step: &Step, change_set: &ChangeSetView) -> Option<String> {
+    let extra: Vec<&str> =
+        change_set.replaces.iter().filter(|id| !step.may_replace.contains(id)).map(String::as_str).collect();
+    (!extra.is_empty()).then(|| {
+        format!(
+            "CloudFormation would replace or remove {} in {}, which the plan does not say: somebody changed the stack \
+             outside Slipway; bring it back (drift detection shows what), then upload the spec again",
+            extra.join(", "),
+            step.stack
+        )
+    })
+}
+
+fn delete_stack(rollout: &Rollout, view: &StackView) -> Effect {
+    Effect::DeleteStack { stack: view.id.clone(), token: rollout.token(&view.id, "delete") }
+}
+
+fn failed(what: String, failures: &[ResourceFailure]) -> Advance {
+    let causes: Vec<String> = failures
+        .iter()
+        .map(|failure| {
+            format!(
+                "{} ({}) {}: {}",
+                failure.logical_id, failure.resource_type, failure.status, failure.reason
+            )
+        })
+        .collect();
+    let words = if causes.is_empty() { what } else { format!("{what}: {}", causes.join("; ")) };
+    Advance { state: StepState::Failed(words.clone()), effects: Vec::new(), words }
+}
+
+/// The status as CloudFormation spells it.
+fn status_of(stack: Option<&StackView>) -> String {
+    stack
+        .and_then(|view| serde_json::to_value(view.status).ok())
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_else(|| "absent".to_owned())
+}

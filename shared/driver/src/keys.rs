@@ -1,0 +1,74 @@
+//! Where things lie in the buckets (design §4, State).
+
+/// The spec of a cluster, in the spec bucket.
+#[must_use]
+pub fn spec(cluster: &str) -> String {
+    format!("clusters/{cluster}/cluster.yaml")
+}
+
+/// The cluster whose spec lies at `key`; `None` for any other key.
+#[must_use]
+pub fn cluster_of_spec(key: &str) -> Option<&str> {
+    let cluster = key.strip_prefix("clusters/")?.strip_suffix("/cluster.yaml")?;
+    (!cluster.is_empty() && !cluster.contains('/')).then_some(cluster)
+}
+
+/// What a person asks first.
+#[must_use]
+pub fn status(cluster: &str) -> String {
+    format!("clusters/{cluster}/status.json")
+}
+
+/// What the outside world decided.
+#[must_use]
+pub fn lock(cluster: &str) -> String {
+    format!("clusters/{cluster}/lock.json")
+}
+
+/// The plan that should be executed.
+#[must_use]
+pub fn desired(cluster: &str) -> String {
+    format!("clusters/{cluster}/desired.json")
+}
+
+/// The state of the rollout.
+#[must_use]
+pub fn rollout(cluster: &str) -> String {
+    format!("clusters/{cluster}/rollout.json")
+}
+
+/// A rendering, by its id.
+#[must_use]
+pub fn release(cluster: &str, id: &str) -> String {
+    format!("clusters/{cluster}/releases/{id}.json")
+}
+
+/// A plan, by its id.
+#[must_use]
+pub fn plan(cluster: &str, id: &str) -> String {
+    format!("clusters/{cluster}/plans/{id}.json")
+}
+
+/// A role's configuration, by its digest.
+#[must_use]
+pub fn config(cluster: &str, role: &str, digest: &str) -> String {
+    format!("clusters/{cluster}/bundles/{role}/config-{digest}")
+}
+
+/// The digests of the node agent, by architecture.
+pub const AGENT_MANIFEST: &str = "agent/manifest.json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_spec_right_below_its_folder_names_a_cluster() {
+        assert_eq!(cluster_of_spec(&spec("prod")), Some("prod"));
+        for other in
+            ["clusters//cluster.yaml", "clusters/a/b/cluster.yaml", "clusters/a/x.yaml", "cluster.yaml"]
+        {
+            assert_eq!(cluster_of_spec(other), None, "{other}");
+        }
+    }
+}
