@@ -1,6 +1,12 @@
 //! Which credentials a cluster has, what they are called, who signs them and who receives them (design §5).
 //!
-//! Policy alone: keys are made by `slipway-pki`, kept by `slipway-driver`.
+//! Policy alone: keys are made by `slipway-pki`, kept by `slipway-driver`. [`policy`] is the table of design §5,
+//! [`manifest`] compares it with what there is.
+
+pub mod manifest;
+pub mod policy;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -155,7 +161,8 @@ pub struct CertificateFacts {
     pub not_after: Timestamp,
     /// SHA-256 of the SubjectPublicKeyInfo, lower-case hex.
     pub spki_sha256: String,
-    /// Fingerprint of the issuer's certificate.
+    /// Fingerprint of the issuer's certificate; empty where it was read from a certificate that somebody else
+    /// signed, which does not say.
     pub issuer_fingerprint: String,
 }
 
@@ -165,9 +172,12 @@ pub struct CertificateFacts {
 pub struct BundleEntry {
     /// Keyed digest of the plaintext: what the launch template carries.
     pub digest: String,
-    /// The fingerprint behind each file of the bundle: while this is unchanged, so is the digest, and nothing is
-    /// opened or sealed again.
+    /// The fingerprints behind each file of the bundle, as [`manifest::bundle_files`] writes them: while this is
+    /// unchanged, so is the digest, and nothing is opened or sealed again.
     pub files: BTreeMap<String, String>,
     /// SHA-256 of the sealed bytes as stored, which a node checks before it decrypts.
     pub sealed_sha256: String,
+    /// The KMS key of the spec that it is sealed under; `None` is Slipway's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kms_key_arn: Option<String>,
 }
