@@ -116,7 +116,7 @@ fn resource_change(id: &str, old: Option<&Value>, new: Option<&Value>) -> Option
                     let replacement = match (difference.path.as_str(), path) {
                         // CloudFormation refuses to change a resource's type under the same name.
                         ("Type", _) => Replacement::Always,
-                        (_, Some(path)) => update_rules::replacement(&kind, path),
+                        (_, Some(path)) => rule(&kind, path),
                         (_, None) => Replacement::Never,
                     };
                     let path = path.map_or_else(|| difference.path.clone(), str::to_owned);
@@ -131,6 +131,11 @@ fn resource_change(id: &str, old: Option<&Value>, new: Option<&Value>) -> Option
             Some(change(new, ResourceAction::Modify, worst, properties))
         }
     }
+}
+
+/// A type that only a patch can have brought in has no rules here: what it does is CloudFormation's to decide.
+fn rule(resource_type: &str, path: &str) -> Replacement {
+    update_rules::replacement(resource_type, path).unwrap_or(Replacement::Conditional)
 }
 
 fn worst(properties: &[PropertyChange]) -> Replacement {
@@ -158,7 +163,7 @@ fn spread(new: &Map<String, Value>, found: &mut BTreeMap<String, ResourceChange>
                 if known {
                     continue;
                 }
-                let rule = update_rules::replacement(&type_of(resource), &path);
+                let rule = rule(&type_of(resource), &path);
                 // A replaced resource surely has a new id; an attribute of a changed one only perhaps a new value.
                 let ceiling = if identity == Replacement::Always {
                     Replacement::Always
