@@ -55,12 +55,29 @@ pub fn config(cluster: &str, role: &str, digest: &str) -> String {
     format!("clusters/{cluster}/bundles/{role}/config-{digest}")
 }
 
+/// The clusters that a stack of that name may belong to: `<cluster>-network`, `-etcd`, `-control-plane`,
+/// `-pool-<name>`. Several, where a name holds `-pool-` more than once.
+#[must_use]
+pub fn clusters_of_stack(stack: &str) -> Vec<String> {
+    let plain =
+        ["-network", "-etcd", "-control-plane"].iter().filter_map(|suffix| stack.strip_suffix(suffix));
+    let pools = stack.match_indices("-pool-").map(|(at, _)| &stack[..at]);
+    plain.chain(pools).filter(|cluster| !cluster.is_empty()).map(str::to_owned).collect()
+}
+
 /// The digests of the node agent, by architecture.
 pub const AGENT_MANIFEST: &str = "agent/manifest.json";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stack_names_every_cluster_that_it_may_belong_to() {
+        assert_eq!(clusters_of_stack("prod-eu-control-plane"), ["prod-eu"]);
+        assert_eq!(clusters_of_stack("a-pool-b-pool-c"), ["a", "a-pool-b"]);
+        assert_eq!(clusters_of_stack("somebody-elses"), Vec::<String>::new());
+    }
 
     #[test]
     fn only_a_spec_right_below_its_folder_names_a_cluster() {

@@ -6,6 +6,7 @@
 
 pub mod error;
 pub mod keys;
+pub mod launch;
 pub mod ports;
 pub mod store;
 

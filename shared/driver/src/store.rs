@@ -33,7 +33,7 @@ pub async fn load<T: DeserializeOwned>(objects: &impl Objects, key: &str) -> Flo
     Ok(Stored { value: Some(value), etag: Some(object.etag) })
 }
 
-/// Writes `value` if the object is still the one that `stored` was read from. `false`: somebody else was first.
+/// Writes `value` if the object is still the one that `stored` was read from. `None`: somebody else was first.
 ///
 /// # Errors
 /// If the port fails.
@@ -41,10 +41,13 @@ pub async fn save<T: Serialize>(
     objects: &impl Objects,
     key: &str,
     stored: &Stored<T>,
-    value: &T,
-) -> FlowResult<bool> {
+    value: T,
+) -> FlowResult<Option<Stored<T>>> {
     let condition = stored.etag.clone().map_or(Condition::Absent, Condition::Unchanged);
-    Ok(matches!(objects.put(key, json(value), condition).await?, Put::Written(_)))
+    Ok(match objects.put(key, json(&value), condition).await? {
+        Put::Written(etag) => Some(Stored { value: Some(value), etag: Some(etag) }),
+        Put::Lost => None,
+    })
 }
 
 /// Writes a content-addressed object, unless it is there already: what is there is the same.
@@ -71,7 +74,7 @@ pub async fn update<T: Serialize + DeserializeOwned + PartialEq>(
     for _ in 0..TRIES {
         let stored = load::<T>(objects, key).await?;
         let Some(new) = change(stored.value.as_ref()) else { return Ok(()) };
-        if stored.value.as_ref() == Some(&new) || save(objects, key, &stored, &new).await? {
+        if stored.value.as_ref() == Some(&new) || save(objects, key, &stored, new).await?.is_some() {
             return Ok(());
         }
     }

@@ -110,15 +110,8 @@ fn approved(state: &Rollout, wanted: &Wanted) -> bool {
 fn may_start(state: &Rollout, wanted: &Wanted) -> bool {
     let fresh = wanted.plan.from == state.deployed && !wanted.plan.is_empty();
     // A plan that failed is tried again only when somebody asks, by uploading or approving again.
-    let spent = state.last.as_ref().is_some_and(|last| last.plan == wanted.plan.id && last.spec(wanted));
-    fresh && approved(state, wanted) && !spent
-}
-
-impl Ended {
-    /// Whether this is how that very wish ended, not an equal one of a later upload.
-    fn spec(&self, wanted: &Wanted) -> bool {
-        self.spec_version == wanted.desired.spec_version
-    }
+    let asked = state.approved.as_deref() == Some(wanted.plan.id.as_str());
+    fresh && approved(state, wanted) && (asked || !state.is_spent(&wanted.desired))
 }
 
 fn open(wanted: &Wanted, now: Timestamp) -> Active {
@@ -227,6 +220,7 @@ fn conclude(
     effects.push(Effect::Publish(event));
     effects.push(Effect::DisarmTick);
     let report = report(state, next, &active.plan, message.clone(), words.stacks(&active.steps));
+    next.approved = None;
     next.last = Some(Ended {
         plan: active.plan,
         spec_version: active.spec_version,
@@ -262,7 +256,7 @@ fn idle(rollout: &Rollout, observed: &Observed) -> Report {
         wanted.plan.policy.approval == Approval::Manual
             && wanted.plan.from == rollout.deployed
             && !wanted.plan.is_empty()
-            && rollout.last.as_ref().is_none_or(|last| last.plan != wanted.plan.id)
+            && !rollout.is_spent(&wanted.desired)
     });
     if let Some(wanted) = waits {
         let message = format!(

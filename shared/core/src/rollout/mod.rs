@@ -9,6 +9,8 @@
 mod decide;
 mod observed;
 mod stack_step;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -250,6 +252,28 @@ impl Rollout {
             approved: None,
             said: None,
         }
+    }
+
+    /// Whether `desired` was rolled out already, however that ended: an equal plan of a later upload was not.
+    #[must_use]
+    pub fn is_spent(&self, desired: &Desired) -> bool {
+        self.last
+            .as_ref()
+            .is_some_and(|last| last.plan == desired.plan && last.spec_version == desired.spec_version)
+    }
+
+    /// The state after CloudFormation refused a call for `stack` outright: that step has failed, and nothing that
+    /// was decided before is still to be done.
+    #[must_use]
+    pub fn refused(&self, stack: &str, reason: &str) -> Self {
+        let mut next = self.clone();
+        next.outbox.clear();
+        for step in next.active.iter_mut().flat_map(|active| &mut active.steps) {
+            if step.stack == stack {
+                step.state = StepState::Failed(reason.to_owned());
+            }
+        }
+        next
     }
 
     /// The name of the change sets of this generation; unique within a stack.

@@ -1,0 +1,325 @@
+//! `decide` against a CloudFormation of a few lines, so that each rule can be seen to hold.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};
+use crate::digest::sha256_hex;
+use crate::pki::Role;
+use crate::plan::{Baseline, plan};
+use crate::render::{NodeRole, Stack};
+
+fn policy(approval: Approval) -> RolloutPolicy {
+    RolloutPolicy {
+        approval,
+        max_unavailable: CountOrPercent::Count(1),
+        surge: CountOrPercent::Count(0),
+        drain_force_after_min: None,
+        failure_budget: 1,
+        windows: Vec::new(),
+    }
+}
+
+fn rendering(size: u32) -> Rendering {
+    let stack = |suffix: &str, kind| {
+        let body = serde_json::json!({
+            "Resources": {"Thing": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": format!("{suffix}-{size}")}}}
+        })
+        .to_string();
+        Stack {
+            name: format!("c-{suffix}"),
+            kind,
+            sha256: sha256_hex(body.as_bytes()),
+            body,
+            tags: BTreeMap::new(),
+        }
+    };
+    let role = NodeRole {
+        stack: "c-pool-a".to_owned(),
+        nodes: GroupSize { min: 1, max: 2 },
+        machine: serde_json::json!({}),
+        config: "{}".to_owned(),
+        config_digest: String::new(),
+        credentials_digest: String::new(),
+    };
+    Rendering {
+        format: Rendering::FORMAT,
+        cluster: "c".to_owned(),
+        stacks: vec![
+            stack("network", StackKind::Network),
+            stack("etcd", StackKind::Etcd),
+            stack("control-plane", StackKind::ControlPlane),
+            stack("pool-a", StackKind::Pool),
+            stack("pool-b", StackKind::Pool),
+        ],
+        roles: BTreeMap::from([(Role::Pool("a".to_owned()), role)]),
+    }
+}
+
+fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wanted {
+    let plan = plan(baseline, release, &policy(approval));
+    let desired =
+        Desired { format: 1, spec_version: "v1".to_owned(), plan: plan.id.clone(), target: plan.to.clone() };
+    Wanted { desired, plan, release: release.clone() }
+}
+
+/// A CloudFormation that does at once what it is told, and keeps a log.
+#[derive(Default)]
+struct Fake {
+    stacks: BTreeMap<String, StackStatus>,
+    change_sets: BTreeMap<String, ChangeSetView>,
+    fails: Option<&'static str>,
+    replaces: Vec<String>,
+    log: Vec<String>,
+}
+
+impl Fake {
+    fn perform(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            match effect {
+                Effect::CreateChangeSet(request) => {
+                    self.log.push(format!("change set {}", request.stack));
+                    self.stacks.entry(request.stack.clone()).or_insert(StackStatus::ReviewInProgress);
+                    let view = ChangeSetView {
+                        status: ChangeSetStatus::Ready,
+                        reason: None,
+                        replaces: self.replaces.clone(),
+                    };
+                    self.change_sets.entry(request.stack.clone()).or_insert(view);
+                }
+                Effect::ExecuteChangeSet { stack, .. } => {
+                    self.log.push(format!("execute {stack}"));
+                    // CloudFormation refuses to execute a change set twice, which the port takes for success.
+                    if self.change_sets.get(stack).is_none_or(|view| view.status != ChangeSetStatus::Ready) {
+                        continue;
+                    }
+                    let create = self.stacks.get(stack) == Some(&StackStatus::ReviewInProgress);
+                    let (status, outcome) = match (create, self.fails == Some(stack)) {
+                        (true, false) => (StackStatus::CreateComplete, ChangeSetStatus::Executed),
+                        (false, false) => (StackStatus::UpdateComplete, ChangeSetStatus::Executed),
+                        (true, true) => (StackStatus::RollbackComplete, ChangeSetStatus::ExecuteFailed),
+                        (false, true) => {
+                            (StackStatus::UpdateRollbackComplete, ChangeSetStatus::ExecuteFailed)
+                        }
+                    };
+                    self.stacks.insert(stack.clone(), status);
+                    if let Some(view) = self.change_sets.get_mut(stack) {
+                        view.status = outcome;
+                    }
+                }
+                Effect::DeleteChangeSet { stack, .. } => {
+                    self.log.push(format!("drop {stack}"));
+                    self.change_sets.remove(stack);
+                }
+                Effect::DeleteStack { stack, .. } => {
+                    self.log.push(format!("delete {stack}"));
+                    self.stacks.remove(stack);
+                    self.change_sets.remove(stack);
+                }
+                Effect::ArmTick => self.log.push("arm".to_owned()),
+                Effect::DisarmTick => self.log.push("disarm".to_owned()),
+                Effect::Publish(event) => {
+                    let (detail_type, _) = event.to_wire();
+                    if detail_type != "Rollout Step" && detail_type != "Rollout Waiting" {
+                        self.log.push(detail_type);
+                    }
+                }
+            }
+        }
+    }
+
+    fn observe(&self, look: &ToObserve, wanted: Option<&Wanted>, approval: Option<&str>) -> Observed {
+        let stack = |name: &String| {
+            self.stacks.get(name).map(|status| StackView { id: name.clone(), status: *status, reason: None })
+        };
+        let failure = ResourceFailure {
+            logical_id: "Thing".to_owned(),
+            resource_type: "AWS::EC2::VPC".to_owned(),
+            status: "CREATE_FAILED".to_owned(),
+            reason: "The maximum number of VPCs has been reached.".to_owned(),
+        };
+        Observed {
+            stacks: look.stacks.keys().map(|name| (name.clone(), stack(name))).collect(),
+            change_sets: look
+                .stacks
+                .keys()
+                .map(|name| (name.clone(), self.change_sets.get(name).cloned()))
+                .collect(),
+            failures: look.stacks.keys().map(|name| (name.clone(), vec![failure.clone()])).collect(),
+            desired: wanted.cloned(),
+            approval: approval.map(str::to_owned),
+        }
+    }
+
+    /// Wakes the rollout until it is at rest; `twice` performs every effect twice.
+    fn run(
+        &mut self,
+        mut state: Rollout,
+        wanted: &Wanted,
+        approval: Option<&str>,
+        twice: bool,
+    ) -> (Rollout, Report) {
+        for _ in 0..60 {
+            let look = to_observe(&state, Some(wanted), approval, Timestamp::UNIX_EPOCH);
+            let decision =
+                decide(&state, &self.observe(&look, Some(wanted), approval), Timestamp::UNIX_EPOCH);
+            self.perform(&decision.effects);
+            if twice {
+                self.perform(&decision.effects);
+            }
+            let rest = decision.next.active.is_none();
+            state = Rollout { outbox: Vec::new(), ..decision.next };
+            if rest {
+                return (state, decision.report);
+            }
+        }
+        panic!("the rollout never came to rest: {:?}", self.log);
+    }
+}
+
+#[test]
+fn a_launch_goes_network_etcd_control_plane_then_pools_side_by_side() {
+    let (release, mut fake) = (rendering(1), Fake::default());
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!(
+        fake.log,
+        [
+            "arm",
+            "Rollout Started",
+            "change set c-network",
+            "execute c-network",
+            "change set c-etcd",
+            "execute c-etcd",
+            "change set c-control-plane",
+            "execute c-control-plane",
+            "change set c-pool-a",
+            "change set c-pool-b",
+            "execute c-pool-a",
+            "execute c-pool-b",
+            "Rollout Succeeded",
+            "disarm",
+        ]
+    );
+    assert_eq!(report.state, "succeeded");
+    assert_eq!(state.deployed.len(), 5);
+    assert!(state.deployed.values().all(|release| release == &wanted.plan.to));
+}
+
+#[test]
+fn p1_a_plan_that_was_rolled_out_is_not_rolled_out_again() {
+    let (release, mut fake) = (rendering(1), Fake::default());
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (state, _) = fake.run(Rollout::new("c"), &wanted, None, false);
+    fake.log.clear();
+    let (after, report) = fake.run(state.clone(), &wanted, None, false);
+    assert_eq!((after, fake.log, report.state.as_str()), (state, Vec::new(), "succeeded"));
+}
+
+#[test]
+fn p8_every_effect_performed_twice_ends_the_same() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (mut once, mut twice) = (Fake::default(), Fake::default());
+    let (a, _) = once.run(Rollout::new("c"), &wanted, None, false);
+    let (b, _) = twice.run(Rollout::new("c"), &wanted, None, true);
+    assert_eq!(a.deployed, b.deployed);
+    assert_eq!(once.stacks, twice.stacks);
+}
+
+#[test]
+fn a_failed_stack_ends_the_launch_with_cloudformations_own_reason_and_nothing_after_it_starts() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let mut fake = Fake { fails: Some("c-etcd"), ..Fake::default() };
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!(report.state, "failed");
+    assert!(
+        report.message.contains("Thing (AWS::EC2::VPC) CREATE_FAILED: The maximum number of VPCs"),
+        "{report:?}"
+    );
+    assert!(!fake.log.iter().any(|line| line.contains("control-plane")), "{:?}", fake.log);
+    assert_eq!(state.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
+    assert_eq!(&fake.log[fake.log.len() - 2..], ["Rollout Failed", "disarm"]);
+}
+
+#[test]
+fn a_launch_that_failed_goes_on_where_it_stopped_when_the_spec_is_uploaded_again() {
+    let release = rendering(1);
+    let mut fake = Fake { fails: Some("c-etcd"), ..Fake::default() };
+    let first = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (state, _) = fake.run(Rollout::new("c"), &first, None, false);
+    fake.fails = None;
+    fake.log.clear();
+
+    let releases = BTreeMap::from([(release.id(), release.clone())]);
+    let baseline = Baseline::assemble("c", &state.deployed, &releases).expect("the release is there");
+    let again = wanted(&release, &baseline, Approval::Auto);
+    let (state, report) = fake.run(state, &again, None, false);
+    assert_eq!(report.state, "succeeded");
+    assert_eq!(&fake.log[2..4], ["delete c-etcd", "change set c-etcd"], "{:?}", fake.log);
+    assert!(!fake.log.iter().any(|line| line.contains("network")));
+    assert_eq!(state.deployed.len(), 5);
+}
+
+#[test]
+fn p3_a_change_set_that_would_replace_more_than_the_plan_says_is_not_executed() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let mut fake = Fake { replaces: vec!["Surprise".to_owned()], ..Fake::default() };
+    let (_, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!(report.state, "failed");
+    assert!(report.message.contains("would replace or remove Surprise in c-network"), "{}", report.message);
+    assert!(!fake.log.iter().any(|line| line.starts_with("execute")));
+    assert!(fake.log.contains(&"drop c-network".to_owned()));
+}
+
+#[test]
+fn p3_a_plan_that_needs_approval_waits_for_it_and_for_no_other() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Manual);
+    let mut fake = Fake::default();
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!((report.state.as_str(), fake.log.len()), ("waiting-for-approval", 0));
+    assert!(report.message.contains(&wanted.plan.id));
+    let (state, _) = fake.run(state, &wanted, Some("another-plan"), false);
+    assert_eq!(fake.log.len(), 0);
+    let (state, report) = fake.run(state, &wanted, Some(&wanted.plan.id), false);
+    assert_eq!(report.state, "succeeded");
+    assert_eq!(state.approved, None);
+}
+
+#[test]
+fn a_newer_spec_takes_over_between_two_steps_and_the_plan_made_before_it_is_stale() {
+    let (old, new) = (rendering(1), rendering(2));
+    let first = wanted(&old, &Baseline::default(), Approval::Auto);
+    let mut fake = Fake::default();
+    // Three wakes: the network stack is done, etcd's change set was asked for.
+    let mut state = Rollout::new("c");
+    for _ in 0..3 {
+        let look = to_observe(&state, Some(&first), None, Timestamp::UNIX_EPOCH);
+        let decision = decide(&state, &fake.observe(&look, Some(&first), None), Timestamp::UNIX_EPOCH);
+        fake.perform(&decision.effects);
+        state = decision.next;
+    }
+    let second = wanted(&new, &Baseline::default(), Approval::Auto);
+    let (state, report) = fake.run(state, &second, None, false);
+    assert_eq!(report.state, "superseded");
+    assert!(state.deployed.values().all(|release| release == &old.id()));
+    // Its start is no longer what is deployed: it must be planned anew before it begins.
+    let look = to_observe(&state, Some(&second), None, Timestamp::UNIX_EPOCH);
+    assert!(look.stacks.is_empty());
+}
+
+#[test]
+fn a_call_that_cloudformation_refuses_fails_its_step() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let mut fake = Fake::default();
+    let look = to_observe(&Rollout::new("c"), Some(&wanted), None, Timestamp::UNIX_EPOCH);
+    let begun =
+        decide(&Rollout::new("c"), &fake.observe(&look, Some(&wanted), None), Timestamp::UNIX_EPOCH).next;
+    let refused = begun.refused("c-network", "Template format error");
+    let (_, report) = fake.run(refused, &wanted, None, false);
+    assert_eq!((report.state.as_str(), report.message.as_str()), ("failed", "Template format error"));
+}

@@ -1,0 +1,304 @@
+//! A rollout is woken: load → observe → decide → store → perform → record.
+//!
+//! Whoever wakes it (a request, CloudFormation, the tick) only names the cluster. A crash after the store finds the
+//! effects in the outbox and performs them again; a lost race performs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use slipway_core::event::{Event, PlanReady};
+use slipway_core::plan::{self, Baseline, Plan};
+use slipway_core::render::Rendering;
+use slipway_core::rollout::{Effect, Observed, Report, Rollout, Wanted, decide, to_observe};
+use slipway_core::status::{Desired, Status};
+
+use crate::error::{FlowError, FlowResult};
+use crate::keys;
+use crate::ports::{Bus, ErrorKind, Objects, PortError, Stacks, Ticks};
+use crate::store::{self, Stored, TRIES};
+
+/// What a rollout needs of the world.
+#[derive(Debug)]
+pub struct RolloutPorts<'a, A, S, B, T> {
+    /// The asset bucket.
+    pub assets: &'a A,
+    /// CloudFormation.
+    pub stacks: &'a S,
+    /// The bus.
+    pub bus: &'a B,
+    /// The tick.
+    pub ticks: &'a T,
+}
+
+/// Who is woken, and what a person said along with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wake {
+    /// `clusterName`.
+    pub cluster: String,
+    /// The plan that a person approves.
+    pub approves: Option<String>,
+}
+
+/// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and a rollout is open.
+///
+/// # Errors
+/// As [`wake`].
+pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    stack: &str,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    // CloudFormation's events come from every stack of the account; a cluster's name may hold dashes.
+    for cluster in keys::clusters_of_stack(stack) {
+        let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?.value;
+        if known.and_then(|rollout| rollout.active).is_some() {
+            return wake(ports, &Wake { cluster, approves: None }, now).await.map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Takes the next safe steps of a cluster's rollout and says how it stands.
+///
+/// # Errors
+/// If a call fails for want of a permission, a resource or luck. What was decided is stored: the next wake goes on.
+pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    wake: &Wake,
+    now: Timestamp,
+) -> FlowResult<Report> {
+    let key = keys::rollout(&wake.cluster);
+    for _ in 0..TRIES {
+        let stored = store::load::<Rollout>(ports.assets, &key).await?;
+        let state = stored.value.clone().unwrap_or_else(|| Rollout::new(&wake.cluster));
+        if !state.outbox.is_empty() {
+            // An earlier invocation died, or is at work right now: the effects bear being performed twice.
+            perform_and_record(ports, &key, stored).await?;
+            continue;
+        }
+
+        let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?;
+        let approval = wake.approves.clone().filter(|plan| {
+            let asked = desired.value.as_ref().is_some_and(|desired| &desired.plan == plan);
+            if !asked {
+                tracing::warn!(
+                    cluster = wake.cluster,
+                    plan,
+                    "approval of a plan that is not the newest: ignored"
+                );
+            }
+            asked
+        });
+        let wanted = wanted(ports, &state, &desired, approval.is_some()).await?;
+        let look = to_observe(&state, wanted.as_ref(), approval.as_deref(), now);
+        let mut observed = observe(ports.stacks, &look.stacks).await?;
+        observed.desired = wanted;
+        observed.approval = approval;
+
+        let decision = decide(&state, &observed, now);
+        if decision.next != state {
+            let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? else {
+                continue;
+            };
+            if perform_and_record(ports, &key, stored).await? == Performed::Refused {
+                continue;
+            }
+        }
+        tell(ports.assets, &wake.cluster, &decision.report).await?;
+        if decision.report.state != "superseded" {
+            return Ok(decision.report);
+        }
+    }
+    Err(FlowError::Race { key, tries: TRIES })
+}
+
+/// What should be executed, if that is something other than what is being executed or was.
+async fn wanted<A: Objects, S, B: Bus, T>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    state: &Rollout,
+    stored: &Stored<Desired>,
+    approved: bool,
+) -> FlowResult<Option<Wanted>> {
+    let Some(desired) = &stored.value else { return Ok(None) };
+    let on_its_way = state.active.as_ref().is_some_and(|active| active.target == desired.target);
+    let over = state.active.is_none() && state.is_spent(desired) && !approved;
+    if on_its_way || over {
+        return Ok(None);
+    }
+    let cluster = &state.cluster;
+    let plan: Plan = required(ports.assets, &keys::plan(cluster, &desired.plan)).await?;
+    let release: Rendering = required(ports.assets, &keys::release(cluster, &desired.target)).await?;
+    if state.active.is_some() || plan.from == state.deployed {
+        return Ok(Some(Wanted { desired: desired.clone(), plan, release }));
+    }
+    replan(ports, state, stored, desired, &plan, release).await
+}
+
+/// The plan was made for a state that has moved on (a rollout was under way): makes it anew from where things are.
+async fn replan<A: Objects, S, B: Bus, T>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    state: &Rollout,
+    stored: &Stored<Desired>,
+    desired: &Desired,
+    stale: &Plan,
+    release: Rendering,
+) -> FlowResult<Option<Wanted>> {
+    let cluster = &state.cluster;
+    let baseline = baseline(ports.assets, cluster, &state.deployed).await?;
+    let plan = plan::plan(&baseline, &release, &stale.policy);
+    if plan.is_empty() {
+        return Ok(None);
+    }
+    store::keep(ports.assets, &keys::plan(cluster, &plan.id), store::json(&plan)).await?;
+    let desired = Desired { plan: plan.id.clone(), ..desired.clone() };
+    if store::save(ports.assets, &keys::desired(cluster), stored, desired.clone()).await?.is_none() {
+        // A newer spec: the next wake takes that one.
+        return Ok(None);
+    }
+    ports.bus.publish(&[plan_ready(&plan, &desired.spec_version)]).await?;
+    Ok(Some(Wanted { desired, plan, release }))
+}
+
+/// The event that announces `plan`.
+pub(crate) fn plan_ready(plan: &Plan, spec_version: &str) -> Event {
+    Event::PlanReady(PlanReady {
+        cluster: plan.cluster.clone(),
+        plan: plan.id.clone(),
+        spec_version: spec_version.to_owned(),
+        needs_approval: plan.policy.approval == slipway_core::cluster::Approval::Manual,
+        summary: plan.summary(),
+    })
+}
+
+/// What is deployed, put together from the releases that its stacks are at.
+///
+/// # Errors
+/// If a release is lost or cannot be read.
+pub async fn baseline(
+    assets: &impl Objects,
+    cluster: &str,
+    deployed: &BTreeMap<String, String>,
+) -> FlowResult<Baseline> {
+    let mut releases = BTreeMap::new();
+    for id in deployed.values().collect::<BTreeSet<_>>() {
+        releases.insert(id.clone(), required(assets, &keys::release(cluster, id)).await?);
+    }
+    Baseline::assemble(cluster, deployed, &releases).map_err(|id| lost(&keys::release(cluster, &id)))
+}
+
+async fn required<T: serde::de::DeserializeOwned>(assets: &impl Objects, key: &str) -> FlowResult<T> {
+    store::load(assets, key).await?.value.ok_or_else(|| lost(key))
+}
+
+fn lost(key: &str) -> FlowError {
+    FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: "is lost".to_owned(),
+        cure: "bring back a version of the object (the bucket keeps them), or upload the spec again"
+            .to_owned(),
+    }
+}
+
+async fn observe(stacks: &impl Stacks, wanted: &BTreeMap<String, String>) -> FlowResult<Observed> {
+    let mut observed = Observed::default();
+    for (name, change_set) in wanted {
+        let stack = stacks.stack(name).await?;
+        if let Some(view) = &stack {
+            if view.status.is_failure() {
+                observed.failures.insert(name.clone(), stacks.failures(&view.id).await?);
+            }
+            observed.change_sets.insert(name.clone(), stacks.change_set(name, change_set).await?);
+        }
+        observed.stacks.insert(name.clone(), stack);
+    }
+    Ok(observed)
+}
+
+/// How the outbox was worked off.
+#[derive(PartialEq, Eq)]
+enum Performed {
+    /// Everything was done.
+    All,
+    /// CloudFormation said no to something, and the state says so now.
+    Refused,
+}
+
+/// Performs what is in the outbox, then empties it.
+async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    key: &str,
+    stored: Stored<Rollout>,
+) -> FlowResult<Performed> {
+    let Some(state) = stored.value.clone().filter(|state| !state.outbox.is_empty()) else {
+        return Ok(Performed::All);
+    };
+    let mut performed = Performed::All;
+    let mut next = Rollout { outbox: Vec::new(), ..state.clone() };
+    for effect in &state.outbox {
+        tracing::info!(cluster = state.cluster, effect = name(effect), "perform");
+        match (perform(ports, &state.cluster, effect).await, stack_of(effect)) {
+            (Ok(()), _) => {}
+            // CloudFormation's no is final: the step has failed, and the rollout says so in its words.
+            (Err(PortError { kind: ErrorKind::Invalid, message, .. }), Some(stack)) => {
+                performed = Performed::Refused;
+                next = next.refused(stack, &format!("CloudFormation refuses {stack}: {message}"));
+            }
+            (Err(error), _) => return Err(error.into()),
+        }
+    }
+    // Losing here is no loss: whoever wrote has performed the same effects.
+    store::save(ports.assets, key, &stored, next).await?;
+    Ok(performed)
+}
+
+async fn perform<A, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    cluster: &str,
+    effect: &Effect,
+) -> Result<(), PortError> {
+    match effect {
+        Effect::CreateChangeSet(request) => ports.stacks.create_change_set(request).await,
+        Effect::ExecuteChangeSet { stack, name, token } => {
+            ports.stacks.execute_change_set(stack, name, token).await
+        }
+        Effect::DeleteChangeSet { stack, name } => ports.stacks.delete_change_set(stack, name).await,
+        Effect::DeleteStack { stack, token } => ports.stacks.delete_stack(stack, token).await,
+        Effect::ArmTick => ports.ticks.arm(cluster).await,
+        Effect::DisarmTick => ports.ticks.disarm(cluster).await,
+        Effect::Publish(event) => ports.bus.publish(std::slice::from_ref(event)).await,
+    }
+}
+
+fn name(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::CreateChangeSet(_) => "CreateChangeSet",
+        Effect::ExecuteChangeSet { .. } => "ExecuteChangeSet",
+        Effect::DeleteChangeSet { .. } => "DeleteChangeSet",
+        Effect::DeleteStack { .. } => "DeleteStack",
+        Effect::ArmTick => "ArmTick",
+        Effect::DisarmTick => "DisarmTick",
+        Effect::Publish(_) => "Publish",
+    }
+}
+
+/// The stack whose step fails if CloudFormation refuses `effect`.
+fn stack_of(effect: &Effect) -> Option<&str> {
+    match effect {
+        Effect::CreateChangeSet(request) => Some(&request.stack),
+        Effect::ExecuteChangeSet { stack, .. } => Some(stack),
+        Effect::DeleteChangeSet { .. }
+        | Effect::DeleteStack { .. }
+        | Effect::ArmTick
+        | Effect::DisarmTick
+        | Effect::Publish(_) => None,
+    }
+}
+
+/// Puts the report into `status.json`, unless it says that already.
+async fn tell(assets: &impl Objects, cluster: &str, report: &Report) -> FlowResult<()> {
+    store::update(assets, &keys::status(cluster), |status: Option<&Status>| {
+        let old = status.cloned().unwrap_or_else(|| Status::of(cluster));
+        Some(Status { rollout: Some(report.clone()), ..old })
+    })
+    .await
+}
