@@ -1,0 +1,239 @@
+//! A versioned bucket with conditional writes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use slipway_core::digest::sha256_hex;
+use slipway_driver::ports::{Condition, Head, Object, Objects, PortResult, Put};
+
+use super::faults::{Faults, Journal, call, lock};
+
+/// A versioned bucket. As in S3, an etag is made from the content: an object that is overwritten with the same bytes
+/// keeps its etag and gets a new version.
+#[derive(Debug, Clone)]
+pub struct MemoryBucket {
+    name: String,
+    region: String,
+    state: Arc<Mutex<State>>,
+    journal: Journal,
+    faults: Faults,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Versions of each key, oldest first.
+    objects: BTreeMap<String, Vec<Object>>,
+    writes: u64,
+    /// What somebody else writes right before the next write of that key.
+    rivals: Vec<(String, Vec<u8>)>,
+}
+
+impl MemoryBucket {
+    /// An empty bucket.
+    #[must_use]
+    pub fn new(name: &str, region: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            region: region.to_owned(),
+            state: Arc::default(),
+            journal: Journal::default(),
+            faults: Faults::default(),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The calls that it received: `s3:GetObject`, `s3:GetObjectVersion`, `s3:HeadObject`, `s3:PutObject`.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Faults to plan. A fault's subject is a key.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Right before the next write of `key` through the port, somebody else writes `bytes`. Several calls are
+    /// several rivals, one for each write.
+    pub fn race(&self, key: &str, bytes: impl Into<Vec<u8>>) {
+        lock(&self.state).rivals.push((key.to_owned(), bytes.into()));
+    }
+
+    /// Writes as a person at a console does: no condition, no fault, no journal. The new version's id.
+    pub fn upload(&self, key: &str, bytes: impl Into<Vec<u8>>) -> String {
+        lock(&self.state).write(&self.name, key, bytes.into()).version
+    }
+
+    /// Deletes every version of `key`, as a careless person at a console does.
+    pub fn purge(&self, key: &str) {
+        lock(&self.state).objects.remove(key);
+    }
+
+    /// The newest version of `key`, read as a person at a console does: no fault, no journal.
+    #[must_use]
+    pub fn peek(&self, key: &str) -> Option<Vec<u8>> {
+        lock(&self.state).newest(key).map(|object| object.bytes.clone())
+    }
+
+    /// Every key, sorted.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        lock(&self.state).objects.keys().cloned().collect()
+    }
+
+    /// How many versions `key` has.
+    #[must_use]
+    pub fn versions(&self, key: &str) -> usize {
+        lock(&self.state).objects.get(key).map_or(0, Vec::len)
+    }
+
+    /// How many writes took effect, rivals' and uploads included: equal before and after means nothing was written.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        lock(&self.state).writes
+    }
+
+    /// The host of its virtual-hosted URLs.
+    #[must_use]
+    pub fn host(&self) -> String {
+        format!("{}.s3.{}.amazonaws.com", self.name, self.region)
+    }
+
+    fn call<T>(
+        &self,
+        operation: &'static str,
+        key: &str,
+        perform: impl FnOnce(&mut State) -> T,
+    ) -> PortResult<T> {
+        call(&self.journal, &self.faults, operation, key, || Ok(perform(&mut lock(&self.state))))
+    }
+}
+
+impl State {
+    fn newest(&self, key: &str) -> Option<&Object> {
+        self.objects.get(key).and_then(|versions| versions.last())
+    }
+
+    fn write(&mut self, bucket: &str, key: &str, bytes: Vec<u8>) -> Object {
+        self.writes += 1;
+        let etag = format!("\"{}\"", &sha256_hex(&bytes)[..32]);
+        let version = sha256_hex(format!("{bucket}/{key}/{}", self.writes).as_bytes())[..32].to_owned();
+        let object = Object { bytes, etag, version };
+        self.objects.entry(key.to_owned()).or_default().push(object.clone());
+        object
+    }
+
+    fn put(&mut self, bucket: &str, key: &str, bytes: Vec<u8>, condition: &Condition) -> Put {
+        if let Some(index) = self.rivals.iter().position(|(raced, _)| raced == key) {
+            let (_, rival) = self.rivals.remove(index);
+            self.write(bucket, key, rival);
+        }
+        let holds = match (condition, self.newest(key)) {
+            (Condition::Always, _) | (Condition::Absent, None) => true,
+            (Condition::Absent, Some(_)) | (Condition::Unchanged(_), None) => false,
+            (Condition::Unchanged(etag), Some(object)) => &object.etag == etag,
+        };
+        if holds { Put::Written(self.write(bucket, key, bytes).etag) } else { Put::Lost }
+    }
+}
+
+impl Objects for MemoryBucket {
+    async fn get(&self, key: &str) -> PortResult<Option<Object>> {
+        self.call("s3:GetObject", key, |state| state.newest(key).cloned())
+    }
+
+    async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {
+        self.call("s3:GetObjectVersion", key, |state| {
+            state.objects.get(key)?.iter().find(|object| object.version == version).cloned()
+        })
+    }
+
+    async fn head(&self, key: &str) -> PortResult<Option<Head>> {
+        self.call("s3:HeadObject", key, |state| {
+            let object = state.newest(key)?;
+            Some(Head { version: object.version.clone(), size: object.bytes.len() as u64 })
+        })
+    }
+
+    async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
+        self.call("s3:PutObject", key, |state| state.put(&self.name, key, bytes, &condition))
+    }
+
+    fn url(&self, key: &str) -> String {
+        format!("https://{}/{key}", self.host())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::Fault;
+    use super::*;
+    use slipway_driver::ports::ErrorKind;
+
+    fn bucket() -> MemoryBucket {
+        MemoryBucket::new("assets", "eu-central-1")
+    }
+
+    #[tokio::test]
+    async fn p8_of_two_writers_under_one_etag_one_wins() {
+        let bucket = bucket();
+        assert!(matches!(bucket.put("a", b"1".to_vec(), Condition::Absent).await.unwrap(), Put::Written(_)));
+        assert_eq!(bucket.put("a", b"2".to_vec(), Condition::Absent).await.unwrap(), Put::Lost);
+        let etag = bucket.get("a").await.unwrap().unwrap().etag;
+        let under = Condition::Unchanged(etag);
+        assert!(matches!(bucket.put("a", b"3".to_vec(), under.clone()).await.unwrap(), Put::Written(_)));
+        assert_eq!(bucket.put("a", b"4".to_vec(), under).await.unwrap(), Put::Lost);
+        assert_eq!(bucket.peek("a").unwrap(), b"3");
+        let gone = Condition::Unchanged("\"0\"".to_owned());
+        assert_eq!(bucket.put("b", Vec::new(), gone).await.unwrap(), Put::Lost);
+    }
+
+    #[tokio::test]
+    async fn every_version_stays_readable_and_an_etag_is_of_the_content() {
+        let bucket = bucket();
+        let first = bucket.upload("a", "same");
+        let second = bucket.upload("a", "other");
+        let third = bucket.upload("a", "same");
+        let read = async |version: &str| bucket.get_version("a", version).await.unwrap().unwrap();
+        assert_eq!(read(&first).await.bytes, b"same");
+        assert_eq!(read(&second).await.bytes, b"other");
+        assert_eq!(read(&first).await.etag, read(&third).await.etag);
+        assert_ne!(first, third);
+        assert_eq!(bucket.head("a").await.unwrap().unwrap(), Head { version: third, size: 4 });
+        assert!(bucket.get_version("a", "none").await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn p8_a_rival_comes_between_read_and_write_once() {
+        let bucket = bucket();
+        bucket.upload("a", "old");
+        let etag = bucket.get("a").await.unwrap().unwrap().etag;
+        bucket.race("a", "rival");
+        assert_eq!(bucket.put("a", b"mine".to_vec(), Condition::Unchanged(etag)).await.unwrap(), Put::Lost);
+        let etag = bucket.get("a").await.unwrap().unwrap().etag;
+        let put = bucket.put("a", b"mine".to_vec(), Condition::Unchanged(etag)).await.unwrap();
+        assert!(matches!(put, Put::Written(_)));
+    }
+
+    #[tokio::test]
+    async fn p8_a_lost_answer_has_written_and_a_refusal_has_not() {
+        let bucket = bucket();
+        bucket.faults().plan("s3:PutObject", "a", Fault::After, 1);
+        let error = bucket.put("a", b"1".to_vec(), Condition::Absent).await.unwrap_err();
+        assert_eq!((error.kind, bucket.versions("a")), (ErrorKind::Transient, 1));
+        bucket.faults().plan("s3:PutObject", "b", Fault::Before(ErrorKind::Denied), 1);
+        assert!(bucket.faults().pending());
+        let error = bucket.put("b", b"1".to_vec(), Condition::Absent).await.unwrap_err();
+        assert_eq!((error.kind, bucket.versions("b")), (ErrorKind::Denied, 0));
+        assert!(!bucket.faults().pending());
+        assert_eq!(bucket.journal().count("s3:PutObject"), 2);
+    }
+}

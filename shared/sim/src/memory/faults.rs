@@ -1,0 +1,123 @@
+//! What was called, and what is told to fail.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use slipway_driver::ports::{ErrorKind, PortError, PortResult};
+
+/// A call to a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// As AWS names it: `s3:PutObject`.
+    pub operation: &'static str,
+    /// What it was about: a key, a parameter's name, an encryption context.
+    pub subject: String,
+}
+
+/// How a call is to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Refused: nothing happened.
+    Before(ErrorKind),
+    /// Done, but the answer was lost: the caller sees [`ErrorKind::Transient`], the world has changed.
+    After,
+}
+
+#[derive(Debug)]
+struct Planned {
+    operation: &'static str,
+    subject: String,
+    fault: Fault,
+    times: usize,
+}
+
+/// Every call in order, shared by whatever was made with the same handle.
+#[derive(Debug, Clone, Default)]
+pub struct Journal(Arc<Mutex<Vec<Call>>>);
+
+impl Journal {
+    /// Every call so far.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        lock(&self.0).clone()
+    }
+
+    /// How often `operation` was called so far.
+    #[must_use]
+    pub fn count(&self, operation: &str) -> usize {
+        lock(&self.0).iter().filter(|call| call.operation == operation).count()
+    }
+
+    /// Forgets what was called so far, so that a test sees what comes next alone.
+    pub fn clear(&self) {
+        lock(&self.0).clear();
+    }
+
+    fn note(&self, operation: &'static str, subject: &str) {
+        lock(&self.0).push(Call { operation, subject: subject.to_owned() });
+    }
+}
+
+/// Faults that wait for their call.
+#[derive(Debug, Clone, Default)]
+pub struct Faults(Arc<Mutex<VecDeque<Planned>>>);
+
+impl Faults {
+    /// The next `times` calls of `operation` whose subject contains `subject` fail by `fault`.
+    pub fn plan(&self, operation: &'static str, subject: &str, fault: Fault, times: usize) {
+        lock(&self.0).push_back(Planned { operation, subject: subject.to_owned(), fault, times });
+    }
+
+    /// Whether a planned fault is still waiting: a test whose fault never struck proves nothing.
+    #[must_use]
+    pub fn pending(&self) -> bool {
+        lock(&self.0).iter().any(|planned| planned.times > 0)
+    }
+
+    fn take(&self, operation: &str, subject: &str) -> Option<Fault> {
+        let mut planned = lock(&self.0);
+        let hit = planned
+            .iter_mut()
+            .find(|p| p.times > 0 && p.operation == operation && subject.contains(&p.subject))?;
+        hit.times -= 1;
+        Some(hit.fault)
+    }
+}
+
+/// Journals a call and performs it under the faults that were planned for it.
+pub(super) fn call<T>(
+    journal: &Journal,
+    faults: &Faults,
+    operation: &'static str,
+    subject: &str,
+    perform: impl FnOnce() -> PortResult<T>,
+) -> PortResult<T> {
+    journal.note(operation, subject);
+    let failed = |kind, message: &str| {
+        Err(PortError { kind, operation, subject: subject.to_owned(), message: message.to_owned() })
+    };
+    match faults.take(operation, subject) {
+        None => perform(),
+        Some(Fault::Before(kind)) => failed(
+            kind,
+            match kind {
+                ErrorKind::Transient => "SlowDown: Please reduce your request rate. (injected)",
+                ErrorKind::Denied => "AccessDenied: Access Denied (injected)",
+                ErrorKind::Missing => "NotFound: The specified resource does not exist (injected)",
+                ErrorKind::Invalid => "ValidationException: Invalid request (injected)",
+            },
+        ),
+        Some(Fault::After) => {
+            perform()?;
+            failed(
+                ErrorKind::Transient,
+                "RequestTimeout: the answer was lost after the call was done (injected)",
+            )
+        }
+    }
+}
+
+/// A poisoned lock only means that another test thread panicked; the state is whole after every call.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

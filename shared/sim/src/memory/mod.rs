@@ -1,0 +1,16 @@
+//! In-memory stand-ins for S3, KMS, SSM parameters and EventBridge behind the driver's ports.
+//!
+//! Each is a cheap handle: clones share one state, so a test keeps one and gives one away. Each journals its calls
+//! ([`Journal`]) and can be told to fail ([`Faults`]).
+
+mod bucket;
+mod bus;
+mod faults;
+mod keys;
+mod parameters;
+
+pub use bucket::MemoryBucket;
+pub use bus::MemoryBus;
+pub use faults::{Call, Fault, Faults, Journal};
+pub use keys::{MemoryKeys, OWN_KEY};
+pub use parameters::MemoryParameters;

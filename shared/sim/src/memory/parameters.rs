@@ -1,0 +1,67 @@
+//! SSM parameters.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use slipway_driver::ports::{Parameters, PortResult};
+
+use super::faults::{Faults, Journal, call, lock};
+
+/// A parameter store.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryParameters {
+    values: Arc<Mutex<BTreeMap<String, String>>>,
+    journal: Journal,
+    faults: Faults,
+}
+
+impl MemoryParameters {
+    /// A store with these values.
+    #[must_use]
+    pub fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let store = Self::default();
+        for (name, value) in values {
+            store.set(name, value);
+        }
+        store
+    }
+
+    /// Sets a value, as its owner does.
+    pub fn set(&self, name: &str, value: &str) {
+        lock(&self.values).insert(name.to_owned(), value.to_owned());
+    }
+
+    /// The calls that it received: `ssm:GetParameter`, by name.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Faults to plan. A fault's subject is a parameter's name.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+}
+
+impl Parameters for MemoryParameters {
+    async fn value(&self, name: &str) -> PortResult<Option<String>> {
+        call(&self.journal, &self.faults, "ssm:GetParameter", name, || {
+            Ok(lock(&self.values).get(name).cloned())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_parameter_is_read_by_its_name() {
+        let store = MemoryParameters::new([("/aws/image", "ami-1")]);
+        assert_eq!(store.value("/aws/image").await.unwrap().as_deref(), Some("ami-1"));
+        assert_eq!(store.value("/aws/none").await.unwrap(), None);
+    }
+}
