@@ -3,11 +3,30 @@
 //! An event wakes somebody up; whoever is woken reads the state and trusts that, not the event. Details carry no
 //! secrets.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `source` of every event that Slipway publishes.
 pub const SOURCE: &str = "slipway";
+
+/// The JSON Schema of each detail, by detail-type: what `infra/events/` holds.
+#[must_use]
+pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
+    BTreeMap::from([
+        ("Spec Rejected", schemars::schema_for!(SpecRejected)),
+        ("Plan Ready", schemars::schema_for!(PlanReady)),
+        ("Plan Unchanged", schemars::schema_for!(PlanUnchanged)),
+        ("Rollout Requested", schemars::schema_for!(PlanReference)),
+        ("Rollout Approved", schemars::schema_for!(PlanReference)),
+        ("Rollout Started", schemars::schema_for!(PlanReference)),
+        ("Rollout Step", schemars::schema_for!(RolloutReport)),
+        ("Rollout Waiting", schemars::schema_for!(RolloutReport)),
+        ("Rollout Succeeded", schemars::schema_for!(RolloutReport)),
+        ("Rollout Failed", schemars::schema_for!(RolloutReport)),
+    ])
+}
 
 /// What Slipway publishes, and what it is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
