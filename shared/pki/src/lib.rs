@@ -1,1 +1,79 @@
-//! Placeholder.
+//! Cryptography for Slipway: keys, certificates and sealed bundles, with rcgen over AWS-LC and x509-parser.
+//!
+//! [`AwsLc`] implements [`Crypto`]; which certificates there are and who receives them is decided in
+//! `slipway_core::pki`, where they are kept in `slipway_driver::credentials`.
+//!
+//! **What is wiped.** Private keys, secrets and data keys live in buffers that are zeroed when dropped: ours
+//! (`Zeroizing`, [`slipway_driver::ports::Secret`]), rcgen's copy of a key's PKCS #8 ([`keys::Key`] sees to it), and AWS-LC's,
+//! which cleanses what it frees. **What is not:** what the compiler spills to the stack or a register, and pages that the
+//! kernel swaps out (a Lambda function has no swap).
+
+mod armor;
+mod certificates;
+mod keys;
+mod seal;
+mod secrets;
+
+use jiff::Timestamp;
+use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
+use slipway_driver::ports::{
+    Context, Crypto, DataKey, ErrorKind, Made, PortError, PortResult, Secret, Signer,
+};
+
+/// [`Crypto`] by AWS-LC, with the operating system's randomness.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AwsLc;
+
+impl Crypto for AwsLc {
+    fn make(&self, kind: &AssetKind) -> PortResult<Made> {
+        match kind {
+            AssetKind::Certificate(profile) => Err(refused(
+                "pki:Make",
+                &profile.common_name,
+                "a certificate is issued by its authority, not made".to_owned(),
+            )),
+            AssetKind::KeyPair(algorithm) => {
+                let key = keys::Key::generate(*algorithm)?;
+                Ok(Made { private: key.private_pem(), public: Some(key.public_pem()) })
+            }
+            AssetKind::BootstrapToken => Ok(Made { private: secrets::bootstrap_token()?, public: None }),
+            AssetKind::RandomKey => Ok(Made { private: secrets::random_key()?, public: None }),
+        }
+    }
+
+    fn issue(
+        &self,
+        profile: &CertificateProfile,
+        signer: Option<&Signer>,
+        now: Timestamp,
+    ) -> PortResult<Made> {
+        certificates::issue(profile, signer, now)
+    }
+
+    fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)> {
+        certificates::facts(pem)
+    }
+
+    fn seal(&self, key: &DataKey, context: &Context, plain: &[u8]) -> PortResult<Vec<u8>> {
+        seal::seal(key, context, plain)
+    }
+
+    fn wrapped_key<'a>(&self, sealed: &'a [u8]) -> PortResult<&'a [u8]> {
+        seal::Parts::of(sealed).map(|parts| parts.wrapped)
+    }
+
+    fn open(&self, key: &Secret, context: &Context, sealed: &[u8]) -> PortResult<Secret> {
+        seal::open(key, context, sealed)
+    }
+}
+
+/// All of our errors: the same input fails the same way again.
+fn refused(operation: &'static str, subject: &str, message: String) -> PortError {
+    PortError { kind: ErrorKind::Invalid, operation, subject: subject.to_owned(), message }
+}
+
+/// Random bytes from the operating system, by AWS-LC's generator.
+fn fill(bytes: &mut [u8]) -> PortResult<()> {
+    aws_lc_rs::rand::fill(bytes)
+        .map_err(|_| refused("pki:Random", "the operating system", "no randomness to be had".to_owned()))
+}

@@ -1,0 +1,53 @@
+//! A three-member cluster and its whole PKI, for the tests of this crate.
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use slipway_core::cluster::{Cluster, KeyAlgorithm};
+use slipway_core::pki::{AssetKind, manifest, policy};
+use slipway_driver::ports::{Crypto as _, Made, Signer};
+use slipway_pki::AwsLc;
+
+pub fn cluster() -> Cluster {
+    serde_json::from_str(include_str!("../../../core/src/pki/testdata/cluster.json")).unwrap()
+}
+
+pub fn now() -> Timestamp {
+    "2026-11-20T12:00:00Z".parse().unwrap()
+}
+
+/// Every asset of the cluster, issued as policy says.
+pub fn issue_all(cluster: &Cluster) -> BTreeMap<String, Made> {
+    let mut made: BTreeMap<String, Made> = BTreeMap::new();
+    for asset in policy::assets(cluster) {
+        let new = match manifest::profile(&asset) {
+            None => AwsLc.make(&asset.kind).unwrap(),
+            Some(profile) => {
+                let signer = profile.issuer.as_ref().map(|issuer| signer(&made[issuer]));
+                AwsLc.issue(profile, signer.as_ref(), now()).unwrap()
+            }
+        };
+        made.insert(asset.name, new);
+    }
+    made
+}
+
+pub fn signer(made: &Made) -> Signer {
+    Signer { certificate: made.public.clone().unwrap(), key: made.private.clone() }
+}
+
+/// The profile of an asset, to be varied.
+pub fn profile(cluster: &Cluster, name: &str) -> slipway_core::pki::CertificateProfile {
+    let asset = policy::assets(cluster).into_iter().find(|asset| asset.name == name).unwrap();
+    let AssetKind::Certificate(profile) = asset.kind else { panic!("{name} is no certificate") };
+    profile
+}
+
+pub const ALGORITHMS: [KeyAlgorithm; 5] = [
+    KeyAlgorithm::EcdsaP256,
+    KeyAlgorithm::EcdsaP384,
+    KeyAlgorithm::Rsa2048,
+    KeyAlgorithm::Rsa3072,
+    KeyAlgorithm::Rsa4096,
+];
