@@ -2,14 +2,43 @@
 //!
 //! The same arguments give the same bytes on any machine at any time (P1): no clock, no randomness, sorted maps.
 
+//!
+//! [`render`] is the way in. `cfn` is CloudFormation's language; `network`, `etcd`, `control_plane` and `pool` are a stack
+//! each; `node_config`, `launch_template`, `userdata`, `groups`, `iam` and `endpoints` what stacks are made of.
+
+mod cfn;
+mod context;
+mod control_plane;
+mod endpoints;
+mod error;
+mod etcd;
+mod groups;
+mod iam;
+mod launch_template;
+pub mod limits;
+mod network;
+mod node_config;
+mod pool;
+mod ports;
+mod userdata;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cluster::GroupSize;
+use crate::cluster::{Cluster, GroupSize};
 use crate::digest::sha256_hex;
+use crate::lock::Lock;
 use crate::pki::Role;
+use cfn::Template;
+use context::Context;
+pub use error::RenderError;
 
 /// Where the functions keep things; the same for all clusters of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +111,57 @@ pub struct NodeRole {
     pub config_digest: String,
     /// Keyed digest of the credentials: a node is stale, no more, when this alone differs.
     pub credentials_digest: String,
+}
+
+/// Renders `cluster`. `credentials` holds the keyed digest of each role's bundle.
+///
+/// # Errors
+/// All reasons at once: what the lock does not pin, credentials that are not there, AWS' limits.
+pub fn render(
+    cluster: &Cluster,
+    lock: &Lock,
+    credentials: &BTreeMap<Role, String>,
+    site: &Site,
+) -> Result<Rendering, Vec<RenderError>> {
+    let mut context = Context { cluster, lock, credentials, site, errors: Vec::new() };
+    let mut stacks = Vec::with_capacity(3 + cluster.pools.len());
+    let mut roles = BTreeMap::new();
+
+    let network = network::template(&mut context);
+    stacks.push(stack(&mut context, StackKind::Network, "", &network));
+    let (etcd, members) = etcd::template(&mut context);
+    stacks.push(stack(&mut context, StackKind::Etcd, "", &etcd));
+    roles.extend(members);
+    let (control_plane, controllers) = control_plane::template(&mut context);
+    stacks.push(stack(&mut context, StackKind::ControlPlane, "", &control_plane));
+    roles.extend([controllers]);
+    for pool in &cluster.pools {
+        let (template, workers) = pool::template(&mut context, pool);
+        stacks.push(stack(&mut context, StackKind::Pool, &pool.name, &template));
+        roles.extend([workers]);
+    }
+
+    let mut errors = context.errors;
+    if errors.is_empty() {
+        return Ok(Rendering { format: Rendering::FORMAT, cluster: cluster.name.clone(), stacks, roles });
+    }
+    // Several roles may lack the same thing.
+    errors.sort_by_key(ToString::to_string);
+    errors.dedup();
+    Err(errors)
+}
+
+/// Finishes a stack, and checks it against AWS' limits.
+fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Template) -> Stack {
+    let name = context.stack_name(kind, pool);
+    let body = template.body();
+    for id in template.collisions() {
+        context.errors.push(RenderError::LogicalIdCollision { stack: name.clone(), id: id.clone() });
+    }
+    context.errors.extend(limits::check(&name, &body));
+    let mut tags = context.cluster.stack_tags.clone();
+    tags.insert("slipway:cluster".to_owned(), context.cluster.name.clone());
+    Stack { sha256: sha256_hex(body.as_bytes()), name, kind, body, tags }
 }
 
 impl Rendering {

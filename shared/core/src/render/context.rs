@@ -1,0 +1,148 @@
+//! What every stack's renderer needs: the arguments of [`super::render`], names, and a place for errors.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::cfn::{Tags, import_value};
+use super::{RenderError, Site, StackKind};
+use crate::cluster::{Architecture, Cluster, Image, SubnetSource, Vpc};
+use crate::lock::Lock;
+use crate::pki::Role;
+
+/// Logical ids of the network stack's outputs that other stacks import.
+pub(super) mod export {
+    pub(in crate::render) const VPC: &str = "Vpc";
+    pub(in crate::render) const ETCD_SECURITY_GROUP: &str = "EtcdSecurityGroup";
+    pub(in crate::render) const CONTROLLER_SECURITY_GROUP: &str = "ControllerSecurityGroup";
+    pub(in crate::render) const WORKER_SECURITY_GROUP: &str = "WorkerSecurityGroup";
+    pub(in crate::render) const ETCD_HOSTED_ZONE: &str = "EtcdHostedZone";
+}
+
+/// One rendering under way.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) lock: &'a Lock,
+    pub(super) credentials: &'a BTreeMap<Role, String>,
+    pub(super) site: &'a Site,
+    pub(super) errors: Vec<RenderError>,
+}
+
+impl Context<'_> {
+    /// Name of the stack of that kind; a pool's has the pool's name too.
+    pub(super) fn stack_name(&self, kind: StackKind, pool: &str) -> String {
+        stack_name(&self.cluster.name, kind, pool)
+    }
+
+    /// Name under which the network stack exports its output `id`.
+    pub(super) fn network_export(&self, id: &str) -> String {
+        format!("{}-{id}", self.stack_name(StackKind::Network, ""))
+    }
+
+    /// The network stack's output `id`, for another stack.
+    pub(super) fn network_value(&self, id: &str) -> Value {
+        import_value(self.network_export(id))
+    }
+
+    /// The VPC's id, for a stack other than network's.
+    pub(super) fn vpc_id(&self) -> Value {
+        match &self.cluster.network.vpc {
+            Vpc::Managed(_) => self.network_value(export::VPC),
+            Vpc::Existing { id, .. } => json!(id),
+        }
+    }
+
+    /// The ids of the named subnets, for a stack other than network's. They are sorted by name: the order in which a
+    /// spec lists subnets means nothing to Auto Scaling, so it must not reach the template.
+    pub(super) fn subnet_ids(&self, names: &[String]) -> Vec<Value> {
+        let mut names: Vec<&String> = names.iter().collect();
+        names.sort();
+        names.dedup();
+        names
+            .into_iter()
+            .map(|name| match &self.cluster.subnet(name).source {
+                SubnetSource::Existing { id } => json!(id),
+                SubnetSource::Managed { .. } => self.network_value(&super::network::subnet_id(name)),
+            })
+            .collect()
+    }
+
+    /// Tags of a thing that this cluster owns.
+    pub(super) fn tags(&self, name: &str) -> Tags {
+        Tags::default()
+            .with("Name", format!("{}-{name}", self.cluster.name))
+            .with(format!("kubernetes.io/cluster/{}", self.cluster.name), "owned")
+    }
+
+    /// The exact Kubernetes release, from the spec if it names a patch, else from the lock.
+    pub(super) fn kubernetes_version(&mut self) -> String {
+        let asked = self.cluster.kubernetes_version.to_string();
+        if let Some(exact) = self.lock.kubernetes.get(&asked) {
+            return exact.clone();
+        }
+        if self.cluster.kubernetes_version.patch.is_none() {
+            self.errors.push(RenderError::UnpinnedVersion { asked: asked.clone() });
+        }
+        asked
+    }
+
+    /// The image of `role`'s nodes.
+    pub(super) fn image_id(&mut self, role: &Role, image: &Image, architecture: Architecture) -> String {
+        if let Some(id) = self.lock.image(image, architecture) {
+            return id.to_owned();
+        }
+        let parameter = match image {
+            Image::Ami(_) => None,
+            Image::SsmParameter(names) => names.get(&architecture).cloned(),
+        };
+        self.errors.push(match parameter {
+            Some(parameter) => RenderError::UnpinnedImage { role: role.to_string(), parameter },
+            None => RenderError::NoImage { role: role.to_string(), architecture: architecture.as_str() },
+        });
+        String::new()
+    }
+
+    /// The digest of `role`'s credentials.
+    pub(super) fn credentials_digest(&mut self, role: &Role) -> String {
+        if let Some(digest) = self.credentials.get(role) {
+            return digest.clone();
+        }
+        self.errors.push(RenderError::NoCredentials { role: role.to_string() });
+        String::new()
+    }
+
+    /// The key that the cluster's credentials are sealed with.
+    pub(super) fn kms_key_arn(&self) -> &str {
+        self.cluster.kms_key_arn.as_deref().unwrap_or(&self.site.kms_key_arn)
+    }
+
+    /// `aws`, or the partition that the region lies in.
+    pub(super) fn partition(&self) -> &'static str {
+        if self.cluster.region.starts_with("cn-") {
+            "aws-cn"
+        } else if self.cluster.region.starts_with("us-gov-") {
+            "aws-us-gov"
+        } else {
+            "aws"
+        }
+    }
+
+    /// The domain of AWS' endpoints and service principals in the region.
+    pub(super) fn dns_suffix(&self) -> &'static str {
+        match self.partition() {
+            "aws-cn" => "amazonaws.com.cn",
+            _ => "amazonaws.com",
+        }
+    }
+}
+
+/// Name of a stack.
+pub(super) fn stack_name(cluster: &str, kind: StackKind, pool: &str) -> String {
+    match kind {
+        StackKind::Network => format!("{cluster}-network"),
+        StackKind::Etcd => format!("{cluster}-etcd"),
+        StackKind::ControlPlane => format!("{cluster}-control-plane"),
+        StackKind::Pool => format!("{cluster}-pool-{pool}"),
+    }
+}

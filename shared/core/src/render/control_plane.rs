@@ -1,0 +1,110 @@
+//! The control-plane stack: one group of controllers, which are stateless, behind the API's endpoints.
+
+use serde_json::{Value, json};
+
+use super::cfn::Template;
+use super::context::{Context, export};
+use super::groups::{Group, Hooks, launch_template_specification};
+use super::iam::{self, Principal, allow};
+use super::launch_template::{Machine, root_device};
+use super::userdata::{Digests, userdata};
+use super::{NodeRole, StackKind, endpoints, node_config};
+use crate::cluster::{Architecture, GroupSize};
+use crate::pki::Role;
+
+/// A controller pulls its images and waits for etcd before it is ready. It goes within minutes: pods on it are few.
+const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 900 };
+
+/// Renders the control-plane stack and the controllers' role.
+pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)) {
+    let cluster = context.cluster;
+    let controller = &cluster.controller;
+    let role = Role::Controller;
+    let stack = context.stack_name(StackKind::ControlPlane, "");
+    let architecture = Architecture::of_instance_type(&controller.instance_type);
+    let mut template = Template::new(format!("Control plane of the Kubernetes cluster {}", cluster.name));
+
+    let target_groups = endpoints::add(context, &mut template);
+    let principal = Principal {
+        prefix: "Controller",
+        suffix: String::new(),
+        role: &role,
+        stack: &stack,
+        group: &stack,
+        iam: &controller.iam,
+    };
+    let profile = iam::add(context, &mut template, &principal, statements(context));
+    let machine = Machine {
+        role: role.clone(),
+        architecture,
+        image_id: context.image_id(&role, &cluster.image, architecture),
+        instance_types: vec![controller.instance_type.clone()],
+        root_device: root_device(&cluster.image),
+        root_volume: controller.root_volume.clone(),
+        data_volume: None,
+        subnet: None,
+        security_group: export::CONTROLLER_SECURITY_GROUP,
+        security_group_ids: controller.security_group_ids.clone(),
+        profile,
+    };
+    let config = node_config::controller(context, &stack);
+    let credentials = context.credentials_digest(&role);
+    let userdata = userdata(
+        context,
+        Digests { role: &role, architecture, config: &config.digest, credentials: &credentials, zone: None },
+    );
+    let launch_template = template.add("LaunchTemplate", machine.launch_template(context, userdata));
+    let size = GroupSize { min: controller.count, max: controller.count };
+    let group = Group {
+        name: &stack,
+        role: &role,
+        size,
+        subnet_ids: context.subnet_ids(&controller.subnets),
+        hooks: HOOKS,
+    }
+    .resource(context, Vec::new())
+    .set("LaunchTemplate", launch_template_specification(&launch_template))
+    .set("TargetGroupARNs", json!(target_groups));
+    template.add("Group", group);
+    let node_role = NodeRole {
+        stack,
+        nodes: size,
+        machine: machine.describe(context),
+        config: config.text,
+        config_digest: config.digest,
+        credentials_digest: credentials,
+    };
+    (template, (role, node_role))
+}
+
+/// The cluster autoscaler runs on controllers, so that workers need no right over their groups.
+fn statements(context: &Context<'_>) -> Vec<Value> {
+    if !context.cluster.addons.cluster_autoscaler {
+        return Vec::new();
+    }
+    let name = &context.cluster.name;
+    let owned = json!({ "StringEquals": {
+        (format!("aws:ResourceTag/k8s.io/cluster-autoscaler/{name}")): "owned",
+    } });
+    vec![
+        allow(
+            "AutoscalerLooks",
+            &[
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeAutoScalingInstances",
+                "autoscaling:DescribeScalingActivities",
+                "autoscaling:DescribeTags",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeLaunchTemplateVersions",
+            ],
+            json!("*"),
+            Value::Null,
+        ),
+        allow(
+            "AutoscalerScales",
+            &["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+            json!("*"),
+            owned,
+        ),
+    ]
+}

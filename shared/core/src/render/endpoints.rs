@@ -1,0 +1,151 @@
+//! The API's endpoints: for each a network load balancer, its security group, and an alias record.
+//!
+//! They are part of the control-plane stack, though design §6 would allow the network stack too. An export that is in
+//! use cannot change: a balancer in the network stack could never turn from public to private, nor an endpoint go away,
+//! as long as the controllers' group imports its target group. Here both change in one update.
+
+use serde_json::{Value, json};
+
+use super::cfn::{Resource, Template, get_att, logical_id, reference};
+use super::context::{Context, export};
+use super::{network, ports};
+use crate::cluster::ApiEndpoint;
+
+/// Adds all endpoints; the target groups that the controllers' group must be in.
+pub(super) fn add(context: &Context<'_>, template: &mut Template) -> Vec<Value> {
+    context.cluster.api_endpoints.iter().map(|endpoint| add_one(context, template, endpoint)).collect()
+}
+
+fn add_one(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> Value {
+    let name = &endpoint.name;
+    let balancer = &endpoint.load_balancer;
+    let group = security_group(context, template, endpoint);
+    let mut groups = vec![get_att(&group, "GroupId")];
+    let mut given = balancer.security_group_ids.clone();
+    given.sort();
+    given.dedup();
+    groups.extend(given.into_iter().map(Value::from));
+
+    let tags = context.tags(&format!("api-{name}")).list();
+    let load_balancer = Resource::new("AWS::ElasticLoadBalancingV2::LoadBalancer")
+        .set("Type", "network")
+        .set("Scheme", if balancer.private { "internal" } else { "internet-facing" })
+        .set("Subnets", json!(context.subnet_ids(&balancer.subnets)))
+        .set("SecurityGroups", json!(groups))
+        // Else a zone whose controller is down answers nobody, while the other zones' are idle.
+        .set(
+            "LoadBalancerAttributes",
+            json!([{ "Key": "load_balancing.cross_zone.enabled", "Value": "true" }]),
+        )
+        .set("Tags", tags.clone());
+    let load_balancer = template.add(logical_id("LoadBalancer", name), load_balancer);
+    let target_group = target_group(context, template, name, tags);
+    let listener = Resource::new("AWS::ElasticLoadBalancingV2::Listener")
+        .set("LoadBalancerArn", reference(&load_balancer))
+        .set("Port", ports::API_PUBLIC)
+        .set("Protocol", "TCP")
+        .set("DefaultActions", json!([{ "Type": "forward", "TargetGroupArn": reference(&target_group) }]));
+    template.add(logical_id("Listener", name), listener);
+    if let Some(zone) = &balancer.hosted_zone_id {
+        let record = Resource::new("AWS::Route53::RecordSet")
+            .set("HostedZoneId", zone.as_str())
+            .set("Name", format!("{}.", endpoint.dns_name.trim_end_matches('.')))
+            .set("Type", "A")
+            .set(
+                "AliasTarget",
+                json!({
+                    "DNSName": get_att(&load_balancer, "DNSName"),
+                    "HostedZoneId": get_att(&load_balancer, "CanonicalHostedZoneID"),
+                    // There is no second target to turn to.
+                    "EvaluateTargetHealth": false,
+                }),
+            );
+        template.add(logical_id("Record", name), record);
+    }
+    template.output(
+        logical_id("EndpointTarget", name),
+        format!("What {} must be an alias of", endpoint.dns_name),
+        get_att(&load_balancer, "DNSName"),
+    );
+    reference(&target_group)
+}
+
+/// Controllers answer on 6443. A target is healthy when its API server is ready, and its etcd with it.
+fn target_group(context: &Context<'_>, template: &mut Template, name: &str, tags: Value) -> String {
+    let resource = Resource::new("AWS::ElasticLoadBalancingV2::TargetGroup")
+        .set("VpcId", context.vpc_id())
+        .set("TargetType", "instance")
+        .set("Protocol", "TCP")
+        .set("Port", ports::API_SERVER)
+        .set("HealthCheckProtocol", "HTTPS")
+        .set("HealthCheckPort", ports::API_SERVER.to_string())
+        .set("HealthCheckPath", "/readyz")
+        .set("Matcher", json!({ "HttpCode": "200" }))
+        .set("HealthCheckIntervalSeconds", 10)
+        .set("HealthyThresholdCount", 2)
+        .set("UnhealthyThresholdCount", 2)
+        .set(
+            "TargetGroupAttributes",
+            json!([
+                // Watches never end by themselves: after a minute they are cut, and clients come back elsewhere.
+                { "Key": "deregistration_delay.timeout_seconds", "Value": "60" },
+                { "Key": "deregistration_delay.connection_termination.enabled", "Value": "true" },
+                // The audit log shows who asked, not the balancer.
+                { "Key": "preserve_client_ip.enabled", "Value": "true" },
+            ]),
+        )
+        .set("Tags", tags);
+    template.add(logical_id("TargetGroup", name), resource)
+}
+
+/// Who may use the endpoint: the spec's ranges, and the cluster's own nodes in any case. Nodes reach a private balancer
+/// from their own addresses, a public one from those of the NAT gateways.
+fn security_group(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> String {
+    let name = &endpoint.name;
+    let balancer = &endpoint.load_balancer;
+    let mut sources = balancer.source_cidrs.clone();
+    sources.sort();
+    sources.dedup();
+    let mut ingress: Vec<Value> = sources
+        .iter()
+        .map(|cidr| {
+            tcp_443(json!({ "CidrIp": cidr.to_string(), "Description": "apiAccessAllowedSourceCIDRs" }))
+        })
+        .collect();
+    let open_to_all = sources.iter().any(|cidr| cidr.prefix_len() == 0);
+    if !balancer.private && !open_to_all {
+        for eip in network::nat_addresses(context) {
+            let address = json!({ "Fn::Sub": ["${Address}/32", { "Address": context.network_value(&eip) }] });
+            ingress.push(tcp_443(json!({ "CidrIp": address, "Description": "Nodes behind a NAT gateway" })));
+        }
+    }
+    if !open_to_all {
+        for group in [export::CONTROLLER_SECURITY_GROUP, export::WORKER_SECURITY_GROUP] {
+            let source = context.network_value(group);
+            ingress.push(tcp_443(json!({ "SourceSecurityGroupId": source, "Description": "Nodes" })));
+        }
+    }
+    let description = format!("API endpoint {name} of the Kubernetes cluster {}", context.cluster.name);
+    let group = Resource::new("AWS::EC2::SecurityGroup")
+        .set("VpcId", context.vpc_id())
+        .set("GroupDescription", description)
+        .set("SecurityGroupIngress", json!(ingress))
+        .set("Tags", context.tags(&format!("api-{name}")).list());
+    let group = template.add(logical_id("EndpointSecurityGroup", name), group);
+    let to_controllers = Resource::new("AWS::EC2::SecurityGroupIngress")
+        .set("GroupId", context.network_value(export::CONTROLLER_SECURITY_GROUP))
+        .set("SourceSecurityGroupId", get_att(&group, "GroupId"))
+        .set("IpProtocol", "tcp")
+        .set("FromPort", ports::API_SERVER)
+        .set("ToPort", ports::API_SERVER)
+        .set("Description", "API endpoint and its health check");
+    template.add(logical_id("ControllerFromEndpoint", name), to_controllers);
+    group
+}
+
+fn tcp_443(mut rule: Value) -> Value {
+    rule["IpProtocol"] = json!("tcp");
+    rule["FromPort"] = json!(ports::API_PUBLIC);
+    rule["ToPort"] = json!(ports::API_PUBLIC);
+    rule
+}

@@ -1,0 +1,89 @@
+//! Why a cluster cannot be rendered. Each error says what to do.
+
+/// One reason why a cluster cannot be rendered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// The lock does not pin the image behind an SSM parameter.
+    #[error(
+        "the lock pins no image for {parameter}, which {role} nodes take theirs from; \
+         resolve the parameter and pin it in lock.json, or give an amiId"
+    )]
+    UnpinnedImage {
+        /// Whose image.
+        role: String,
+        /// The SSM public parameter.
+        parameter: String,
+    },
+    /// The spec names no image for an architecture.
+    #[error(
+        "there is no {architecture} image for {role} nodes; give an image for that architecture, \
+         or an instance type of another"
+    )]
+    NoImage {
+        /// Whose image.
+        role: String,
+        /// `arm64` or `x86_64`.
+        architecture: &'static str,
+    },
+    /// The lock does not pin the patch release.
+    #[error(
+        "the lock pins no exact release for Kubernetes {asked}; pin one in lock.json, \
+         or write the patch into kubernetesVersion"
+    )]
+    UnpinnedVersion {
+        /// `kubernetesVersion` as the spec has it.
+        asked: String,
+    },
+    /// A role has no credentials.
+    #[error("there is no credentials bundle for {role}; make the credentials before rendering")]
+    NoCredentials {
+        /// The role.
+        role: String,
+    },
+    /// Public subnets in an existing VPC need its gateway.
+    #[error(
+        "public subnet {subnet} in the existing VPC {vpc} needs the VPC's internet gateway; \
+         give internetGateway.id, or a routeTable.id that leads to it"
+    )]
+    NoInternetGateway {
+        /// The VPC.
+        vpc: String,
+        /// One of the subnets concerned.
+        subnet: String,
+    },
+    /// One NAT gateway was given two addresses.
+    #[error(
+        "private subnets that share the NAT gateway in {subnet} name two Elastic IPs for it, {first} and {second}; \
+         name one, or use another public subnet for one of them"
+    )]
+    TwoNatAddresses {
+        /// The public subnet of the gateway.
+        subnet: String,
+        /// One allocation.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Two things got one logical id.
+    #[error("stack {stack}: two things have the logical id {id}; rename one of them")]
+    LogicalIdCollision {
+        /// The stack.
+        stack: String,
+        /// The id.
+        id: String,
+    },
+    /// A quota of AWS would be exceeded.
+    #[error("stack {stack}: {what} is {actual}, and AWS allows {limit}; {cure}")]
+    Limit {
+        /// The stack.
+        stack: String,
+        /// What was counted, with its unit and where.
+        what: String,
+        /// How much there is.
+        actual: usize,
+        /// How much may be.
+        limit: usize,
+        /// What to do.
+        cure: &'static str,
+    },
+}

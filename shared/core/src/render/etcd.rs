@@ -1,0 +1,149 @@
+//! The etcd stack. Each member has a group of one, a data volume and a DNS name that outlive its instance: a replaced
+//! member comes back with its data and its name, and nothing downstream changes.
+
+use serde_json::{Value, json};
+
+use super::cfn::{Removal, Resource, Template, sub};
+use super::context::{Context, export};
+use super::groups::{Group, Hooks, launch_template_specification};
+use super::iam::{self, Principal, allow};
+use super::launch_template::{Machine, ebs, node_tags, root_device};
+use super::userdata::{Digests, userdata};
+use super::{NodeRole, StackKind, node_config};
+use crate::cluster::{Architecture, EtcdMember, GroupSize};
+use crate::pki::Role;
+
+/// Value of the tag `slipway:volume` of a data volume.
+pub(super) const DATA_VOLUME: &str = "etcd-data";
+
+/// A new instance may have to wait for the old one to let go of the volume, so the launch hook waits much longer.
+const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 600 };
+
+/// Renders the etcd stack and the roles of its members.
+pub(super) fn template(context: &mut Context<'_>) -> (Template, Vec<(Role, NodeRole)>) {
+    let cluster = context.cluster;
+    let mut template = Template::new(format!("etcd of the Kubernetes cluster {}", cluster.name));
+    let roles = cluster.etcd.members.iter().map(|found| member(context, &mut template, found)).collect();
+    (template, roles)
+}
+
+fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMember) -> (Role, NodeRole) {
+    let cluster = context.cluster;
+    let etcd = &cluster.etcd;
+    let role = Role::Etcd(member.index);
+    let stack = context.stack_name(StackKind::Etcd, "");
+    let group = format!("{stack}-{}", member.index);
+    let index = member.index.to_string();
+    let architecture = Architecture::of_instance_type(&etcd.instance_type);
+    let zone = context.network_value(export::ETCD_HOSTED_ZONE);
+
+    template.add(format!("DataVolume{index}"), data_volume(context, member, &role));
+    let principal = Principal {
+        prefix: "Etcd",
+        suffix: index.clone(),
+        role: &role,
+        stack: &stack,
+        group: &group,
+        iam: &etcd.iam,
+    };
+    let profile = iam::add(context, template, &principal, statements(context, member, &role));
+    let machine = Machine {
+        role: role.clone(),
+        architecture,
+        image_id: context.image_id(&role, &cluster.image, architecture),
+        instance_types: vec![etcd.instance_type.clone()],
+        root_device: root_device(&cluster.image),
+        root_volume: etcd.root_volume.clone(),
+        data_volume: Some(etcd.data_volume.clone()),
+        subnet: Some(member.subnet.clone()),
+        security_group: export::ETCD_SECURITY_GROUP,
+        security_group_ids: etcd.security_group_ids.clone(),
+        profile,
+    };
+    let config = node_config::etcd(context, member, &group);
+    let credentials = context.credentials_digest(&role);
+    let userdata = userdata(
+        context,
+        Digests {
+            role: &role,
+            architecture,
+            config: &config.digest,
+            credentials: &credentials,
+            zone: Some(zone),
+        },
+    );
+    let launch_template =
+        template.add(format!("LaunchTemplate{index}"), machine.launch_template(context, userdata));
+    let size = GroupSize { min: 1, max: 1 };
+    let resource = Group {
+        name: &group,
+        role: &role,
+        size,
+        subnet_ids: context.subnet_ids(std::slice::from_ref(&member.subnet)),
+        hooks: HOOKS,
+    }
+    .resource(context, Vec::new())
+    .set("LaunchTemplate", launch_template_specification(&launch_template))
+    // The first instance looks for its volume as soon as it boots.
+    .depends_on(Some(&format!("DataVolume{index}")));
+    template.add(format!("Group{index}"), resource);
+    let node_role = NodeRole {
+        stack,
+        nodes: size,
+        machine: machine.describe(context),
+        config: config.text,
+        config_digest: config.digest,
+        credentials_digest: credentials,
+    };
+    (role, node_role)
+}
+
+/// A snapshot is kept when the volume is deleted, so that a destroyed cluster can be restored without paying for a
+/// volume that nobody uses.
+fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Resource {
+    let cluster = context.cluster;
+    let tags = node_tags(context, role)
+        .with("Name", format!("{}-{role}-data", cluster.name))
+        .with("slipway:volume", DATA_VOLUME)
+        .list();
+    let Value::Object(ebs) = ebs(&cluster.etcd.data_volume) else {
+        unreachable!("a block device is an object")
+    };
+    let mut volume = Resource::new("AWS::EC2::Volume");
+    for (name, value) in ebs {
+        // `AWS::EC2::Volume` calls it `Size`.
+        volume = volume.set(if name == "VolumeSize" { "Size" } else { &name }, value);
+    }
+    volume
+        .set("AvailabilityZone", cluster.subnet(&member.subnet).availability_zone.as_str())
+        .set("Tags", tags)
+        .on_delete(Removal::Snapshot)
+}
+
+/// What a member needs besides: to attach its volume, and to set its one record.
+fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Value> {
+    let (partition, region) = (context.partition(), &context.cluster.region);
+    let tagged = json!({ "StringEquals": {
+        "aws:ResourceTag/slipway:cluster": context.cluster.name,
+        "aws:ResourceTag/slipway:role": role.to_string(),
+    } });
+    let ec2 = |kind: &str| sub(format!("arn:{partition}:ec2:{region}:${{AWS::AccountId}}:{kind}/*"));
+    let zone = json!({ "Fn::Sub": [
+        format!("arn:{partition}:route53:::hostedzone/${{Zone}}"),
+        { "Zone": context.network_value(export::ETCD_HOSTED_ZONE) },
+    ] });
+    vec![
+        allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
+        allow("AttachOwnVolume", &["ec2:AttachVolume"], json!([ec2("instance"), ec2("volume")]), tagged),
+        allow(
+            "SetOwnRecord",
+            &["route53:ChangeResourceRecordSets"],
+            zone,
+            json!({ "ForAllValues:StringEquals": {
+                "route53:ChangeResourceRecordSetsNormalizedRecordNames": [member.dns_name.to_lowercase()],
+                "route53:ChangeResourceRecordSetsRecordTypes": ["A"],
+                "route53:ChangeResourceRecordSetsActions": ["UPSERT"],
+            } }),
+        ),
+    ]
+}

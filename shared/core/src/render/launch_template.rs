@@ -1,0 +1,150 @@
+//! What a machine is: the launch template, and its description for plans.
+
+use serde_json::{Value, json};
+
+use super::cfn::{Resource, Tags};
+use super::context::Context;
+use super::iam::Profile;
+use crate::cluster::{Architecture, Image, Volume};
+use crate::pki::Role;
+
+/// Hops that an answer of the metadata service may take. One: it reaches the instance itself, and no pod that has a
+/// network of its own, so pods cannot take the node's role (P9). Who needs it in a pod runs that pod on the host network.
+const METADATA_HOPS: u32 = 1;
+
+/// Everything of a launch template but the userdata.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) role: Role,
+    pub(super) architecture: Architecture,
+    pub(super) image_id: String,
+    /// The first is the template's own; the others stand in a mixed-instances policy.
+    pub(super) instance_types: Vec<String>,
+    pub(super) root_device: &'static str,
+    pub(super) root_volume: Volume,
+    /// The data volume of an etcd member: not in the launch template, but what the node is.
+    pub(super) data_volume: Option<Volume>,
+    /// The subnet of an etcd member, which fixes the zone of its volume. The groups of others spread over theirs.
+    pub(super) subnet: Option<String>,
+    /// Name of the network stack's output that has the role's security group.
+    pub(super) security_group: &'static str,
+    pub(super) security_group_ids: Vec<String>,
+    pub(super) profile: Profile,
+}
+
+impl Machine {
+    /// The description in [`super::NodeRole::machine`]: a node is outdated when this differs.
+    ///
+    /// `stackTags` are not in it: a tag is no reason to replace a node.
+    pub(super) fn describe(&self, context: &Context<'_>) -> Value {
+        let mut instance_types = self.instance_types.clone();
+        instance_types.sort();
+        instance_types.dedup();
+        let mut machine = json!({
+            "imageId": self.image_id,
+            "architecture": self.architecture.as_str(),
+            "instanceTypes": instance_types,
+            "rootVolume": describe_volume(&self.root_volume),
+            "securityGroups": self.security_groups(|name| context.network_export(name).into()),
+            "instanceProfile": self.profile.describe(),
+            "metadata": { "tokens": "required", "hopLimit": METADATA_HOPS },
+            "tags": self.tags(context).map(),
+        });
+        let optional = [
+            ("keyName", context.cluster.key_name.clone().map(Value::from)),
+            ("agent", context.lock.agent.get(&self.architecture).cloned().map(Value::from)),
+            ("dataVolume", self.data_volume.as_ref().map(describe_volume)),
+            ("subnet", self.subnet.clone().map(Value::from)),
+        ];
+        for (key, value) in optional {
+            if let Some(value) = value {
+                machine[key] = value;
+            }
+        }
+        machine
+    }
+
+    /// The launch template.
+    pub(super) fn launch_template(&self, context: &Context<'_>, userdata: Value) -> Resource {
+        let tags = self.tags(context).with_all(&context.cluster.stack_tags).list();
+        let mut root = ebs(&self.root_volume);
+        root["DeleteOnTermination"] = json!(true);
+        let mut data = json!({
+            "ImageId": self.image_id,
+            "InstanceType": self.instance_types.first(),
+            "IamInstanceProfile": { "Arn": self.profile.arn() },
+            "SecurityGroupIds": self.security_groups(|name| context.network_value(name)),
+            "BlockDeviceMappings": [{ "DeviceName": self.root_device, "Ebs": root }],
+            "MetadataOptions": {
+                "HttpEndpoint": "enabled",
+                "HttpTokens": "required",
+                "HttpPutResponseHopLimit": METADATA_HOPS,
+                // Tags in the metadata refuse keys with a slash, and ours have one.
+                "InstanceMetadataTags": "disabled",
+            },
+            // CloudFormation's stack tags reach the instances through their group, but never their volumes.
+            "TagSpecifications": [
+                { "ResourceType": "instance", "Tags": tags },
+                { "ResourceType": "volume", "Tags": tags },
+            ],
+            "UserData": userdata,
+        });
+        if let Some(key_name) = &context.cluster.key_name {
+            data["KeyName"] = json!(key_name);
+        }
+        Resource::new("AWS::EC2::LaunchTemplate").set("LaunchTemplateData", data)
+    }
+
+    fn security_groups(&self, of_network: impl Fn(&str) -> Value) -> Vec<Value> {
+        let mut given = self.security_group_ids.clone();
+        given.sort();
+        given.dedup();
+        std::iter::once(of_network(self.security_group)).chain(given.into_iter().map(Value::from)).collect()
+    }
+
+    fn tags(&self, context: &Context<'_>) -> Tags {
+        node_tags(context, &self.role)
+    }
+}
+
+/// Tags of a node: what SSM documents, IAM conditions and Kubernetes find it by.
+pub(super) fn node_tags(context: &Context<'_>, role: &Role) -> Tags {
+    let role = role.to_string();
+    context.tags(&role).with("slipway:cluster", context.cluster.name.as_str()).with("slipway:role", role)
+}
+
+/// The part that a volume has in common, whether in a launch template or as a resource of its own.
+pub(super) fn ebs(volume: &Volume) -> Value {
+    let mut ebs = json!({ "VolumeType": volume.kind, "VolumeSize": volume.size_gib, "Encrypted": true });
+    if let Some(iops) = volume.iops {
+        ebs["Iops"] = json!(iops);
+    }
+    if let Some(throughput) = volume.throughput {
+        ebs["Throughput"] = json!(throughput);
+    }
+    if let Some(key) = &volume.kms_key_arn {
+        ebs["KmsKeyId"] = json!(key);
+    }
+    ebs
+}
+
+fn describe_volume(volume: &Volume) -> Value {
+    json!({
+        "sizeGiB": volume.size_gib,
+        "type": volume.kind,
+        "iops": volume.iops,
+        "throughput": volume.throughput,
+        "kmsKeyArn": volume.kms_key_arn,
+    })
+}
+
+/// The name under which an image expects its root volume. A mapping under another name would add a second volume, and
+/// leave the root as small as the image. Ubuntu's say `/dev/sda1`; those of Amazon Linux, Debian and Flatcar
+/// `/dev/xvda`, which is assumed of an image that is given by its id alone.
+pub(super) fn root_device(image: &Image) -> &'static str {
+    match image {
+        Image::Ami(_) => "/dev/xvda",
+        Image::SsmParameter(names) if names.values().any(|name| name.contains("/canonical/")) => "/dev/sda1",
+        Image::SsmParameter(_) => "/dev/xvda",
+    }
+}

@@ -1,0 +1,244 @@
+//! AWS' limits on what is rendered, checked here so that a person hears of them before CloudFormation does, with a cure.
+
+use serde_json::Value;
+
+use super::RenderError;
+
+/// Bytes of a template given by its S3 URL, as Slipway always does: "1 MB". Taken as the smaller of its two readings.
+/// <https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html>
+const BODY_BYTES: usize = 1_000_000;
+/// Bytes of a template given in the request itself. No error: only such a template can be pasted by hand.
+pub const INLINE_BODY_BYTES: usize = 51_200;
+/// Resources of a template (same page).
+const RESOURCES: usize = 500;
+/// Outputs of a template (same page).
+const OUTPUTS: usize = 200;
+/// Bytes of userdata before base64.
+/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html>
+const USERDATA_BYTES: usize = 16 * 1024;
+/// Characters of all inline policies of a role together; white space does not count.
+/// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html>
+const INLINE_POLICY_CHARACTERS: usize = 10_240;
+/// Characters of a managed policy (same page).
+const MANAGED_POLICY_CHARACTERS: usize = 6_144;
+/// Managed policies of a role by default (same page).
+const MANAGED_POLICIES: usize = 10;
+/// Characters of a role's name (same page).
+const ROLE_NAME_CHARACTERS: usize = 64;
+/// Tags of a resource. <https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html>
+const TAGS: usize = 50;
+/// Rules of a security group by default.
+/// <https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html>
+const SECURITY_GROUP_RULES: usize = 60;
+/// Security groups of a network interface by default (same page).
+const SECURITY_GROUPS: usize = 5;
+
+/// Everything about the stack called `stack` that AWS would refuse for its size.
+pub(super) fn check(stack: &str, body: &str) -> Vec<RenderError> {
+    let template: Value = serde_json::from_str(body).expect("a rendered template is JSON");
+    let mut check = Check { stack, errors: Vec::new() };
+    check.at_most(
+        "the template's size in bytes",
+        body.len(),
+        BODY_BYTES,
+        "have fewer of what this stack is made of",
+    );
+    let entries = |key: &str| template[key].as_object().map_or(0, serde_json::Map::len);
+    check.at_most(
+        "the number of resources",
+        entries("Resources"),
+        RESOURCES,
+        "have fewer subnets or API endpoints",
+    );
+    check.at_most("the number of outputs", entries("Outputs"), OUTPUTS, "have fewer managed subnets");
+    for (id, resource) in template["Resources"].as_object().into_iter().flatten() {
+        check.resource(id, resource);
+    }
+    check.errors
+}
+
+struct Check<'a> {
+    stack: &'a str,
+    errors: Vec<RenderError>,
+}
+
+impl Check<'_> {
+    fn at_most(&mut self, what: impl Into<String>, actual: usize, limit: usize, cure: &'static str) {
+        if actual > limit {
+            let (stack, what) = (self.stack.to_owned(), what.into());
+            self.errors.push(RenderError::Limit { stack, what, actual, limit, cure });
+        }
+    }
+
+    fn resource(&mut self, id: &str, resource: &Value) {
+        let properties = &resource["Properties"];
+        self.at_most(
+            format!("the number of tags of {id}"),
+            len(&properties["Tags"]),
+            TAGS,
+            "have fewer stackTags",
+        );
+        match resource["Type"].as_str().unwrap_or_default() {
+            "AWS::EC2::LaunchTemplate" => self.launch_template(id, &properties["LaunchTemplateData"]),
+            "AWS::IAM::Role" => self.role(id, properties),
+            "AWS::IAM::ManagedPolicy" => self.at_most(
+                format!("the policy {id} in characters"),
+                properties["PolicyDocument"].to_string().len(),
+                MANAGED_POLICY_CHARACTERS,
+                "split the policy",
+            ),
+            "AWS::EC2::SecurityGroup" => self.at_most(
+                format!("the number of rules of {id}"),
+                len(&properties["SecurityGroupIngress"]),
+                SECURITY_GROUP_RULES,
+                "name fewer, larger ranges in apiAccessAllowedSourceCIDRs, or bring a security group",
+            ),
+            _ => {}
+        }
+    }
+
+    fn launch_template(&mut self, id: &str, data: &Value) {
+        self.at_most(
+            format!("the userdata of {id} in bytes"),
+            userdata_bytes(&data["UserData"]["Fn::Base64"]),
+            USERDATA_BYTES,
+            "shorten the cluster's name or the asset bucket's",
+        );
+        self.at_most(
+            format!("the number of security groups of {id}"),
+            len(&data["SecurityGroupIds"]),
+            SECURITY_GROUPS,
+            "name fewer securityGroupIds, or have the quota raised and merge them until then",
+        );
+        for specification in data["TagSpecifications"].as_array().into_iter().flatten() {
+            self.at_most(
+                format!("the number of tags of a node of {id}"),
+                len(&specification["Tags"]),
+                TAGS,
+                "have fewer stackTags",
+            );
+        }
+    }
+
+    fn role(&mut self, id: &str, properties: &Value) {
+        let policies = properties["Policies"].as_array().into_iter().flatten();
+        self.at_most(
+            format!("the inline policies of {id} in characters"),
+            policies.map(|policy| policy["PolicyDocument"].to_string().len()).sum(),
+            INLINE_POLICY_CHARACTERS,
+            "move what the spec adds into managed policies",
+        );
+        self.at_most(
+            format!("the number of managed policies of {id}"),
+            len(&properties["ManagedPolicyArns"]),
+            MANAGED_POLICIES,
+            "merge some of iam.role.managedPolicies",
+        );
+        self.at_most(
+            format!("the name of {id} in characters"),
+            properties["RoleName"].as_str().map_or(0, |name| name.chars().count()),
+            ROLE_NAME_CHARACTERS,
+            "shorten iam.role.name, or leave it out and CloudFormation chooses",
+        );
+    }
+}
+
+fn len(list: &Value) -> usize {
+    list.as_array().map_or(0, Vec::len)
+}
+
+/// Bytes of userdata, with an intrinsic function's JSON counted for what it will become: an id is shorter than that.
+fn userdata_bytes(userdata: &Value) -> usize {
+    match userdata["Fn::Join"][1].as_array() {
+        Some(parts) => parts.iter().map(part_bytes).sum(),
+        None => part_bytes(userdata),
+    }
+}
+
+fn part_bytes(part: &Value) -> usize {
+    part.as_str().map_or_else(|| part.to_string().len(), str::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn one(kind: &str, properties: Value) -> String {
+        json!({ "Resources": { "Thing": { "Type": kind, "Properties": properties } } }).to_string()
+    }
+
+    fn only(body: &str) -> String {
+        let errors = check("prod-etcd", body);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        errors[0].to_string()
+    }
+
+    #[test]
+    fn userdata_may_have_16384_bytes_and_no_more() {
+        let with = |bytes: usize| {
+            let data = json!({ "UserData": { "Fn::Base64": "x".repeat(bytes) } });
+            one("AWS::EC2::LaunchTemplate", json!({ "LaunchTemplateData": data }))
+        };
+        assert_eq!(check("s", &with(16_384)), []);
+        let error = only(&with(16_385));
+        assert!(error.contains("16385") && error.contains("16384") && error.contains("shorten"), "{error}");
+    }
+
+    #[test]
+    fn joined_userdata_counts_all_its_parts() {
+        let parts = json!(["x".repeat(16_000), { "Fn::ImportValue": "zone" }, "y".repeat(400)]);
+        let data = json!({ "UserData": { "Fn::Base64": { "Fn::Join": ["", parts] } } });
+        let body = one("AWS::EC2::LaunchTemplate", json!({ "LaunchTemplateData": data }));
+        assert!(only(&body).contains("userdata"));
+    }
+
+    #[test]
+    fn a_roles_inline_policies_are_counted_together() {
+        let policy = json!({ "PolicyName": "p", "PolicyDocument": { "Statement": "x".repeat(5_110) } });
+        let two = one("AWS::IAM::Role", json!({ "Policies": [policy.clone(), policy] }));
+        assert!(only(&two).contains("10240"));
+    }
+
+    #[test]
+    fn a_managed_policy_may_have_6144_characters() {
+        let body =
+            one("AWS::IAM::ManagedPolicy", json!({ "PolicyDocument": { "Statement": "x".repeat(6_144) } }));
+        assert!(only(&body).contains("6144"));
+    }
+
+    #[test]
+    fn resources_and_outputs_are_counted() {
+        let many = |count: usize| {
+            (0..count).map(|n| (format!("R{n}"), json!({}))).collect::<serde_json::Map<_, _>>()
+        };
+        assert_eq!(check("s", &json!({ "Resources": many(500), "Outputs": many(200) }).to_string()), []);
+        assert!(only(&json!({ "Resources": many(501) }).to_string()).contains("501"));
+        assert!(only(&json!({ "Resources": {}, "Outputs": many(201) }).to_string()).contains("201"));
+    }
+
+    #[test]
+    fn a_body_may_have_a_megabyte() {
+        let body = json!({ "Resources": {}, "Description": "x".repeat(1_000_000) }).to_string();
+        assert!(only(&body).contains("bytes"));
+    }
+
+    #[test]
+    fn rules_tags_names_and_groups_are_counted() {
+        let many = |count: usize| Value::Array(vec![json!({}); count]);
+        for (kind, properties) in [
+            ("AWS::EC2::SecurityGroup", json!({ "SecurityGroupIngress": many(61) })),
+            ("AWS::EC2::Subnet", json!({ "Tags": many(51) })),
+            ("AWS::IAM::Role", json!({ "RoleName": "x".repeat(65) })),
+            ("AWS::IAM::Role", json!({ "ManagedPolicyArns": many(11) })),
+            ("AWS::EC2::LaunchTemplate", json!({ "LaunchTemplateData": { "SecurityGroupIds": many(6) } })),
+            (
+                "AWS::EC2::LaunchTemplate",
+                json!({ "LaunchTemplateData": { "TagSpecifications": [{ "Tags": many(51) }] } }),
+            ),
+        ] {
+            only(&one(kind, properties));
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What a rendering promises as a whole.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod references;
+
+use super::fixture::{cluster, rendered};
+use super::*;
+
+#[test]
+fn p1_same_arguments_render_the_same_bytes() {
+    assert_eq!(rendered(&cluster()).to_json(), rendered(&cluster()).to_json());
+}
+
+#[test]
+fn goldens_of_the_production_example() {
+    for stack in &rendered(&cluster()).stacks {
+        let template: Value = serde_json::from_str(&stack.body).unwrap();
+        insta::assert_json_snapshot!(stack.name.clone(), template);
+    }
+}
