@@ -19,7 +19,11 @@ fn the_schemas_of_the_events_are_those_of_the_types() {
             std::fs::write(&path, &text).unwrap();
         }
         let stored = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(stored == text, "{} is stale: run UPDATE_SCHEMAS=1 cargo test -p slipway-core", path.display());
+        assert!(
+            stored == text,
+            "{} is stale: run UPDATE_SCHEMAS=1 cargo test -p slipway-core",
+            path.display()
+        );
     }
 }
 

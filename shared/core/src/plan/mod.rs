@@ -6,6 +6,8 @@
 mod diff;
 mod nodes;
 mod stacks;
+#[cfg(test)]
+mod tests;
 mod text;
 pub mod update_rules;
 

@@ -135,7 +135,11 @@ fn resource_change(id: &str, old: Option<&Value>, new: Option<&Value>) -> Option
 
 /// A type that only a patch can have brought in has no rules here: what it does is CloudFormation's to decide.
 fn rule(resource_type: &str, path: &str) -> Replacement {
-    update_rules::replacement(resource_type, path).unwrap_or(Replacement::Conditional)
+    match update_rules::replacement(resource_type, path).unwrap_or(Replacement::Conditional) {
+        // The condition is an UpdatePolicy with AutoScalingReplacingUpdate, and no group of ours has one (design §6).
+        Replacement::Conditional if resource_type == "AWS::AutoScaling::AutoScalingGroup" => Replacement::Never,
+        rule => rule,
+    }
 }
 
 fn worst(properties: &[PropertyChange]) -> Replacement {

@@ -1,0 +1,196 @@
+//! Plans over small renderings with AWS' real update rules.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::{Approval, CountOrPercent, GroupSize};
+use crate::render::{NodeRole, Stack};
+
+fn policy() -> RolloutPolicy {
+    RolloutPolicy {
+        approval: Approval::Auto,
+        max_unavailable: CountOrPercent::Count(1),
+        surge: CountOrPercent::Count(0),
+        drain_force_after_min: None,
+        failure_budget: 1,
+        windows: Vec::new(),
+    }
+}
+
+fn stack(name: &str, kind: StackKind, template: &Value) -> Stack {
+    let body = template.to_string();
+    Stack { name: name.to_owned(), kind, sha256: sha256_hex(body.as_bytes()), body, tags: BTreeMap::new() }
+}
+
+fn role(stack: &str, machine: Value, config: &Value, credentials: &str) -> NodeRole {
+    let config = config.to_string();
+    NodeRole {
+        stack: stack.to_owned(),
+        nodes: GroupSize { min: 3, max: 5 },
+        machine,
+        config_digest: sha256_hex(config.as_bytes()),
+        config,
+        credentials_digest: credentials.to_owned(),
+    }
+}
+
+fn network(cidr: &str, dns: bool) -> Value {
+    json!({"Resources": {
+        "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": cidr, "EnableDnsHostnames": dns}},
+        "Subnet": {"Type": "AWS::EC2::Subnet", "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.0.0.0/24"}},
+        "Zone": {"Type": "AWS::Route53::HostedZone", "Properties": {"Name": "x", "VPCs": [{"VPCId": {"Ref": "Vpc"}}]}},
+    }})
+}
+
+fn pool(max: u32, image: &str) -> Value {
+    json!({"Resources": {
+        "Template": {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": {"ImageId": image}}},
+        "Group": {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {
+            "MaxSize": max.to_string(),
+            "LaunchTemplate": {
+                "LaunchTemplateId": {"Ref": "Template"},
+                "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]},
+            },
+        }},
+    }})
+}
+
+fn rendering(network: &Value, pool: &Value, node: NodeRole) -> Rendering {
+    Rendering {
+        format: Rendering::FORMAT,
+        cluster: "c".to_owned(),
+        stacks: vec![
+            stack("c-network", StackKind::Network, network),
+            stack("c-pool-a", StackKind::Pool, pool),
+        ],
+        roles: BTreeMap::from([(Role::Pool("a".to_owned()), node)]),
+    }
+}
+
+fn node() -> NodeRole {
+    role("c-pool-a", json!({"imageId": "ami-1"}), &json!({"version": "1.34.1"}), "k1")
+}
+
+fn between(old: &Rendering, new: &Rendering) -> Plan {
+    let deployed: BTreeMap<String, String> =
+        old.stacks.iter().map(|stack| (stack.name.clone(), old.id())).collect();
+    let baseline = Baseline::assemble("c", &deployed, &BTreeMap::from([(old.id(), old.clone())])).unwrap();
+    plan(&baseline, new, &policy())
+}
+
+fn change<'a>(plan: &'a Plan, stack: usize, id: &str) -> &'a ResourceChange {
+    plan.stacks[stack].resources.iter().find(|change| change.logical_id == id).unwrap()
+}
+
+#[test]
+fn p1_the_same_rendering_plans_nothing_and_the_same_change_the_same_id() {
+    let one = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let same = between(&one, &one);
+    assert!(same.is_empty());
+    assert_eq!(same.summary(), "nothing changes");
+    let two = rendering(&network("10.0.0.0/16", true), &pool(6, "ami-1"), node());
+    assert_eq!(between(&one, &two), between(&one, &two));
+    assert_ne!(between(&one, &two).id, same.id);
+}
+
+#[test]
+fn p3_a_pools_new_size_touches_its_stack_alone_and_no_node() {
+    let old = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let resized = NodeRole { nodes: GroupSize { min: 3, max: 9 }, ..node() };
+    let plan = between(&old, &rendering(&network("10.0.0.0/16", true), &pool(9, "ami-1"), resized));
+    assert_eq!(plan.stacks[0].action, StackAction::Unchanged);
+    assert_eq!(plan.stacks[1].action, StackAction::Update);
+    let properties = &change(&plan, 1, "Group").properties;
+    assert_eq!(properties[0].difference.path, "MaxSize");
+    assert_eq!(properties[0].difference.before, Some(json!("5")));
+    assert_eq!(plan.nodes[0].action, NodeAction::Untouched);
+    assert_eq!(plan.summary(), "1 stack to update; nodes: none touched");
+    assert!(plan.stacks[1].may_replace().is_empty());
+}
+
+#[test]
+fn p3_a_replaced_resource_takes_along_what_is_bound_to_it() {
+    let old = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let plan = between(&old, &rendering(&network("10.9.0.0/16", true), &pool(5, "ami-1"), node()));
+    assert_eq!(change(&plan, 0, "Vpc").replacement, Replacement::Always);
+    let subnet = change(&plan, 0, "Subnet");
+    assert_eq!(subnet.replacement, Replacement::Always);
+    assert_eq!(subnet.properties[0].because_of.as_deref(), Some("Vpc"));
+    // A hosted zone takes another VPC without being replaced.
+    assert_eq!(change(&plan, 0, "Zone").replacement, Replacement::Never);
+    assert_eq!(plan.stacks[0].may_replace(), ["Subnet", "Vpc"]);
+}
+
+#[test]
+fn p3_a_change_in_place_takes_nobody_along() {
+    let old = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let plan = between(&old, &rendering(&network("10.0.0.0/16", false), &pool(5, "ami-1"), node()));
+    assert_eq!(plan.stacks[0].resources.len(), 1);
+    assert!(plan.stacks[0].may_replace().is_empty());
+}
+
+#[test]
+fn p3_a_new_launch_template_version_reaches_the_group_without_replacing_it() {
+    let old = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let newer = role("c-pool-a", json!({"imageId": "ami-2"}), &json!({"version": "1.34.1"}), "k1");
+    let plan = between(&old, &rendering(&network("10.0.0.0/16", true), &pool(5, "ami-2"), newer));
+    let group = change(&plan, 1, "Group");
+    assert_eq!(group.properties[0].because_of.as_deref(), Some("Template"));
+    assert_eq!(group.replacement, Replacement::Never);
+    assert_eq!(plan.nodes[0].reasons, ["machine imageId: ami-1 → ami-2"]);
+}
+
+#[test]
+fn p2_outdated_nodes_are_replaced_stale_ones_refreshed_and_the_rest_left_alone() {
+    let with = |node| rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node);
+    let config = |version: &str| json!({"version": version});
+    let old = with(node());
+    let cases = [
+        (role("c-pool-a", json!({"imageId": "ami-2"}), &config("1.34.1"), "k1"), NodeAction::Replace),
+        (role("c-pool-a", json!({"imageId": "ami-1"}), &config("1.34.2"), "k1"), NodeAction::Replace),
+        (role("c-pool-a", json!({"imageId": "ami-1"}), &config("1.34.1"), "k2"), NodeAction::Refresh),
+        (role("c-pool-a", json!({"imageId": "ami-1"}), &config("1.34.2"), "k2"), NodeAction::Replace),
+        (node(), NodeAction::Untouched),
+    ];
+    for (node, action) in cases {
+        assert_eq!(between(&old, &with(node.clone())).nodes[0].action, action, "{node:?}");
+    }
+}
+
+#[test]
+fn p3_a_stack_and_a_role_that_go_are_in_the_plan() {
+    let old = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let mut new = old.clone();
+    new.stacks.pop();
+    new.roles.clear();
+    let plan = between(&old, &new);
+    assert_eq!((plan.stacks[1].name.as_str(), plan.stacks[1].action), ("c-pool-a", StackAction::Delete));
+    assert_eq!(plan.nodes[0].action, NodeAction::Remove);
+    assert_eq!(plan.summary(), "1 stack to delete; nodes: 3 removed");
+}
+
+#[test]
+fn p3_each_stack_is_compared_with_the_release_that_it_is_at() {
+    let first = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let second = rendering(&network("10.0.0.0/16", true), &pool(7, "ami-1"), node());
+    // The launch of the second stopped before its pool.
+    let deployed =
+        BTreeMap::from([("c-network".to_owned(), second.id()), ("c-pool-a".to_owned(), first.id())]);
+    let releases = BTreeMap::from([(first.id(), first.clone()), (second.id(), second.clone())]);
+    let baseline = Baseline::assemble("c", &deployed, &releases).unwrap();
+    let plan = plan(&baseline, &second, &policy());
+    assert_eq!(plan.stacks[0].action, StackAction::Unchanged);
+    assert_eq!(plan.stacks[1].action, StackAction::Update);
+    assert_eq!(Baseline::assemble("c", &deployed, &BTreeMap::new()), Err(second.id()));
+}
+
+#[test]
+fn a_plan_reads_well() {
+    let old = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let newer = role("c-pool-a", json!({"imageId": "ami-2"}), &json!({"version": "1.34.1"}), "k1");
+    insta::assert_snapshot!(
+        between(&old, &rendering(&network("10.9.0.0/16", true), &pool(9, "ami-2"), newer)).to_text()
+    );
+}
