@@ -137,7 +137,9 @@ fn resource_change(id: &str, old: Option<&Value>, new: Option<&Value>) -> Option
 fn rule(resource_type: &str, path: &str) -> Replacement {
     match update_rules::replacement(resource_type, path).unwrap_or(Replacement::Conditional) {
         // The condition is an UpdatePolicy with AutoScalingReplacingUpdate, and no group of ours has one (design §6).
-        Replacement::Conditional if resource_type == "AWS::AutoScaling::AutoScalingGroup" => Replacement::Never,
+        Replacement::Conditional if resource_type == "AWS::AutoScaling::AutoScalingGroup" => {
+            Replacement::Never
+        }
         rule => rule,
     }
 }
