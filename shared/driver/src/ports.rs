@@ -175,17 +175,20 @@ pub trait Stacks: Send + Sync {
     ) -> impl Future<Output = PortResult<Option<ChangeSetView>>> + Send;
     /// Begins a change set; one of that name that exists already is success. `cloudformation:CreateChangeSet`.
     fn create_change_set(&self, request: &ChangeSetRequest) -> impl Future<Output = PortResult<()>> + Send;
-    /// Executes a change set under an idempotency token. `cloudformation:ExecuteChangeSet`.
+    /// Executes a change set under an idempotency token. One that cannot be executed (any more) is success, for it may
+    /// have been executed by the same call before: the next look at it says what became of it.
+    /// `cloudformation:ExecuteChangeSet`.
     fn execute_change_set(
         &self,
         stack: &str,
         name: &str,
         token: &str,
     ) -> impl Future<Output = PortResult<()>> + Send;
-    /// Deletes a change set; none is success. `cloudformation:DeleteChangeSet`.
+    /// Deletes a change set; none, or one that was executed, is success. `cloudformation:DeleteChangeSet`.
     fn delete_change_set(&self, stack: &str, name: &str) -> impl Future<Output = PortResult<()>> + Send;
-    /// Deletes a stack that never came to be (`REVIEW_IN_PROGRESS`, `ROLLBACK_COMPLETE`). `cloudformation:DeleteStack`.
-    fn delete_stack(&self, name: &str, token: &str) -> impl Future<Output = PortResult<()>> + Send;
+    /// Deletes a stack that never came to be (`ROLLBACK_COMPLETE`), named by its ARN so that it can be no later one.
+    /// `cloudformation:DeleteStack`.
+    fn delete_stack(&self, id: &str, token: &str) -> impl Future<Output = PortResult<()>> + Send;
     /// Why the newest operation on the stack failed: the first failing resource first, without those that were
     /// only cancelled. `cloudformation:DescribeStackEvents`.
     fn failures(&self, name: &str) -> impl Future<Output = PortResult<Vec<ResourceFailure>>> + Send;
