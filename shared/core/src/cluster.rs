@@ -29,6 +29,10 @@ pub struct Cluster {
     pub kms_key_arn: Option<String>,
     /// `apiEndpoints`, at least one.
     pub api_endpoints: Vec<ApiEndpoint>,
+    /// `adminAPIEndpointName`, resolved: the endpoint of the administrator's kubeconfig.
+    pub admin_api_endpoint: String,
+    /// `worker.apiEndpointName`, resolved: the endpoint through which workers reach the API.
+    pub worker_api_endpoint: String,
     /// VPC, subnets, CIDRs.
     pub network: Network,
     /// `controller`.
@@ -417,6 +421,8 @@ pub struct Addons {
     pub cluster_autoscaler: bool,
     /// `metricsServer.enabled`.
     pub metrics_server: bool,
+    /// `networkPolicy.enabled` (kube-aws' `useCalico`): network policies are enforced.
+    pub network_policy: bool,
 }
 
 /// How certificates are made and renewed.

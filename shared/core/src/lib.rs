@@ -20,3 +20,4 @@ pub mod render;
 pub mod rollout;
 pub mod spec;
 pub mod status;
+pub mod versions;

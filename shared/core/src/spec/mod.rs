@@ -1,10 +1,24 @@
 //! From the text of a `cluster.yaml` to a checked [`Cluster`](crate::cluster::Cluster), or to diagnostics with line, column and cure.
 
+mod check;
+mod legacy;
+mod lower;
+mod model;
+mod regions;
+mod report;
+mod schema;
+mod shape;
+mod tree;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
+use report::{Problem, Report};
+use tree::{Path, Span};
+
+pub use schema::schema;
 
 /// How grave a [`Diagnostic`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -54,4 +68,96 @@ pub struct Accepted {
     pub cluster: Cluster,
     /// What a person should know: translated keys and the like. Never errors.
     pub warnings: Vec<Diagnostic>,
+}
+
+/// The largest spec that is read, in bytes: hundreds of pools fit in, and an upload of 10 MB costs nothing.
+pub const MOST_BYTES: usize = 256 * 1024;
+
+/// Reads a `cluster.yaml`: syntax, keys and types, references and relations, all findings at once.
+///
+/// `expected_name` is the folder that the spec lies in, which must be the cluster's name; `None` where there is none.
+///
+/// # Errors
+/// Every finding in the order of the text, warnings included, if at least one is an error.
+pub fn parse(text: &[u8], expected_name: Option<&str>) -> Result<Accepted, Vec<Diagnostic>> {
+    let whole = |problems: Vec<Problem>| {
+        let mut diagnostics: Vec<Diagnostic> = problems
+            .into_iter()
+            .map(|problem| problem.into_diagnostic(Severity::Error, &Path::default()))
+            .collect();
+        diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+        diagnostics
+    };
+    let text = decode(text).map_err(|problem| whole(vec![problem]))?;
+    let tree = tree::read(text).map_err(whole)?;
+    let mut report = Report::new(&tree);
+    let shaped = shape::read(schema::root(), &tree, &mut report);
+    let cluster = match serde_json::from_value::<model::Spec>(shaped) {
+        Ok(spec) => lower::lower(&spec, expected_name, &mut report),
+        // Items that were refused leave holes that the types do not take: the findings so far are the answer.
+        Err(error) => {
+            if !report.refused(&Path::default()) {
+                report.error(
+                    "wrong-type",
+                    &Path::default(),
+                    error.to_string(),
+                    "compare with the published schema",
+                );
+            }
+            None
+        }
+    };
+    let diagnostics = report.finish();
+    match cluster {
+        Some(cluster) if diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning) => {
+            Ok(Accepted { cluster, warnings: diagnostics })
+        }
+        Some(_) | None => Err(diagnostics),
+    }
+}
+
+/// The text of a file, if it is text of a sensible size.
+fn decode(bytes: &[u8]) -> Result<&str, Problem> {
+    if bytes.len() > MOST_BYTES {
+        let message = format!("the spec has {} bytes; {MOST_BYTES} are read at most", bytes.len());
+        return Err(Problem::file("too-large", message)
+            .help("upload the cluster.yaml itself: no cluster needs so many keys"));
+    }
+    let at = |text: &str, length: usize| {
+        let line = text.matches('\n').count() + 1;
+        let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Span {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            column: u32::try_from(column).unwrap_or(u32::MAX),
+            start: text.len(),
+            end: text.len() + length,
+        }
+    };
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let good = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+            let help = if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+                "it looks like UTF-16: save it as UTF-8"
+            } else {
+                "upload the cluster.yaml itself, saved as UTF-8: this is something else"
+            };
+            return Err(Problem::at(at(good, 0), "not-text", "the spec is no UTF-8 text").help(help));
+        }
+    };
+    let control = |letter: char| letter.is_control() && !matches!(letter, '\t' | '\n' | '\r' | '\u{85}');
+    if let Some((start, letter)) = text.char_indices().find(|(_, letter)| control(*letter)) {
+        let message = format!("there is a control character (U+{:04X}) in the text", u32::from(letter));
+        let span = at(&text[..start], letter.len_utf8());
+        return Err(Problem::at(span, "not-text", message)
+            .help("remove it; if the file is full of them, it is no text at all"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    mod examples;
 }

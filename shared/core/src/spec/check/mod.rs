@@ -1,0 +1,3 @@
+//! Relations between parts that were each read well.
+
+pub(crate) mod cidr;

@@ -1,0 +1,237 @@
+//! Keys of kube-aws that are taken in another form, or not taken, and what to do instead.
+
+/// What to say about one key.
+pub(crate) struct Note {
+    /// Its path without indices, as [`super::tree::Path::pattern`] gives it.
+    pub(crate) pattern: &'static str,
+    /// What to write instead.
+    pub(crate) help: &'static str,
+}
+
+const fn note(pattern: &'static str, help: &'static str) -> Note {
+    Note { pattern, help }
+}
+
+/// Keys that are in the model, marked deprecated: accepted with a warning.
+pub(crate) const TRANSLATED: &[Note] = &[
+    note("externalDNSName", "write `apiEndpoints: [{name: default, dnsName: …}]`"),
+    note("hostedZoneId", "write `apiEndpoints[].loadBalancer.hostedZone.id`"),
+    note(
+        "createRecordSet",
+        "write `apiEndpoints[].loadBalancer.recordSetManaged`; it is on wherever a hosted zone is given",
+    ),
+    note("vpcId", "write `vpc: {id: …}`"),
+    note("internetGatewayId", "write `internetGateway: {id: …}`"),
+    note("useCalico", "write `addons: {networkPolicy: {enabled: true}}`"),
+    note("apiEndpoints[].loadBalancer.hostedZoneId", "write `hostedZone: {id: …}`"),
+    note(
+        "apiEndpoints[].loadBalancer.createRecordSet",
+        "write `recordSetManaged`; it is on wherever a hosted zone is given",
+    ),
+    note(
+        "apiEndpoints[].loadBalancer.recordSetTTL",
+        "remove it: the record is an alias, which has the load balancer's own time to live",
+    ),
+    note("etcd.snapshot", "remove it: a snapshot is always taken before an etcd member is touched"),
+    note(
+        "etcd.disasterRecovery",
+        "remove it: a member's volume and name outlive its machine, so a replacement comes back as itself",
+    ),
+    note("worker.nodePools[].availabilityZone", "write `subnets` with the names of that zone's subnets"),
+    note(
+        "worker.nodePools[].spotFleet",
+        "write `mixedInstances` with `overrides`: spot fleets are legacy, an Auto Scaling group carries the weights now",
+    ),
+    note(
+        "worker.nodePools[].spotPrice",
+        "write `mixedInstances`: spot never costs more than on demand, so the price cap is dropped",
+    ),
+    note(
+        "worker.nodePools[].autoScalingGroup.rollingUpdateMinInstancesInService",
+        "remove it and write `rollout.maxUnavailable`: nodes are replaced by Slipway, not by CloudFormation",
+    ),
+    note(
+        "worker.nodePools[].autoScalingGroup.rollingUpdateMinInstanceInService",
+        "remove it and write `rollout.maxUnavailable`: nodes are replaced by Slipway, not by CloudFormation",
+    ),
+];
+
+const AGENT_ROLES: &str = "remove it: give pods their AWS roles through IAM roles for service accounts; a node's own role is `iam.role`";
+const OS: &str =
+    "remove it: nodes run Amazon Linux 2023; choose another image with `amiId` or `image.ssmParameters`";
+const VOLUMES: &str = "write `rootVolume: {size, type, iops}`";
+const ALWAYS_TLS: &str = "remove it: kubelets always join by TLS bootstrapping";
+const NOT_YET: &str = "remove it: Slipway does not support it yet";
+
+/// Keys that are refused by name.
+pub(crate) const RETIRED: &[Note] = &[
+    note("containerRuntime", "remove it: rkt and Docker are gone, nodes run containerd"),
+    note("releaseChannel", OS),
+    note("s3URI", "remove it: assets are kept in the bucket of the Slipway installation"),
+    note("manageCertificates", "remove it: Slipway always keeps the certificates"),
+    note("mapPublicIPs", "write `private: true` on the subnets whose machines get no public address"),
+    note("routeTableId", "write `routeTable: {id: …}` on each of `subnets`"),
+    note("elasticFileSystemId", "remove it: install the EFS CSI driver in the cluster"),
+    note("sharedPersistentVolume", "remove it: install the EFS CSI driver in the cluster"),
+    note("cloudFormationStreaming", "remove it: `slipway watch` shows the progress"),
+    note("cloudWatchLogging", "remove it: install a log collector such as Fluent Bit in the cluster"),
+    note("amazonSsmAgent", "remove it: the SSM agent is part of Amazon Linux 2023"),
+    note("kubeDns", "remove it: CoreDNS is always installed"),
+    note("kubernetesDashboard", "remove it: install the dashboard's chart in the cluster"),
+    note("workerSecurityGroupIds", "write `securityGroupIds` on each of `worker.nodePools`"),
+    note("workerCount", "write `worker.nodePools[].count`"),
+    note("workerInstanceType", "write `worker.nodePools[].instanceType`"),
+    note("controllerCount", "write `controller.count`"),
+    note("controllerInstanceType", "write `controller.instanceType`"),
+    note("controllerIP", "remove it: controllers are behind the load balancers of `apiEndpoints`"),
+    note("etcdCount", "write `etcd.count`"),
+    note("etcdInstanceType", "write `etcd.instanceType`"),
+    note("controllerRootVolumeSize", "write `controller.rootVolume.size`"),
+    note("workerRootVolumeSize", "write `worker.nodePools[].rootVolume.size`"),
+    note("tlsBootstrap", ALWAYS_TLS),
+    note(
+        "kubernetes.networking",
+        "remove it: the network runs in the cluster; `addons.networkPolicy` enforces policies",
+    ),
+    note("kubernetes.controllerManager", NOT_YET),
+    note("kubernetes.encryptionAtRest.keys", "remove it: the key is made and sealed by Slipway"),
+    note("apiEndpoints[].loadBalancer.id", "remove it: each endpoint has a network load balancer of its own"),
+    note(
+        "apiEndpoints[].loadBalancer.managed",
+        "remove it: each endpoint has a network load balancer of its own",
+    ),
+    note("subnets[].idFromStackOutput", "write the subnet's `id`"),
+    note("subnets[].natGateway.idFromStackOutput", "write the gateway's `id`"),
+    note(
+        "subnets[].natGateway.preconfigured",
+        "write `routeTable: {id: …}` with the table that leads to the gateway",
+    ),
+    note("subnets[].routeTable.idFromStackOutput", "write the table's `id`"),
+    note("subnets[].mapPublicIPs", "write `private: true` on subnets whose machines get no public address"),
+    note("vpc.idFromStackOutput", "write the VPC's `id`"),
+    note("internetGateway.idFromStackOutput", "write the gateway's `id`"),
+    note(
+        "controller.taints",
+        "remove it: controllers carry the taint of Kubernetes' control plane, and no other",
+    ),
+    note(
+        "controller.autoScalingGroup",
+        "write `controller.count`: controllers are replaced one by one, not scaled by load",
+    ),
+    note(
+        "controller.createTimeout",
+        "remove it: Slipway waits for nodes itself, with `rollout.failureBudget`",
+    ),
+    note("controller.tenancy", NOT_YET),
+    note("controller.customFiles", NOT_YET),
+    note("controller.customSystemdUnits", NOT_YET),
+    note("controller.rootVolumeSize", VOLUMES),
+    note("controller.rootVolumeType", VOLUMES),
+    note("controller.rootVolumeIOPS", VOLUMES),
+    note("controller.iam.role.strictName", "remove it: the name is always `<stack>-<name>`"),
+    note(
+        "etcd.memberIdentityProvider",
+        "remove it: a member has a volume, a name in a private zone, and keeps both",
+    ),
+    note(
+        "etcd.hostedZone",
+        "remove it: the members' private zone is made; name it with `internalDomainName`",
+    ),
+    note("etcd.manageRecordSets", "remove it: members keep their own records"),
+    note("etcd.nodes", "remove it: members are named `etcd-0`, `etcd-1`, … in `internalDomainName`"),
+    note("etcd.tenancy", NOT_YET),
+    note("etcd.customFiles", NOT_YET),
+    note("etcd.customSystemdUnits", NOT_YET),
+    note("etcd.iam.role.strictName", "remove it: the name is always `<stack>-<name>`"),
+    note("etcd.dataVolume.ephemeral", "remove it: the data volume must outlive its machine"),
+    note("worker.nodePools[].kube2IamSupport", AGENT_ROLES),
+    note("worker.nodePools[].kiamSupport", AGENT_ROLES),
+    note("worker.nodePools[].volumeMounts", NOT_YET),
+    note("worker.nodePools[].raid0Mounts", NOT_YET),
+    note("worker.nodePools[].customFiles", NOT_YET),
+    note("worker.nodePools[].customSystemdUnits", NOT_YET),
+    note("worker.nodePools[].tenancy", NOT_YET),
+    note(
+        "worker.nodePools[].createTimeout",
+        "remove it: Slipway waits for nodes itself, with `rollout.failureBudget`",
+    ),
+    note("worker.nodePools[].waitSignal", "remove it: a node is taken into service when it is healthy"),
+    note(
+        "worker.nodePools[].loadBalancer",
+        "write `targetGroup: {arns: […]}`: classic load balancers are retired",
+    ),
+    note("worker.nodePools[].apiEndpointName", "write `worker.apiEndpointName`, which holds for all pools"),
+    note(
+        "worker.nodePools[].nodeDrainer",
+        "remove it: nodes are always drained before they go; see `rollout.drain`",
+    ),
+    note("worker.nodePools[].clusterAutoscaler", "write `autoscaling: {clusterAutoscaler: {enabled: true}}`"),
+    note("worker.nodePools[].autoscaling.customMetrics", NOT_YET),
+    note("worker.nodePools[].rootVolumeSize", VOLUMES),
+    note("worker.nodePools[].rootVolumeType", VOLUMES),
+    note("worker.nodePools[].rootVolumeIOPS", VOLUMES),
+    note("worker.nodePools[].iam.role.strictName", "remove it: the name is always `<stack>-<name>`"),
+    note(
+        "worker.nodePools[].mixedInstances.onDemandAllocationStrategy",
+        "remove it: on-demand capacity follows the order of the types",
+    ),
+    note(
+        "worker.nodePools[].mixedInstances.spotInstancePools",
+        "remove it: it belongs to `lowest-price`; EC2 chooses the pools by `spotAllocationStrategy`",
+    ),
+    note("worker.nodePools[].mixedInstances.spotMaxPrice", "remove it: spot never costs more than on demand"),
+    note("worker.nodePools[].spotFleet.spotPrice", "remove it: spot never costs more than on demand"),
+    note(
+        "worker.nodePools[].spotFleet.iamFleetRoleArn",
+        "remove it: an Auto Scaling group needs no fleet role",
+    ),
+    note("worker.nodePools[].spotFleet.unitRootVolumeSize", VOLUMES),
+    note("worker.nodePools[].spotFleet.rootVolumeType", VOLUMES),
+    note(
+        "worker.nodePools[].spotFleet.launchSpecifications[].spotPrice",
+        "remove it: spot never costs more than on demand",
+    ),
+    note("worker.nodePools[].spotFleet.launchSpecifications[].rootVolume", "write the pool's `rootVolume`"),
+    note("addons.rescheduler", "remove it: install the descheduler's chart in the cluster"),
+    note("addons.prometheus", "remove it: install Prometheus' chart in the cluster"),
+    note("addons.kubernetesDashboard", "remove it: install the dashboard's chart in the cluster"),
+    note("addons.heapster", "write `addons: {metricsServer: {enabled: true}}`: Heapster is retired"),
+    note("addons.tiller", "remove it: Helm 3 and newer need no tiller"),
+    note("addons.clusterAutoscaler.options", NOT_YET),
+    note("experimental.kiamSupport", AGENT_ROLES),
+    note("experimental.kube2IamSupport", AGENT_ROLES),
+    note("experimental.tlsBootstrap", ALWAYS_TLS),
+    note(
+        "experimental.nodeDrainer",
+        "remove it: nodes are always drained before they go; see `rollout.drain`",
+    ),
+    note("experimental.auditLog", "write `kubernetes: {apiServer: {auditLog: {enabled: true}}}`"),
+    note("experimental.clusterAutoscalerSupport", "write `addons: {clusterAutoscaler: {enabled: true}}`"),
+    note("experimental.disableSecurityGroupIngress", NOT_YET),
+    note("experimental.ephemeralImageStorage", NOT_YET),
+    note("experimental.authentication", NOT_YET),
+    note(
+        "experimental.admission",
+        "remove it: the admission plugins are those of the Kubernetes release; NodeRestriction is on",
+    ),
+    note("experimental.plugins", NOT_YET),
+    note("experimental.dex", NOT_YET),
+    note("experimental.gpuSupport", NOT_YET),
+    note(
+        "experimental.loadBalancer",
+        "write `targetGroup: {arns: […]}` on the pools: classic load balancers are retired",
+    ),
+    note("experimental.targetGroup", "write `targetGroup: {arns: […]}` on the pools"),
+    note("experimental.awsEnvironment", NOT_YET),
+    note(
+        "experimental.awsNodeLabels",
+        "remove it: the cloud provider sets labels of zone, region and instance type",
+    ),
+    note("experimental.nodeLabels", "write `nodeLabels` on `controller` and the pools"),
+    note("experimental.taints", "write `taints` on the pools"),
+    note("kiam", AGENT_ROLES),
+    note("kiamSupport", AGENT_ROLES),
+    note("kube2IamSupport", AGENT_ROLES),
+    note("tiller", "remove it: Helm 3 and newer need no tiller"),
+    note("heapster", "write `addons: {metricsServer: {enabled: true}}`: Heapster is retired"),
+];

@@ -1,0 +1,367 @@
+//! Controllers and etcd members, and what every kind of node has.
+
+use std::collections::BTreeMap;
+
+use super::Lowering;
+use super::network::Draft;
+use super::text::{arn, is_dns_name, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
+use crate::cluster::{Controller, Etcd, EtcdMember, Iam, KubernetesVersion, Volume};
+use crate::spec::model::{IamSpec, VolumeKind, VolumeSpec};
+use crate::spec::tree::Path;
+use crate::versions;
+
+/// What kube-aws took as `t2.medium`.
+pub(super) const INSTANCE_TYPE: &str = "t3.medium";
+pub(super) const ROOT_GIB: u32 = 30;
+const DATA_GIB: u32 = 30;
+/// IAM's limit on a role's name.
+const MOST_ROLE_NAME: usize = 64;
+/// Members beyond five slow every write and save nothing (etcd.io, "FAQ: what is maximum cluster size").
+const ETCD_COUNTS: [u32; 3] = [1, 3, 5];
+
+impl Lowering<'_, '_, '_> {
+    pub(super) fn controller(&mut self, cluster: Option<&str>, network: &Draft) -> Option<Controller> {
+        let spec = &self.spec.controller;
+        let path = Path::of("controller");
+        let count = spec.count.unwrap_or(1);
+        if count == 0 {
+            self.report.error(
+                "no-controller",
+                &path.key("count"),
+                "a cluster without controllers has no API",
+                "write 1 or more; 3 for an API that outlives a zone",
+            );
+        }
+        let subnets_path = path.key("subnets");
+        let subnets = self.subnet_names(&spec.subnets, &subnets_path, network.names_for_nodes(), network);
+        self.one_kind(&subnets, &subnets_path, network);
+        self.security_groups(&spec.security_group_ids, &path.key("securityGroupIds"));
+        self.labels(&spec.node_labels, &path.key("nodeLabels"));
+        Some(Controller {
+            count,
+            instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
+            root_volume: self.volume(&spec.root_volume, ROOT_GIB, &path.key("rootVolume"))?,
+            subnets,
+            security_group_ids: spec.security_group_ids.clone(),
+            iam: self.iam(
+                &spec.iam,
+                cluster.map(|cluster| format!("{cluster}-control-plane")),
+                &path.key("iam"),
+            ),
+            node_labels: spec.node_labels.clone(),
+        })
+    }
+
+    pub(super) fn etcd(
+        &mut self,
+        cluster: Option<&str>,
+        version: Option<KubernetesVersion>,
+        network: &Draft,
+    ) -> Option<Etcd> {
+        let spec = &self.spec.etcd;
+        let path = Path::of("etcd");
+        let count = spec.count.unwrap_or(1);
+        if !ETCD_COUNTS.contains(&count) {
+            let message = if count == 0 {
+                "a cluster without etcd has no memory".to_owned()
+            } else if count % 2 == 0 {
+                format!("{count} members survive no more failures than {}", count - 1)
+            } else {
+                format!("{count} members are slower than 5 and hardly safer")
+            };
+            self.report.error(
+                "etcd-count",
+                &path.key("count"),
+                message,
+                "write 1, 3 or 5: an even member adds a way to fail and no quorum",
+            );
+        }
+        let subnets_path = path.key("subnets");
+        let subnets = self.subnet_names(&spec.subnets, &subnets_path, network.names_for_nodes(), network);
+        self.one_kind(&subnets, &subnets_path, network);
+        self.security_groups(&spec.security_group_ids, &path.key("securityGroupIds"));
+        self.etcd_version(spec.version.as_deref(), version);
+        let internal_domain = match &spec.internal_domain_name {
+            Some(domain) => {
+                let path = path.key("internalDomainName");
+                if !is_dns_name(domain) || !domain.contains('.') {
+                    let help = "write a name such as `prod.etcd.internal`, which exists in this VPC alone";
+                    self.report.error(
+                        "dns-name",
+                        &path,
+                        format!("`{domain}` is no domain for a private zone"),
+                        help,
+                    );
+                }
+                Some(domain.to_ascii_lowercase())
+            }
+            None => cluster.map(|cluster| format!("{}.etcd.internal", cluster.to_ascii_lowercase())),
+        };
+        let members = self.members(count, &subnets, internal_domain.as_deref(), network);
+        Some(Etcd {
+            instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
+            version: spec.version.clone(),
+            root_volume: self.volume(&spec.root_volume, ROOT_GIB, &path.key("rootVolume"))?,
+            data_volume: self.volume(&spec.data_volume, DATA_GIB, &path.key("dataVolume"))?,
+            internal_domain: internal_domain?,
+            members,
+            security_group_ids: spec.security_group_ids.clone(),
+            iam: self.iam(&spec.iam, cluster.map(|cluster| format!("{cluster}-etcd")), &path.key("iam")),
+        })
+    }
+
+    /// One member in each subnet in turn; warns where the loss of one zone would cost the quorum.
+    fn members(
+        &mut self,
+        count: u32,
+        subnets: &[String],
+        domain: Option<&str>,
+        network: &Draft,
+    ) -> Vec<EtcdMember> {
+        let most = ETCD_COUNTS[ETCD_COUNTS.len() - 1];
+        let members: Vec<EtcdMember> = (0..count.min(most))
+            .zip(subnets.iter().cycle())
+            .map(|(index, subnet)| EtcdMember {
+                index,
+                dns_name: format!("etcd-{index}.{}", domain.unwrap_or_default()),
+                subnet: subnet.clone(),
+            })
+            .collect();
+        let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
+        for subnet in members.iter().filter_map(|member| network.subnet(&member.subnet)) {
+            *zones.entry(&subnet.availability_zone).or_default() += 1;
+        }
+        let may_fail = members.len().saturating_sub(members.len() / 2 + 1);
+        let widest = zones.iter().max_by_key(|(_, members)| **members);
+        if let Some((zone, there)) = widest.filter(|(_, there)| **there > may_fail && members.len() > 1) {
+            let path = Path::of("etcd.subnets");
+            let path = if self.report.has(&path) { path } else { Path::of("etcd.count") };
+            let message = format!(
+                "{there} of {} etcd members stand in {zone}: without that zone the cluster has no quorum",
+                members.len()
+            );
+            self.report.warning("etcd-zones", &path, message, "name subnets in three zones");
+        }
+        members
+    }
+
+    fn etcd_version(&mut self, text: Option<&str>, kubernetes: Option<KubernetesVersion>) {
+        let Some(text) = text else { return };
+        let path = Path::of("etcd.version");
+        let parts: Option<Vec<u16>> = text.split('.').map(|part| part.parse().ok()).collect();
+        let wanted = kubernetes.and_then(versions::etcd);
+        match parts.as_deref() {
+            Some([3, 5..=7, _]) => {
+                let minor =
+                    |version: &str| version.split('.').nth(1).and_then(|minor| minor.parse::<u16>().ok());
+                if let Some(wanted) = wanted.filter(|wanted| minor(text) < minor(wanted)) {
+                    let message = format!(
+                        "etcd {text} is older than the {wanted} that this Kubernetes release is tested with"
+                    );
+                    self.report.warning(
+                        "etcd-version",
+                        &path,
+                        message,
+                        "remove the line, unless etcd is to be upgraded later",
+                    );
+                }
+            }
+            Some(_) | None => {
+                let help = format!(
+                    "write one such as `{}`, or remove the line",
+                    wanted.unwrap_or(versions::NEWEST.etcd)
+                );
+                self.report.error(
+                    "etcd-version",
+                    &path,
+                    format!("`{text}` is no etcd release that is supported"),
+                    help,
+                );
+            }
+        }
+    }
+
+    /// `instanceType` of the group at `path`.
+    pub(super) fn instance_type(&mut self, text: Option<&str>, path: &Path) -> String {
+        let text = text.unwrap_or(INSTANCE_TYPE);
+        self.check_instance_type(text, &path.key("instanceType"));
+        text.to_owned()
+    }
+
+    pub(super) fn check_instance_type(&mut self, text: &str, path: &Path) {
+        if !is_instance_type(text) {
+            self.report.error(
+                "instance-type",
+                path,
+                format!("`{text}` is no EC2 instance type"),
+                "write one such as `m7g.large`",
+            );
+        }
+    }
+
+    /// A volume of `default` GiB unless it says otherwise.
+    pub(super) fn volume(&mut self, spec: &VolumeSpec, default: u32, path: &Path) -> Option<Volume> {
+        let kind = spec.kind.unwrap_or(VolumeKind::Gp3);
+        let name = match kind {
+            VolumeKind::Gp3 => "gp3",
+            VolumeKind::Gp2 => "gp2",
+            VolumeKind::Io1 => "io1",
+            VolumeKind::Io2 => "io2",
+        };
+        if spec.encrypted == Some(false) {
+            let help = "remove the line: every volume is encrypted";
+            self.report.error(
+                "unencrypted-volume",
+                &path.key("encrypted"),
+                "a volume cannot be left unencrypted",
+                help,
+            );
+        }
+        if spec.iops.is_some() && kind == VolumeKind::Gp2 {
+            self.report.error(
+                "volume",
+                &path.key("iops"),
+                "gp2 takes no `iops`",
+                "write `type: gp3`, or remove the line",
+            );
+        }
+        if spec.iops.is_none() && matches!(kind, VolumeKind::Io1 | VolumeKind::Io2) {
+            self.report.error(
+                "volume",
+                &path.key("type"),
+                format!("{name} needs `iops`"),
+                "add `iops`, or write `type: gp3`",
+            );
+        }
+        if spec.iops.is_some_and(|iops| iops < 3000) && kind == VolumeKind::Gp3 {
+            self.report.error(
+                "volume",
+                &path.key("iops"),
+                "gp3 has at least 3000 operations a second",
+                "write 3000 or more, or remove the line",
+            );
+        }
+        if spec.throughput.is_some() && kind != VolumeKind::Gp3 {
+            self.report.error(
+                "volume",
+                &path.key("throughput"),
+                format!("{name} takes no `throughput`"),
+                "write `type: gp3`, or remove the line",
+            );
+        }
+        if let Some(key) = spec.kms_key_arn.as_deref().filter(|key| arn(key, "kms").is_none()) {
+            let help = "write one such as `arn:aws:kms:eu-west-1:111122223333:key/…`";
+            self.report.error(
+                "arn-syntax",
+                &path.key("kmsKeyArn"),
+                format!("`{key}` is no ARN of a KMS key"),
+                help,
+            );
+        }
+        Some(Volume {
+            size_gib: spec.size.unwrap_or(default),
+            kind: name.to_owned(),
+            iops: spec.iops,
+            throughput: spec.throughput,
+            kms_key_arn: spec.kms_key_arn.clone(),
+        })
+    }
+
+    /// IAM settings of the nodes whose stack has that name.
+    pub(super) fn iam(&mut self, spec: &IamSpec, stack: Option<String>, path: &Path) -> Iam {
+        let role = path.key("role");
+        let profile = path.key("instanceProfile").key("arn");
+        if let (Some(name), Some(stack)) = (&spec.role.name, &stack) {
+            let path = role.key("name");
+            let whole = format!("{stack}-{name}");
+            if whole.len() > MOST_ROLE_NAME {
+                let most = MOST_ROLE_NAME.saturating_sub(stack.len() + 1);
+                let message = format!("the role's whole name `{whole}` has {} characters", whole.len());
+                let help = if most == 0 {
+                    format!(
+                        "remove it, so that CloudFormation makes a name: `{stack}` leaves no room below IAM's {MOST_ROLE_NAME}"
+                    )
+                } else {
+                    format!(
+                        "shorten it to {most}: IAM takes {MOST_ROLE_NAME} in all, or remove it and CloudFormation makes a name"
+                    )
+                };
+                self.report.error("role-name", &path, message, help);
+            }
+            if name.is_empty()
+                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+=,.@_-".contains(&byte))
+            {
+                let help = "write letters, digits and `+=,.@_-` only";
+                self.report.error("role-name", &path, format!("`{name}` cannot end a role's name"), help);
+            }
+        }
+        if let Some(text) = &spec.instance_profile.arn {
+            if arn(text, "iam").is_none_or(|(_, resource)| !resource.starts_with("instance-profile/")) {
+                let help = "write one such as `arn:aws:iam::111122223333:instance-profile/nodes`";
+                self.report.error(
+                    "arn-syntax",
+                    &profile,
+                    format!("`{text}` is no ARN of an instance profile"),
+                    help,
+                );
+            }
+            if spec.role.name.is_some() || !spec.role.managed_policies.is_empty() {
+                let help = "keep `role` for a role that is made, or `instanceProfile` for one that exists";
+                self.report.error(
+                    "given-twice",
+                    &profile,
+                    "both a role and an instance profile are given",
+                    help,
+                );
+            }
+        }
+        let policies = role.key("managedPolicies");
+        let mut managed_policy_arns = Vec::new();
+        for (index, policy) in spec.role.managed_policies.iter().enumerate() {
+            let text = policy.arn.as_deref().unwrap_or_default();
+            if arn(text, "iam").is_none_or(|(_, resource)| !resource.starts_with("policy/")) {
+                let help = "write one such as `arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore`";
+                self.report.error(
+                    "arn-syntax",
+                    &policies.index(index).key("arn"),
+                    format!("`{text}` is no ARN of a policy"),
+                    help,
+                );
+            }
+            managed_policy_arns.push(text.to_owned());
+        }
+        Iam {
+            role_name: spec.role.name.clone(),
+            managed_policy_arns,
+            instance_profile_arn: spec.instance_profile.arn.clone(),
+        }
+    }
+
+    /// `nodeLabels` at `path`.
+    pub(super) fn labels(&mut self, labels: &BTreeMap<String, String>, path: &Path) {
+        for (key, value) in labels {
+            let path = path.key(key);
+            if !is_label_key(key) {
+                let help = "write a name of 63 characters at most (letters, digits, `-_.`), perhaps with a DNS prefix: `example.com/name`";
+                self.report.error("label-syntax", &path, format!("`{key}` cannot be a label's key"), help);
+            } else if !is_label_for_kubelet(key) {
+                let help = "choose a prefix of your own, or `node.kubernetes.io/`: a kubelet that sets this one does not start";
+                self.report.error(
+                    "label-reserved",
+                    &path,
+                    format!("the label `{key}` is reserved by Kubernetes"),
+                    help,
+                );
+            }
+            if !is_label_value(value) {
+                let help = "write 63 characters at most: letters, digits, `-_.`, the first and last a letter or digit";
+                self.report.error(
+                    "label-syntax",
+                    &path,
+                    format!("`{value}` cannot be a label's value"),
+                    help,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Endpoints and subnets.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::IdSpec;
+
+/// One name under which the Kubernetes API is reached.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct EndpointSpec {
+    /// the endpoint's name, unique in the cluster.
+    #[schemars(required)]
+    pub(crate) name: Option<String>,
+    /// the DNS name, which also goes into the API server's certificate.
+    #[schemars(required)]
+    pub(crate) dns_name: Option<String>,
+    /// The load balancer in front of the controllers.
+    pub(crate) load_balancer: LoadBalancerSpec,
+}
+
+/// A network load balancer.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct LoadBalancerSpec {
+    /// Whether it is reached only from inside the VPC; `false` unless given.
+    pub(crate) private: bool,
+    /// The kind of load balancer; only `network` is made.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<LoadBalancerKind>,
+    /// The subnets it stands in; unless given, all public ones, or all private ones if it is private.
+    pub(crate) subnets: Vec<SubnetRef>,
+    /// The Route 53 hosted zone in which the alias record is made.
+    pub(crate) hosted_zone: IdSpec,
+    /// Whether Slipway makes the DNS record; `true` wherever a hosted zone is given.
+    pub(crate) record_set_managed: Option<bool>,
+    /// The record's time to live.
+    #[serde(rename = "recordSetTTL")]
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) record_set_ttl: Option<u32>,
+    /// The hosted zone of the record.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) hosted_zone_id: Option<String>,
+    /// Whether the record is made.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) create_record_set: Option<bool>,
+    /// Ranges that may reach the API; everywhere unless given.
+    #[serde(rename = "apiAccessAllowedSourceCIDRs")]
+    pub(crate) api_access_allowed_source_cidrs: Option<Vec<String>>,
+    /// Security groups besides Slipway's own.
+    pub(crate) security_group_ids: Vec<String>,
+}
+
+/// The kind of a load balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum LoadBalancerKind {
+    /// A network load balancer.
+    Network,
+    /// A classic load balancer, which AWS retires.
+    Classic,
+}
+
+/// A subnet by its name.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SubnetRef {
+    /// the name of one of `subnets`.
+    #[schemars(required)]
+    pub(crate) name: Option<String>,
+}
+
+/// One subnet, made by Slipway or existing.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SubnetSpec {
+    /// The name by which others refer to it; `Subnet0`, `Subnet1`, … unless given.
+    pub(crate) name: Option<String>,
+    /// The id of an existing subnet, which is used as it is.
+    pub(crate) id: Option<String>,
+    /// the availability zone, such as `eu-west-1a`.
+    #[schemars(required)]
+    pub(crate) availability_zone: Option<String>,
+    /// The range of a subnet that Slipway makes.
+    #[serde(rename = "instanceCIDR")]
+    pub(crate) instance_cidr: Option<String>,
+    /// Whether it has no way in from the internet; `false` unless given.
+    pub(crate) private: bool,
+    /// How a private subnet reaches the internet; a NAT gateway in a public subnet of its zone unless given.
+    pub(crate) nat_gateway: NatGatewaySpec,
+    /// An existing route table, taken as it is.
+    pub(crate) route_table: IdSpec,
+}
+
+/// A NAT gateway.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct NatGatewaySpec {
+    /// An existing NAT gateway.
+    pub(crate) id: Option<String>,
+    /// An existing Elastic IP for the gateway that Slipway makes.
+    pub(crate) eip_allocation_id: Option<String>,
+}

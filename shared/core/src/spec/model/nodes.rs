@@ -1,0 +1,314 @@
+//! Controllers, etcd members and pools of workers.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{ImageSpec, SubnetRef, SwitchSpec};
+
+/// The controllers.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ControllerSpec {
+    /// How many serve; 1 unless given, 2 or more for an API that is always there.
+    pub(crate) count: Option<u32>,
+    /// EC2 instance type; `t3.medium` unless given.
+    pub(crate) instance_type: Option<String>,
+    /// The root volume.
+    pub(crate) root_volume: VolumeSpec,
+    /// Their subnets; unless given, all private ones, or all public ones if there are none.
+    pub(crate) subnets: Vec<SubnetRef>,
+    /// Security groups besides Slipway's own.
+    pub(crate) security_group_ids: Vec<String>,
+    /// IAM role or instance profile.
+    pub(crate) iam: IamSpec,
+    /// Labels of the Kubernetes nodes.
+    pub(crate) node_labels: BTreeMap<String, String>,
+}
+
+/// The etcd members.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct EtcdSpec {
+    /// How many: 1, 3 or 5; 1 unless given.
+    pub(crate) count: Option<u32>,
+    /// EC2 instance type; `t3.medium` unless given.
+    pub(crate) instance_type: Option<String>,
+    /// The etcd release, such as `3.6.16`; what the Kubernetes release wants unless given.
+    pub(crate) version: Option<String>,
+    /// The root volume.
+    pub(crate) root_volume: VolumeSpec,
+    /// The data volume, which outlives the instance.
+    pub(crate) data_volume: VolumeSpec,
+    /// The private DNS zone of the members' names; `<clusterName>.etcd.internal` unless given.
+    pub(crate) internal_domain_name: Option<String>,
+    /// Their subnets, one member in each in turn; unless given, all private ones, or all public ones if there are none.
+    pub(crate) subnets: Vec<SubnetRef>,
+    /// Security groups besides Slipway's own.
+    pub(crate) security_group_ids: Vec<String>,
+    /// IAM role or instance profile.
+    pub(crate) iam: IamSpec,
+    /// Automated snapshots.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) snapshot: AutomatedSpec,
+    /// Automated recovery.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) disaster_recovery: AutomatedSpec,
+}
+
+/// A switch of kube-aws.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AutomatedSpec {
+    /// Whether it is on.
+    pub(crate) automated: Option<bool>,
+}
+
+/// The workers.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct WorkerSpec {
+    /// The endpoint through which workers reach the API; needed with two or more endpoints.
+    pub(crate) api_endpoint_name: Option<String>,
+    /// In which order pools are rolled; `Parallel` unless given.
+    pub(crate) node_pool_rolling_strategy: Option<PoolStrategySpec>,
+    /// Pools of workers.
+    pub(crate) node_pools: Vec<PoolSpec>,
+}
+
+/// In which order pools are rolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum PoolStrategySpec {
+    /// All at once.
+    Parallel,
+    /// One after the other.
+    Sequential,
+    /// All pools of one zone, then those of the next.
+    AvailabilityZone,
+}
+
+/// One pool of workers.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PoolSpec {
+    /// the pool's name, unique in the cluster and the end of its stack's name.
+    #[schemars(required)]
+    pub(crate) name: Option<String>,
+    /// A fixed number of nodes; 1 unless given. `autoScalingGroup` gives a range instead.
+    pub(crate) count: Option<u32>,
+    /// EC2 instance type; `t3.medium` unless given.
+    pub(crate) instance_type: Option<String>,
+    /// An AMI for this pool.
+    pub(crate) ami_id: Option<String>,
+    /// SSM parameters from which this pool's image is taken.
+    pub(crate) image: Option<ImageSpec>,
+    /// The root volume.
+    pub(crate) root_volume: VolumeSpec,
+    /// Its subnets; unless given, all private ones, or all public ones if there are none. One zone only with the cluster autoscaler.
+    pub(crate) subnets: Vec<SubnetRef>,
+    /// The zone whose subnets the pool stands in.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) availability_zone: Option<String>,
+    /// Sizes of the Auto Scaling group.
+    pub(crate) auto_scaling_group: Option<GroupSpec>,
+    /// Several instance types, spot instances and weights.
+    pub(crate) mixed_instances: Option<MixedInstancesSpec>,
+    /// A spot fleet.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) spot_fleet: Option<SpotFleetSpec>,
+    /// The most that a spot instance may cost.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) spot_price: Option<String>,
+    /// Scaling by load.
+    pub(crate) autoscaling: AutoscalingSpec,
+    /// Security groups besides Slipway's own.
+    pub(crate) security_group_ids: Vec<String>,
+    /// Target groups that the nodes register with.
+    pub(crate) target_group: TargetGroupSpec,
+    /// IAM role or instance profile.
+    pub(crate) iam: IamSpec,
+    /// Labels of the Kubernetes nodes.
+    pub(crate) node_labels: BTreeMap<String, String>,
+    /// Taints of the Kubernetes nodes.
+    pub(crate) taints: Vec<TaintSpec>,
+}
+
+/// Sizes of an Auto Scaling group.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct GroupSpec {
+    /// The fewest nodes; `maxSize`, or 1, unless given.
+    pub(crate) min_size: Option<u32>,
+    /// The most nodes; `minSize` unless given.
+    pub(crate) max_size: Option<u32>,
+    /// How many nodes stay while others are replaced.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) rolling_update_min_instances_in_service: Option<u32>,
+    /// How many nodes stay while others are replaced.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) rolling_update_min_instance_in_service: Option<u32>,
+}
+
+/// A mixed-instances policy.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct MixedInstancesSpec {
+    /// Whether it is used; `true` unless given.
+    pub(crate) enabled: Option<bool>,
+    /// Instance types in order of priority, each counting as one.
+    pub(crate) instance_types: Vec<String>,
+    /// Instance types with their weights; instead of `instanceTypes`.
+    pub(crate) overrides: Vec<WeightedTypeSpec>,
+    /// So much capacity is on demand, always; 0 unless given.
+    pub(crate) on_demand_base_capacity: Option<u32>,
+    /// So many in a hundred above that are on demand; 0 unless given, which is spot only.
+    #[schemars(range(min = 0, max = 100))]
+    pub(crate) on_demand_percentage_above_base_capacity: Option<u32>,
+    /// How spot pools are chosen; `price-capacity-optimized` unless given.
+    pub(crate) spot_allocation_strategy: Option<SpotStrategySpec>,
+}
+
+/// How EC2 chooses among spot pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SpotStrategySpec {
+    /// The likeliest to last among the cheaper ones.
+    PriceCapacityOptimized,
+    /// The likeliest to last.
+    CapacityOptimized,
+    /// The likeliest to last, with the order of the types as a hint.
+    CapacityOptimizedPrioritized,
+    /// The cheapest, which are interrupted most.
+    LowestPrice,
+}
+
+/// An instance type and its weight.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct WeightedTypeSpec {
+    /// an EC2 instance type.
+    #[schemars(required)]
+    pub(crate) instance_type: Option<String>,
+    /// How much capacity one instance counts for; 1 unless given.
+    #[schemars(range(min = 1, max = 999))]
+    pub(crate) weighted_capacity: Option<u32>,
+}
+
+/// A spot fleet of kube-aws.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SpotFleetSpec {
+    /// the capacity to keep, in weights.
+    #[schemars(required)]
+    pub(crate) target_capacity: Option<u32>,
+    /// The instance types that make it up.
+    pub(crate) launch_specifications: Vec<WeightedTypeSpec>,
+}
+
+/// Scaling by load.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AutoscalingSpec {
+    /// Whether the cluster autoscaler scales this pool.
+    pub(crate) cluster_autoscaler: SwitchSpec,
+}
+
+/// Target groups.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TargetGroupSpec {
+    /// Whether they are used; `true` unless given.
+    pub(crate) enabled: Option<bool>,
+    /// Their ARNs.
+    pub(crate) arns: Vec<String>,
+}
+
+/// A volume. It is always encrypted.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct VolumeSpec {
+    /// Size in GiB; 30 unless given.
+    #[schemars(range(min = 1, max = 65536))]
+    pub(crate) size: Option<u32>,
+    /// The kind; `gp3` unless given.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<VolumeKind>,
+    /// Provisioned operations a second, for gp3, io1 and io2.
+    #[schemars(range(min = 100, max = 256_000))]
+    pub(crate) iops: Option<u32>,
+    /// MiB a second, for gp3.
+    #[schemars(range(min = 125, max = 2000))]
+    pub(crate) throughput: Option<u32>,
+    /// A KMS key of yours; the account's own for EBS unless given.
+    pub(crate) kms_key_arn: Option<String>,
+    /// Whether it is encrypted; it always is.
+    pub(crate) encrypted: Option<bool>,
+}
+
+/// The kind of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum VolumeKind {
+    /// General purpose.
+    Gp3,
+    /// General purpose, the generation before.
+    Gp2,
+    /// Provisioned operations.
+    Io1,
+    /// Provisioned operations, durable.
+    Io2,
+}
+
+/// IAM settings.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct IamSpec {
+    /// The role that Slipway makes.
+    pub(crate) role: RoleSpec,
+    /// An existing instance profile, used instead.
+    pub(crate) instance_profile: ArnSpec,
+}
+
+/// An IAM role.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RoleSpec {
+    /// The end of the role's name: the whole is `<stack>-<name>`, at most 64 characters.
+    pub(crate) name: Option<String>,
+    /// Managed policies besides Slipway's own statements.
+    pub(crate) managed_policies: Vec<ArnSpec>,
+}
+
+/// Something by its ARN.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ArnSpec {
+    /// Its ARN.
+    pub(crate) arn: Option<String>,
+}
+
+/// A taint.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TaintSpec {
+    /// the taint's key.
+    #[schemars(required)]
+    pub(crate) key: Option<String>,
+    /// The taint's value, perhaps empty.
+    pub(crate) value: String,
+    /// what the taint does to pods that do not tolerate it.
+    #[schemars(required)]
+    pub(crate) effect: Option<TaintEffect>,
+}
+
+/// What a taint does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum TaintEffect {
+    /// New pods stay away.
+    NoSchedule,
+    /// New pods stay away where they can.
+    PreferNoSchedule,
+    /// Pods that run leave too.
+    NoExecute,
+}

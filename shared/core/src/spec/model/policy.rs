@@ -1,0 +1,188 @@
+//! Kubernetes settings, add-ons, certificates and rollouts.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+
+use super::SwitchSpec;
+
+/// Settings of the Kubernetes components.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct KubernetesSpec {
+    /// Encryption of secrets in etcd.
+    pub(crate) encryption_at_rest: SwitchSpec,
+    /// kube-apiserver.
+    pub(crate) api_server: ApiServerSpec,
+    /// Feature gates of every component.
+    pub(crate) feature_gates: BTreeMap<String, bool>,
+}
+
+/// kube-apiserver.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ApiServerSpec {
+    /// DNS names and addresses that its certificate holds besides those of the endpoints.
+    #[serde(rename = "certSANs")]
+    pub(crate) cert_sans: Vec<String>,
+    /// The audit log.
+    pub(crate) audit_log: SwitchSpec,
+}
+
+/// Add-ons.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AddonsSpec {
+    /// The cluster autoscaler, which scales the pools that ask for it.
+    pub(crate) cluster_autoscaler: SwitchSpec,
+    /// The metrics server, for `kubectl top` and horizontal autoscaling.
+    pub(crate) metrics_server: SwitchSpec,
+    /// Enforcement of Kubernetes network policies.
+    pub(crate) network_policy: SwitchSpec,
+}
+
+/// How certificates are made and renewed.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct CertificatesSpec {
+    /// The key of each certificate; `ECDSA-P256` unless given.
+    pub(crate) key_algorithm: Option<KeyAlgorithmSpec>,
+    /// Renewal before certificates expire; off unless enabled.
+    pub(crate) rollout_before_expiry: RolloutBeforeExpirySpec,
+}
+
+/// The key of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum KeyAlgorithmSpec {
+    /// ECDSA on P-256.
+    #[serde(rename = "ECDSA-P256")]
+    EcdsaP256,
+    /// ECDSA on P-384.
+    #[serde(rename = "ECDSA-P384")]
+    EcdsaP384,
+    /// RSA with 2048 bits.
+    #[serde(rename = "RSA-2048")]
+    Rsa2048,
+    /// RSA with 3072 bits.
+    #[serde(rename = "RSA-3072")]
+    Rsa3072,
+    /// RSA with 4096 bits.
+    #[serde(rename = "RSA-4096")]
+    Rsa4096,
+}
+
+/// Renewal before certificates expire.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RolloutBeforeExpirySpec {
+    /// Whether certificates are renewed by themselves.
+    pub(crate) enabled: bool,
+    /// How many days before the end; 7 unless given.
+    #[schemars(range(min = 1, max = 3650))]
+    pub(crate) days: Option<u32>,
+    /// How renewed certificates reach the nodes; `rollout` unless given.
+    pub(crate) strategy: Option<RenewalStrategySpec>,
+}
+
+/// How renewed certificates reach the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum RenewalStrategySpec {
+    /// Nodes are replaced, one at a time.
+    Rollout,
+    /// Nodes take the new certificates in place.
+    Refresh,
+}
+
+/// How changes reach the nodes.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RolloutSpec {
+    /// Whether a plan waits for a person; `auto` unless given.
+    pub(crate) approval: Option<ApprovalSpec>,
+    /// How many nodes of a pool may be missing, as a number or a percentage; 1 unless given.
+    pub(crate) max_unavailable: Option<CountText>,
+    /// How many nodes a pool may have too many, as a number or a percentage; 0 unless given.
+    pub(crate) surge: Option<CountText>,
+    /// How nodes are emptied.
+    pub(crate) drain: DrainSpec,
+    /// How many replacements may fail before a rollout stops; 1 unless given.
+    pub(crate) failure_budget: Option<u32>,
+    /// When disruptive steps may start, in UTC; always unless given.
+    pub(crate) windows: Vec<WindowSpec>,
+}
+
+/// Whether a plan waits for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ApprovalSpec {
+    /// It is applied at once.
+    Auto,
+    /// It waits for `slipway approve`.
+    Manual,
+}
+
+/// How nodes are emptied.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct DrainSpec {
+    /// After so many minutes pods are deleted though their budget forbids it; never unless given.
+    #[schemars(range(min = 1, max = 2880))]
+    pub(crate) force_after_minutes: Option<u32>,
+}
+
+/// A weekly window, in UTC.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct WindowSpec {
+    /// Its days; each day unless given.
+    pub(crate) days: Vec<Day>,
+    /// the time at which it opens, such as `02:30`.
+    #[schemars(required)]
+    pub(crate) start: Option<String>,
+    /// for how many minutes it is open.
+    #[schemars(required, range(min = 1, max = 10080))]
+    pub(crate) minutes: Option<u16>,
+}
+
+/// A day of the week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Day {
+    /// Monday.
+    Mon,
+    /// Tuesday.
+    Tue,
+    /// Wednesday.
+    Wed,
+    /// Thursday.
+    Thu,
+    /// Friday.
+    Fri,
+    /// Saturday.
+    Sat,
+    /// Sunday.
+    Sun,
+}
+
+/// `2` or `25%`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct CountText(pub(crate) String);
+
+impl JsonSchema for CountText {
+    fn schema_name() -> Cow<'static, str> {
+        "CountOrPercent".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number of nodes, or a percentage of a pool such as `25%`.",
+            "type": ["integer", "string"],
+            "minimum": 0,
+            "pattern": "^[0-9]+%?$"
+        })
+    }
+}

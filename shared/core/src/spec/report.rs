@@ -1,0 +1,174 @@
+//! Where findings are gathered, and how each gets its place in the text.
+
+use std::borrow::Cow;
+
+use super::tree::{Node, Path, Span, Step};
+use super::{Diagnostic, Severity};
+
+/// A finding whose place is known already.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    span: Span,
+    code: &'static str,
+    message: String,
+    help: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn at(span: Span, code: &'static str, message: impl Into<String>) -> Self {
+        Self { span, code, message: message.into(), help: None }
+    }
+
+    /// About the whole file.
+    pub(crate) fn file(code: &'static str, message: impl Into<String>) -> Self {
+        Self::at(Span::default(), code, message)
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(crate) fn into_diagnostic(self, severity: Severity, path: &Path) -> Diagnostic {
+        let Self { span, code, message, help } = self;
+        Diagnostic {
+            severity,
+            code: code.to_owned(),
+            line: span.line,
+            column: span.column,
+            path: path.to_string(),
+            message,
+            help,
+            span: (span.line > 0).then_some((span.start, span.end)),
+        }
+    }
+}
+
+/// Everything found so far about one spec.
+pub(crate) struct Report<'t> {
+    root: &'t Node,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'t> Report<'t> {
+    pub(crate) fn new(root: &'t Node) -> Self {
+        Self { root, diagnostics: Vec::new() }
+    }
+
+    /// An error at the value of `path`, or at the nearest key above it that is there.
+    pub(crate) fn error<'h>(
+        &mut self,
+        code: &'static str,
+        path: &Path,
+        message: impl Into<String>,
+        help: impl Into<Cow<'h, str>>,
+    ) {
+        self.add(Severity::Error, self.locate(path), code, path, message.into(), help.into());
+    }
+
+    /// A warning, placed as [`Report::error`] places.
+    pub(crate) fn warning<'h>(
+        &mut self,
+        code: &'static str,
+        path: &Path,
+        message: impl Into<String>,
+        help: impl Into<Cow<'h, str>>,
+    ) {
+        self.add(Severity::Warning, self.locate(path), code, path, message.into(), help.into());
+    }
+
+    /// A finding about a key itself.
+    pub(crate) fn key<'h>(
+        &mut self,
+        severity: Severity,
+        span: Span,
+        code: &'static str,
+        path: &Path,
+        message: impl Into<String>,
+        help: impl Into<Cow<'h, str>>,
+    ) {
+        self.add(severity, span, code, path, message.into(), help.into());
+    }
+
+    fn add(
+        &mut self,
+        severity: Severity,
+        span: Span,
+        code: &'static str,
+        path: &Path,
+        message: String,
+        help: Cow<'_, str>,
+    ) {
+        let mut problem = Problem::at(span, code, message);
+        if !help.is_empty() {
+            problem = problem.help(help);
+        }
+        self.diagnostics.push(problem.into_diagnostic(severity, path));
+    }
+
+    /// Whether the text says something at `path`, be it right or wrong.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        let mut node = self.root;
+        for step in &path.0 {
+            let next = match step {
+                Step::Key(key) => node.entry(key).map(|entry| &entry.value),
+                Step::Index(index) => item(node, *index),
+            };
+            match next {
+                Some(value) => node = value,
+                None => return false,
+            }
+        }
+        !node.is_null()
+    }
+
+    /// Whether something at or below `path` was refused already, so that what follows from it is not said twice.
+    pub(crate) fn refused(&self, path: &Path) -> bool {
+        let path = path.to_string();
+        self.diagnostics.iter().any(|diagnostic| {
+            diagnostic.severity == Severity::Error
+                && diagnostic
+                    .path
+                    .strip_prefix(&path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
+        })
+    }
+
+    fn locate(&self, path: &Path) -> Span {
+        let mut node = self.root;
+        let mut span = Span::default();
+        for step in &path.0 {
+            let next = match step {
+                Step::Key(key) => node.entry(key).map(|entry| (entry.key_span, &entry.value)),
+                Step::Index(index) => item(node, *index).map(|value| (value.span, value)),
+            };
+            let Some((at, value)) = next else { return span };
+            node = value;
+            // A scalar is pointed at itself, a collection at its key: its own place is its first child's.
+            span = if matches!(value.kind, super::tree::Kind::Scalar { .. }) && !value.is_null() {
+                value.span
+            } else {
+                at
+            };
+        }
+        span
+    }
+
+    /// All findings, in the order of the text; equal ones once.
+    pub(crate) fn finish(self) -> Vec<Diagnostic> {
+        let mut diagnostics = self.diagnostics;
+        diagnostics.sort_by(|a, b| {
+            (a.line, a.column, &a.path, &a.code, &a.message)
+                .cmp(&(b.line, b.column, &b.path, &b.code, &b.message))
+        });
+        diagnostics.dedup();
+        diagnostics
+    }
+}
+
+fn item(node: &Node, index: usize) -> Option<&std::rc::Rc<Node>> {
+    match &node.kind {
+        super::tree::Kind::List(items) => items.get(index),
+        super::tree::Kind::Scalar { .. } | super::tree::Kind::Map(_) => None,
+    }
+}

@@ -1,0 +1,25 @@
+//! Every file in `examples/` is a spec that is accepted.
+
+use std::path::PathBuf;
+
+use super::super::parse;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+#[test]
+fn every_example_is_accepted_without_a_warning() {
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let accepted = parse(&std::fs::read(&path).unwrap(), None);
+            let accepted = accepted.unwrap_or_else(|errors| panic!("{}: {errors:#?}", path.display()));
+            let quiet = path.file_name().is_some_and(|name| name != "from-kube-aws.yaml");
+            assert!(!quiet || accepted.warnings.is_empty(), "{}: {:#?}", path.display(), accepted.warnings);
+            read += 1;
+        }
+    }
+    assert!(read >= 3, "only {read} examples were found");
+}
