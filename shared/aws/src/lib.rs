@@ -1,1 +1,33 @@
-//! Placeholder.
+//! The ports of `slipway-driver`, on AWS. The only crate with `aws-sdk-*`.
+//!
+//! Start at [`Aws`]: it is made once a process and hands out one type a port:
+//!
+//! | port | here | IAM actions |
+//! |---|---|---|
+//! | `Objects` | [`S3Bucket`] | `s3:GetObject`, `s3:GetObjectVersion`, `s3:PutObject`, `s3:ListBucket` |
+//! | `Keys` | [`KmsKeys`] | `kms:GenerateDataKey`, `kms:Decrypt` |
+//! | `Parameters` | [`SsmParameters`] | `ssm:GetParameter` |
+//! | `Bus` | [`EventBus`] | `events:PutEvents` |
+//! | `Stacks` | [`CloudFormation`] | `cloudformation:…`, `iam:PassRole` |
+//! | `Ticks` | [`Schedules`] | `scheduler:CreateSchedule`, `scheduler:DeleteSchedule`, `iam:PassRole` |
+//!
+//! An error of a call becomes a `PortError`: its kind, the service's code, message and request id, and never a body.
+
+mod bus;
+mod config;
+mod error;
+mod keys;
+mod objects;
+mod parameters;
+mod stacks;
+#[cfg(test)]
+mod testing;
+mod ticks;
+
+pub use bus::EventBus;
+pub use config::{Aws, NoRegion};
+pub use keys::KmsKeys;
+pub use objects::S3Bucket;
+pub use parameters::SsmParameters;
+pub use stacks::CloudFormation;
+pub use ticks::Schedules;

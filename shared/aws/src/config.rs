@@ -1,0 +1,177 @@
+//! The AWS clients of a process: one configuration, one pool of connections.
+
+use std::time::Duration;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
+use aws_smithy_http_client::tls::Provider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_types::service_config::ServiceConfigKey;
+
+use crate::objects::Address;
+use crate::{CloudFormation, EventBus, KmsKeys, S3Bucket, Schedules, SsmParameters};
+
+/// How often a call is tried in all. With the backoff below, a service that throttles for some five seconds is
+/// outlived; for longer, the event goes back to its queue, which waits better than a function that is paid by time.
+const ATTEMPTS: u32 = 4;
+
+/// The most that the backoff between two attempts may grow to.
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
+
+/// An AWS endpoint that does not answer a connection in this time is down.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// One attempt: `CreateChangeSet` with a template of 1 MB, the slowest of our calls, takes some seconds.
+const ATTEMPT: Duration = Duration::from_secs(15);
+
+/// A whole call with its retries: less than the rollout function's 60 seconds, so that a hanging service is reported
+/// as such, and not as a function that timed out.
+const OPERATION: Duration = Duration::from_secs(40);
+
+/// What a process needs to speak to AWS, made once.
+#[derive(Debug, Clone)]
+pub struct Aws {
+    config: SdkConfig,
+    s3: aws_sdk_s3::Client,
+    address: Address,
+}
+
+/// No region is configured.
+#[derive(Debug, thiserror::Error)]
+#[error("no AWS region is configured; set AWS_REGION, or `region` in the profile that AWS_PROFILE names")]
+pub struct NoRegion;
+
+impl Aws {
+    /// Takes credentials, region and endpoints from where every AWS tool takes them: environment, profile, role.
+    /// `AWS_ENDPOINT_URL` and `AWS_ENDPOINT_URL_<SERVICE>` are obeyed; nothing else turns a call to another address.
+    ///
+    /// # Errors
+    /// If no region is configured.
+    pub async fn from_env() -> Result<Self, NoRegion> {
+        let retry = RetryConfig::standard().with_max_attempts(ATTEMPTS).with_max_backoff(MAX_BACKOFF);
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(CONNECT)
+            .operation_attempt_timeout(ATTEMPT)
+            .operation_timeout(OPERATION)
+            .build();
+        // One client for all services: a client of its own would each read the system's root certificates anew.
+        let http = aws_smithy_http_client::Builder::new()
+            .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+            .build_https();
+        let config = aws_config::defaults(BehaviorVersion::latest())
+            .http_client(http)
+            .retry_config(retry)
+            .timeout_config(timeouts)
+            .load()
+            .await;
+        Self::new(config)
+    }
+
+    /// As [`Aws::from_env`], with a configuration made elsewhere.
+    ///
+    /// # Errors
+    /// If it has no region.
+    pub fn new(config: SdkConfig) -> Result<Self, NoRegion> {
+        let region = config.region().ok_or(NoRegion)?.to_string();
+        let endpoint = s3_endpoint(&config);
+        // A stand-in for S3 on one address knows no bucket by its host name. S3 itself is always spoken to by the
+        // bucket's host name, as AWS wants it.
+        let s3 = aws_sdk_s3::config::Builder::from(&config).force_path_style(endpoint.is_some()).build();
+        Ok(Self {
+            s3: aws_sdk_s3::Client::from_conf(s3),
+            address: endpoint.map_or(Address::Aws { region }, Address::Endpoint),
+            config,
+        })
+    }
+
+    /// The bucket `name`.
+    #[must_use]
+    pub fn bucket(&self, name: &str) -> S3Bucket {
+        S3Bucket::new(self.s3.clone(), name.to_owned(), self.address.clone())
+    }
+
+    /// KMS, with `own_key` where a cluster names no key of its own.
+    #[must_use]
+    pub fn keys(&self, own_key: &str) -> KmsKeys {
+        KmsKeys::new(aws_sdk_kms::Client::new(&self.config), own_key.to_owned())
+    }
+
+    /// SSM's Parameter Store.
+    #[must_use]
+    pub fn parameters(&self) -> SsmParameters {
+        SsmParameters::new(aws_sdk_ssm::Client::new(&self.config))
+    }
+
+    /// The event bus `name`.
+    #[must_use]
+    pub fn bus(&self, name: &str) -> EventBus {
+        EventBus::new(aws_sdk_eventbridge::Client::new(&self.config), name.to_owned())
+    }
+
+    /// CloudFormation, which reads templates from `templates` and works under the service role `role_arn`.
+    #[must_use]
+    pub fn stacks(&self, templates: &S3Bucket, role_arn: &str) -> CloudFormation {
+        let client = aws_sdk_cloudformation::Client::new(&self.config);
+        CloudFormation::new(client, templates.clone(), role_arn.to_owned())
+    }
+
+    /// Ticks in the schedule group `group` that invoke the function `target_arn` under the role `role_arn`.
+    #[must_use]
+    pub fn ticks(&self, group: &str, role_arn: &str, target_arn: &str) -> Schedules {
+        let client = aws_sdk_scheduler::Client::new(&self.config);
+        Schedules::new(client, group.to_owned(), role_arn.to_owned(), target_arn.to_owned())
+    }
+}
+
+/// The address that stands in for S3, if the environment or the profile names one; the SDK's own rule, which it does
+/// not tell: `AWS_ENDPOINT_URL_S3` (`s3.endpoint_url`) before `AWS_ENDPOINT_URL`.
+fn s3_endpoint(config: &SdkConfig) -> Option<String> {
+    let key = ServiceConfigKey::builder()
+        .service_id("S3")
+        .env("AWS_ENDPOINT_URL")
+        .profile("endpoint_url")
+        .build()
+        .expect("all three parts of the key are given");
+    config
+        .service_config()
+        .and_then(|services| services.load_config(key))
+        .or_else(|| config.endpoint_url().map(str::to_owned))
+        .map(|url| url.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use aws_config::Region;
+    use slipway_driver::ports::Objects;
+
+    use super::*;
+
+    fn config() -> aws_types::sdk_config::Builder {
+        SdkConfig::builder().behavior_version(BehaviorVersion::latest())
+    }
+
+    #[test]
+    fn without_a_region_there_is_an_error_that_says_so() {
+        let error = Aws::new(config().build()).unwrap_err();
+        assert!(error.to_string().contains("AWS_REGION"), "{error}");
+    }
+
+    #[test]
+    fn cloudformation_is_given_the_regional_https_address_of_the_bucket() {
+        let aws = Aws::new(config().region(Region::new("eu-west-1")).build()).unwrap();
+        assert_eq!(
+            aws.bucket("assets").url("clusters/a/templates/a-etcd/0.json"),
+            "https://assets.s3.eu-west-1.amazonaws.com/clusters/a/templates/a-etcd/0.json"
+        );
+    }
+
+    #[test]
+    fn a_stand_in_for_s3_is_addressed_by_path() {
+        let config = config().region(Region::new("eu-west-1")).endpoint_url("http://127.0.0.1:5000/");
+        let aws = Aws::new(config.build()).unwrap();
+        assert_eq!(aws.bucket("assets").url("a/b.json"), "http://127.0.0.1:5000/assets/a/b.json");
+    }
+}

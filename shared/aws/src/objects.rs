@@ -1,0 +1,251 @@
+//! A bucket of S3.
+
+use aws_sdk_s3::error::SdkError;
+use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use aws_sdk_s3::primitives::ByteStream;
+use slipway_driver::ports::{Condition, ErrorKind, Head, Object, Objects, PortError, PortResult, Put};
+
+use crate::error::{code, port_error};
+
+/// The most that is read into memory: four times what the largest of our objects, a template or a bundle of 1 MB,
+/// could grow to by mistake, and little enough for a function of 128 MB.
+const MAX_BYTES: i64 = 16 << 20;
+
+/// Where S3 is.
+#[derive(Debug, Clone)]
+pub(crate) enum Address {
+    /// At AWS.
+    Aws {
+        /// The region of the buckets.
+        region: String,
+    },
+    /// A stand-in at this URL, which takes the bucket as the first part of the path.
+    Endpoint(String),
+}
+
+/// A bucket of S3. Its writes under a condition rest on `If-None-Match: *` and `If-Match`.
+#[derive(Debug, Clone)]
+pub struct S3Bucket {
+    client: aws_sdk_s3::Client,
+    name: String,
+    address: Address,
+}
+
+impl S3Bucket {
+    pub(crate) fn new(client: aws_sdk_s3::Client, name: String, address: Address) -> Self {
+        Self { client, name, address }
+    }
+
+    /// How errors name an object.
+    fn subject(&self, key: &str) -> String {
+        format!("s3://{}/{key}", self.name)
+    }
+
+    async fn read(&self, operation: &'static str, key: &str, output: GetObjectOutput) -> PortResult<Object> {
+        let length = output.content_length().unwrap_or_default();
+        if length > MAX_BYTES {
+            return Err(PortError {
+                kind: ErrorKind::Invalid,
+                operation,
+                subject: self.subject(key),
+                message: format!("the object has {length} bytes; more than {MAX_BYTES} are not read"),
+            });
+        }
+        let etag = output.e_tag().unwrap_or_default().to_owned();
+        let version = output.version_id().unwrap_or_default().to_owned();
+        // The connection may break in the middle of a body, after the SDK's own retries.
+        let body = output.body.collect().await.map_err(|error| PortError {
+            kind: ErrorKind::Transient,
+            operation,
+            subject: self.subject(key),
+            message: format!("the body broke off: {error}"),
+        })?;
+        Ok(Object { bytes: body.to_vec(), etag, version })
+    }
+
+    /// A HEAD has no body, so that its 404 does not say what is missing: the object, or the bucket.
+    async fn must_exist(&self) -> PortResult<()> {
+        match self.client.head_bucket().bucket(&self.name).send().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(port_error("s3:ListBucket", format!("s3://{}", self.name), &error)),
+        }
+    }
+}
+
+impl Objects for S3Bucket {
+    async fn get(&self, key: &str) -> PortResult<Option<Object>> {
+        const OPERATION: &str = "s3:GetObject";
+        match self.client.get_object().bucket(&self.name).key(key).send().await {
+            Ok(output) => self.read(OPERATION, key, output).await.map(Some),
+            Err(error) if code(&error) == "NoSuchKey" => Ok(None),
+            Err(error) => Err(port_error(OPERATION, self.subject(key), &error)),
+        }
+    }
+
+    async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {
+        const OPERATION: &str = "s3:GetObjectVersion";
+        match self.client.get_object().bucket(&self.name).key(key).version_id(version).send().await {
+            Ok(output) => self.read(OPERATION, key, output).await.map(Some),
+            // Deleted for good by somebody, or by a lifecycle rule.
+            Err(error) if matches!(code(&error), "NoSuchKey" | "NoSuchVersion") => Ok(None),
+            Err(error) => {
+                Err(port_error(OPERATION, format!("{} (version {version})", self.subject(key)), &error))
+            }
+        }
+    }
+
+    async fn head(&self, key: &str) -> PortResult<Option<Head>> {
+        match self.client.head_object().bucket(&self.name).key(key).send().await {
+            Ok(output) => Ok(Some(Head {
+                version: output.version_id().unwrap_or_default().to_owned(),
+                size: output.content_length().and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
+            })),
+            Err(error) if error.as_service_error().is_some_and(|error| error.is_not_found()) => {
+                self.must_exist().await.map(|()| None)
+            }
+            Err(error) => Err(port_error("s3:GetObject", self.subject(key), &error)),
+        }
+    }
+
+    async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
+        let conditional = condition != Condition::Always;
+        let request = self.client.put_object().bucket(&self.name).key(key).body(ByteStream::from(bytes));
+        let request = match condition {
+            Condition::Absent => request.if_none_match("*"),
+            Condition::Unchanged(etag) => request.if_match(etag),
+            Condition::Always => request,
+        };
+        match request.send().await {
+            Ok(output) => Ok(Put::Written(output.e_tag().unwrap_or_default().to_owned())),
+            Err(error) if conditional && is_lost(&error) => Ok(Put::Lost),
+            Err(error) => Err(port_error("s3:PutObject", self.subject(key), &error)),
+        }
+    }
+
+    fn url(&self, key: &str) -> String {
+        let key = escape(key);
+        let name = &self.name;
+        match &self.address {
+            Address::Endpoint(endpoint) => format!("{endpoint}/{name}/{key}"),
+            Address::Aws { region } => {
+                let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+                // The certificate of S3 covers one label: a name with dots has no host name of its own.
+                if name.contains('.') {
+                    format!("https://s3.{region}.{suffix}/{name}/{key}")
+                } else {
+                    format!("https://{name}.s3.{region}.{suffix}/{key}")
+                }
+            }
+        }
+    }
+}
+
+/// Whether a conditional write was lost: the condition does not hold (412), another write to the same key is under
+/// way (409), or the object that was to be unchanged is gone (404, and its key is what is missing, not the bucket).
+fn is_lost<E>(error: &SdkError<E, aws_sdk_s3::config::http::HttpResponse>) -> bool
+where
+    E: aws_sdk_s3::error::ProvideErrorMetadata,
+{
+    matches!(code(error), "PreconditionFailed" | "ConditionalRequestConflict" | "NoSuchKey")
+        || error.raw_response().is_some_and(|response| response.status().as_u16() == 412)
+}
+
+/// Percent-encodes a key for a URL, as RFC 3986 has it: unreserved characters and the slashes stay.
+fn escape(key: &str) -> String {
+    let mut url = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::{Answer, Server};
+
+    const NO_KEY: Answer = (404, "<Error><Code>NoSuchKey</Code><Message>no key</Message></Error>");
+    const NO_BUCKET: Answer = (404, "<Error><Code>NoSuchBucket</Code><Message>no bucket</Message></Error>");
+    const DENIED: Answer = (403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>");
+    const LOST: Answer = (412, "<Error><Code>PreconditionFailed</Code><Message>lost</Message></Error>");
+    const RACE: Answer =
+        (409, "<Error><Code>ConditionalRequestConflict</Code><Message>race</Message></Error>");
+
+    fn bucket(answers: &[Answer]) -> (Server, S3Bucket) {
+        let server = Server::new(answers);
+        let bucket = server.aws().bucket("assets");
+        (server, bucket)
+    }
+
+    #[tokio::test]
+    async fn an_object_comes_with_its_etag_and_version() {
+        let (_server, bucket) = bucket(&[(200, "hello")]);
+        let object = bucket.get("k").await.unwrap().unwrap();
+        assert_eq!((object.bytes.as_slice(), object.etag.as_str()), (b"hello".as_slice(), "\"e1\""));
+        assert_eq!(object.version, "v1");
+    }
+
+    #[tokio::test]
+    async fn a_missing_key_is_none_and_a_missing_bucket_is_an_error() {
+        let (_server, bucket) = bucket(&[NO_KEY, NO_BUCKET, NO_KEY]);
+        assert_eq!(bucket.get("k").await.unwrap(), None);
+        let error = bucket.get("k").await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Missing);
+        assert_eq!(
+            error.to_string(),
+            "s3:GetObject of s3://assets/k failed: NoSuchBucket: no bucket (HTTP 404) [request req-1]"
+        );
+        assert_eq!(bucket.get_version("k", "v9").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn head_tells_a_missing_object_from_a_missing_bucket() {
+        let (server, bucket) = bucket(&[(200, "12345"), (404, ""), (200, ""), (404, ""), (404, "")]);
+        assert_eq!(bucket.head("k").await.unwrap(), Some(Head { version: "v1".into(), size: 5 }));
+        assert_eq!(bucket.head("k").await.unwrap(), None);
+        assert_eq!(bucket.head("k").await.unwrap_err().kind, ErrorKind::Missing);
+        let lines: Vec<String> = server.requests().into_iter().map(|request| request.line).collect();
+        assert!(lines.iter().all(|line| line.starts_with("HEAD /assets")), "{lines:?}");
+    }
+
+    #[tokio::test]
+    async fn a_lost_condition_is_lost_and_a_denial_is_not() {
+        let (server, bucket) = bucket(&[(200, ""), LOST, RACE, NO_KEY, NO_BUCKET, DENIED]);
+        let absent = Condition::Absent;
+        let unchanged = Condition::Unchanged("\"e0\"".to_owned());
+        let write = |condition: &Condition| bucket.put("k", b"x".to_vec(), condition.clone());
+        assert_eq!(write(&absent).await.unwrap(), Put::Written("\"e1\"".to_owned()));
+        assert_eq!(write(&absent).await.unwrap(), Put::Lost);
+        assert_eq!(write(&unchanged).await.unwrap(), Put::Lost);
+        assert_eq!(write(&unchanged).await.unwrap(), Put::Lost);
+        assert_eq!(write(&absent).await.unwrap_err().kind, ErrorKind::Missing);
+        assert_eq!(write(&absent).await.unwrap_err().kind, ErrorKind::Denied);
+        let requests = server.requests();
+        assert!(requests[0].headers.contains(&"if-none-match: *".to_owned()), "{:?}", requests[0]);
+        assert!(requests[2].headers.contains(&"if-match: \"e0\"".to_owned()), "{:?}", requests[2]);
+    }
+
+    #[tokio::test]
+    async fn p9_an_error_never_holds_a_body() {
+        let broken = "<Error><Code>InternalError</Code><Secret>hunter2</Secret></Error>";
+        let (_server, bucket) = bucket(&[(500, broken), (200, "x")]);
+        let error = bucket.get("k").await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Transient);
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn nobody_at_the_address_is_transient() {
+        let (server, bucket) = bucket(&[(200, "")]);
+        bucket.get("k").await.unwrap();
+        let error = bucket.get("k").await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Transient, "{error}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}

@@ -1,0 +1,259 @@
+//! The API's answers as CloudFormation words them.
+#![allow(clippy::unwrap_used)]
+
+use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
+use slipway_driver::ports::{ErrorKind, Stacks};
+
+use super::CloudFormation;
+use crate::testing::{Answer, Server};
+
+const NO_STACK: Answer = (
+    400,
+    "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id a-etcd does not exist</Message></Error></ErrorResponse>",
+);
+const NO_CHANGE_SET: Answer = (
+    404,
+    "<ErrorResponse><Error><Code>ChangeSetNotFound</Code><Message>ChangeSet [slipway-1] does not exist</Message></Error></ErrorResponse>",
+);
+const NOT_EXECUTABLE: Answer = (
+    400,
+    "<ErrorResponse><Error><Code>InvalidChangeSetStatus</Code><Message>cannot be executed in its current status</Message></Error></ErrorResponse>",
+);
+const EMPTY: Answer = (200, "<R/>");
+
+fn stacks(answers: &[Answer]) -> (Server, CloudFormation) {
+    let server = Server::new(answers);
+    let aws = server.aws();
+    let stacks = aws.stacks(&aws.bucket("assets"), "arn:aws:iam::1:role/cfn");
+    (server, stacks)
+}
+
+fn change_set(inside: &str) -> Answer {
+    let xml = format!(
+        "<DescribeChangeSetResponse><DescribeChangeSetResult>{inside}</DescribeChangeSetResult></DescribeChangeSetResponse>"
+    );
+    (200, Box::leak(xml.into_boxed_str()))
+}
+
+fn stack(inside: &str) -> Answer {
+    let xml = format!(
+        "<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackId>arn:s/1</StackId><StackName>a-etcd</StackName><CreationTime>2026-11-20T12:00:00Z</CreationTime>{inside}</member></Stacks></DescribeStacksResult></DescribeStacksResponse>"
+    );
+    (200, Box::leak(xml.into_boxed_str()))
+}
+
+fn request(create: bool) -> ChangeSetRequest {
+    ChangeSetRequest {
+        stack: "a-etcd".to_owned(),
+        name: "slipway-1".to_owned(),
+        create,
+        template_key: "clusters/a/templates/a-etcd/0.json".to_owned(),
+        tags: [("slipway:cluster".to_owned(), "a".to_owned())].into(),
+    }
+}
+
+#[tokio::test]
+async fn a_stack_is_described_or_not_there() {
+    let (_server, stacks) = stacks(&[
+        stack("<StackStatus>ROLLBACK_COMPLETE</StackStatus><StackStatusReason>why</StackStatusReason>"),
+        NO_STACK,
+        stack("<StackStatus>BRAND_NEW</StackStatus>"),
+    ]);
+    let view = stacks.stack("a-etcd").await.unwrap().unwrap();
+    assert_eq!((view.id.as_str(), view.status), ("arn:s/1", StackStatus::RollbackComplete));
+    assert_eq!(view.reason.as_deref(), Some("why"));
+    assert_eq!(stacks.stack("a-etcd").await.unwrap(), None);
+    let error = stacks.stack("a-etcd").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains("BRAND_NEW"), "{error}");
+}
+
+#[tokio::test]
+async fn a_change_set_says_what_it_replaces_on_all_its_pages() {
+    fn change(inside: &str) -> String {
+        format!("<member><Type>Resource</Type><ResourceChange>{inside}<Scope/></ResourceChange></member>")
+    }
+    let detail = |recreation: &str| {
+        format!(
+            "<Details><member><Target><Attribute>Properties</Attribute><RequiresRecreation>{recreation}</RequiresRecreation></Target></member></Details>"
+        )
+    };
+    let modify = |id: &str, replacement: &str, detail: &str| {
+        change(&format!(
+            "<Action>Modify</Action><LogicalResourceId>{id}</LogicalResourceId><Replacement>{replacement}</Replacement>{detail}"
+        ))
+    };
+    let first = format!(
+        "<Status>CREATE_COMPLETE</Status><ExecutionStatus>AVAILABLE</ExecutionStatus><NextToken>t</NextToken><Changes>{}{}{}</Changes>",
+        change("<Action>Remove</Action><LogicalResourceId>Removed</LogicalResourceId>"),
+        modify("Replaced", "True", ""),
+        modify("Kept", "False", ""),
+    );
+    let second = format!(
+        "<Status>CREATE_COMPLETE</Status><ExecutionStatus>AVAILABLE</ExecutionStatus><Changes>{}{}{}</Changes>",
+        change("<Action>Add</Action><LogicalResourceId>Added</LogicalResourceId>"),
+        modify("Group", "Conditional", &detail("Conditionally")),
+        modify("OfAReplaced", "Conditional", &detail("Always")),
+    );
+    let (server, stacks) = stacks(&[change_set(&first), change_set(&second)]);
+    let view = stacks.change_set("a-etcd", "slipway-1").await.unwrap().unwrap();
+    assert_eq!(view.status, ChangeSetStatus::Ready);
+    assert_eq!(view.replaces, ["Removed", "Replaced", "OfAReplaced"]);
+    assert!(server.requests()[1].body.contains("NextToken=t"), "{}", server.requests()[1].body);
+}
+
+#[tokio::test]
+async fn a_change_set_without_changes_is_no_failure() {
+    let failed = |reason: &str| {
+        change_set(&format!(
+            "<Status>FAILED</Status><ExecutionStatus>UNAVAILABLE</ExecutionStatus><StatusReason>{reason}</StatusReason>"
+        ))
+    };
+    let pair = |status: &str, execution: &str| {
+        change_set(&format!("<Status>{status}</Status><ExecutionStatus>{execution}</ExecutionStatus>"))
+    };
+    let (_server, stacks) = stacks(&[
+        failed(
+            "The submitted information didn't contain changes. Submit different information to create a change set.",
+        ),
+        failed("No updates are to be performed."),
+        failed("Template error: unresolved resource dependencies [X]"),
+        pair("CREATE_IN_PROGRESS", "UNAVAILABLE"),
+        pair("CREATE_COMPLETE", "EXECUTE_IN_PROGRESS"),
+        pair("CREATE_COMPLETE", "EXECUTE_FAILED"),
+        pair("CREATE_COMPLETE", "OBSOLETE"),
+        NO_CHANGE_SET,
+        NO_STACK,
+    ]);
+    for expected in [
+        Some(ChangeSetStatus::NoChanges),
+        Some(ChangeSetStatus::NoChanges),
+        Some(ChangeSetStatus::Failed),
+        Some(ChangeSetStatus::Pending),
+        Some(ChangeSetStatus::Executing),
+        Some(ChangeSetStatus::ExecuteFailed),
+        Some(ChangeSetStatus::Obsolete),
+        None,
+        None,
+    ] {
+        let view = stacks.change_set("a-etcd", "slipway-1").await.unwrap();
+        assert_eq!(view.map(|view| view.status), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_change_set_is_asked_for_by_url_and_role_and_once() {
+    let exists = "<ErrorResponse><Error><Code>AlreadyExistsException</Code><Message>exists</Message></Error></ErrorResponse>";
+    let created = "<CreateChangeSetResponse><CreateChangeSetResult><Id>i</Id></CreateChangeSetResult></CreateChangeSetResponse>";
+    let (server, stacks) = stacks(&[
+        (200, created),
+        (400, exists),
+        (
+            400,
+            "<ErrorResponse><Error><Code>ValidationError</Code><Message>Template format error</Message></Error></ErrorResponse>",
+        ),
+        (
+            400,
+            "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>",
+        ),
+    ]);
+    stacks.create_change_set(&request(true)).await.unwrap();
+    stacks.create_change_set(&request(false)).await.unwrap();
+    assert_eq!(stacks.create_change_set(&request(true)).await.unwrap_err().kind, ErrorKind::Invalid);
+    assert_eq!(stacks.create_change_set(&request(true)).await.unwrap_err().kind, ErrorKind::Transient);
+    let requests = server.requests();
+    for part in [
+        "ChangeSetType=CREATE",
+        "OnStackFailure=ROLLBACK",
+        "Capabilities.member.1=CAPABILITY_NAMED_IAM",
+        "RoleARN=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fcfn",
+        "Tags.member.1.Key=slipway%3Acluster",
+        "assets%2Fclusters%2Fa%2Ftemplates%2Fa-etcd%2F0.json",
+    ] {
+        assert!(requests[0].body.contains(part), "{part} in {}", requests[0].body);
+    }
+    assert!(requests[1].body.contains("ChangeSetType=UPDATE"), "{}", requests[1].body);
+    assert!(!requests[1].body.contains("OnStackFailure"), "{}", requests[1].body);
+}
+
+#[tokio::test]
+async fn p8_executing_twice_is_executing_once() {
+    let view = |execution: &str| {
+        change_set(&format!("<Status>CREATE_COMPLETE</Status><ExecutionStatus>{execution}</ExecutionStatus>"))
+    };
+    let remembers = stack(
+        "<StackStatus>UPDATE_COMPLETE</StackStatus><ChangeSetId>arn:aws:cloudformation:eu-west-1:1:changeSet/slipway-1/u</ChangeSetId>",
+    );
+    let other = stack(
+        "<StackStatus>UPDATE_COMPLETE</StackStatus><ChangeSetId>arn:aws:cloudformation:eu-west-1:1:changeSet/slipway-11/u</ChangeSetId>",
+    );
+    let (_server, stacks) = stacks(&[
+        EMPTY,
+        NOT_EXECUTABLE,
+        view("EXECUTE_IN_PROGRESS"),
+        NO_CHANGE_SET,
+        NO_CHANGE_SET,
+        remembers,
+        NOT_EXECUTABLE,
+        view("UNAVAILABLE"),
+        NOT_EXECUTABLE,
+        view("OBSOLETE"),
+        NO_CHANGE_SET,
+        NO_CHANGE_SET,
+        other,
+    ]);
+    for expected in
+        [None, None, None, Some(ErrorKind::Transient), Some(ErrorKind::Invalid), Some(ErrorKind::Missing)]
+    {
+        let result = stacks.execute_change_set("a-etcd", "slipway-1", "token").await;
+        assert_eq!(result.err().map(|error| error.kind), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_stack_that_serves_is_never_deleted() {
+    let (server, stacks) = stacks(&[
+        stack("<StackStatus>CREATE_COMPLETE</StackStatus>"),
+        stack("<StackStatus>ROLLBACK_COMPLETE</StackStatus>"),
+        EMPTY,
+        NO_STACK,
+    ]);
+    assert_eq!(stacks.delete_stack("a-etcd", "t").await.unwrap_err().kind, ErrorKind::Invalid);
+    stacks.delete_stack("a-etcd", "t").await.unwrap();
+    stacks.delete_stack("a-etcd", "t").await.unwrap();
+    let deletions = server.requests().iter().filter(|call| call.body.contains("Action=DeleteStack")).count();
+    assert_eq!(deletions, 1);
+}
+
+#[tokio::test]
+async fn only_the_events_of_the_newest_operation_are_read() {
+    let event = |id: &str, status: &str, reason: &str| {
+        let physical = if id == "a-etcd" { "arn:s/1" } else { "p" };
+        format!(
+            "<member><StackId>arn:s/1</StackId><StackName>a-etcd</StackName><EventId>{id}{status}</EventId><Timestamp>2026-11-20T12:00:00Z</Timestamp><LogicalResourceId>{id}</LogicalResourceId><PhysicalResourceId>{physical}</PhysicalResourceId><ResourceType>AWS::X</ResourceType><ResourceStatus>{status}</ResourceStatus><ResourceStatusReason>{reason}</ResourceStatusReason></member>"
+        )
+    };
+    let page = |inside: &str, token: &str| {
+        let xml = format!(
+            "<DescribeStackEventsResponse><DescribeStackEventsResult>{token}<StackEvents>{inside}</StackEvents></DescribeStackEventsResult></DescribeStackEventsResponse>"
+        );
+        (200, &*Box::leak(xml.into_boxed_str()))
+    };
+    let (server, stacks) = stacks(&[
+        page(&event("a-etcd", "UPDATE_ROLLBACK_COMPLETE", ""), "<NextToken>n</NextToken>"),
+        page(
+            &[
+                event("Second", "UPDATE_FAILED", "boom again"),
+                event("First", "UPDATE_FAILED", "boom"),
+                event("a-etcd", "UPDATE_IN_PROGRESS", "User Initiated"),
+                event("Old", "CREATE_FAILED", "years ago"),
+            ]
+            .concat(),
+            "<NextToken>never-asked-for</NextToken>",
+        ),
+    ]);
+    let failures = stacks.failures("a-etcd").await.unwrap();
+    let ids: Vec<&str> = failures.iter().map(|failure| failure.logical_id.as_str()).collect();
+    assert_eq!(ids, ["First", "Second"]);
+    assert_eq!(server.requests().len(), 2);
+}
