@@ -164,6 +164,8 @@ pub(super) fn cluster() -> Cluster {
             endpoint("public", "api.prod.example.com", false, "198.51.100.0/24"),
             endpoint("internal", "api.prod.internal.example.com", true, "10.0.0.0/16"),
         ],
+        admin_api_endpoint: "public".to_owned(),
+        worker_api_endpoint: "internal".to_owned(),
         network: Network {
             vpc: Vpc::Managed("10.0.0.0/16".parse().unwrap()),
             internet_gateway_id: None,
@@ -194,7 +196,7 @@ pub(super) fn cluster() -> Cluster {
         pools: pools(),
         pool_strategy: PoolStrategy::Sequential,
         kubernetes: Kubernetes { encryption_at_rest: true, audit_log: true, ..Kubernetes::default() },
-        addons: Addons { cluster_autoscaler: true, metrics_server: true },
+        addons: Addons { cluster_autoscaler: true, metrics_server: true, network_policy: false },
         certificates: Certificates {
             key_algorithm: KeyAlgorithm::EcdsaP256,
             ca_days: 3650,

@@ -266,9 +266,8 @@ pub(super) fn labels(pool: &NodePool) -> BTreeMap<String, String> {
     labels
 }
 
-/// The name under which workers reach the API: the first private endpoint, else the first.
+/// The name under which workers reach the API.
 fn worker_endpoint(cluster: &Cluster) -> &str {
-    let endpoints = &cluster.api_endpoints;
-    let chosen = endpoints.iter().find(|endpoint| endpoint.load_balancer.private).or(endpoints.first());
+    let chosen = cluster.api_endpoints.iter().find(|endpoint| endpoint.name == cluster.worker_api_endpoint);
     chosen.map_or("", |endpoint| endpoint.dns_name.as_str())
 }
