@@ -41,7 +41,6 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
         instance_types: vec![controller.instance_type.clone()],
         root_device: root_device(&cluster.image),
         root_volume: controller.root_volume.clone(),
-        data_volume: None,
         subnet: None,
         security_group: export::CONTROLLER_SECURITY_GROUP,
         security_group_ids: controller.security_group_ids.clone(),

@@ -13,7 +13,9 @@ use crate::cluster::ApiEndpoint;
 
 /// Adds all endpoints; the target groups that the controllers' group must be in.
 pub(super) fn add(context: &Context<'_>, template: &mut Template) -> Vec<Value> {
-    context.cluster.api_endpoints.iter().map(|endpoint| add_one(context, template, endpoint)).collect()
+    let mut endpoints: Vec<&ApiEndpoint> = context.cluster.api_endpoints.iter().collect();
+    endpoints.sort_by_key(|endpoint| &endpoint.name);
+    endpoints.into_iter().map(|endpoint| add_one(context, template, endpoint)).collect()
 }
 
 fn add_one(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> Value {

@@ -54,7 +54,6 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         instance_types: vec![etcd.instance_type.clone()],
         root_device: root_device(&cluster.image),
         root_volume: etcd.root_volume.clone(),
-        data_volume: Some(etcd.data_volume.clone()),
         subnet: Some(member.subnet.clone()),
         security_group: export::ETCD_SECURITY_GROUP,
         security_group_ids: etcd.security_group_ids.clone(),

@@ -22,8 +22,6 @@ pub(super) struct Machine {
     pub(super) instance_types: Vec<String>,
     pub(super) root_device: &'static str,
     pub(super) root_volume: Volume,
-    /// The data volume of an etcd member: not in the launch template, but what the node is.
-    pub(super) data_volume: Option<Volume>,
     /// The subnet of an etcd member, which fixes the zone of its volume. The groups of others spread over theirs.
     pub(super) subnet: Option<String>,
     /// Name of the network stack's output that has the role's security group.
@@ -35,7 +33,8 @@ pub(super) struct Machine {
 impl Machine {
     /// The description in [`super::NodeRole::machine`]: a node is outdated when this differs.
     ///
-    /// `stackTags` are not in it: a tag is no reason to replace a node.
+    /// `stackTags` are not in it: a tag is no reason to replace a node. Nor is etcd's data volume, which grows in place, nor
+    /// anything of a group: sizes, subnets, weights, target groups.
     pub(super) fn describe(&self, context: &Context<'_>) -> Value {
         let mut instance_types = self.instance_types.clone();
         instance_types.sort();
@@ -53,7 +52,6 @@ impl Machine {
         let optional = [
             ("keyName", context.cluster.key_name.clone().map(Value::from)),
             ("agent", context.lock.agent.get(&self.architecture).cloned().map(Value::from)),
-            ("dataVolume", self.data_volume.as_ref().map(describe_volume)),
             ("subnet", self.subnet.clone().map(Value::from)),
         ];
         for (key, value) in optional {

@@ -1,0 +1,216 @@
+//! P2: a change touches the stacks and the nodes whose content it changed, and no others.
+
+use std::collections::BTreeMap;
+
+use crate::cluster::{Architecture, Cluster, Egress, Image, Subnet, SubnetSource, Taint};
+use crate::pki::Role;
+use crate::render::fixture::{cluster, credentials, lock, pool, rendered, site, volume};
+use crate::render::{Rendering, render};
+
+const ETCD: &[&str] = &["etcd-0", "etcd-1", "etcd-2"];
+const POOLS: &[&str] = &["pool-general", "pool-ingress", "pool-spot"];
+/// What a person did to the spec.
+type Change = Box<dyn FnOnce(&mut Cluster)>;
+
+const NOBODY: &[&str] = &[];
+
+/// What differs between two renderings: stacks by the part of their name after the cluster's, roles by name.
+#[derive(Debug, PartialEq, Eq)]
+struct Blast {
+    stacks: Vec<String>,
+    outdated: Vec<String>,
+    stale: Vec<String>,
+}
+
+impl Blast {
+    fn between(before: &Rendering, after: &Rendering) -> Self {
+        let bodies = |rendering: &Rendering| -> BTreeMap<String, String> {
+            let stacks = rendering.stacks.iter();
+            stacks
+                .map(|stack| (stack.name.trim_start_matches("prod-").to_owned(), stack.sha256.clone()))
+                .collect()
+        };
+        let machines = |rendering: &Rendering| -> BTreeMap<String, String> {
+            let roles = rendering.roles.iter();
+            roles.map(|(name, role)| (name.to_string(), format!("{}{}", role.machine, role.config))).collect()
+        };
+        let secrets = |rendering: &Rendering| -> BTreeMap<String, String> {
+            let roles = rendering.roles.iter();
+            roles.map(|(name, role)| (name.to_string(), role.credentials_digest.clone())).collect()
+        };
+        Self {
+            stacks: differing(&bodies(before), &bodies(after)),
+            outdated: differing(&machines(before), &machines(after)),
+            stale: differing(&secrets(before), &secrets(after)),
+        }
+    }
+}
+
+/// Keys that only one has, or that have another value.
+fn differing(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+    let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    keys.into_iter().filter(|key| before.get(*key) != after.get(*key)).cloned().collect()
+}
+
+/// A change of the spec, the stacks that it may touch, and the nodes that it may replace.
+#[track_caller]
+fn p2(change: impl FnOnce(&mut Cluster), stacks: &[&[&str]], outdated: &[&[&str]]) {
+    let before = cluster();
+    let mut after = before.clone();
+    change(&mut after);
+    let blast = Blast::between(&rendered(&before), &rendered(&after));
+    assert_eq!(blast.stacks, sorted(stacks), "stacks");
+    assert_eq!(blast.outdated, sorted(outdated), "nodes");
+}
+
+fn sorted<'a>(groups: &[&[&'a str]]) -> Vec<&'a str> {
+    let mut names = groups.concat();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn p2_sizes_touch_one_stack_and_no_node() {
+    p2(|c| c.pools[0].size.max += 1, &[&["pool-general"]], &[NOBODY]);
+    p2(|c| c.pools[0].size.min += 1, &[&["pool-general"]], &[NOBODY]);
+    p2(|c| c.controller.count = 5, &[&["control-plane"]], &[NOBODY]);
+}
+
+#[test]
+fn p2_a_pool_that_comes_or_goes_touches_itself() {
+    p2(|c| c.pools.push(pool("gpu")), &[&["pool-gpu"]], &[&["pool-gpu"]]);
+    p2(|c| drop(c.pools.remove(2)), &[&["pool-ingress"]], &[&["pool-ingress"]]);
+}
+
+#[test]
+fn p2_what_a_pool_is_touches_its_own_nodes() {
+    let mut changes: Vec<Change> = vec![
+        Box::new(|c| drop(c.pools[0].node_labels.insert("tier".to_owned(), "gold".to_owned()))),
+        Box::new(|c| c.pools[0].instance_type = "m7g.xlarge".to_owned()),
+        Box::new(|c| c.pools[0].image = Some(Image::Ami("ami-00000000000000001".to_owned()))),
+        Box::new(|c| c.pools[0].root_volume.size_gib = 80),
+        Box::new(|c| c.pools[0].security_group_ids.push("sg-00000000000000001".to_owned())),
+    ];
+    changes.push(Box::new(|c| {
+        let (key, effect) = ("gpu".to_owned(), "NoExecute".to_owned());
+        c.pools[0].taints.push(Taint { key, value: String::new(), effect });
+    }));
+    for change in changes {
+        p2(change, &[&["pool-general"]], &[&["pool-general"]]);
+    }
+}
+
+#[test]
+fn p2_what_stands_around_a_pool_touches_no_node() {
+    let arn =
+        "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/more/6d0ecf831eec9f09".to_owned();
+    p2(|c| c.pools[0].target_group_arns.push(arn), &[&["pool-general"]], &[NOBODY]);
+    p2(|c| c.pools[0].subnets.push("private-b".to_owned()), &[&["pool-general"]], &[NOBODY]);
+    p2(|c| c.pools[0].cluster_autoscaler = false, &[&["pool-general"]], &[NOBODY]);
+    let policy = "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly".to_owned();
+    p2(|c| c.pools[0].iam.managed_policy_arns.push(policy), &[&["pool-general"]], &[NOBODY]);
+    p2(|c| c.pools[1].mixed_instances.as_mut().unwrap().on_demand_base = 1, &[&["pool-spot"]], &[NOBODY]);
+}
+
+#[test]
+fn p2_what_controllers_are_touches_controllers() {
+    let changes: Vec<Change> = vec![
+        Box::new(|c| c.controller.instance_type = "m7g.xlarge".to_owned()),
+        Box::new(|c| c.kubernetes.audit_log = false),
+        Box::new(|c| c.kubernetes.encryption_at_rest = false),
+        Box::new(|c| c.addons.metrics_server = false),
+        Box::new(|c| c.network.service_cidr = "10.3.0.0/23".parse().unwrap()),
+    ];
+    for change in changes {
+        p2(change, &[&["control-plane"]], &[&["controller"]]);
+    }
+}
+
+#[test]
+fn p2_what_etcd_is_touches_etcd() {
+    p2(|c| c.etcd.instance_type = "m7g.large".to_owned(), &[&["etcd"]], &[ETCD]);
+    p2(|c| c.etcd.version = Some("3.6.1".to_owned()), &[&["etcd"]], &[ETCD]);
+    // The data volume grows in place, under the instance.
+    p2(|c| c.etcd.data_volume = volume(40), &[&["etcd"]], &[NOBODY]);
+}
+
+#[test]
+fn p2_a_kubernetes_upgrade_leaves_etcd_alone() {
+    let stacks: &[&[&str]] = &[&["control-plane"], POOLS];
+    p2(|c| c.kubernetes_version.patch = Some(3), stacks, &[&["controller"], POOLS]);
+    p2(|c| c.kubernetes.feature_gates.extend([("Foo".to_owned(), true)]), stacks, &[&["controller"], POOLS]);
+}
+
+#[test]
+fn p2_ssh_keys_touch_every_node_and_their_order_none() {
+    let all: &[&[&str]] = &[&["etcd", "control-plane"], POOLS];
+    p2(|c| c.ssh_authorized_keys.push("ssh-ed25519 BBBB".to_owned()), all, &[ETCD, &["controller"], POOLS]);
+    p2(|c| c.ssh_authorized_keys.push(c.ssh_authorized_keys[0].clone()), &[NOBODY], &[NOBODY]);
+}
+
+#[test]
+fn p2_the_way_to_the_api_touches_no_node() {
+    p2(
+        |c| c.api_endpoints[0].load_balancer.source_cidrs.push("203.0.113.0/24".parse().unwrap()),
+        &[&["control-plane"]],
+        &[NOBODY],
+    );
+    p2(|c| drop(c.api_endpoints.remove(0)), &[&["control-plane"]], &[NOBODY]);
+    // The certificate carries these: it makes controllers stale, no more.
+    p2(|c| c.kubernetes.extra_sans.push("k8s.example.com".to_owned()), &[NOBODY], &[NOBODY]);
+}
+
+#[test]
+fn p2_a_subnet_touches_the_network_alone() {
+    let subnet = Subnet {
+        name: "private-d".to_owned(),
+        availability_zone: "eu-west-1a".to_owned(),
+        private: true,
+        source: SubnetSource::Managed {
+            cidr: "10.0.20.0/24".parse().unwrap(),
+            egress: Egress::ManagedNat { public_subnet: "public-a".to_owned(), eip_allocation_id: None },
+        },
+    };
+    p2(|c| c.network.subnets.push(subnet), &[&["network"]], &[NOBODY]);
+}
+
+#[test]
+fn p2_tags_and_the_sealing_key_touch_templates_but_no_node() {
+    let all: &[&[&str]] = &[&["etcd", "control-plane"], POOLS];
+    p2(|c| drop(c.stack_tags.insert("cost".to_owned(), "42".to_owned())), all, &[NOBODY]);
+    let key = "arn:aws:kms:eu-west-1:111122223333:key/00000000-0000-0000-0000-000000000000".to_owned();
+    p2(|c| c.kms_key_arn = Some(key), all, &[NOBODY]);
+}
+
+#[test]
+fn p2_policies_of_certificates_and_rollouts_touch_nothing() {
+    p2(|c| c.certificates.leaf_days = 30, &[NOBODY], &[NOBODY]);
+    p2(|c| c.certificates.rollout_before_expiry = None, &[NOBODY], &[NOBODY]);
+    p2(|c| c.rollout.failure_budget = 9, &[NOBODY], &[NOBODY]);
+    p2(|c| c.pool_strategy = crate::cluster::PoolStrategy::Parallel, &[NOBODY], &[NOBODY]);
+}
+
+#[test]
+fn p2_renewed_credentials_make_their_role_stale_and_nobody_outdated() {
+    let cluster = cluster();
+    let mut renewed = credentials(&cluster);
+    renewed.insert(Role::Controller, "c".repeat(64));
+    let after = render(&cluster, &lock(), &renewed, &site()).unwrap();
+    let blast = Blast::between(&rendered(&cluster), &after);
+    let expected = Blast {
+        stacks: vec!["control-plane".to_owned()],
+        outdated: Vec::new(),
+        stale: vec!["controller".to_owned()],
+    };
+    assert_eq!(blast, expected);
+}
+
+#[test]
+fn p2_a_new_agent_or_image_touches_the_nodes_of_its_architecture() {
+    let cluster = cluster();
+    let mut newer = lock();
+    newer.agent.insert(Architecture::X86_64, "d".repeat(64));
+    let after = render(&cluster, &newer, &credentials(&cluster), &site()).unwrap();
+    // The ingress pool alone is x86_64.
+    assert_eq!(Blast::between(&rendered(&cluster), &after).outdated, ["pool-ingress"]);
+}

@@ -1,0 +1,88 @@
+//! What every machine and every role of nodes must and must not have.
+
+use serde_json::{Value, json};
+
+use super::of_type;
+use crate::render::Rendering;
+use crate::render::fixture::{cluster, rendered, site};
+
+#[test]
+fn no_group_has_an_update_policy_or_a_desired_capacity_and_all_take_the_newest_template() {
+    for stack in &rendered(&cluster()).stacks {
+        let template: Value = serde_json::from_str(&stack.body).unwrap();
+        for group in of_type(&template, "AWS::AutoScaling::AutoScalingGroup") {
+            assert!(group["UpdatePolicy"].is_null() && group["Properties"]["DesiredCapacity"].is_null());
+            let policy =
+                &group["Properties"]["MixedInstancesPolicy"]["LaunchTemplate"]["LaunchTemplateSpecification"];
+            let own = &group["Properties"]["LaunchTemplate"];
+            let version = if own.is_null() { &policy["Version"] } else { &own["Version"] };
+            assert_eq!(version["Fn::GetAtt"][1], "LatestVersionNumber");
+        }
+        for launch in of_type(&template, "AWS::EC2::LaunchTemplate") {
+            let data = &launch["Properties"]["LaunchTemplateData"];
+            assert_eq!(data["MetadataOptions"]["HttpTokens"], "required");
+            assert_eq!(data["MetadataOptions"]["HttpPutResponseHopLimit"], 1);
+            assert_eq!(data["BlockDeviceMappings"][0]["Ebs"]["Encrypted"], true);
+        }
+        for volume in of_type(&template, "AWS::EC2::Volume") {
+            assert_eq!(volume["Properties"]["Encrypted"], true);
+            assert_eq!(volume["DeletionPolicy"], "Snapshot");
+        }
+    }
+}
+
+/// Every node's role, with its role's name, over all stacks.
+fn policies(rendering: &Rendering) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for stack in &rendering.stacks {
+        let template: Value = serde_json::from_str(&stack.body).unwrap();
+        for role in of_type(&template, "AWS::IAM::Role") {
+            let tags = role["Properties"]["Tags"].as_array().unwrap();
+            let name = tags.iter().find(|tag| tag["Key"] == "Name").unwrap()["Value"].as_str().unwrap();
+            let document = role["Properties"]["Policies"][0]["PolicyDocument"].clone();
+            found.push((name.trim_start_matches("prod-").to_owned(), document));
+        }
+    }
+    found
+}
+
+#[test]
+fn p9_a_node_reads_and_opens_its_own_bundles_alone() {
+    let policies = policies(&rendered(&cluster()));
+    assert_eq!(policies.len(), 7);
+    for (role, document) in policies {
+        let statements = document["Statement"].as_array().unwrap();
+        let of = |action: &str| -> Vec<&Value> {
+            let all = statements.iter();
+            all.filter(|one| one["Action"].as_array().unwrap().iter().any(|listed| listed == action))
+                .collect()
+        };
+        let [read] = of("s3:GetObject")[..] else { panic!("{role}") };
+        let bucket = "arn:aws:s3:::slipway-assets-example";
+        let own = format!("{bucket}/clusters/prod/bundles/{role}/*");
+        assert_eq!(read["Resource"], json!([format!("{bucket}/agent/*"), own]));
+        let [open] = of("kms:Decrypt")[..] else { panic!("{role}") };
+        let context = json!({ "kms:EncryptionContext:cluster": "prod", "kms:EncryptionContext:role": role });
+        assert_eq!(open["Condition"], json!({ "StringEquals": context }));
+        assert_eq!(open["Resource"], site().kms_key_arn);
+        let actions = statements.iter().flat_map(|one| one["Action"].as_array().unwrap());
+        assert!(actions.into_iter().all(|action| !action.as_str().unwrap().contains('*')), "{role}");
+    }
+}
+
+#[test]
+fn p9_nothing_rendered_looks_like_a_secret() {
+    let rendering = rendered(&cluster());
+    // The one field that is called so and is none: etcd's name for the cluster that a member founds.
+    let text = rendering.to_json().replace("initialClusterToken", "");
+    for word in ["PRIVATE KEY", "password", "secretKey", "bootstrapToken", "privateKey", "AKIA", "eyJ"] {
+        assert!(!text.contains(word), "{word}");
+    }
+    for role in rendering.roles.values() {
+        assert!(
+            !role.config.to_lowercase().replace("initialclustertoken", "").contains("token"),
+            "{}",
+            role.config
+        );
+    }
+}
