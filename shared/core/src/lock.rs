@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Architecture, Cluster, Image};
+use crate::cluster::{Architecture, Cluster, Image, KubernetesVersion};
+use crate::versions;
 
 /// `clusters/<name>/lock.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -14,6 +15,8 @@ pub struct Lock {
     pub format: u32,
     /// The exact release for the `kubernetesVersion` that was asked for, by what was asked (`1.34` → `1.34.2`).
     pub kubernetes: BTreeMap<String, String>,
+    /// The etcd release that goes with a Kubernetes minor (`1.34` → `3.6.16`), where `etcd.version` names none.
+    pub etcd: BTreeMap<String, String>,
     /// The image id behind each SSM public parameter.
     pub images: BTreeMap<String, String>,
     /// SHA-256 of the node agent for each architecture; empty while none has been published.
@@ -25,6 +28,11 @@ pub struct Lock {
 pub struct Missing {
     /// SSM parameters whose image is not pinned.
     pub parameters: BTreeSet<String>,
+    /// The release that `kubernetesVersion` is to be pinned to, by what was asked: the newest patch that this
+    /// version of Slipway knows.
+    pub kubernetes: BTreeMap<String, String>,
+    /// The etcd release, by Kubernetes minor.
+    pub etcd: BTreeMap<String, String>,
     /// No agent is pinned.
     pub agent: bool,
 }
@@ -41,8 +49,33 @@ impl Lock {
                 .into_iter()
                 .filter(|name| !self.images.contains_key(name))
                 .collect(),
+            kubernetes: self.missing_release(cluster).into_iter().collect(),
+            etcd: self.missing_etcd(cluster).into_iter().collect(),
             agent: self.agent.is_empty(),
         }
+    }
+
+    fn missing_release(&self, cluster: &Cluster) -> Option<(String, String)> {
+        let asked = cluster.kubernetes_version;
+        if asked.patch.is_some() || self.kubernetes.contains_key(&asked.to_string()) {
+            return None;
+        }
+        Some((asked.to_string(), versions::newest_patch(asked)?.to_string()))
+    }
+
+    fn missing_etcd(&self, cluster: &Cluster) -> Option<(String, String)> {
+        let minor = minor(cluster.kubernetes_version);
+        if cluster.etcd.version.is_some() || self.etcd.contains_key(&minor) {
+            return None;
+        }
+        Some((minor, versions::etcd(cluster.kubernetes_version)?.to_owned()))
+    }
+
+    /// The etcd release of `cluster`; `None` if the spec names none and the lock lacks it.
+    #[must_use]
+    pub fn etcd_version<'a>(&'a self, cluster: &'a Cluster) -> Option<&'a str> {
+        let pinned = || self.etcd.get(&minor(cluster.kubernetes_version));
+        cluster.etcd.version.as_ref().or_else(pinned).map(String::as_str)
     }
 
     /// The image id of `image` for `architecture`; `None` if the lock lacks it.
@@ -55,6 +88,11 @@ impl Lock {
             }
         }
     }
+}
+
+/// `1.34` of `1.34.2`.
+fn minor(version: KubernetesVersion) -> String {
+    KubernetesVersion { patch: None, ..version }.to_string()
 }
 
 /// The SSM public parameters that `cluster`'s nodes take their images from.

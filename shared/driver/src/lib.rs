@@ -7,6 +7,7 @@
 pub mod error;
 pub mod keys;
 pub mod launch;
+pub mod lock;
 pub mod ports;
 pub mod store;
 

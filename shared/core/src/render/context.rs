@@ -87,6 +87,16 @@ impl Context<'_> {
         asked
     }
 
+    /// The exact etcd release, from the spec if it names one, else from the lock.
+    pub(super) fn etcd_version(&mut self) -> String {
+        if let Some(exact) = self.lock.etcd_version(self.cluster) {
+            return exact.to_owned();
+        }
+        self.errors
+            .push(RenderError::UnpinnedEtcd { kubernetes: self.cluster.kubernetes_version.to_string() });
+        String::new()
+    }
+
     /// The image of `role`'s nodes.
     pub(super) fn image_id(&mut self, role: &Role, image: &Image, architecture: Architecture) -> String {
         if let Some(id) = self.lock.image(image, architecture) {

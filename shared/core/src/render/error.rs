@@ -34,6 +34,14 @@ pub enum RenderError {
         /// `kubernetesVersion` as the spec has it.
         asked: String,
     },
+    /// The lock lacks the etcd release.
+    #[error(
+        "the lock pins no etcd release for Kubernetes {kubernetes}; pin one in lock.json, or set etcd.version"
+    )]
+    UnpinnedEtcd {
+        /// `kubernetesVersion` as the spec has it.
+        kubernetes: String,
+    },
     /// A role has no credentials.
     #[error("there is no credentials bundle for {role}; make the credentials before rendering")]
     NoCredentials {

@@ -21,6 +21,7 @@ pub(super) fn lock() -> Lock {
     Lock {
         format: Lock::FORMAT,
         kubernetes: BTreeMap::from([("1.34".to_owned(), "1.34.2".to_owned())]),
+        etcd: BTreeMap::from([("1.34".to_owned(), "3.6.6".to_owned())]),
         images: BTreeMap::from([
             (parameter(Architecture::Arm64), "ami-0a1b2c3d4e5f60001".to_owned()),
             (parameter(Architecture::X86_64), "ami-0a1b2c3d4e5f60002".to_owned()),

@@ -15,10 +15,6 @@ use super::ports;
 use crate::cluster::{Addons, Cluster, EtcdMember, NodePool, Taint};
 use crate::digest::sha256_hex;
 
-/// The etcd release where `etcd.version` names none. A new figure here replaces the members of every such cluster, one
-/// after the other: raise it in a release of its own.
-const ETCD_VERSION: &str = "3.6.6";
-
 /// The label that tells a worker's pool.
 pub(super) const POOL_LABEL: &str = "slipway/pool";
 
@@ -109,14 +105,15 @@ pub(super) fn member_name(member: &EtcdMember) -> String {
 }
 
 /// The configuration of one etcd member.
-pub(super) fn etcd(context: &Context<'_>, member: &EtcdMember, group: &str) -> Config {
+pub(super) fn etcd(context: &mut Context<'_>, member: &EtcdMember, group: &str) -> Config {
+    let version = context.etcd_version();
     let cluster = context.cluster;
     let name = member_name(member);
     let members = cluster.etcd.members.iter();
     Config::new(&EtcdConfig {
         base: Base::new(cluster, name.clone(), group),
         etcd: EtcdSettings {
-            version: cluster.etcd.version.clone().unwrap_or_else(|| ETCD_VERSION.to_owned()),
+            version,
             name: name.clone(),
             dns_name: member.dns_name.clone(),
             client_port: ports::ETCD_CLIENT,

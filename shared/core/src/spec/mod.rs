@@ -116,12 +116,21 @@ pub fn parse(text: &[u8], expected_name: Option<&str>) -> Result<Accepted, Vec<D
     }
 }
 
+/// The finding about a spec that is too large to be read: it need not be fetched.
+#[must_use]
+pub fn too_large(length: usize) -> Diagnostic {
+    oversize(length).into_diagnostic(Severity::Error, &Path::default())
+}
+
+fn oversize(length: usize) -> Problem {
+    let message = format!("the spec has {length} bytes; {MOST_BYTES} are read at most");
+    Problem::file("too-large", message).help("upload the cluster.yaml itself: no cluster needs so many keys")
+}
+
 /// The text of a file, if it is text of a sensible size.
 fn decode(bytes: &[u8]) -> Result<&str, Problem> {
     if bytes.len() > MOST_BYTES {
-        let message = format!("the spec has {} bytes; {MOST_BYTES} are read at most", bytes.len());
-        return Err(Problem::file("too-large", message)
-            .help("upload the cluster.yaml itself: no cluster needs so many keys"));
+        return Err(oversize(bytes.len()));
     }
     let at = |text: &str, length: usize| {
         let line = text.matches('\n').count() + 1;
