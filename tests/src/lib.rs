@@ -1,1 +1,20 @@
-//! Placeholder.
+//! An AWS small enough to carry along, in which the unmodified function binaries run end to end (design §11).
+//!
+//! - [`world`]: it all, started and deployed into. Start reading here.
+//! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
+//! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
+//! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
+//! - [`router`]: brings what moto's patterns match to the functions.
+//! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
+
+pub mod client;
+pub mod deploy;
+pub mod gateway;
+pub mod iam;
+pub mod lambda;
+pub mod moto;
+pub mod observe;
+pub mod process;
+pub mod router;
+pub mod tools;
+pub mod world;

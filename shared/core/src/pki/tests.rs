@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, EtcdMember};
 use crate::digest::sha256_hex;
 
 fn sample() -> Cluster {
-    crate::spec::parse(include_bytes!("testdata/cluster.yaml"), None).unwrap().cluster
+    serde_json::from_str(include_str!("testdata/cluster.json")).unwrap()
 }
 
 fn now() -> Timestamp {

@@ -1,0 +1,66 @@
+"""Runs moto's server on a free port of the loopback and prints its URL as the first line.
+
+    embedded_moto.py [NAME=VALUE ...]
+
+Each argument becomes a public SSM parameter in every region, for GetParameter: PutParameter refuses names that begin
+with /aws, and moto carries few of the real ones.
+
+It ends when its standard input closes, however its parent ends: no orphan survives a killed test run.
+"""
+
+import datetime
+import logging
+import os
+import sys
+import threading
+
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from moto.ssm import models
+from werkzeug.serving import make_server
+
+
+def seed(parameters: dict[str, str]) -> None:
+    """Adds `parameters` to what moto answers."""
+    original = models.SimpleSystemManagerBackend.get_parameter
+
+    def get_parameter(self, name):
+        if name not in parameters:
+            return original(self, name)
+        return models.Parameter(
+            account_id=self.account_id,
+            name=name,
+            value=parameters[name],
+            parameter_type="String",
+            description=None,
+            allowed_pattern=None,
+            keyid=None,
+            last_modified_date=datetime.datetime(2026, 1, 1),
+            version=1,
+            data_type="aws:ec2:image",
+        )
+
+    models.SimpleSystemManagerBackend.get_parameter = get_parameter
+
+
+def main() -> None:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    seed(dict(argument.split("=", 1) for argument in sys.argv[1:]))
+    server = make_server(
+        "127.0.0.1",
+        0,
+        DomainDispatcherApplication(create_backend_app),
+        threaded=True,
+        request_handler=MotoRequestHandler,
+    )
+    print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

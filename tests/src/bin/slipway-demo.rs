@@ -1,0 +1,3 @@
+//! Shows a launch in the embedded AWS.
+
+fn main() {}

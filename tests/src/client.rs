@@ -1,0 +1,290 @@
+//! A small client for the AWS APIs that the harness itself uses, in plain HTTP.
+//!
+//! Not the SDK: that is for `shared/aws` alone, and a second implementation keeps both honest. moto checks no
+//! signatures, it only reads the service's name out of the `Authorization` header.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderMap, Method};
+use serde_json::{Value, json};
+
+/// The account that moto plays.
+pub const ACCOUNT: &str = "123456789012";
+
+/// A call that did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The service said no.
+    #[error("{operation}: HTTP {status}: {body}")]
+    Refused {
+        /// What was asked for.
+        operation: String,
+        /// The status.
+        status: u16,
+        /// The service's own words.
+        body: String,
+    },
+    /// It did not come to an answer.
+    #[error("{operation} did not come to an answer")]
+    Transport {
+        /// What was asked for.
+        operation: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// An answer that is not of the shape that the API promises.
+    #[error("{operation} answered something else than expected: {body}")]
+    Shape {
+        /// What was asked for.
+        operation: String,
+        /// The answer.
+        body: String,
+    },
+}
+
+/// A client for one region of one endpoint, as one principal.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    endpoint: String,
+    region: String,
+    access_key: String,
+}
+
+/// An object version in a listing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Key.
+    pub key: String,
+    /// Version id.
+    pub version: String,
+    /// Whether it is the newest.
+    pub is_latest: bool,
+}
+
+impl Client {
+    /// A client of `endpoint` in `region`, whose calls bear `access_key`.
+    #[must_use]
+    pub fn new(endpoint: &str, region: &str, access_key: &str) -> Self {
+        Self {
+            http: reqwest::Client::new(),
+            endpoint: endpoint.to_owned(),
+            region: region.to_owned(),
+            access_key: access_key.to_owned(),
+        }
+    }
+
+    /// The region.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// Calls a JSON API: `target` is `AmazonSQS.SendMessage`, `service` the signing name.
+    ///
+    /// # Errors
+    /// If the service refuses.
+    pub async fn json(&self, service: &str, target: &str, body: Value) -> Result<Value, ClientError> {
+        let version = if service == "sqs" { "1.0" } else { "1.1" };
+        let request = self
+            .http
+            .post(&self.endpoint)
+            .header("content-type", format!("application/x-amz-json-{version}"))
+            .header("x-amz-target", target)
+            .header("authorization", self.authorization(service))
+            .body(body.to_string());
+        let (_, bytes) = send(target, request).await?;
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&bytes).map_err(|_| shape(target, &bytes))
+    }
+
+    /// Calls S3. `path` begins with the bucket's name and is percent-encoded already, `query` with no `?`.
+    ///
+    /// # Errors
+    /// If the service refuses.
+    pub async fn s3(
+        &self,
+        method: Method,
+        path: &str,
+        query: &str,
+        body: Vec<u8>,
+    ) -> Result<(HeaderMap, Vec<u8>), ClientError> {
+        let question = if query.is_empty() { "" } else { "?" };
+        let operation = format!("s3 {method} /{path}{question}{query}");
+        let request = self
+            .http
+            .request(method, format!("{}/{path}{question}{query}", self.endpoint))
+            .header("authorization", self.authorization("s3"))
+            .body(body);
+        send(&operation, request).await
+    }
+
+    /// Writes an object; returns its version id.
+    ///
+    /// # Errors
+    /// If the service refuses, or the bucket keeps no versions.
+    pub async fn put_object(&self, bucket: &str, key: &str, bytes: Vec<u8>) -> Result<String, ClientError> {
+        let path = format!("{bucket}/{key}");
+        let (headers, _) = self.s3(Method::PUT, &path, "", bytes).await?;
+        let version = headers.get("x-amz-version-id").and_then(|value| value.to_str().ok());
+        version.map(str::to_owned).ok_or_else(|| shape(&path, b"no x-amz-version-id"))
+    }
+
+    /// Reads an object; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the service refuses.
+    pub async fn object(&self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, ClientError> {
+        match self.s3(Method::GET, &format!("{bucket}/{key}"), "", Vec::new()).await {
+            Ok((_, bytes)) => Ok(Some(bytes)),
+            Err(ClientError::Refused { status: 404, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Every version of every object in a bucket.
+    ///
+    /// # Errors
+    /// If the service refuses, or the listing is cut (more than a thousand).
+    pub async fn versions(&self, bucket: &str) -> Result<Vec<Version>, ClientError> {
+        let (_, bytes) = self.s3(Method::GET, bucket, "versions", Vec::new()).await?;
+        let text = String::from_utf8_lossy(&bytes);
+        let document = roxmltree::Document::parse(&text).map_err(|_| shape("ListObjectVersions", &bytes))?;
+        let child = |node: roxmltree::Node<'_, '_>, name: &str| {
+            let found = node.children().find(|child| child.tag_name().name() == name);
+            found.and_then(|node| node.text().map(str::to_owned)).unwrap_or_default()
+        };
+        if child(document.root_element(), "IsTruncated") == "true" {
+            return Err(shape("ListObjectVersions", b"more than one page"));
+        }
+        let nodes = document.descendants().filter(|node| node.tag_name().name() == "Version");
+        let mut versions: Vec<_> = nodes
+            .map(|node| Version {
+                key: child(node, "Key"),
+                version: child(node, "VersionId"),
+                is_latest: child(node, "IsLatest") == "true",
+            })
+            .collect();
+        versions.sort();
+        Ok(versions)
+    }
+
+    /// Puts one event on a bus.
+    ///
+    /// # Errors
+    /// If the service refuses it.
+    pub async fn put_event(&self, bus: &str, event: &Event) -> Result<(), ClientError> {
+        let entry = json!({
+            "EventBusName": bus, "Source": event.source, "DetailType": event.detail_type,
+            "Detail": event.detail.to_string(), "Resources": event.resources,
+        });
+        let answer = self.json("events", "AWSEvents.PutEvents", json!({"Entries": [entry]})).await?;
+        if answer["FailedEntryCount"] == 0 {
+            Ok(())
+        } else {
+            Err(shape("PutEvents", answer.to_string().as_bytes()))
+        }
+    }
+
+    /// Takes up to ten messages off a queue and deletes them; bodies with their message attributes.
+    ///
+    /// # Errors
+    /// If the service refuses.
+    pub async fn take(&self, queue_url: &str) -> Result<Vec<Message>, ClientError> {
+        let request = json!({
+            "QueueUrl": queue_url, "MaxNumberOfMessages": 10, "MessageAttributeNames": ["All"],
+            "WaitTimeSeconds": 0,
+        });
+        let answer = self.json("sqs", "AmazonSQS.ReceiveMessage", request).await?;
+        let mut messages = Vec::new();
+        for message in answer["Messages"].as_array().into_iter().flatten() {
+            let gone = json!({"QueueUrl": queue_url, "ReceiptHandle": message["ReceiptHandle"]});
+            self.json("sqs", "AmazonSQS.DeleteMessage", gone).await?;
+            let attributes = message["MessageAttributes"].as_object().into_iter().flatten();
+            messages.push(Message {
+                body: message["Body"].as_str().unwrap_or_default().to_owned(),
+                attributes: attributes
+                    .map(|(name, value)| {
+                        (name.clone(), value["StringValue"].as_str().unwrap_or_default().to_owned())
+                    })
+                    .collect(),
+            });
+        }
+        Ok(messages)
+    }
+
+    /// How many messages a queue holds.
+    ///
+    /// # Errors
+    /// If the service refuses.
+    pub async fn depth(&self, queue_url: &str) -> Result<u64, ClientError> {
+        let request = json!({"QueueUrl": queue_url, "AttributeNames": ["ApproximateNumberOfMessages"]});
+        let answer = self.json("sqs", "AmazonSQS.GetQueueAttributes", request).await?;
+        let number = answer["Attributes"]["ApproximateNumberOfMessages"].as_str();
+        number
+            .and_then(|number| number.parse().ok())
+            .ok_or_else(|| shape("GetQueueAttributes", answer.to_string().as_bytes()))
+    }
+
+    /// The URL of a queue by its name.
+    #[must_use]
+    pub fn queue_url(&self, name: &str) -> String {
+        format!("{}/{ACCOUNT}/{name}", self.endpoint)
+    }
+
+    /// What moto, the gateway and the simulated services read of a signature: who, where, which service.
+    #[must_use]
+    pub fn authorization(&self, service: &str) -> String {
+        format!(
+            "AWS4-HMAC-SHA256 Credential={}/20260101/{}/{service}/aws4_request, SignedHeaders=host, Signature=0",
+            self.access_key, self.region
+        )
+    }
+}
+
+/// An event to put on a bus.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// `source`.
+    pub source: String,
+    /// `detail-type`.
+    pub detail_type: String,
+    /// `detail`.
+    pub detail: Value,
+    /// `resources`.
+    pub resources: Vec<String>,
+}
+
+/// A message off a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its body.
+    pub body: String,
+    /// Its string attributes.
+    pub attributes: BTreeMap<String, String>,
+}
+
+async fn send(
+    operation: &str,
+    request: reqwest::RequestBuilder,
+) -> Result<(HeaderMap, Vec<u8>), ClientError> {
+    let transport = |source| ClientError::Transport { operation: operation.to_owned(), source };
+    let response = request.send().await.map_err(transport)?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let bytes = response.bytes().await.map_err(transport)?.to_vec();
+    if status.is_success() {
+        return Ok((headers, bytes));
+    }
+    let body = String::from_utf8_lossy(&bytes).into_owned();
+    Err(ClientError::Refused { operation: operation.to_owned(), status: status.as_u16(), body })
+}
+
+fn shape(operation: &str, body: &[u8]) -> ClientError {
+    ClientError::Shape {
+        operation: operation.to_owned(),
+        body: String::from_utf8_lossy(body).chars().take(2000).collect(),
+    }
+}

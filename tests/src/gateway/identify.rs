@@ -1,0 +1,314 @@
+//! What a request to AWS is, in the terms of IAM: who, which action, on what, under which conditions.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderMap, Method, Uri};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::client::ACCOUNT;
+use crate::iam::Request;
+
+/// A request to AWS, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identified {
+    /// The access key that signed it.
+    pub(super) access_key: String,
+    /// Signing name of the service.
+    pub(super) service: String,
+    /// What must be allowed: usually one thing; also the role that is handed over, the template that is read.
+    pub(super) needs: Vec<Request>,
+}
+
+/// Reads a request. `Err` says what is not understood.
+pub(super) fn identify(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Identified, String> {
+    let credential = headers
+        .get("authorization")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once("Credential="))
+        .and_then(|(_, rest)| rest.split([',', ' ']).next())
+        .ok_or("the request is not signed")?;
+    let [access_key, _, region, service, _] = credential.split('/').collect::<Vec<_>>()[..] else {
+        return Err(format!("credential scope `{credential}`"));
+    };
+    let scope = Scope { region };
+    let target = headers.get("x-amz-target").and_then(|value| value.to_str().ok());
+    let operation = target.and_then(|target| target.split_once('.')).map(|(_, operation)| operation);
+    let mut needs = match (service, operation) {
+        ("s3", _) => vec![s3(method, uri, headers)?],
+        ("cloudformation", _) => scope.cloudformation(body)?,
+        ("scheduler", _) => scope.scheduler(method, uri, body)?,
+        ("kms", Some(operation)) => vec![scope.kms(operation, &parse(body)?)],
+        ("events", Some(operation)) => scope.events(operation, &parse(body)?),
+        ("ssm", Some(operation)) => scope.ssm(operation, &parse(body)?),
+        ("sqs", Some(operation)) => vec![scope.sqs(operation, &parse(body)?)],
+        (service, Some(operation)) => vec![need(&format!("{service}:{operation}"), "*".to_owned())],
+        ("sts", None) => vec![need("sts:GetCallerIdentity", "*".to_owned())],
+        (service, None) => vec![need(&format!("{service}:{method}"), "*".to_owned())],
+    };
+    for need in &mut needs {
+        // The gateway stands for the TLS endpoint.
+        add(need, "aws:SecureTransport", "true");
+        add(need, "s3:TlsVersion", "1.3");
+        add(need, "aws:RequestedRegion", region);
+    }
+    Ok(Identified { access_key: access_key.to_owned(), service: service.to_owned(), needs })
+}
+
+fn parse(body: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(body).map_err(|error| format!("body is not JSON: {error}"))
+}
+
+fn need(action: &str, resource: String) -> Request {
+    Request { action: action.to_owned(), resource, context: BTreeMap::new() }
+}
+
+fn add(request: &mut Request, key: &str, value: &str) {
+    request.context.entry(key.to_ascii_lowercase()).or_default().push(value.to_owned());
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn query(uri: &Uri) -> BTreeMap<String, String> {
+    form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect()
+}
+
+/// Percent-decoding, which a form parser does too, but with `+` as a space.
+fn decode(path: &str) -> String {
+    form_urlencoded::parse(path.replace('+', "%2B").replace('&', "%26").replace('=', "%3D").as_bytes())
+        .map(|(key, _)| key.into_owned())
+        .collect()
+}
+
+/// S3 in path style, which the SDKs use against an IP address.
+fn s3(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Request, String> {
+    let path = decode(uri.path().trim_start_matches('/'));
+    let query = query(uri);
+    let (bucket, key) = path.split_once('/').unwrap_or((&path, ""));
+    // Parameters that only tune a call; any other one makes it a different call.
+    let tuning = ["x-id", "list-type", "prefix", "delimiter", "max-keys", "continuation-token", "versionId"];
+    let special =
+        query.keys().find(|name| !tuning.contains(&name.as_str()) && !name.starts_with("response-"));
+    let versioned = query.contains_key("versionId");
+    let action = match (method.as_str(), key.is_empty(), special.map(String::as_str)) {
+        ("GET" | "HEAD", true, None) => "s3:ListBucket",
+        ("GET", true, Some("versions")) => "s3:ListBucketVersions",
+        ("GET", true, Some("location")) => "s3:GetBucketLocation",
+        ("GET" | "HEAD", false, None) if versioned => "s3:GetObjectVersion",
+        ("GET" | "HEAD", false, None) => "s3:GetObject",
+        ("DELETE", false, None) if versioned => "s3:DeleteObjectVersion",
+        ("DELETE", false, None) => "s3:DeleteObject",
+        ("PUT", false, None) if !headers.contains_key("x-amz-copy-source") => "s3:PutObject",
+        (verb, _, special) => {
+            return Err(format!("s3 {verb} {} with {special:?} is not modelled by the gateway", uri.path()));
+        }
+    };
+    let resource = if key.is_empty() {
+        format!("arn:aws:s3:::{bucket}")
+    } else {
+        format!("arn:aws:s3:::{bucket}/{key}")
+    };
+    Ok(need(action, resource))
+}
+
+struct Scope<'a> {
+    region: &'a str,
+}
+
+impl Scope<'_> {
+    fn arn(&self, service: &str, rest: &str) -> String {
+        format!("arn:aws:{service}:{}:{ACCOUNT}:{rest}", self.region)
+    }
+
+    fn kms(&self, operation: &str, body: &Value) -> Request {
+        let named = text(body, "KeyId");
+        // A symmetric ciphertext names its key; moto's begins with the key's id.
+        let inside = STANDARD
+            .decode(text(body, "CiphertextBlob"))
+            .ok()
+            .and_then(|blob| blob.get(..36).map(|id| String::from_utf8_lossy(id).into_owned()));
+        let resource = match (named, inside) {
+            ("", Some(id)) => self.arn("kms", &format!("key/{id}")),
+            ("", None) => "*".to_owned(),
+            (arn, _) if arn.starts_with("arn:") => arn.to_owned(),
+            (alias, _) if alias.starts_with("alias/") => self.arn("kms", alias),
+            (id, _) => self.arn("kms", &format!("key/{id}")),
+        };
+        let mut request = need(&format!("kms:{operation}"), resource);
+        for (key, value) in body["EncryptionContext"].as_object().into_iter().flatten() {
+            add(&mut request, &format!("kms:EncryptionContext:{key}"), value.as_str().unwrap_or_default());
+            add(&mut request, "kms:EncryptionContextKeys", key);
+        }
+        request
+    }
+
+    fn events(&self, operation: &str, body: &Value) -> Vec<Request> {
+        if operation != "PutEvents" {
+            return vec![need(&format!("events:{operation}"), "*".to_owned())];
+        }
+        let entries = body["Entries"].as_array().into_iter().flatten();
+        entries
+            .map(|entry| {
+                let bus = match text(entry, "EventBusName") {
+                    "" => self.arn("events", "event-bus/default"),
+                    arn if arn.starts_with("arn:") => arn.to_owned(),
+                    name => self.arn("events", &format!("event-bus/{name}")),
+                };
+                let mut request = need("events:PutEvents", bus);
+                add(&mut request, "events:source", text(entry, "Source"));
+                add(&mut request, "events:detail-type", text(entry, "DetailType"));
+                request
+            })
+            .collect()
+    }
+
+    fn ssm(&self, operation: &str, body: &Value) -> Vec<Request> {
+        let names = body["Names"].as_array().into_iter().flatten().chain(body.get("Name"));
+        names
+            .filter_map(Value::as_str)
+            .map(|name| {
+                // Public parameters belong to no account.
+                let account = if name.starts_with("/aws/service/") { "" } else { ACCOUNT };
+                let resource = format!(
+                    "arn:aws:ssm:{}:{account}:parameter/{}",
+                    self.region,
+                    name.trim_start_matches('/')
+                );
+                need(&format!("ssm:{operation}"), resource)
+            })
+            .collect()
+    }
+
+    fn sqs(&self, operation: &str, body: &Value) -> Request {
+        let queue = text(body, "QueueUrl").rsplit('/').next().unwrap_or_default();
+        need(&format!("sqs:{operation}"), self.arn("sqs", queue))
+    }
+
+    fn pass_role(role: &str, service: &str) -> Request {
+        let mut request = need("iam:PassRole", role.to_owned());
+        add(&mut request, "iam:PassedToService", service);
+        request
+    }
+
+    fn cloudformation(&self, body: &[u8]) -> Result<Vec<Request>, String> {
+        let form: BTreeMap<String, String> = form_urlencoded::parse(body).into_owned().collect();
+        let field = |name: &str| form.get(name).map_or("", String::as_str);
+        let action = form.get("Action").ok_or("cloudformation without an Action")?;
+        let stack = match field("StackName") {
+            "" => "*".to_owned(),
+            arn if arn.starts_with("arn:") => arn.to_owned(),
+            // The id behind the name is unknown to its caller; grants are on `stack/name/*`.
+            name => self.arn("cloudformation", &format!("stack/{name}/0")),
+        };
+        let mut request = need(&format!("cloudformation:{action}"), stack.clone());
+        let mut more = Vec::new();
+        let role = field("RoleARN");
+        if !role.is_empty() {
+            add(&mut request, "cloudformation:RoleArn", role);
+            more.push(Self::pass_role(role, "cloudformation.amazonaws.com"));
+        }
+        let url = field("TemplateURL");
+        if !url.is_empty() {
+            add(&mut request, "cloudformation:TemplateUrl", url);
+            // CloudFormation reads it with its caller's permission.
+            more.push(need("s3:GetObject", object_of(url)?));
+        }
+        if form.keys().any(|key| key.starts_with("Tags.member.")) {
+            more.push(need("cloudformation:TagResource", stack));
+        }
+        more.insert(0, request);
+        Ok(more)
+    }
+
+    fn scheduler(&self, method: &Method, uri: &Uri, body: &[u8]) -> Result<Vec<Request>, String> {
+        let query = query(uri);
+        let path = decode(uri.path());
+        let name = path
+            .strip_prefix("/schedules/")
+            .ok_or_else(|| format!("scheduler {method} {path} is not modelled by the gateway"))?;
+        let body = if body.is_empty() { Value::Null } else { parse(body)? };
+        let group =
+            query.get("groupName").map(String::as_str).or(body["GroupName"].as_str()).unwrap_or("default");
+        let action = match method.as_str() {
+            "POST" => "scheduler:CreateSchedule",
+            "PUT" => "scheduler:UpdateSchedule",
+            "GET" => "scheduler:GetSchedule",
+            "DELETE" => "scheduler:DeleteSchedule",
+            other => return Err(format!("scheduler {other} is not modelled by the gateway")),
+        };
+        let mut needs = vec![need(action, self.arn("scheduler", &format!("schedule/{group}/{name}")))];
+        if let Some(role) = body["Target"]["RoleArn"].as_str() {
+            needs.push(Self::pass_role(role, "scheduler.amazonaws.com"));
+        }
+        Ok(needs)
+    }
+}
+
+/// The ARN of the object behind an https URL of S3, in either style.
+pub(super) fn object_of(url: &str) -> Result<String, String> {
+    let rest = url.strip_prefix("https://").ok_or_else(|| format!("TemplateURL `{url}` is not https"))?;
+    let (host, path) = rest.split_once('/').ok_or_else(|| format!("TemplateURL `{url}` names no object"))?;
+    let path = decode(path.split('?').next().unwrap_or_default());
+    match host.split_once(".s3.").or_else(|| host.split_once(".s3-")) {
+        Some((bucket, _)) => Ok(format!("arn:aws:s3:::{bucket}/{path}")),
+        None if host.starts_with("s3.") => Ok(format!("arn:aws:s3:::{path}")),
+        None => Err(format!("TemplateURL `{url}` is not S3's")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn headers(service: &str) -> HeaderMap {
+        let scope =
+            format!("AWS4-HMAC-SHA256 Credential=AKIA/20260101/eu-central-1/{service}/aws4_request, X=1");
+        HeaderMap::from_iter([(axum::http::header::AUTHORIZATION, scope.parse().unwrap())])
+    }
+
+    fn needs(method: Method, uri: &str, service: &str, body: &str) -> Vec<(String, String)> {
+        let identified =
+            identify(&method, &uri.parse().unwrap(), &headers(service), body.as_bytes()).unwrap();
+        identified.needs.into_iter().map(|need| (need.action, need.resource)).collect()
+    }
+
+    #[test]
+    fn s3_calls_are_named_as_iam_names_them() {
+        let one = |method, uri| needs(method, uri, "s3", "").remove(0);
+        assert_eq!(
+            one(Method::GET, "/b/clusters/a%20b/cluster.yaml?versionId=3&x-id=GetObject"),
+            ("s3:GetObjectVersion".to_owned(), "arn:aws:s3:::b/clusters/a b/cluster.yaml".to_owned())
+        );
+        assert_eq!(one(Method::HEAD, "/b/k+1").1, "arn:aws:s3:::b/k+1");
+        assert_eq!(one(Method::GET, "/b?list-type=2").0, "s3:ListBucket");
+        let odd = identify(&Method::PUT, &"/b/k?acl".parse().unwrap(), &headers("s3"), b"");
+        assert!(odd.unwrap_err().contains("not modelled"));
+    }
+
+    #[test]
+    fn a_change_set_needs_its_role_and_its_template() {
+        let body = "Action=CreateChangeSet&StackName=prod-network&RoleARN=arn%3Arole\
+                    &TemplateURL=https%3A%2F%2Fbucket.s3.eu-central-1.amazonaws.com%2Fclusters%2Ft.json";
+        assert_eq!(
+            needs(Method::POST, "/", "cloudformation", body),
+            [
+                (
+                    "cloudformation:CreateChangeSet".to_owned(),
+                    "arn:aws:cloudformation:eu-central-1:123456789012:stack/prod-network/0".to_owned()
+                ),
+                ("iam:PassRole".to_owned(), "arn:role".to_owned()),
+                ("s3:GetObject".to_owned(), "arn:aws:s3:::bucket/clusters/t.json".to_owned()),
+            ]
+        );
+    }
+}

@@ -1,0 +1,366 @@
+//! The one endpoint of the embedded AWS: knows who calls, asks IAM, counts, injects faults, and passes on.
+//!
+//! moto checks no permission at all. So every function signs with an access key of its own, and the gateway judges
+//! each call by the policies of that function's role *in the template*: a missing grant fails here as in AWS.
+//! Callers that it does not know (the harness, a person's AWS CLI) are the operator, who may do anything.
+
+mod identify;
+mod refuse;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::client::ACCOUNT;
+use crate::iam::{self, Decision, Request, Statement};
+use crate::observe::{Call, Observed, Observer};
+use identify::{Identified, identify};
+
+pub use refuse::Refusal;
+
+/// The name of whoever is no function of ours.
+pub const OPERATOR: &str = "operator";
+
+/// The running gateway, gone when dropped.
+#[derive(Debug)]
+pub struct Gateway {
+    url: String,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    http: reqwest::Client,
+    moto: String,
+    observer: Observer,
+    rules: RwLock<Rules>,
+    faults: Mutex<Vec<Fault>>,
+    /// Rung after every call that may have put an event on a bus.
+    bell: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Rules {
+    /// Where services live that are not moto's.
+    upstreams: BTreeMap<String, String>,
+    /// By access key.
+    principals: BTreeMap<String, Principal>,
+    /// Policies of buckets, keys and queues, by ARN.
+    resources: BTreeMap<String, Vec<Statement>>,
+    /// Alias ARN to key ARN.
+    aliases: BTreeMap<String, String>,
+}
+
+/// Somebody with an access key of their own.
+#[derive(Debug, Clone)]
+pub struct Principal {
+    /// Name of the function.
+    pub name: String,
+    /// What its role grants.
+    pub statements: Vec<Statement>,
+}
+
+/// Something that a test makes go wrong.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// Whose calls; `None`: anybody's.
+    pub caller: Option<String>,
+    /// Which action; `*` and `?` as in IAM.
+    pub action: String,
+    /// Part of the resource's ARN; empty: any.
+    pub resource: String,
+    /// How often; `None`: until cleared.
+    pub times: Option<u32>,
+    /// What happens.
+    pub effect: Effect,
+}
+
+/// What a [`Fault`] does to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Answered with an error; nothing happens.
+    Refuse(Refusal),
+    /// Never answered, and nothing happens: for killing a function before a call.
+    StallBefore,
+    /// Done, and never answered: for killing a function after a call.
+    StallAfter,
+    /// Answered late by so much, milliseconds.
+    Delay(u32),
+}
+
+impl Gateway {
+    /// Listens on a free port of the loopback, in front of moto.
+    ///
+    /// # Errors
+    /// If there is no port to be had.
+    pub async fn start(moto: &str, observer: Observer) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let shared = Arc::new(Shared {
+            http: reqwest::Client::new(),
+            moto: moto.to_owned(),
+            observer,
+            rules: RwLock::default(),
+            faults: Mutex::default(),
+            bell: Arc::default(),
+        });
+        let app = axum::Router::new()
+            .fallback(handle)
+            .layer(DefaultBodyLimit::disable())
+            .with_state(Arc::clone(&shared));
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, app).await {
+                tracing::error!(%error, "the gateway ended");
+            }
+        });
+        Ok(Self { url, shared, server })
+    }
+
+    /// `http://127.0.0.1:<port>`, for `AWS_ENDPOINT_URL`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Rung after every call that may have put an event on a bus.
+    #[must_use]
+    pub fn bell(&self) -> Arc<Notify> {
+        Arc::clone(&self.shared.bell)
+    }
+
+    /// Sends the calls of `service` (its signing name) to `url` instead of moto.
+    pub fn serve_elsewhere(&self, service: &str, url: &str) {
+        self.rules(|rules| rules.upstreams.insert(service.to_owned(), url.to_owned()));
+    }
+
+    /// From now on calls signed with `access_key` are `principal`'s.
+    pub fn know(&self, access_key: &str, principal: Principal) {
+        self.rules(|rules| rules.principals.insert(access_key.to_owned(), principal));
+    }
+
+    /// Attaches a policy to a bucket, key or queue.
+    pub fn guard(&self, arn: &str, policy: Vec<Statement>) {
+        self.rules(|rules| rules.resources.insert(arn.to_owned(), policy));
+    }
+
+    /// What is attached to that ARN.
+    #[must_use]
+    pub fn policy_of(&self, arn: &str) -> Option<Vec<Statement>> {
+        let rules = self.shared.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.resources.get(arn).cloned()
+    }
+
+    /// Calls that name the alias are about the key.
+    pub fn alias(&self, alias: &str, key: &str) {
+        self.rules(|rules| rules.aliases.insert(alias.to_owned(), key.to_owned()));
+    }
+
+    /// Makes something go wrong from now on.
+    pub fn inject(&self, fault: Fault) {
+        self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+    }
+
+    /// Everything goes right again; calls that stall keep stalling.
+    pub fn clear_faults(&self) {
+        self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn rules<T>(&self, change: impl FnOnce(&mut Rules) -> T) {
+        change(&mut self.shared.rules.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn handle(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let identified = match identify(&method, &uri, &headers, &body) {
+        Ok(identified) => identified,
+        Err(reason) => return refuse::NOT_MODELLED.answer("s3", "", &reason),
+    };
+    let caller = shared.caller(&identified.access_key);
+    let Some(first) = identified.needs.first().cloned() else {
+        return refuse::NOT_MODELLED.answer(&identified.service, "", "the request asks for nothing");
+    };
+    let observe = |status: StatusCode, refused: Option<String>| {
+        shared.observer.record(Observed::Call(Call {
+            caller: caller.clone(),
+            action: first.action.clone(),
+            resource: first.resource.clone(),
+            status: status.as_u16(),
+            refused,
+        }));
+    };
+    if let Some(reason) = shared.forbidden(&identified, &caller) {
+        let answer = Refusal::Denied.answer(&identified.service, &first.action, &reason);
+        observe(answer.status(), Some(reason));
+        return answer;
+    }
+    let effect = shared.fault(&caller, &first);
+    match effect {
+        Some(Effect::Refuse(refusal)) => {
+            let reason = format!("injected fault: {refusal:?}");
+            let answer = refusal.answer(&identified.service, &first.action, &reason);
+            observe(answer.status(), Some(reason));
+            return answer;
+        }
+        Some(Effect::StallBefore) => {
+            observe(StatusCode::GATEWAY_TIMEOUT, Some("injected fault: not passed on".to_owned()));
+            return std::future::pending().await;
+        }
+        Some(Effect::Delay(ms)) => tokio::time::sleep(Duration::from_millis(ms.into())).await,
+        Some(Effect::StallAfter) | None => {}
+    }
+    let (status, answer) = shared.pass_on(&identified, method, &uri, headers, body).await;
+    // S3 tells that an object is missing only to those who may list.
+    if status == StatusCode::NOT_FOUND
+        && first.action.starts_with("s3:GetObject")
+        && let Some(reason) = shared.may_not_list(&identified, &caller, &first.resource)
+    {
+        let answer = Refusal::Denied.answer("s3", &first.action, &reason);
+        observe(answer.status(), Some(reason));
+        return answer;
+    }
+    observe(status, None);
+    if ["s3:PutObject", "s3:DeleteObject", "events:PutEvents"].contains(&first.action.as_str()) {
+        shared.bell.notify_one();
+    }
+    if effect == Some(Effect::StallAfter) {
+        return std::future::pending().await;
+    }
+    answer
+}
+
+impl Shared {
+    fn caller(&self, access_key: &str) -> String {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.principals.get(access_key).map_or_else(|| OPERATOR.to_owned(), |known| known.name.clone())
+    }
+
+    /// Why the call is not allowed; `None` if it is.
+    fn forbidden(&self, identified: &Identified, caller: &str) -> Option<String> {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let principal = rules.principals.get(&identified.access_key)?;
+        identified.needs.iter().find_map(|need| {
+            let mut need = need.clone();
+            if let Some(key) = rules.aliases.get(&need.resource) {
+                need.resource.clone_from(key);
+            }
+            let because = match iam::decide(&principal.statements, &need) {
+                Decision::Allowed(_) => rules.resource_objects(&need)?,
+                Decision::Denied(sid) => format!("statement `{sid}` of its role denies it"),
+                Decision::NotGranted => "no statement of its role grants it".to_owned(),
+            };
+            Some(format!(
+                "{caller} is not authorized to perform {} on {}: {because}",
+                need.action, need.resource
+            ))
+        })
+    }
+
+    fn may_not_list(&self, identified: &Identified, caller: &str, object: &str) -> Option<String> {
+        let bucket = object.split('/').next().unwrap_or_default().to_owned();
+        let needs =
+            vec![Request { action: "s3:ListBucket".to_owned(), resource: bucket, ..Request::default() }];
+        self.forbidden(&Identified { needs, ..identified.clone() }, caller)
+    }
+
+    /// The fault that is to befall this call, used up by one.
+    fn fault(&self, caller: &str, request: &Request) -> Option<Effect> {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault = faults.iter_mut().find(|fault| {
+            fault.times != Some(0)
+                && fault.caller.as_deref().is_none_or(|wanted| wanted == caller)
+                && iam::like(&fault.action, &request.action)
+                && request.resource.contains(&fault.resource)
+        })?;
+        fault.times = fault.times.map(|times| times.saturating_sub(1));
+        Some(fault.effect)
+    }
+
+    async fn pass_on(
+        &self,
+        identified: &Identified,
+        method: Method,
+        uri: &Uri,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> (StatusCode, Response) {
+        let base = {
+            let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+            rules.upstreams.get(&identified.service).unwrap_or(&self.moto).clone()
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        for hop in ["host", "connection", "content-length", "transfer-encoding", "expect"] {
+            headers.remove(HeaderName::from_static(hop));
+        }
+        let sent =
+            self.http.request(method.clone(), format!("{base}{path}")).headers(headers).body(body).send();
+        let unreachable = |error: reqwest::Error| {
+            let reason = format!("{}: {error}", identified.service);
+            (StatusCode::BAD_GATEWAY, (StatusCode::BAD_GATEWAY, reason).into_response())
+        };
+        let response = match sent.await {
+            Ok(response) => response,
+            Err(error) => return unreachable(error),
+        };
+        let (status, mut headers) = (response.status(), response.headers().clone());
+        let bytes = match response.bytes().await {
+            Ok(bytes) => bytes,
+            Err(error) => return unreachable(error),
+        };
+        for hop in ["connection", "transfer-encoding"] {
+            headers.remove(HeaderName::from_static(hop));
+        }
+        // The length of what a HEAD does not send is what it is asked for.
+        if method != Method::HEAD {
+            headers.remove(HeaderName::from_static("content-length"));
+        }
+        (status, (status, headers, bytes).into_response())
+    }
+}
+
+impl Rules {
+    /// Why the policy of the resource itself stands against a call that the caller's role grants.
+    fn resource_objects(&self, need: &Request) -> Option<String> {
+        let bucket_or_self = if need.action.starts_with("s3:") {
+            need.resource.split('/').next().unwrap_or_default()
+        } else {
+            &need.resource
+        };
+        let policy = self.resources.get(bucket_or_self);
+        if need.action.starts_with("kms:") {
+            // A key's policy must first say that the account's IAM decides.
+            let account = format!("aws:arn:aws:iam::{ACCOUNT}:root");
+            return match policy.map(|policy| iam::decide_for(policy, &account, need)) {
+                Some(Decision::Allowed(_)) => None,
+                Some(Decision::Denied(_) | Decision::NotGranted) | None => {
+                    Some("the key's policy does not let IAM decide".to_owned())
+                }
+            };
+        }
+        match iam::decide_for(policy?, "*", need) {
+            Decision::Denied(sid) => Some(format!("statement `{sid}` of the resource's policy denies it")),
+            Decision::Allowed(_) | Decision::NotGranted => None,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Errors, each in the dialect of the service that would send it.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// A way in which AWS says no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// A permission is missing.
+    Denied,
+    /// Too many calls.
+    Throttled,
+    /// The service is ill.
+    Internal,
+    /// What is named does not exist.
+    Missing,
+}
+
+/// What the gateway cannot judge it does not pass on.
+pub(super) const NOT_MODELLED: Refusal = Refusal::Internal;
+
+impl Refusal {
+    fn status(self, service: &str) -> StatusCode {
+        match (self, service) {
+            (Self::Denied, "s3" | "cloudformation" | "scheduler") => StatusCode::FORBIDDEN,
+            (Self::Missing, "s3" | "scheduler") => StatusCode::NOT_FOUND,
+            (Self::Throttled, "s3") => StatusCode::SERVICE_UNAVAILABLE,
+            (Self::Throttled, "scheduler") => StatusCode::TOO_MANY_REQUESTS,
+            (Self::Internal, _) => StatusCode::INTERNAL_SERVER_ERROR,
+            (Self::Denied | Self::Missing | Self::Throttled, _) => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    fn code(self, service: &str) -> &'static str {
+        match (self, service) {
+            (Self::Denied, "s3" | "cloudformation") => "AccessDenied",
+            (Self::Denied, _) => "AccessDeniedException",
+            (Self::Throttled, "s3") => "SlowDown",
+            (Self::Throttled, "cloudformation") => "Throttling",
+            (Self::Throttled, _) => "ThrottlingException",
+            (Self::Internal, "s3") => "InternalError",
+            (Self::Internal, "cloudformation") => "InternalFailure",
+            (Self::Internal, "kms") => "KMSInternalException",
+            (Self::Internal, "events") => "InternalException",
+            (Self::Internal, _) => "InternalServerError",
+            (Self::Missing, "s3") => "NoSuchBucket",
+            (Self::Missing, "kms") => "NotFoundException",
+            (Self::Missing, "ssm") => "ParameterNotFound",
+            (Self::Missing, "cloudformation") => "ValidationError",
+            (Self::Missing, _) => "ResourceNotFoundException",
+        }
+    }
+
+    /// The answer of `service`.
+    pub(super) fn answer(self, service: &str, action: &str, message: &str) -> Response {
+        let (status, code) = (self.status(service), self.code(service));
+        let text = escape(message);
+        match service {
+            "s3" => xml(
+                status,
+                &format!(
+                    "<Error><Code>{code}</Code><Message>{text}</Message><RequestId>gateway</RequestId></Error>"
+                ),
+            ),
+            "cloudformation" => xml(
+                status,
+                &format!(
+                    "<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{text}</Message></Error>\
+                     <RequestId>gateway</RequestId></ErrorResponse>"
+                ),
+            ),
+            _ => {
+                let mut headers = HeaderMap::new();
+                headers.insert("content-type", HeaderValue::from_static("application/x-amz-json-1.1"));
+                headers.insert("x-amzn-errortype", HeaderValue::from_static(code));
+                let body = json!({"__type": code, "message": message, "Message": message, "action": action});
+                (status, headers, body.to_string()).into_response()
+            }
+        }
+    }
+}
+
+fn xml(status: StatusCode, body: &str) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert("content-type", HeaderValue::from_static("application/xml"));
+    let declaration = r#"<?xml version="1.0" encoding="UTF-8"?>"#;
+    (status, headers, format!("{declaration}\n{body}")).into_response()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

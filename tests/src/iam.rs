@@ -1,0 +1,302 @@
+//! IAM, as far as the template's policies use it: the embedded AWS asks it before every call of a function.
+//!
+//! What is not modelled (an operator, a `Not…` element, a policy variable) is an error when the policy is read, so
+//! that no policy passes by being ignored.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// A policy that cannot be judged.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("statement `{sid}`: {what}")]
+pub struct PolicyError {
+    sid: String,
+    what: String,
+}
+
+/// One statement of a policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statement {
+    /// Its `Sid`.
+    pub sid: String,
+    allow: bool,
+    actions: Vec<String>,
+    /// ARNs; empty in a trust policy, which is about the role itself.
+    resources: Vec<String>,
+    /// `service:lambda.amazonaws.com`, `aws:<arn>`, `*`; empty in an identity's policy.
+    principals: Vec<String>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Condition {
+    operator: Operator,
+    key: String,
+    values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    StringEquals,
+    /// `ArnEquals` and `ArnLike` are one and the same.
+    Like,
+    Bool,
+    Null,
+    NumericLessThan,
+    ForAnyValueStringEquals,
+}
+
+/// What somebody wants to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    /// `s3:PutObject`.
+    pub action: String,
+    /// ARN, or `*` where the action knows no resource.
+    pub resource: String,
+    /// Condition keys, lower case.
+    pub context: BTreeMap<String, Vec<String>>,
+}
+
+/// What the policies say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Granted by the statement of that `Sid`.
+    Allowed(String),
+    /// Denied by the statement of that `Sid`.
+    Denied(String),
+    /// No statement grants it.
+    NotGranted,
+}
+
+/// Reads a policy document.
+///
+/// # Errors
+/// If it holds what this module does not model.
+pub fn parse(document: &Value) -> Result<Vec<Statement>, PolicyError> {
+    list(&document["Statement"]).into_iter().map(statement).collect()
+}
+
+/// Judges a request: an explicit denial wins, then a grant, else nothing is granted.
+#[must_use]
+pub fn decide(statements: &[Statement], request: &Request) -> Decision {
+    let mut granted = Decision::NotGranted;
+    for statement in statements.iter().filter(|statement| statement.matches(request)) {
+        if !statement.allow {
+            return Decision::Denied(statement.sid.clone());
+        }
+        granted = Decision::Allowed(statement.sid.clone());
+    }
+    granted
+}
+
+/// Judges a resource's own policy for `principal`, as in `service:events.amazonaws.com`.
+#[must_use]
+pub fn decide_for(statements: &[Statement], principal: &str, request: &Request) -> Decision {
+    let theirs = statements.iter().filter(|statement| {
+        statement.principals.iter().any(|named| named == "*" || named.eq_ignore_ascii_case(principal))
+    });
+    decide(&theirs.cloned().collect::<Vec<_>>(), request)
+}
+
+impl Statement {
+    fn matches(&self, request: &Request) -> bool {
+        let action = self
+            .actions
+            .iter()
+            .any(|pattern| like(&pattern.to_ascii_lowercase(), &request.action.to_ascii_lowercase()));
+        let resource = self.resources.is_empty()
+            || self.resources.iter().any(|pattern| like(pattern, &request.resource));
+        action && resource && self.conditions.iter().all(|condition| condition.holds(&request.context))
+    }
+}
+
+impl Condition {
+    fn holds(&self, context: &BTreeMap<String, Vec<String>>) -> bool {
+        let given = context.get(&self.key);
+        let any = |holds: &dyn Fn(&str, &str) -> bool| {
+            given.is_some_and(|given| {
+                given.iter().any(|given| self.values.iter().any(|value| holds(value, given)))
+            })
+        };
+        match self.operator {
+            Operator::StringEquals | Operator::ForAnyValueStringEquals => any(&|value, given| value == given),
+            Operator::Like => any(&like),
+            Operator::Bool => any(&|value, given| value.eq_ignore_ascii_case(given)),
+            Operator::Null => self.values.iter().any(|value| (value == "true") == given.is_none()),
+            Operator::NumericLessThan => any(
+                &|value, given| matches!((value.parse::<f64>(), given.parse::<f64>()), (Ok(value), Ok(given)) if given < value),
+            ),
+        }
+    }
+}
+
+fn statement(value: &Value) -> Result<Statement, PolicyError> {
+    let sid = value["Sid"].as_str().unwrap_or_default().to_owned();
+    let refuse = |what: String| PolicyError { sid: sid.clone(), what };
+    let known = ["Sid", "Effect", "Action", "Resource", "Principal", "Condition"];
+    if let Some(key) = value.as_object().and_then(|map| map.keys().find(|key| !known.contains(&key.as_str())))
+    {
+        return Err(refuse(format!("`{key}` is not modelled")));
+    }
+    let allow = match value["Effect"].as_str() {
+        Some("Allow") => true,
+        Some("Deny") => false,
+        Some(_) | None => return Err(refuse("`Effect` is neither Allow nor Deny".to_owned())),
+    };
+    let strings = |value: &Value| -> Result<Vec<String>, PolicyError> {
+        list(value)
+            .into_iter()
+            .map(|value| {
+                let text = value
+                    .as_str()
+                    .map(str::to_owned)
+                    .or_else(|| value.as_bool().map(|value| value.to_string()));
+                match text {
+                    Some(text) if text.contains("${") => Err(refuse(format!("policy variable in `{text}`"))),
+                    Some(text) => Ok(text),
+                    None => Err(refuse(format!("{value} is not text: an intrinsic left unresolved?"))),
+                }
+            })
+            .collect()
+    };
+    let mut conditions = Vec::new();
+    for (operator, keys) in value["Condition"].as_object().into_iter().flatten() {
+        let known = match operator.as_str() {
+            "StringEquals" => Operator::StringEquals,
+            "StringLike" | "ArnEquals" | "ArnLike" => Operator::Like,
+            "Bool" => Operator::Bool,
+            "Null" => Operator::Null,
+            "NumericLessThan" => Operator::NumericLessThan,
+            "ForAnyValue:StringEquals" => Operator::ForAnyValueStringEquals,
+            other => return Err(refuse(format!("condition operator `{other}` is not modelled"))),
+        };
+        for (key, values) in keys.as_object().into_iter().flatten() {
+            conditions.push(Condition {
+                operator: known,
+                key: key.to_ascii_lowercase(),
+                values: strings(values)?,
+            });
+        }
+    }
+    let mut principals = Vec::new();
+    match &value["Principal"] {
+        Value::Null => {}
+        Value::Object(kinds) => {
+            for (kind, names) in kinds {
+                principals.extend(
+                    strings(names)?.iter().map(|name| format!("{}:{name}", kind.to_ascii_lowercase())),
+                );
+            }
+        }
+        all @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            principals.extend(strings(all)?)
+        }
+    }
+    let (actions, resources) = (strings(&value["Action"])?, strings(&value["Resource"])?);
+    Ok(Statement { allow, actions, resources, principals, conditions, sid: sid.clone() })
+}
+
+/// IAM lets one thing stand for a list of one.
+fn list(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Array(values) => values.iter().collect(),
+        one @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => vec![one],
+    }
+}
+
+/// `*` is any text, `?` any character.
+#[must_use]
+pub fn like(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where to take up again when what follows the last `*` does not fit: give it one character more.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            Some(_) | None => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    p = at + 1;
+                    t = taken + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(action: &str, resource: &str, context: &[(&str, &str)]) -> Request {
+        Request {
+            action: action.to_owned(),
+            resource: resource.to_owned(),
+            context: context
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), vec![(*value).to_owned()]))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn wildcards_match_as_in_iam() {
+        assert!(like("arn:aws:s3:::b/clusters/*", "arn:aws:s3:::b/clusters/a/cluster.yaml"));
+        assert!(like("a*b*c", "axxbyybzzc"));
+        assert!(like("a?c*", "abc"));
+        assert!(!like("a?c", "ac"));
+        assert!(!like("*-network/*", "prod-etcd/1"));
+        assert!(!like("", "a"));
+    }
+
+    #[test]
+    fn a_denial_wins_and_conditions_bind() {
+        let policy = parse(&json!({"Statement": [
+            {"Sid": "Put", "Effect": "Allow", "Action": "s3:Put*", "Resource": ["arn:aws:s3:::b/*"]},
+            {"Sid": "Tls", "Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*",
+             "Condition": {"Bool": {"aws:SecureTransport": "false"}}},
+            {"Sid": "Key", "Effect": "Allow", "Action": "kms:Decrypt", "Resource": "k",
+             "Condition": {"Null": {"kms:EncryptionContext:cluster": "false"}}},
+        ]}))
+        .unwrap();
+        let put = request("s3:PutObject", "arn:aws:s3:::b/k", &[("aws:securetransport", "true")]);
+        assert_eq!(decide(&policy, &put), Decision::Allowed("Put".to_owned()));
+        let plain = request("s3:PutObject", "arn:aws:s3:::b/k", &[("aws:securetransport", "false")]);
+        assert_eq!(decide(&policy, &plain), Decision::Denied("Tls".to_owned()));
+        assert_eq!(decide(&policy, &request("s3:PutObject", "arn:aws:s3:::c/k", &[])), Decision::NotGranted);
+        assert_eq!(decide(&policy, &request("kms:Decrypt", "k", &[])), Decision::NotGranted);
+        let context = [("kms:encryptioncontext:cluster", "prod")];
+        assert_eq!(
+            decide(&policy, &request("kms:Decrypt", "k", &context)),
+            Decision::Allowed("Key".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_is_not_modelled_is_refused() {
+        for statement in [
+            json!({"Effect": "Allow", "NotAction": "s3:*", "Resource": "*"}),
+            json!({"Effect": "Allow", "Action": "s3:*", "Resource": "*", "Condition": {"IpAddress": {"a": "b"}}}),
+            json!({"Effect": "Allow", "Action": "s3:*", "Resource": {"Ref": "Bucket"}}),
+            json!({"Effect": "Maybe", "Action": "s3:*", "Resource": "*"}),
+        ] {
+            assert!(parse(&json!({"Statement": statement})).is_err(), "{statement}");
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Functions as Lambda runs them: an asynchronous queue with retries, timeouts, dead letters; several environments
+//! side by side, each a process of the unmodified binary.
+
+mod environment;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::client::{ACCOUNT, Client};
+use crate::iam::{self, Decision, Request, Statement};
+use crate::observe::{Attempt, Observed, Observer, Outcome};
+use environment::{Environment, Work, failed};
+
+pub use environment::Launch;
+
+/// Waits of Lambda before the second and the third try.
+const RETRY_WAITS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(120)];
+
+/// Environments of one function at once, where the template reserves nothing: enough for races.
+const DEFAULT_CONCURRENCY: usize = 8;
+
+/// What the template says of a function.
+#[derive(Debug, Clone)]
+pub struct Function {
+    /// How to start it.
+    pub launch: Launch,
+    /// `Timeout`.
+    pub timeout: Duration,
+    /// `MemorySize`, MiB.
+    pub memory_mib: u64,
+    /// `EventInvokeConfig.MaximumRetryAttempts`.
+    pub retries: u32,
+    /// `EventInvokeConfig.MaximumEventAgeInSeconds`.
+    pub max_age: Duration,
+    /// `ReservedConcurrentExecutions`.
+    pub concurrency: Option<usize>,
+    /// `DeadLetterConfig.TargetArn`: a queue.
+    pub dead_letters: Option<String>,
+    /// What its role grants.
+    pub role: Vec<Statement>,
+    /// `AWS::Lambda::Permission`s.
+    pub permissions: Vec<Permission>,
+}
+
+/// Who may invoke a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permission {
+    /// `events.amazonaws.com`.
+    pub principal: String,
+    /// Pattern of the ARN on whose behalf; `None`: any.
+    pub source_arn: Option<String>,
+}
+
+/// On whose word a function is invoked.
+#[derive(Debug, Clone)]
+pub enum Caller {
+    /// A service, on behalf of a resource: allowed by the function's permissions.
+    Service {
+        /// `events.amazonaws.com`.
+        principal: String,
+        /// ARN of the rule.
+        source_arn: String,
+    },
+    /// Somebody under a role that must grant `lambda:InvokeFunction`: Scheduler.
+    Role {
+        /// ARN of the schedule.
+        name: String,
+        /// What the role grants.
+        statements: Vec<Statement>,
+    },
+    /// A person.
+    Operator,
+}
+
+/// The functions of the embedded AWS.
+#[derive(Debug, Clone)]
+pub struct Lambda {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    observer: Observer,
+    /// Of Lambda's waits between tries, and the age of events.
+    time_scale: f64,
+    functions: Mutex<BTreeMap<String, Arc<Registered>>>,
+    /// Events accepted and not yet done with.
+    open: watch::Sender<usize>,
+    serial: Mutex<u64>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    function: Mutex<Function>,
+    idle: Mutex<Vec<Environment>>,
+    /// Process ids that are at work, by request id.
+    busy: Mutex<BTreeMap<String, u32>>,
+    places: Semaphore,
+}
+
+impl Lambda {
+    /// No functions yet. `client` is the operator's, for dead letters; waits of a minute take `time_scale` minutes.
+    #[must_use]
+    pub fn new(client: Client, observer: Observer, time_scale: f64) -> Self {
+        let shared = Shared {
+            client,
+            observer,
+            time_scale,
+            functions: Mutex::default(),
+            open: watch::Sender::new(0),
+            serial: Mutex::new(0),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Adds a function, or replaces the one of that name.
+    pub fn register(&self, function: Function) {
+        let places = function.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
+        let registered = Registered {
+            idle: Mutex::default(),
+            busy: Mutex::default(),
+            places: Semaphore::new(places),
+            function: Mutex::new(function.clone()),
+        };
+        lock(&self.shared.functions).insert(function.launch.function, Arc::new(registered));
+    }
+
+    /// Changes what is said of a function, as an update of its configuration would: idle environments are retired.
+    pub fn configure(&self, name: &str, change: impl FnOnce(&mut Function)) {
+        if let Some(registered) = lock(&self.shared.functions).get(name) {
+            change(&mut lock(&registered.function));
+            lock(&registered.idle).clear();
+        }
+    }
+
+    /// The ARN of a function.
+    #[must_use]
+    pub fn arn(&self, name: &str) -> String {
+        format!("arn:aws:lambda:{}:{ACCOUNT}:function:{name}", self.shared.client.region())
+    }
+
+    /// Accepts an event for a function, if the caller may; its request id. The rest happens in its own time.
+    ///
+    /// # Errors
+    /// What is missing, if there is no such function or the caller may not invoke it.
+    pub fn invoke(&self, function_arn: &str, caller: &Caller, payload: Vec<u8>) -> Result<String, String> {
+        let name = function_arn.rsplit(':').next().unwrap_or_default();
+        let registered = lock(&self.shared.functions).get(name).cloned();
+        let registered = registered.ok_or_else(|| format!("there is no function {function_arn}"))?;
+        allowed(&lock(&registered.function), function_arn, caller)?;
+        let request_id = self.next_id();
+        self.shared.open.send_modify(|open| *open += 1);
+        let (shared, arn, id) = (Arc::clone(&self.shared), function_arn.to_owned(), request_id.clone());
+        tokio::spawn(async move {
+            shared.see_through(&registered, &arn, &id, payload).await;
+            shared.open.send_modify(|open| *open -= 1);
+        });
+        Ok(request_id)
+    }
+
+    /// Events that were accepted and are neither done nor dead.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        *self.shared.open.borrow()
+    }
+
+    /// Kills every process of a function that is at work now; how many there were.
+    pub fn kill(&self, name: &str) -> usize {
+        let Some(registered) = lock(&self.shared.functions).get(name).cloned() else { return 0 };
+        let busy = lock(&registered.busy);
+        let pids =
+            busy.values().filter_map(|id| i32::try_from(*id).ok()).filter_map(rustix::process::Pid::from_raw);
+        pids.filter(|pid| rustix::process::kill_process_group(*pid, rustix::process::Signal::KILL).is_ok())
+            .count()
+    }
+
+    fn next_id(&self) -> String {
+        let mut serial = lock(&self.shared.serial);
+        *serial += 1;
+        format!("00000000-0000-4000-8000-{:012x}", *serial)
+    }
+}
+
+/// Whether `caller` may invoke the function.
+fn allowed(function: &Function, arn: &str, caller: &Caller) -> Result<(), String> {
+    match caller {
+        Caller::Operator => Ok(()),
+        Caller::Service { principal, source_arn } => {
+            let granted = function.permissions.iter().any(|permission| {
+                permission.principal == *principal
+                    && permission.source_arn.as_deref().is_none_or(|pattern| iam::like(pattern, source_arn))
+            });
+            if granted {
+                Ok(())
+            } else {
+                Err(format!("no permission lets {principal} invoke {arn} for {source_arn}"))
+            }
+        }
+        Caller::Role { name, statements } => {
+            let request = Request {
+                action: "lambda:InvokeFunction".to_owned(),
+                resource: arn.to_owned(),
+                context: BTreeMap::new(),
+            };
+            match iam::decide(statements, &request) {
+                Decision::Allowed(_) => Ok(()),
+                Decision::Denied(_) | Decision::NotGranted => {
+                    Err(format!("the role of {name} does not grant lambda:InvokeFunction on {arn}"))
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Tries until the function has done it or it is dead.
+    async fn see_through(&self, registered: &Registered, arn: &str, id: &str, payload: Vec<u8>) {
+        let accepted = Instant::now();
+        let mut number = 0;
+        loop {
+            number += 1;
+            let function = lock(&registered.function).clone();
+            let attempt =
+                Attempt { function: function.launch.function.clone(), request_id: id.to_owned(), number };
+            let work = Work {
+                request_id: id.to_owned(),
+                function_arn: arn.to_owned(),
+                payload: payload.clone(),
+                timeout: function.timeout,
+            };
+            let Outcome::Failed { error_type, message } = self.try_once(registered, &attempt, work).await
+            else {
+                return;
+            };
+            let wait = RETRY_WAITS[usize::from(number > 1)].mul_f64(self.time_scale);
+            let too_old = accepted.elapsed() + wait > function.max_age.mul_f64(self.time_scale);
+            if number > function.retries || too_old {
+                let failure = Failure { error_type, message };
+                return self.bury(&function, attempt, &payload, failure).await;
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn try_once(&self, registered: &Registered, attempt: &Attempt, work: Work) -> Outcome {
+        // The semaphore is never closed.
+        let _place = registered.places.acquire().await;
+        self.observer.record(Observed::Started(attempt.clone()));
+        let begun = Instant::now();
+        let idle = lock(&registered.idle).pop();
+        let function = lock(&registered.function).clone();
+        let environment = match idle {
+            Some(environment) => Ok(environment),
+            None => Environment::start(&function.launch, &self.observer).await,
+        };
+        let mut max_rss_kib = 0;
+        let outcome = match environment {
+            Err(outcome) => outcome,
+            Ok(mut environment) => {
+                if let Some(pid) = environment.id() {
+                    lock(&registered.busy).insert(work.request_id.clone(), pid);
+                }
+                let id = work.request_id.clone();
+                let (mut outcome, mut reusable) = environment.work(work).await;
+                lock(&registered.busy).remove(&id);
+                max_rss_kib = environment.max_rss_kib();
+                if max_rss_kib > function.memory_mib * 1024 {
+                    let message = format!("RequestId: {id} Error: Runtime exited with error: signal: killed");
+                    outcome = failed("Runtime.OutOfMemory", &message);
+                    reusable = false;
+                }
+                if reusable {
+                    lock(&registered.idle).push(environment);
+                }
+                outcome
+            }
+        };
+        self.observer.record(Observed::Finished {
+            attempt: attempt.clone(),
+            outcome: outcome.clone(),
+            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            max_rss_kib,
+        });
+        outcome
+    }
+
+    /// Sends an event that is given up to the function's dead-letter queue, under the function's own role.
+    async fn bury(&self, function: &Function, attempt: Attempt, payload: &[u8], failure: Failure) {
+        let mut buried = None;
+        if let Some(queue) = &function.dead_letters {
+            let request = Request {
+                action: "sqs:SendMessage".to_owned(),
+                resource: queue.clone(),
+                context: BTreeMap::new(),
+            };
+            let granted = matches!(iam::decide(&function.role, &request), Decision::Allowed(_));
+            let sent = granted && self.send_dead(queue, &attempt, payload, &failure).await;
+            buried = sent.then(|| queue.clone());
+        }
+        self.observer.record(Observed::DeadLettered {
+            attempt,
+            queue: buried,
+            error_type: failure.error_type,
+        });
+    }
+
+    async fn send_dead(&self, queue: &str, attempt: &Attempt, payload: &[u8], failure: &Failure) -> bool {
+        let name = queue.rsplit(':').next().unwrap_or_default();
+        let text = |value: &str| json!({"DataType": "String", "StringValue": value});
+        // Lambda says the type only inside of the message: «ErrorMessage» is the response's first kilobyte.
+        let said = json!({"errorMessage": failure.message, "errorType": failure.error_type}).to_string();
+        let said: String = said.chars().take(1024).collect();
+        let request = json!({
+            "QueueUrl": self.queue_url(name), "MessageBody": String::from_utf8_lossy(payload),
+            "MessageAttributes": {
+                "RequestID": text(&attempt.request_id),
+                "ErrorCode": {"DataType": "Number", "StringValue": "200"},
+                "ErrorMessage": text(&said),
+            },
+        });
+        match self.client.json("sqs", "AmazonSQS.SendMessage", request).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::error!(%error, queue, "a dead letter is lost");
+                false
+            }
+        }
+    }
+
+    fn queue_url(&self, name: &str) -> Value {
+        Value::String(self.client.queue_url(name))
+    }
+}
+
+/// Why a try failed.
+#[derive(Debug)]
+struct Failure {
+    error_type: String,
+    message: String,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,57 @@
+//! moto's server: S3, KMS, SSM parameters, EventBridge's patterns and SQS.
+
+use std::io;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{ChildStdin, Command};
+
+use crate::process::Group;
+use crate::tools;
+
+/// A moto server of our own, gone when dropped.
+#[derive(Debug)]
+pub struct Moto {
+    url: String,
+    _process: Group,
+    /// It ends when this closes, even if we are killed.
+    _lifeline: Option<ChildStdin>,
+}
+
+impl Moto {
+    /// Starts it on a free port, and waits until it answers. `parameters` become public SSM parameters, which the
+    /// API would refuse to write.
+    ///
+    /// # Errors
+    /// If the tools are missing or the server does not come up; with what it said.
+    pub async fn start(parameters: &[(&str, &str)]) -> io::Result<Self> {
+        let python = tools::python().map_err(io::Error::other)?;
+        let mut command = Command::new(python);
+        command.arg(tools::root().join("tests/scripts/embedded_moto.py"));
+        command.args(parameters.iter().map(|(name, value)| format!("{name}={value}")));
+        let mut process = Group::spawn(&mut command)?;
+        let lifeline = process.stdin();
+        let mut said = String::new();
+        if let Some(stdout) = process.stdout() {
+            BufReader::new(stdout).read_line(&mut said).await?;
+        }
+        let mut errors = process.stderr();
+        if !said.starts_with("http://") {
+            let mut words = String::new();
+            if let Some(stderr) = &mut errors {
+                stderr.read_to_string(&mut words).await?;
+            }
+            return Err(io::Error::other(format!("moto's server does not start: {said}{words}")));
+        }
+        // A full pipe would stop it.
+        if let Some(mut stderr) = errors {
+            tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
+        }
+        Ok(Self { url: said.trim().to_owned(), _process: process, _lifeline: lifeline })
+    }
+
+    /// `http://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}

@@ -1,0 +1,78 @@
+//! Child processes that cannot outlive us: each in its own process group, killed as a whole when dropped.
+
+use std::io;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+/// A running child and whatever it started.
+#[derive(Debug)]
+pub struct Group {
+    child: Child,
+    pid: Option<Pid>,
+}
+
+impl Group {
+    /// Starts `command` in a process group of its own, its three streams piped to us.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let child = command
+            .process_group(0)
+            .kill_on_drop(true)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        Ok(Self { child, pid })
+    }
+
+    /// Its process id, while it runs.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Its standard input; once.
+    pub fn stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Its standard output; once.
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// Its standard error; once.
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    /// Waits for its end; the words are those of Lambda: `exit status: 101`, `signal: killed`.
+    pub async fn ended(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Kills the whole group.
+    pub fn kill(&mut self) {
+        // Not after the child was reaped: its number may be another's by then.
+        if self.child.id().is_some()
+            && let Some(pid) = self.pid
+        {
+            // It may have ended by itself in this moment: nothing to do then.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,322 @@
+//! EventBridge's delivery: moto matches events against the rules of the template, the router brings them to Lambda.
+//!
+//! moto's own Lambda target fails, so the deployer gives every rule a queue of its own instead; whatever moto's
+//! pattern engine puts there is for that rule's function. A second queue on every bus, whose rule matches everything,
+//! shows what was said at all.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::client::{Client, ClientError};
+use crate::gateway::Gateway;
+use crate::iam::{self, Decision, Request, Statement};
+use crate::lambda::{Caller, Lambda};
+use crate::observe::{Observed, Observer};
+
+/// How long the router sleeps when no call rings the bell.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// From a rule to a function.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// `default`, or the name of a custom bus.
+    pub bus: String,
+    /// ARN of the rule.
+    pub rule_arn: String,
+    /// URL of the queue in which moto puts what matches.
+    pub queue_url: String,
+    /// ARN of the function.
+    pub function_arn: String,
+    /// Where an event goes that cannot be delivered.
+    pub dead_letters: Option<DeadLetters>,
+}
+
+/// A queue for what a rule cannot deliver.
+#[derive(Debug, Clone)]
+pub struct DeadLetters {
+    /// Its ARN.
+    pub arn: String,
+    /// Its own policy, which must let EventBridge in.
+    pub policy: Vec<Statement>,
+}
+
+/// The running router, gone when dropped.
+#[derive(Debug)]
+pub struct Router {
+    task: JoinHandle<()>,
+    delivery: Arc<Delivery>,
+}
+
+/// How events are brought, for tests to disturb.
+#[derive(Debug, Default)]
+struct Delivery {
+    state: Mutex<DeliveryState>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct DeliveryState {
+    held: Option<Vec<(Route, Value)>>,
+    copies: usize,
+}
+
+impl Default for DeliveryState {
+    fn default() -> Self {
+        Self { held: None, copies: 1 }
+    }
+}
+
+struct Courier {
+    client: Client,
+    lambda: Lambda,
+    observer: Observer,
+    routes: Vec<Route>,
+    /// Bus and queue URL.
+    taps: Vec<(String, String)>,
+    sequencers: Sequencers,
+    delivery: Arc<Delivery>,
+}
+
+impl Router {
+    /// Brings what `routes` match to their functions, and shows what `taps` (bus, queue URL) see.
+    #[must_use]
+    pub fn start(
+        client: Client,
+        gateway: &Gateway,
+        lambda: Lambda,
+        observer: Observer,
+        routes: Vec<Route>,
+        taps: Vec<(String, String)>,
+    ) -> Self {
+        let delivery = Arc::new(Delivery::default());
+        let (bell, disturbed) = (gateway.bell(), Arc::clone(&delivery));
+        let mut courier = Courier {
+            client,
+            lambda,
+            observer,
+            routes,
+            taps,
+            sequencers: Sequencers::default(),
+            delivery: Arc::clone(&delivery),
+        };
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = bell.notified() => {}
+                    () = disturbed.changed.notified() => {}
+                    () = tokio::time::sleep(IDLE) => {}
+                }
+                if let Err(error) = courier.round().await {
+                    tracing::error!(%error, "the router cannot read its queues");
+                }
+            }
+        });
+        Self { task, delivery }
+    }
+
+    /// Keeps back what would be delivered from now on.
+    pub fn hold(&self) {
+        self.state(|state| {
+            state.held.get_or_insert_default();
+        });
+    }
+
+    /// How many deliveries are kept back.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.state(|state| state.held.as_ref().map_or(0, Vec::len))
+    }
+
+    /// The oldest kept-back delivery goes last when `reversed`; all go out now.
+    pub fn release(&self, lambda: &Lambda, reversed: bool) {
+        let mut held = self.state(|state| state.held.take()).unwrap_or_default();
+        if reversed {
+            held.reverse();
+        }
+        for (route, event) in held {
+            // Kept-back events were matched and shown already; who may not be invoked is found when not held.
+            let caller = Caller::Service {
+                principal: "events.amazonaws.com".to_owned(),
+                source_arn: route.rule_arn.clone(),
+            };
+            if let Err(reason) = lambda.invoke(&route.function_arn, &caller, event.to_string().into_bytes()) {
+                tracing::error!(reason, "a kept-back event is lost");
+            }
+        }
+    }
+
+    /// Delivers each event so many times from now on: at least once is all that EventBridge promises.
+    pub fn set_copies(&self, copies: usize) {
+        self.state(|state| state.copies = copies);
+    }
+
+    fn state<T>(&self, change: impl FnOnce(&mut DeliveryState) -> T) -> T {
+        let changed = change(&mut self.delivery.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.delivery.changed.notify_one();
+        changed
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Courier {
+    /// Empties every queue once.
+    async fn round(&mut self) -> Result<(), ClientError> {
+        for (bus, queue_url) in self.taps.clone() {
+            for event in self.drain(&bus, &queue_url).await? {
+                self.observer.record(Observed::Event { bus: bus.clone(), event });
+            }
+        }
+        for route in self.routes.clone() {
+            for event in self.drain(&route.bus, &route.queue_url).await? {
+                self.deliver(&route, &event).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn drain(&mut self, bus: &str, queue_url: &str) -> Result<Vec<Value>, ClientError> {
+        let mut events = Vec::new();
+        loop {
+            let messages = self.client.take(queue_url).await?;
+            if messages.is_empty() {
+                return Ok(events);
+            }
+            for message in messages {
+                let event = serde_json::from_str(&message.body).unwrap_or_default();
+                events.extend(as_aws_sends_it(event, bus, &mut self.sequencers));
+            }
+        }
+    }
+
+    async fn deliver(&self, route: &Route, event: &Value) -> Result<(), ClientError> {
+        let copies = {
+            let mut state = self.delivery.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let copies = state.copies;
+            if let Some(held) = &mut state.held {
+                held.extend(std::iter::repeat_n((route.clone(), event.clone()), copies));
+                return Ok(());
+            }
+            copies
+        };
+        let caller = Caller::Service {
+            principal: "events.amazonaws.com".to_owned(),
+            source_arn: route.rule_arn.clone(),
+        };
+        for _ in 0..copies {
+            let invoked = self.lambda.invoke(&route.function_arn, &caller, event.to_string().into_bytes());
+            if let Err(reason) = invoked {
+                self.cannot_deliver(route, event, &reason).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What EventBridge does when its target refuses it for want of a permission: no retry, straight to the rule's
+    /// queue, if the queue's policy lets it.
+    async fn cannot_deliver(&self, route: &Route, event: &Value, reason: &str) -> Result<(), ClientError> {
+        self.observer.record(Observed::NotPermitted {
+            caller: route.rule_arn.clone(),
+            function: route.function_arn.clone(),
+            reason: reason.to_owned(),
+        });
+        let Some(queue) = &route.dead_letters else { return Ok(()) };
+        let context = [
+            ("aws:sourcearn".to_owned(), vec![route.rule_arn.clone()]),
+            ("aws:securetransport".to_owned(), vec!["true".to_owned()]),
+        ];
+        let request = Request {
+            action: "sqs:SendMessage".to_owned(),
+            resource: queue.arn.clone(),
+            context: BTreeMap::from(context),
+        };
+        let decision = iam::decide_for(&queue.policy, "service:events.amazonaws.com", &request);
+        if !matches!(decision, Decision::Allowed(_)) {
+            return Ok(());
+        }
+        let text = |value: &str| json!({"DataType": "String", "StringValue": value});
+        let name = queue.arn.rsplit(':').next().unwrap_or_default();
+        let message = json!({
+            "QueueUrl": self.client.queue_url(name), "MessageBody": event.to_string(),
+            "MessageAttributes": {
+                "RULE_ARN": text(&route.rule_arn), "TARGET_ARN": text(&route.function_arn),
+                "ERROR_CODE": text("NO_PERMISSIONS"), "ERROR_MESSAGE": text(reason),
+            },
+        });
+        self.client.json("sqs", "AmazonSQS.SendMessage", message).await?;
+        Ok(())
+    }
+}
+
+/// The order in which versions of objects were first seen, which is the order in which they were written.
+#[derive(Debug, Default)]
+struct Sequencers {
+    by_version: BTreeMap<String, u64>,
+}
+
+impl Sequencers {
+    fn of(&mut self, version: &str) -> u64 {
+        let next = self.by_version.len() as u64 + 1;
+        *self.by_version.entry(version.to_owned()).or_insert(next)
+    }
+}
+
+/// moto's S3 events, put right; `None` for those that AWS does not send at all.
+///
+/// moto 5.2 gives every S3 event one and the same id and sequencer, spells `etag` `eTag`, sends tagging events for
+/// untagged objects, and puts S3's events on custom buses, where AWS' services never speak.
+fn as_aws_sends_it(mut event: Value, bus: &str, sequencers: &mut Sequencers) -> Option<Value> {
+    if event["source"] != "aws.s3" {
+        return Some(event);
+    }
+    if bus != "default" || event["detail-type"] == "Object Tags Added" {
+        return None;
+    }
+    let version = event["detail"]["object"]["version-id"].as_str().unwrap_or_default();
+    let sequencer = sequencers.of(version);
+    event["id"] = json!(format!("00000000-0000-4000-9000-{sequencer:012x}"));
+    let object = event["detail"]["object"].as_object_mut()?;
+    object.insert("sequencer".to_owned(), json!(format!("{sequencer:018X}")));
+    if let Some(etag) = object.remove("eTag") {
+        object.insert("etag".to_owned(), etag);
+    }
+    if event["detail-type"] == "Object Created" {
+        event["detail"]["reason"] = json!("PutObject");
+    }
+    Some(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s3_events_are_put_right() {
+        let mut sequencers = Sequencers::default();
+        let event = |version: &str| {
+            json!({"source": "aws.s3", "detail-type": "Object Created", "id": "same",
+                   "detail": {"object": {"eTag": "e", "version-id": version, "sequencer": "same"}}})
+        };
+        let first = as_aws_sends_it(event("v1"), "default", &mut sequencers);
+        let second = as_aws_sends_it(event("v2"), "default", &mut sequencers);
+        let again = as_aws_sends_it(event("v1"), "default", &mut sequencers);
+        assert_eq!(first, again, "the rule's copy and the tap's copy are one event");
+        let sequencer = |event: &Option<Value>| {
+            event
+                .as_ref()
+                .and_then(|event| event["detail"]["object"]["sequencer"].as_str().map(str::to_owned))
+        };
+        assert!(sequencer(&first) < sequencer(&second));
+        assert_eq!(first.as_ref().map(|event| &event["detail"]["object"]["etag"]), Some(&json!("e")));
+        assert_eq!(as_aws_sends_it(event("v3"), "slipway", &mut sequencers), None);
+    }
+}

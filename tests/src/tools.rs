@@ -1,0 +1,49 @@
+//! Where things are: the repository, the Python tools, the function binaries.
+
+use std::path::{Path, PathBuf};
+
+/// Something that the set-up steps should have made is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} is not at {path}: run `{cure}`")]
+pub struct Absent {
+    what: &'static str,
+    path: PathBuf,
+    cure: String,
+}
+
+/// The repository's root.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// The interpreter that has moto, boto3, cfn-lint and the SAM translator.
+///
+/// # Errors
+/// If `make tools` has not run.
+pub fn python() -> Result<PathBuf, Absent> {
+    let path = root().join(".tools/python/bin/python3");
+    present("the Python of the tests", path, "make tools".to_owned())
+}
+
+/// A file that `cargo build` made: a function's binary, in the profile that this code was built in.
+///
+/// # Errors
+/// If it was not built.
+pub fn binary(name: &str) -> Result<PathBuf, Absent> {
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    present("a function's binary", target().join(profile).join(name), format!("cargo build -p {name}"))
+}
+
+/// The target directory: the running test or demo lies in it (`<target>/<profile>/…`).
+fn target() -> PathBuf {
+    let here = std::env::current_exe().unwrap_or_default();
+    let mut folders = here.ancestors().skip(1);
+    // `deps/` holds the tests; their binaries lie one up.
+    let profile = folders.find(|folder| !folder.ends_with("deps")).map(Path::to_path_buf);
+    profile.and_then(|folder| folder.parent().map(Path::to_path_buf)).unwrap_or_default()
+}
+
+fn present(what: &'static str, path: PathBuf, cure: String) -> Result<PathBuf, Absent> {
+    if path.exists() { Ok(path) } else { Err(Absent { what, path, cure }) }
+}

@@ -1,0 +1,212 @@
+//! The embedded AWS as a whole: started, deployed into, watched, gone when dropped.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client::{Client, ClientError};
+use crate::deploy::{DeployError, Deployed, Target, deploy, translate};
+use crate::gateway::Gateway;
+use crate::lambda::{Caller, Lambda};
+use crate::moto::Moto;
+use crate::observe::Observer;
+use crate::router::Router;
+
+/// Why the embedded AWS does not stand.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// A process or a port could not be had.
+    #[error("the embedded AWS does not start")]
+    Start(#[from] io::Error),
+    /// The template cannot be deployed.
+    #[error("the template cannot be deployed")]
+    Deploy(#[from] DeployError),
+    /// A service refuses.
+    #[error("a service of the embedded AWS refuses")]
+    Client(#[from] ClientError),
+    /// The template does not have what is asked for.
+    #[error("the template has no {0}")]
+    NoSuch(String),
+}
+
+/// How an embedded AWS is to be.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The region.
+    pub region: String,
+    /// `AWS::StackName` of the installation.
+    pub stack_name: String,
+    /// Of Lambda's waits between tries: 0.002 makes a minute 120 ms.
+    pub time_scale: f64,
+    /// `RUST_LOG` of the functions; `None` leaves the template's.
+    pub log: Option<String>,
+    /// Public SSM parameters.
+    pub parameters: Vec<(String, String)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            region: "eu-central-1".to_owned(),
+            stack_name: "slipway".to_owned(),
+            time_scale: 0.002,
+            log: None,
+            parameters: Vec::new(),
+        }
+    }
+}
+
+/// An embedded AWS with a template deployed into it.
+#[derive(Debug)]
+pub struct Embedded {
+    // The router and the functions go before what they call.
+    router: Router,
+    lambda: Lambda,
+    deployed: Deployed,
+    client: Client,
+    gateway: Gateway,
+    observer: Observer,
+    region: String,
+    _moto: Moto,
+    _work_folder: TempDir,
+}
+
+impl Embedded {
+    /// Starts everything and deploys the SAM template at `template`.
+    ///
+    /// # Errors
+    /// If a part does not start, or the template cannot be deployed.
+    pub async fn start(template: &Path, settings: &Settings) -> Result<Self, WorldError> {
+        let work_folder = tempfile::tempdir()?;
+        let parameters: Vec<_> =
+            settings.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let (moto, plain) = tokio::join!(Moto::start(&parameters), translate(template));
+        let (moto, plain) = (moto?, plain?);
+        let observer = Observer::default();
+        let gateway = Gateway::start(moto.url(), observer.clone()).await?;
+        // What the harness does itself is not to be seen among the calls: it goes to moto directly.
+        let client = Client::new(moto.url(), &settings.region, "OPERATOR");
+        let lambda = Lambda::new(client.clone(), observer.clone(), settings.time_scale);
+        let log = settings.log.iter().map(|log| ("RUST_LOG".to_owned(), log.clone()));
+        let target = Target {
+            client: &client,
+            gateway: &gateway,
+            lambda: &lambda,
+            stack_name: &settings.stack_name,
+            parameters: BTreeMap::new(),
+            extra_environment: log.collect(),
+            work_folder: work_folder.path(),
+        };
+        let deployed = deploy(&plain, &target).await?;
+        let router = Router::start(
+            client.clone(),
+            &gateway,
+            lambda.clone(),
+            observer.clone(),
+            deployed.routes.clone(),
+            deployed.taps.clone(),
+        );
+        Ok(Self {
+            router,
+            lambda,
+            deployed,
+            client,
+            gateway,
+            observer,
+            region: settings.region.clone(),
+            _moto: moto,
+            _work_folder: work_folder,
+        })
+    }
+
+    /// What happened, and what happens.
+    #[must_use]
+    pub fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// The one endpoint.
+    #[must_use]
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// The functions.
+    #[must_use]
+    pub fn lambda(&self) -> &Lambda {
+        &self.lambda
+    }
+
+    /// The router of events.
+    #[must_use]
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// The operator's client, straight to moto: unseen and unjudged.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The region.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// What was deployed.
+    #[must_use]
+    pub fn deployed(&self) -> &Deployed {
+        &self.deployed
+    }
+
+    /// `Ref` of a resource of the template.
+    ///
+    /// # Errors
+    /// If the template has no such resource.
+    pub fn reference(&self, id: &str) -> Result<&str, WorldError> {
+        let reference = self.deployed.references.get(id);
+        reference.map(String::as_str).ok_or_else(|| WorldError::NoSuch(id.to_owned()))
+    }
+
+    /// Uploads an object as a person would; its version id.
+    ///
+    /// # Errors
+    /// If there is no such bucket in the template, or S3 refuses.
+    pub async fn upload(&self, bucket_id: &str, key: &str, bytes: Vec<u8>) -> Result<String, WorldError> {
+        let version = self.client.put_object(self.reference(bucket_id)?, key, bytes).await?;
+        // Not by way of the gateway: ring the bell that it would have rung.
+        self.gateway.bell().notify_one();
+        Ok(version)
+    }
+
+    /// Invokes a function of the template as a person would.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn invoke(&self, function_id: &str, event: &Value) -> Result<String, WorldError> {
+        let arn = self.deployed.arns.get(function_id);
+        let arn = arn.ok_or_else(|| WorldError::NoSuch(function_id.to_owned()))?;
+        let invoked = self.lambda.invoke(arn, &Caller::Operator, event.to_string().into_bytes());
+        invoked.map_err(WorldError::NoSuch)
+    }
+
+    /// Waits until nothing has happened for `quiet` and no event is open; false after `timeout`.
+    pub async fn settle(&self, quiet: Duration, timeout: Duration) -> bool {
+        let settled = async {
+            loop {
+                let mark = self.observer.mark();
+                let more = tokio::time::timeout(quiet, self.observer.more(mark)).await;
+                if more.is_err() && self.lambda.open() == 0 {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(timeout, settled).await.is_ok()
+    }
+}
