@@ -55,6 +55,30 @@ pub fn config(cluster: &str, role: &str, digest: &str) -> String {
     format!("clusters/{cluster}/bundles/{role}/config-{digest}")
 }
 
+/// The inventory of a cluster's credentials.
+#[must_use]
+pub fn manifest(cluster: &str) -> String {
+    format!("clusters/{cluster}/pki/manifest.json")
+}
+
+/// The certificate or public key of an asset, by its fingerprint.
+#[must_use]
+pub fn public_half(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    format!("clusters/{cluster}/pki/{asset}/{fingerprint}.pem")
+}
+
+/// The sealed private key or secret of an asset, by its fingerprint.
+#[must_use]
+pub fn private_half(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    format!("clusters/{cluster}/pki/{asset}/{fingerprint}.sealed")
+}
+
+/// The sealed credentials of a role, by their digest.
+#[must_use]
+pub fn credentials(cluster: &str, role: &str, digest: &str) -> String {
+    format!("clusters/{cluster}/bundles/{role}/credentials-{digest}")
+}
+
 /// The clusters that a stack of that name may belong to: `<cluster>-network`, `-etcd`, `-control-plane`,
 /// `-pool-<name>`. Several, where a name holds `-pool-` more than once.
 #[must_use]

@@ -4,6 +4,7 @@
 //! Production (`slipway-aws`), the command line (`slipway`, a directory) and the simulator (`slipway-sim`) each
 //! implement the [`ports`]; the flows are the same code for all three.
 
+pub mod credentials;
 pub mod error;
 pub mod keys;
 pub mod launch;

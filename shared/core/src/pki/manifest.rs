@@ -22,30 +22,6 @@ pub const FORMAT: u32 = 1;
 /// Backdating of not-before: a node whose clock is behind still accepts a certificate made this moment.
 pub const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
 
-/// Key of the manifest in the asset bucket.
-#[must_use]
-pub fn key(cluster: &str) -> String {
-    format!("clusters/{cluster}/pki/manifest.json")
-}
-
-/// Key of the certificate or public key of `asset`.
-#[must_use]
-pub fn public_key(cluster: &str, asset: &str, fingerprint: &str) -> String {
-    format!("clusters/{cluster}/pki/{asset}/{fingerprint}.pem")
-}
-
-/// Key of the sealed private key or secret of `asset`.
-#[must_use]
-pub fn sealed_key(cluster: &str, asset: &str, fingerprint: &str) -> String {
-    format!("clusters/{cluster}/pki/{asset}/{fingerprint}.sealed")
-}
-
-/// Key of the sealed bundle of `role`.
-#[must_use]
-pub fn bundle_key(cluster: &str, role: &Role, digest: &str) -> String {
-    format!("clusters/{cluster}/bundles/{role}/credentials-{digest}")
-}
-
 /// An asset that must be made, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToMake<'a> {
@@ -71,8 +47,7 @@ pub enum Reason {
 pub enum PolicyError {
     /// A leaf would outlive its authority.
     #[error(
-        "certificate {asset} would be valid until {not_after}, longer than its authority {issuer}, which ends {issuer_not_after}: \
-         lower tlsCertDurationDays (now {days}), or rotate {issuer}"
+        "certificate {asset} would be valid until {not_after}, longer than its authority {issuer}, which ends {issuer_not_after}"
     )]
     OutlivesIssuer {
         /// The leaf.
@@ -104,6 +79,20 @@ pub enum PolicyError {
         /// The role.
         role: Role,
     },
+}
+
+impl PolicyError {
+    /// What a person can do about it.
+    #[must_use]
+    pub fn cure(&self) -> String {
+        match self {
+            Self::OutlivesIssuer { issuer, days, .. } => {
+                format!("lower tlsCertDurationDays (now {days}), or rotate {issuer}")
+            }
+            Self::TooLong { .. } => "lower tlsCADurationDays or tlsCertDurationDays".to_owned(),
+            Self::Incomplete { .. } => "bring back an earlier version of the inventory".to_owned(),
+        }
+    }
 }
 
 /// The end of validity of a certificate of so many days made at `now`, in whole seconds as X.509 has them.

@@ -94,6 +94,9 @@ impl Part {
     }
 
     /// The file's text, made of the asset's own: a PEM or a secret. The result is as secret as `text`.
+    ///
+    /// A bundle is sealed anew when the name of a part changes, not when this function does: whoever changes what it
+    /// returns gives the part another name, or nodes never see it.
     #[must_use]
     pub fn content(self, text: &str) -> String {
         match self {

@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, EtcdMember};
 use crate::digest::sha256_hex;
 
 fn sample() -> Cluster {
-    serde_json::from_str(include_str!("testdata/cluster.json")).unwrap()
+    crate::spec::parse(include_bytes!("testdata/cluster.yaml"), None).unwrap().cluster
 }
 
 fn now() -> Timestamp {

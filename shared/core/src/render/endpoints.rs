@@ -101,7 +101,8 @@ fn target_group(context: &Context<'_>, template: &mut Template, name: &str, tags
 }
 
 /// Who may use the endpoint: the spec's ranges, and the cluster's own nodes in any case. Nodes reach a private balancer
-/// from their own addresses, a public one from those of the NAT gateways.
+/// from their own addresses, a public one from those of the NAT gateways. The address of an Elastic IP or NAT gateway that
+/// exists already is not known here: the spec must list it.
 fn security_group(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> String {
     let name = &endpoint.name;
     let balancer = &endpoint.load_balancer;

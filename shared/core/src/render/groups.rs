@@ -71,8 +71,8 @@ impl Group<'_> {
             {
                 "LifecycleHookName": Hooks::TERMINATE,
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-                // The agent prolongs this by its heartbeat for as long as the drain takes. A node whose agent is
-                // dead goes when the time is over: nothing would ever drain it.
+                // Who drains the node prolongs this by heartbeats for as long as it takes. When they stop, nobody is
+                // draining it any more, and waiting longer would not bring its pods elsewhere.
                 "DefaultResult": "CONTINUE",
                 "HeartbeatTimeout": self.hooks.terminate_s,
             },

@@ -127,13 +127,18 @@ pub(super) fn ebs(volume: &Volume) -> Value {
 }
 
 fn describe_volume(volume: &Volume) -> Value {
-    json!({
-        "sizeGiB": volume.size_gib,
-        "type": volume.kind,
-        "iops": volume.iops,
-        "throughput": volume.throughput,
-        "kmsKeyArn": volume.kms_key_arn,
-    })
+    let mut described = json!({ "sizeGiB": volume.size_gib, "type": volume.kind });
+    let optional = [
+        ("iops", volume.iops.map(Value::from)),
+        ("throughput", volume.throughput.map(Value::from)),
+        ("kmsKeyArn", volume.kms_key_arn.clone().map(Value::from)),
+    ];
+    for (key, value) in optional {
+        if let Some(value) = value {
+            described[key] = value;
+        }
+    }
+    described
 }
 
 /// The name under which an image expects its root volume. A mapping under another name would add a second volume, and

@@ -33,13 +33,12 @@ const SECURITY_GROUP_RULES: usize = 60;
 /// Security groups of a network interface by default (same page).
 const SECURITY_GROUPS: usize = 5;
 
-/// Everything about the stack called `stack` that AWS would refuse for its size.
-pub(super) fn check(stack: &str, body: &str) -> Vec<RenderError> {
-    let template: Value = serde_json::from_str(body).expect("a rendered template is JSON");
+/// Everything about the template of the stack called `stack` that AWS would refuse for its size.
+pub(super) fn check(stack: &str, template: &Value, body_bytes: usize) -> Vec<RenderError> {
     let mut check = Check { stack, errors: Vec::new() };
     check.at_most(
         "the template's size in bytes",
-        body.len(),
+        body_bytes,
         BODY_BYTES,
         "have fewer of what this stack is made of",
     );
@@ -165,12 +164,16 @@ mod tests {
 
     use super::*;
 
-    fn one(kind: &str, properties: Value) -> String {
-        json!({ "Resources": { "Thing": { "Type": kind, "Properties": properties } } }).to_string()
+    fn one(kind: &str, properties: Value) -> Value {
+        json!({ "Resources": { "Thing": { "Type": kind, "Properties": properties } } })
     }
 
-    fn only(body: &str) -> String {
-        let errors = check("prod-etcd", body);
+    fn errors(template: &Value) -> Vec<RenderError> {
+        check("prod-etcd", template, template.to_string().len())
+    }
+
+    fn only(template: &Value) -> String {
+        let errors = errors(template);
         assert_eq!(errors.len(), 1, "{errors:?}");
         errors[0].to_string()
     }
@@ -181,7 +184,7 @@ mod tests {
             let data = json!({ "UserData": { "Fn::Base64": "x".repeat(bytes) } });
             one("AWS::EC2::LaunchTemplate", json!({ "LaunchTemplateData": data }))
         };
-        assert_eq!(check("s", &with(16_384)), []);
+        assert_eq!(errors(&with(16_384)), []);
         let error = only(&with(16_385));
         assert!(error.contains("16385") && error.contains("16384") && error.contains("shorten"), "{error}");
     }
@@ -213,14 +216,14 @@ mod tests {
         let many = |count: usize| {
             (0..count).map(|n| (format!("R{n}"), json!({}))).collect::<serde_json::Map<_, _>>()
         };
-        assert_eq!(check("s", &json!({ "Resources": many(500), "Outputs": many(200) }).to_string()), []);
-        assert!(only(&json!({ "Resources": many(501) }).to_string()).contains("501"));
-        assert!(only(&json!({ "Resources": {}, "Outputs": many(201) }).to_string()).contains("201"));
+        assert_eq!(errors(&json!({ "Resources": many(500), "Outputs": many(200) })), []);
+        assert!(only(&json!({ "Resources": many(501) })).contains("501"));
+        assert!(only(&json!({ "Resources": {}, "Outputs": many(201) })).contains("201"));
     }
 
     #[test]
     fn a_body_may_have_a_megabyte() {
-        let body = json!({ "Resources": {}, "Description": "x".repeat(1_000_000) }).to_string();
+        let body = json!({ "Resources": {}, "Description": "x".repeat(1_000_000) });
         assert!(only(&body).contains("bytes"));
     }
 

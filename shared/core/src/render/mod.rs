@@ -36,7 +36,7 @@ use crate::cluster::{Cluster, GroupSize};
 use crate::digest::sha256_hex;
 use crate::lock::Lock;
 use crate::pki::Role;
-use cfn::Template;
+use cfn::{Template, canonical_json};
 use context::Context;
 pub use error::RenderError;
 
@@ -154,11 +154,12 @@ pub fn render(
 /// Finishes a stack, and checks it against AWS' limits.
 fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Template) -> Stack {
     let name = context.stack_name(kind, pool);
-    let body = template.body();
+    let value = template.value();
+    let body = canonical_json(&value);
     for id in template.collisions() {
         context.errors.push(RenderError::LogicalIdCollision { stack: name.clone(), id: id.clone() });
     }
-    context.errors.extend(limits::check(&name, &body));
+    context.errors.extend(limits::check(&name, &value, body.len()));
     let mut tags = context.cluster.stack_tags.clone();
     tags.insert("slipway:cluster".to_owned(), context.cluster.name.clone());
     Stack { sha256: sha256_hex(body.as_bytes()), name, kind, body, tags }
@@ -171,7 +172,7 @@ impl Rendering {
     /// Canonical JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("a rendering has string keys only")
+        canonical_json(&serde_json::to_value(self).expect("a rendering has string keys only"))
     }
 
     /// SHA-256 of [`Rendering::to_json`]: equal ids, equal bytes.

@@ -183,7 +183,22 @@ struct ControlPlane {
     service_cidr: String,
     encryption_at_rest: bool,
     audit_log: bool,
-    addons: Addons,
+    addons: AddonSettings,
+}
+
+/// What the node manager on the controllers applies.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AddonSettings {
+    cluster_autoscaler: bool,
+    metrics_server: bool,
+    network_policy: bool,
+}
+
+impl From<Addons> for AddonSettings {
+    fn from(Addons { cluster_autoscaler, metrics_server, network_policy }: Addons) -> Self {
+        Self { cluster_autoscaler, metrics_server, network_policy }
+    }
 }
 
 /// The configuration of every controller.
@@ -215,7 +230,7 @@ pub(super) fn controller(context: &mut Context<'_>, group: &str) -> Config {
             service_cidr: cluster.network.service_cidr.to_string(),
             encryption_at_rest: cluster.kubernetes.encryption_at_rest,
             audit_log: cluster.kubernetes.audit_log,
-            addons: cluster.addons,
+            addons: cluster.addons.into(),
         },
     })
 }

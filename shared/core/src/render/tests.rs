@@ -21,10 +21,53 @@ fn p1_same_arguments_render_the_same_bytes() {
     assert_eq!(rendered(&cluster()).to_json(), rendered(&cluster()).to_json());
 }
 
+/// A spec of `examples/`, with a lock that has all it needs and credentials of every role.
+fn example(text: &str) -> Rendering {
+    let cluster = crate::spec::parse(text.as_bytes(), None).unwrap().cluster;
+    let lock = pinned(&cluster);
+    render(&cluster, &lock, &fixture::credentials(&cluster), &fixture::site()).unwrap()
+}
+
+fn pinned(cluster: &Cluster) -> Lock {
+    let mut lock = fixture::lock();
+    let missing = lock.missing(cluster);
+    let images = missing.parameters.into_iter();
+    lock.images.extend(images.map(|name| (name, "ami-0123456789abcdef0".to_owned())));
+    lock.kubernetes.extend(missing.kubernetes);
+    lock.etcd.extend(missing.etcd);
+    lock
+}
+
+const EXAMPLES: [&str; 3] = [
+    include_str!("../../../../examples/production.yaml"),
+    include_str!("../../../../examples/existing-vpc.yaml"),
+    include_str!("../../../../examples/minimal.yaml"),
+];
+
 #[test]
 fn goldens_of_the_production_example() {
-    for stack in &rendered(&cluster()).stacks {
+    let rendering = example(EXAMPLES[0]);
+    for stack in &rendering.stacks {
         let template: Value = serde_json::from_str(&stack.body).unwrap();
         insta::assert_json_snapshot!(stack.name.clone(), template);
     }
+    for (role, node) in &rendering.roles {
+        let config: Value = serde_json::from_str(&node.config).unwrap();
+        let node = serde_json::json!({ "nodes": node.nodes, "machine": node.machine, "config": config });
+        insta::assert_json_snapshot!(format!("node-{role}"), node);
+    }
+}
+
+#[test]
+fn every_example_renders_and_nothing_in_it_dangles() {
+    for text in EXAMPLES {
+        assert_eq!(references::dangling(&example(text)), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn p1_a_rendering_survives_its_own_json() {
+    let rendering = example(EXAMPLES[0]);
+    let read: Rendering = serde_json::from_str(&rendering.to_json()).unwrap();
+    assert_eq!((read.id(), read.to_json()), (rendering.id(), rendering.to_json()));
 }

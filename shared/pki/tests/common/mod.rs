@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use slipway_core::cluster::{Cluster, KeyAlgorithm};
 use slipway_core::pki::{AssetKind, manifest, policy};
+use slipway_core::spec;
 use slipway_driver::ports::{Crypto as _, Made, Signer};
 use slipway_pki::AwsLc;
 
 pub fn cluster() -> Cluster {
-    serde_json::from_str(include_str!("../../../core/src/pki/testdata/cluster.json")).unwrap()
+    spec::parse(include_bytes!("../../../core/src/pki/testdata/cluster.yaml"), None).unwrap().cluster
 }
 
 pub fn now() -> Timestamp {

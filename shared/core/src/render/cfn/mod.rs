@@ -97,8 +97,8 @@ impl Template {
         &self.collisions
     }
 
-    /// The template as canonical JSON.
-    pub(crate) fn body(&self) -> String {
+    /// The template as a value; [`canonical_json`] makes its text.
+    pub(crate) fn value(&self) -> Value {
         let resources: Map<String, Value> =
             self.resources.iter().map(|(id, resource)| (id.clone(), resource.value())).collect();
         let mut template = json!({
@@ -111,7 +111,7 @@ impl Template {
                 self.outputs.iter().map(|(id, output)| (id.clone(), output.value())).collect();
             template["Outputs"] = Value::Object(outputs);
         }
-        canonical_json(&template)
+        template
     }
 }
 

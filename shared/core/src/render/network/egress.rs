@@ -49,20 +49,44 @@ pub(super) fn add(context: &mut Context<'_>, template: &mut Template, vpc_id: &V
             .depends_on(gateway.attachment);
         template.add("PublicRoute", route);
     }
+    let mut tables: Vec<Value> = gateway.iter().map(|_| reference(PUBLIC_ROUTE_TABLE)).collect();
     for (name, egress) in managed {
         let table = match &egress {
             Egress::InternetGateway => reference(PUBLIC_ROUTE_TABLE),
             Egress::RouteTable { id } => json!(id),
             Egress::ManagedNat { public_subnet, .. } => {
-                private_table(context, template, vpc_id, &name, reference(&nat_id(public_subnet)))
+                let table =
+                    private_table(context, template, vpc_id, &name, reference(&nat_id(public_subnet)));
+                tables.push(table.clone());
+                table
             }
-            Egress::ExistingNat { id } => private_table(context, template, vpc_id, &name, json!(id)),
+            Egress::ExistingNat { id } => {
+                let table = private_table(context, template, vpc_id, &name, json!(id));
+                tables.push(table.clone());
+                table
+            }
         };
         let association = Resource::new("AWS::EC2::SubnetRouteTableAssociation")
             .set("SubnetId", reference(&subnet_id(&name)))
             .set("RouteTableId", table);
         template.add(logical_id("RouteTableAssociation", &name), association);
     }
+    s3_endpoint(context, template, vpc_id, tables);
+}
+
+/// A way to S3 that costs nothing and leads through no NAT gateway: nodes fetch their agent and bundles by it. In a VPC
+/// of the user's it is the user's to decide.
+fn s3_endpoint(context: &Context<'_>, template: &mut Template, vpc_id: &Value, route_tables: Vec<Value>) {
+    let Vpc::Managed(_) = context.cluster.network.vpc else { return };
+    if route_tables.is_empty() {
+        return;
+    }
+    let endpoint = Resource::new("AWS::EC2::VPCEndpoint")
+        .set("VpcEndpointType", "Gateway")
+        .set("ServiceName", format!("com.amazonaws.{}.s3", context.cluster.region))
+        .set("VpcId", vpc_id.clone())
+        .set("RouteTableIds", route_tables);
+    template.add("S3Endpoint", endpoint);
 }
 
 /// The addresses that NAT gateways made here show to the internet, as CIDRs, by logical id of their output. A worker in a

@@ -129,11 +129,12 @@ fn everything_that_is_missing_is_said_at_once_with_its_cure() {
     let cluster = cluster();
     let errors = render(&cluster, &Lock::default(), &Default::default(), &site()).unwrap_err();
     let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    // Two images for seven roles, of which one is x86_64; one version; seven bundles.
+    // An image and a bundle for each of seven roles, one release of Kubernetes, one of etcd.
     assert_eq!(text.iter().filter(|line| line.contains("credentials")).count(), 7, "{text:#?}");
     assert_eq!(text.iter().filter(|line| line.contains("pins no image for /aws/service/ami")).count(), 7);
-    assert_eq!(text.iter().filter(|line| line.contains("Kubernetes 1.34; pin one")).count(), 1);
-    assert_eq!(text.len(), 15);
+    assert_eq!(text.iter().filter(|line| line.contains("no exact release for Kubernetes 1.34")).count(), 1);
+    assert_eq!(text.iter().filter(|line| line.contains("no etcd release for Kubernetes 1.34")).count(), 1);
+    assert_eq!(text.len(), 16);
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! Writes the templates of each given spec into a folder, for cfn-lint and curious people:
+//!
+//! ```text
+//! cargo run -p slipway-core --example render_all -- OUT examples/*.yaml
+//! cfn-lint --ignore-checks W3010 -- OUT/*/*.json
+//! ```
+//!
+//! W3010 asks not to name availability zones. A spec names them, so that it renders the same bytes everywhere.
+//!
+//! The lock and the credentials' digests are made up: nothing here could be launched.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+use slipway_core::cluster::{Architecture, Cluster};
+use slipway_core::digest::sha256_hex;
+use slipway_core::lock::Lock;
+use slipway_core::pki::Role;
+use slipway_core::render::{Site, render};
+use slipway_core::spec;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args_os().skip(1);
+    let out = arguments.next().ok_or("usage: render_all OUT SPEC…")?;
+    for path in arguments {
+        let text = std::fs::read(&path)?;
+        let accepted =
+            spec::parse(&text, None).map_err(|findings| lines(&path.to_string_lossy(), &findings))?;
+        write(Path::new(&out), &accepted.cluster)?;
+    }
+    Ok(())
+}
+
+/// Writes `OUT/<cluster>/<stack>.json` and `OUT/<cluster>/<role>.config.json.txt`, which cfn-lint is not to take for templates.
+fn write(out: &Path, cluster: &Cluster) -> Result<(), Box<dyn Error>> {
+    let site = Site {
+        asset_bucket: "slipway-assets-example".to_owned(),
+        kms_key_arn: format!(
+            "arn:aws:kms:{}:111122223333:key/00000000-0000-0000-0000-000000000000",
+            cluster.region
+        ),
+    };
+    let rendering = render(cluster, &lock(cluster), &credentials(cluster), &site)
+        .map_err(|errors| lines(&cluster.name, &errors))?;
+    let folder = out.join(&cluster.name);
+    std::fs::create_dir_all(&folder)?;
+    for stack in &rendering.stacks {
+        std::fs::write(folder.join(format!("{}.json", stack.name)), &stack.body)?;
+    }
+    for (role, node) in &rendering.roles {
+        std::fs::write(folder.join(format!("{role}.config.json.txt")), &node.config)?;
+    }
+    Ok(())
+}
+
+fn lock(cluster: &Cluster) -> Lock {
+    let missing = Lock::default().missing(cluster);
+    Lock {
+        format: Lock::FORMAT,
+        kubernetes: missing.kubernetes,
+        etcd: missing.etcd,
+        images: missing
+            .parameters
+            .into_iter()
+            .map(|name| (name, "ami-0123456789abcdef0".to_owned()))
+            .collect(),
+        agent: [Architecture::Arm64, Architecture::X86_64].map(|one| (one, sha256_hex(b"agent"))).into(),
+    }
+}
+
+fn credentials(cluster: &Cluster) -> BTreeMap<Role, String> {
+    let members = cluster.etcd.members.iter().map(|member| Role::Etcd(member.index));
+    let pools = cluster.pools.iter().map(|pool| Role::Pool(pool.name.clone()));
+    let roles = members.chain([Role::Controller]).chain(pools);
+    roles.map(|role| (role.clone(), sha256_hex(role.to_string().as_bytes()))).collect()
+}
+
+fn lines(subject: &str, findings: &[impl ToString]) -> String {
+    findings.iter().map(|finding| format!("\n{subject}: {}", finding.to_string())).collect()
+}

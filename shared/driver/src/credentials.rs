@@ -1,0 +1,225 @@
+//! Makes what credentials a cluster lacks, and seals the bundles that changed (design §5).
+//!
+//! `pki/manifest.json` is the lock: objects are written first, under names that nobody refers to yet, and then the
+//! manifest under the condition that nobody else wrote it. Who loses that race starts over from what the winner
+//! wrote; who dies before it leaves objects that nobody refers to. Either way a cluster has one PKI (P8).
+
+mod bundles;
+mod vault;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use slipway_core::cluster::Cluster;
+use slipway_core::pki::manifest::{self, FORMAT, PolicyError};
+use slipway_core::pki::policy::{self, DIGEST_KEY};
+use slipway_core::pki::{Asset, AssetKind, Entry, Manifest, Role};
+
+use crate::error::{FlowError, FlowResult};
+use crate::ports::{Crypto, Keys, Made, Objects, PortResult, Signer};
+use crate::{keys, store};
+
+use vault::{Half, Vault};
+
+/// Calls of one kind under way at a time: a first run writes some fifty objects.
+const AT_A_TIME: usize = 16;
+
+/// The credentials of a cluster as they stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The digest of each role's bundle, for its launch template.
+    pub digests: BTreeMap<Role, String>,
+    /// SHA-256 of each role's sealed bundle. It changes when a lost bundle is sealed again, the digest does not: a
+    /// template that carried it would roll nodes for nothing.
+    pub sealed_sha256: BTreeMap<Role, String>,
+    /// Assets made by this call.
+    pub made: Vec<String>,
+    /// Roles whose bundle was sealed by this call.
+    pub sealed: Vec<Role>,
+    /// The inventory.
+    pub manifest: Manifest,
+}
+
+/// Makes what is missing or changed in name, seals what changed, and says what each role's launch template carries.
+/// If there is nothing to do, it neither calls [`Keys`] nor writes (P1).
+///
+/// # Errors
+/// If a port fails; if a stored object is lost or damaged and needed; if the spec asks for what cannot be issued; if
+/// others kept changing the inventory.
+pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    now: Timestamp,
+) -> FlowResult<Credentials> {
+    let key = keys::manifest(&cluster.name);
+    for _ in 0..store::TRIES {
+        let stored = store::load::<Manifest>(objects, &key).await?;
+        let mut manifest = stored.value.clone().unwrap_or(Manifest { format: FORMAT, ..Manifest::default() });
+        refuse_other_format(&key, &manifest)?;
+        let mut vault = Vault::new(objects, keys, crypto, cluster);
+        let made = make(&mut vault, &mut manifest, now).await?;
+        let mut roles: BTreeSet<_> =
+            manifest::to_seal(cluster, &manifest).map_err(refused)?.into_iter().collect();
+        roles.extend(lost_bundles(objects, cluster, &manifest).await?);
+        if made.is_empty() && roles.is_empty() {
+            return Ok(credentials(cluster, manifest, made, roles));
+        }
+        bundles::load(&mut vault, &manifest, &roles).await?;
+        vault.store(&manifest, &made).await?;
+        bundles::seal(&vault, &mut manifest, &roles).await?;
+        set_roles(cluster, &mut manifest);
+        if store::save(objects, &key, &stored, manifest.clone()).await?.is_some() {
+            tracing::info!(cluster = cluster.name, ?made, sealed = roles.len(), "credentials made");
+            return Ok(credentials(cluster, manifest, made, roles));
+        }
+        tracing::info!(cluster = cluster.name, "somebody else wrote the inventory first; starting over");
+    }
+    Err(FlowError::Race { key, tries: store::TRIES })
+}
+
+/// The certificate or public key of `asset`, checked against the inventory.
+///
+/// # Errors
+/// If the inventory does not list it, or the stored object is lost or another.
+pub async fn public_half<O: Objects, C: Crypto>(
+    objects: &O,
+    crypto: &C,
+    cluster: &str,
+    manifest: &Manifest,
+    asset: &str,
+) -> FlowResult<String> {
+    vault::read_public(objects, crypto, cluster, manifest, asset).await
+}
+
+/// Makes and records what [`manifest::to_make`] lists; the private halves stay in the vault's memory. The names.
+async fn make<O: Objects, K: Keys, C: Crypto>(
+    vault: &mut Vault<'_, O, K, C>,
+    manifest: &mut Manifest,
+    now: Timestamp,
+) -> FlowResult<Vec<String>> {
+    let assets = policy::assets(vault.cluster);
+    let list = manifest::to_make(&assets, manifest, now).map_err(refused)?;
+    let names: BTreeSet<&str> = list.iter().map(|made| made.asset.name.as_str()).collect();
+    let mut needs = BTreeSet::new();
+    for made in &list {
+        match manifest::profile(made.asset) {
+            Some(profile) => {
+                let issuers = profile.issuer.iter().filter(|issuer| !names.contains(issuer.as_str()));
+                needs.extend(issuers.flat_map(|issuer| Half::both(issuer)));
+            }
+            None if names.contains(DIGEST_KEY) => {}
+            None => needs.extend([(DIGEST_KEY.to_owned(), Half::Private)]),
+        }
+    }
+    vault.load(manifest, needs).await?;
+    for asset in list.iter().map(|made| made.asset) {
+        let new = produce(vault, asset, now)?;
+        let entry = entry(vault, manifest, asset, &new)?;
+        manifest.assets.insert(asset.name.clone(), entry);
+        vault.hold(&asset.name, new);
+    }
+    Ok(list.into_iter().map(|made| made.asset.name.clone()).collect())
+}
+
+fn produce<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    asset: &Asset,
+    now: Timestamp,
+) -> PortResult<Made> {
+    match manifest::profile(asset) {
+        None => vault.crypto.make(&asset.kind),
+        Some(profile) => {
+            let signer = profile.issuer.as_ref().map(|issuer| Signer {
+                certificate: vault.public(issuer).to_owned(),
+                key: vault.private(issuer).clone(),
+            });
+            vault.crypto.issue(profile, signer.as_ref(), now)
+        }
+    }
+}
+
+/// What the inventory says of a new asset.
+fn entry<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    manifest: &Manifest,
+    asset: &Asset,
+    made: &Made,
+) -> FlowResult<Entry> {
+    let public = || made.public.as_deref().unwrap_or_default();
+    let (fingerprint, certificate) = match &asset.kind {
+        AssetKind::Certificate(profile) => {
+            let (mut facts, fingerprint) = vault.crypto.facts(public())?;
+            if let Some(issuer) = &profile.issuer {
+                facts.issuer_fingerprint.clone_from(&manifest.assets[issuer].fingerprint);
+            }
+            (fingerprint, Some(facts))
+        }
+        AssetKind::KeyPair(_) => {
+            let fingerprint = manifest::key_pair_fingerprint(public());
+            (fingerprint.expect("a key pair that was just made has a public half in PEM"), None)
+        }
+        AssetKind::BootstrapToken | AssetKind::RandomKey => {
+            let key = if asset.name == DIGEST_KEY { &made.private } else { vault.private(DIGEST_KEY) };
+            (manifest::secret_fingerprint(key.expose(), made.private.expose()), None)
+        }
+    };
+    Ok(Entry { fingerprint, names: manifest::names(&asset.kind), certificate, roles: BTreeSet::new() })
+}
+
+/// The roles whose sealed bundle is no longer in the bucket: sealed again under the same digest, which rolls nobody.
+async fn lost_bundles<O: Objects>(
+    objects: &O,
+    cluster: &Cluster,
+    manifest: &Manifest,
+) -> FlowResult<Vec<Role>> {
+    let heads = policy::roles(cluster).into_iter().filter_map(|role| {
+        let digest = &manifest.bundles.get(&role)?.digest;
+        let key = keys::credentials(&cluster.name, &role.to_string(), digest);
+        Some(async move { objects.head(&key).await.map(|head| head.is_none().then_some(role)) })
+    });
+    let lost: Vec<Option<Role>> = stream::iter(heads).buffered(AT_A_TIME).try_collect().await?;
+    Ok(lost.into_iter().flatten().collect())
+}
+
+/// Writes into each entry who receives it.
+fn set_roles(cluster: &Cluster, manifest: &mut Manifest) {
+    let mut recipients = policy::recipients(cluster);
+    for (name, entry) in &mut manifest.assets {
+        entry.roles = recipients.remove(name).unwrap_or_default();
+    }
+}
+
+fn credentials(
+    cluster: &Cluster,
+    manifest: Manifest,
+    made: Vec<String>,
+    sealed: BTreeSet<Role>,
+) -> Credentials {
+    let roles = policy::roles(cluster);
+    let bundles = || manifest.bundles.iter().filter(|(role, _)| roles.contains(role));
+    Credentials {
+        digests: bundles().map(|(role, bundle)| (role.clone(), bundle.digest.clone())).collect(),
+        sealed_sha256: bundles().map(|(role, bundle)| (role.clone(), bundle.sealed_sha256.clone())).collect(),
+        made,
+        sealed: sealed.into_iter().collect(),
+        manifest,
+    }
+}
+
+fn refuse_other_format(key: &str, manifest: &Manifest) -> FlowResult<()> {
+    if manifest.format == FORMAT {
+        return Ok(());
+    }
+    Err(FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: format!("has format {}, and this release of Slipway knows {FORMAT}", manifest.format),
+        cure: "use the release that wrote it, or a newer one".to_owned(),
+    })
+}
+
+fn refused(error: PolicyError) -> FlowError {
+    FlowError::Refused { problem: error.to_string(), cure: error.cure() }
+}

@@ -1,0 +1,258 @@
+//! What is kept of each asset: its public half as it is, its private half sealed under the role `vault`, which no
+//! node may decrypt.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use slipway_core::cluster::Cluster;
+use slipway_core::pki::manifest::key_pair_fingerprint;
+use slipway_core::pki::{Entry, Manifest};
+
+use super::AT_A_TIME;
+use crate::error::{FlowError, FlowResult};
+use crate::keys;
+use crate::ports::{Condition, Context, Crypto, ErrorKind, Keys, Made, Objects, Secret};
+
+/// A half of an asset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Half {
+    /// Certificate or public key.
+    Public,
+    /// Private key or secret.
+    Private,
+}
+
+impl Half {
+    /// Both halves of `asset`.
+    pub(super) fn both(asset: &str) -> [(String, Self); 2] {
+        [(asset.to_owned(), Self::Public), (asset.to_owned(), Self::Private)]
+    }
+}
+
+/// The stored assets of a cluster, read as they are needed and held until the flow ends.
+pub(super) struct Vault<'a, O, K, C> {
+    pub(super) objects: &'a O,
+    pub(super) keys: &'a K,
+    pub(super) crypto: &'a C,
+    pub(super) cluster: &'a Cluster,
+    publics: BTreeMap<String, String>,
+    privates: BTreeMap<String, Secret>,
+    /// Data keys by their wrapped form: each is unwrapped once.
+    data_keys: BTreeMap<Vec<u8>, Secret>,
+}
+
+/// `{cluster, role}`, under which KMS wraps a data key.
+pub(super) fn context(cluster: &str, role: &str) -> Context {
+    BTreeMap::from([("cluster".to_owned(), cluster.to_owned()), ("role".to_owned(), role.to_owned())])
+}
+
+impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
+    pub(super) fn new(objects: &'a O, keys: &'a K, crypto: &'a C, cluster: &'a Cluster) -> Self {
+        Self {
+            objects,
+            keys,
+            crypto,
+            cluster,
+            publics: BTreeMap::new(),
+            privates: BTreeMap::new(),
+            data_keys: BTreeMap::new(),
+        }
+    }
+
+    /// The public half of an asset that was made or loaded.
+    pub(super) fn public(&self, asset: &str) -> &str {
+        self.publics.get(asset).expect("a flow loads what it reads")
+    }
+
+    /// The private half of an asset that was made or loaded.
+    pub(super) fn private(&self, asset: &str) -> &Secret {
+        self.privates.get(asset).expect("a flow loads what it reads")
+    }
+
+    /// Keeps an asset that was just made in memory.
+    pub(super) fn hold(&mut self, asset: &str, made: Made) {
+        if let Some(public) = made.public {
+            self.publics.insert(asset.to_owned(), public);
+        }
+        self.privates.insert(asset.to_owned(), made.private);
+    }
+
+    fn holds(&self, (asset, half): &(String, Half)) -> bool {
+        match half {
+            Half::Public => self.publics.contains_key(asset),
+            Half::Private => self.privates.contains_key(asset),
+        }
+    }
+
+    /// Under what a private half is sealed: beyond KMS' context it names the asset and its fingerprint, so that no two
+    /// objects can be exchanged, and what opens is what the inventory means.
+    fn seal_context(&self, asset: &str, fingerprint: &str) -> Context {
+        let mut context = context(&self.cluster.name, "vault");
+        context.insert("object".to_owned(), format!("{asset}/{fingerprint}"));
+        context
+    }
+
+    /// Writes both halves of the assets that were just made: one data key for all of them.
+    pub(super) async fn store(&self, manifest: &Manifest, names: &[String]) -> FlowResult<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let arn = self.cluster.kms_key_arn.as_deref();
+        let data_key = self.keys.generate(arn, &context(&self.cluster.name, "vault")).await?;
+        let mut writes = Vec::with_capacity(2 * names.len());
+        for name in names {
+            let fingerprint = &manifest.assets[name].fingerprint;
+            let context = self.seal_context(name, fingerprint);
+            let sealed = self.crypto.seal(&data_key, &context, self.private(name).expose())?;
+            writes.push((keys::private_half(&self.cluster.name, name, fingerprint), sealed));
+            if let Some(public) = self.publics.get(name) {
+                let key = keys::public_half(&self.cluster.name, name, fingerprint);
+                writes.push((key, public.clone().into_bytes()));
+            }
+        }
+        let objects = self.objects;
+        let writes = writes
+            .into_iter()
+            .map(|(key, bytes)| async move { objects.put(&key, bytes, Condition::Always).await.map(drop) });
+        stream::iter(writes).buffer_unordered(AT_A_TIME).try_collect::<()>().await?;
+        Ok(())
+    }
+
+    /// Reads and checks those of `needs` that are not held yet.
+    pub(super) async fn load(
+        &mut self,
+        manifest: &Manifest,
+        mut needs: BTreeSet<(String, Half)>,
+    ) -> FlowResult<()> {
+        needs.retain(|need| !self.holds(need));
+        let (objects, crypto, cluster) = (self.objects, self.crypto, self.cluster.name.as_str());
+        let (publics, privates): (Vec<_>, Vec<_>) =
+            needs.into_iter().partition(|(_, half)| *half == Half::Public);
+
+        let reads = publics.into_iter().map(|(asset, _)| async move {
+            let text = read_public(objects, crypto, cluster, manifest, &asset).await?;
+            FlowResult::Ok((asset, text))
+        });
+        let publics: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
+        self.publics.extend(publics);
+
+        let reads = privates.into_iter().map(|(asset, _)| async move {
+            let at = locate(cluster, manifest, &asset, Half::Private)?;
+            let bytes = read(objects, &at).await?;
+            FlowResult::Ok((at, bytes))
+        });
+        let sealed: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
+        for (at, bytes) in sealed {
+            let secret = self.open(&at, &bytes).await?;
+            self.privates.insert(at.asset.clone(), secret);
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self, at: &Located<'_>, sealed: &[u8]) -> FlowResult<Secret> {
+        let wrapped =
+            self.crypto.wrapped_key(sealed).map_err(|error| at.corrupt(format!("is {}", error.message)))?;
+        if !self.data_keys.contains_key(wrapped) {
+            let context = context(&self.cluster.name, "vault");
+            let data_key = unwrap(self.keys, wrapped, &context, |problem| at.corrupt(problem)).await?;
+            self.data_keys.insert(wrapped.to_vec(), data_key);
+        }
+        let context = self.seal_context(&at.asset, &at.entry.fingerprint);
+        self.crypto
+            .open(&self.data_keys[wrapped], &context, sealed)
+            .map_err(|error| at.corrupt(format!("cannot be opened: {}", error.message)))
+    }
+}
+
+/// Unwraps a data key; a service that refuses the wrapped bytes themselves says that they are damaged.
+pub(super) async fn unwrap<K: Keys>(
+    keys: &K,
+    wrapped: &[u8],
+    context: &Context,
+    corrupt: impl Fn(String) -> FlowError,
+) -> FlowResult<Secret> {
+    keys.unwrap(wrapped, context).await.map_err(|error| match error.kind {
+        ErrorKind::Invalid => {
+            corrupt(format!("carries a data key that cannot be unwrapped: {}", error.message))
+        }
+        ErrorKind::Transient | ErrorKind::Denied | ErrorKind::Missing => FlowError::Port(error),
+    })
+}
+
+/// Where a half of an asset lies.
+struct Located<'m> {
+    key: String,
+    asset: String,
+    entry: &'m Entry,
+    manifest_key: String,
+}
+
+impl Located<'_> {
+    /// Nothing is made anew by itself, because that would roll nodes: the cure says how, and whom.
+    fn corrupt(&self, problem: String) -> FlowError {
+        let roles: Vec<_> = self.entry.roles.iter().map(ToString::to_string).collect();
+        let whom = if roles.is_empty() { "no node's own".to_owned() } else { roles.join(", ") };
+        let authority = self
+            .entry
+            .certificate
+            .as_ref()
+            .is_some_and(|facts| facts.issuer_fingerprint == self.entry.fingerprint);
+        let also = if authority { ", and every certificate that it signed" } else { "" };
+        FlowError::Corrupt {
+            key: self.key.clone(),
+            problem,
+            cure: format!(
+                "bring back the object's last good version (the bucket keeps them), or take \"{}\" out of {}: it is then made \
+                 anew{also}, which changes the credentials of: {whom}",
+                self.asset, self.manifest_key
+            ),
+        }
+    }
+}
+
+fn locate<'m>(cluster: &str, manifest: &'m Manifest, asset: &str, half: Half) -> FlowResult<Located<'m>> {
+    let manifest_key = keys::manifest(cluster);
+    let Some(entry) = manifest.assets.get(asset) else {
+        return Err(FlowError::Corrupt {
+            key: manifest_key,
+            problem: format!("does not list \"{asset}\", on which other entries depend"),
+            cure: "bring back an earlier version of the object (the bucket keeps them)".to_owned(),
+        });
+    };
+    let key = match half {
+        Half::Public => keys::public_half(cluster, asset, &entry.fingerprint),
+        Half::Private => keys::private_half(cluster, asset, &entry.fingerprint),
+    };
+    Ok(Located { key, asset: asset.to_owned(), entry, manifest_key })
+}
+
+async fn read<O: Objects>(objects: &O, at: &Located<'_>) -> FlowResult<Vec<u8>> {
+    match objects.get(&at.key).await? {
+        Some(object) => Ok(object.bytes),
+        None => Err(at.corrupt("is lost".to_owned())),
+    }
+}
+
+/// Reads a public half and checks it against the inventory's fingerprint.
+pub(super) async fn read_public<O: Objects, C: Crypto>(
+    objects: &O,
+    crypto: &C,
+    cluster: &str,
+    manifest: &Manifest,
+    asset: &str,
+) -> FlowResult<String> {
+    let at = locate(cluster, manifest, asset, Half::Public)?;
+    let bytes = read(objects, &at).await?;
+    let text = String::from_utf8(bytes).map_err(|_| at.corrupt("is not text".to_owned()))?;
+    let fingerprint = if at.entry.certificate.is_some() {
+        let read =
+            crypto.facts(&text).map_err(|error| at.corrupt(format!("cannot be read: {}", error.message)))?;
+        read.1
+    } else {
+        key_pair_fingerprint(&text).ok_or_else(|| at.corrupt("is not a public key in PEM".to_owned()))?
+    };
+    if fingerprint != at.entry.fingerprint {
+        return Err(at.corrupt("is another than the inventory says".to_owned()));
+    }
+    Ok(text)
+}

@@ -1,0 +1,488 @@
+//! The credentials flow with real cryptography over a world in memory.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "common/world.rs"]
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{cluster, now};
+use slipway_core::cluster::{Cluster, EtcdMember};
+use slipway_core::pki::{Manifest, Role, manifest, policy};
+use slipway_driver::credentials::{self, Credentials};
+use slipway_driver::error::{FlowError, FlowResult};
+use slipway_driver::keys;
+use slipway_driver::ports::{Context, Crypto as _, ErrorKind, Keys as _};
+use slipway_pki::AwsLc;
+use slipway_sim::memory::Fault;
+use world::World;
+
+const MANIFEST: &str = "clusters/prod/pki/manifest.json";
+
+async fn ensure(world: &World, cluster: &Cluster) -> FlowResult<Credentials> {
+    credentials::ensure(world, world, &AwsLc, cluster, now()).await
+}
+
+/// What a node of `role` finds in its bundle, opened as a node opens it.
+async fn bundle(world: &World, credentials: &Credentials, role: &Role) -> BTreeMap<String, String> {
+    let key = keys::credentials("prod", &role.to_string(), &credentials.digests[role]);
+    let sealed = world.bucket.peek(&key).unwrap();
+    assert_eq!(slipway_core::digest::sha256_hex(&sealed), credentials.sealed_sha256[role]);
+    let context: Context =
+        [("cluster", "prod".to_owned()), ("role", role.to_string())].map(|(k, v)| (k.to_owned(), v)).into();
+    let data_key = world.kms.unwrap(AwsLc.wrapped_key(&sealed).unwrap(), &context).await.unwrap();
+    let plain = AwsLc.open(&data_key, &context, &sealed).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(plain.expose()).unwrap();
+    serde_json::from_value(value["files"].clone()).unwrap()
+}
+
+fn stored(world: &World) -> Manifest {
+    serde_json::from_slice(&world.bucket.peek(MANIFEST).unwrap()).unwrap()
+}
+
+fn calls(world: &World) -> (usize, usize, usize) {
+    let keys = world.kms.journal();
+    let puts = world.bucket.journal().count("s3:PutObject");
+    (keys.count("kms:GenerateDataKey"), keys.count("kms:Decrypt"), puts)
+}
+
+fn forget_calls(world: &World) {
+    world.kms.journal().clear();
+    world.bucket.journal().clear();
+}
+
+fn with_san(cluster: &Cluster) -> Cluster {
+    let mut cluster = cluster.clone();
+    cluster.kubernetes.extra_sans.push("k8s.example.com".to_owned());
+    cluster
+}
+
+/// The digests of `a` that differ in `b`.
+fn changed(a: &Credentials, b: &Credentials) -> Vec<String> {
+    a.digests
+        .iter()
+        .filter(|(role, digest)| b.digests[*role] != **digest)
+        .map(|(role, _)| role.to_string())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_first_run_makes_everything_that_the_table_asks_for_and_each_node_opens_its_own() {
+    let (world, cluster) = (World::new(), cluster());
+    let made = ensure(&world, &cluster).await.unwrap();
+    assert_eq!(made.made.len(), policy::assets(&cluster).len());
+    assert_eq!(made.digests.keys().cloned().collect::<BTreeSet<_>>(), policy::roles(&cluster));
+    assert_eq!(made.manifest, stored(&world));
+    // One data key for the vault, one a bundle, and nothing needs to be opened.
+    let (generated, decrypted, _) = calls(&world);
+    assert_eq!((generated, decrypted), (1 + made.digests.len(), 0));
+
+    for role in policy::roles(&cluster) {
+        let files = bundle(&world, &made, &role).await;
+        let expected: Vec<_> = policy::bundle(&cluster, &role).into_iter().map(|file| file.path).collect();
+        assert_eq!(files.keys().cloned().collect::<Vec<_>>(), expected, "{role}");
+        for (path, text) in &files {
+            assert_eq!(text.contains("PRIVATE KEY"), path.ends_with("-key.pem"), "{role}: {path}");
+        }
+    }
+    let controller = bundle(&world, &made, &Role::Controller).await;
+    let (facts, fingerprint) = AwsLc.facts(&controller["/etc/kubernetes/pki/apiserver.pem"]).unwrap();
+    assert_eq!(made.manifest.assets["apiserver"].fingerprint, fingerprint);
+    assert_eq!(made.manifest.assets["apiserver"].certificate.as_ref().unwrap().serial, facts.serial);
+    assert_eq!(
+        made.manifest.assets["apiserver"].certificate.as_ref().unwrap().issuer_fingerprint,
+        made.manifest.assets["ca"].fingerprint
+    );
+    assert_eq!(controller["/etc/kubernetes/pki/client-ca.pem"].matches("BEGIN CERTIFICATE").count(), 2);
+    let worker = bundle(&world, &made, &Role::Pool("general".to_owned())).await;
+    let token = &worker["/etc/kubernetes/pki/bootstrap-token"];
+    assert!(controller["/etc/kubernetes/pki/tokens.csv"].starts_with(&format!("{token},")));
+    assert_eq!(
+        made.manifest.assets["ca"].roles.len(),
+        made.digests.len(),
+        "everybody receives the authority's certificate"
+    );
+    let ca = credentials::public_half(&world, &AwsLc, "prod", &made.manifest, "ca").await.unwrap();
+    assert_eq!(ca, worker["/etc/kubernetes/pki/ca.pem"]);
+}
+
+#[tokio::test]
+async fn p9_no_object_shows_a_private_key_or_a_token() {
+    let (world, cluster) = (World::new(), cluster());
+    let made = ensure(&world, &cluster).await.unwrap();
+    let mut secrets = vec![];
+    for role in policy::roles(&cluster) {
+        for (path, text) in bundle(&world, &made, &role).await {
+            if path.ends_with("-key.pem") {
+                secrets.push(text.lines().nth(1).unwrap().to_owned());
+            } else if path.ends_with("token") {
+                secrets.push(text);
+            } else if path.ends_with("encryption-config.yaml") {
+                secrets.push(text.split("secret: ").nth(1).unwrap().lines().next().unwrap().to_owned());
+            }
+        }
+    }
+    assert!(secrets.len() > 20);
+    for key in world.bucket.keys() {
+        let bytes = world.bucket.peek(&key).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("PRIVATE"), "{key}");
+        assert!(secrets.iter().all(|secret| !text.contains(secret)), "{key}");
+    }
+    assert!(secrets.iter().all(|secret| !format!("{made:?}").contains(secret)));
+}
+
+#[tokio::test]
+async fn p1_an_unchanged_spec_makes_no_kms_call_and_no_object() {
+    let (world, cluster) = (World::new(), cluster());
+    let first = ensure(&world, &cluster).await.unwrap();
+    forget_calls(&world);
+    let a_year_later = now() + jiff::SignedDuration::from_hours(24 * 400);
+    let again = credentials::ensure(&world, &world, &AwsLc, &cluster, a_year_later).await.unwrap();
+    assert_eq!(calls(&world), (0, 0, 0));
+    assert_eq!((again.made.len(), again.sealed.len()), (0, 0));
+    assert_eq!(again.digests, first.digests);
+    assert_eq!(again.sealed_sha256, first.sealed_sha256);
+}
+
+#[tokio::test]
+async fn p2_a_new_san_makes_one_certificate_and_seals_one_bundle() {
+    let (world, cluster) = (World::new(), cluster());
+    let first = ensure(&world, &cluster).await.unwrap();
+    forget_calls(&world);
+    let second = ensure(&world, &with_san(&cluster)).await.unwrap();
+    assert_eq!(second.made, ["apiserver"]);
+    assert_eq!(second.sealed, [Role::Controller]);
+    assert_eq!(changed(&first, &second), ["controller"]);
+    // One data key for the vault's new object and one for the bundle; every old key lies under one wrapped key. Two
+    // halves, the bundle, the manifest.
+    assert_eq!(calls(&world), (2, 1, 4));
+    let files = bundle(&world, &second, &Role::Controller).await;
+    let before = bundle(&world, &first, &Role::Controller).await;
+    let differ: Vec<_> =
+        files.iter().filter(|(path, text)| before[*path] != **text).map(|(path, _)| path).collect();
+    assert_eq!(differ, ["/etc/kubernetes/pki/apiserver-key.pem", "/etc/kubernetes/pki/apiserver.pem"]);
+    // Now there are two wrapped keys in the vault.
+    forget_calls(&world);
+    let mut third = with_san(&cluster);
+    third.kubernetes.extra_sans.push("more.example.com".to_owned());
+    ensure(&world, &third).await.unwrap();
+    assert_eq!(calls(&world), (2, 1, 4), "the replaced certificate's key is not opened");
+    forget_calls(&world);
+    third.kubernetes.encryption_at_rest = false;
+    assert_eq!(ensure(&world, &third).await.unwrap().sealed, [Role::Controller]);
+    assert_eq!(calls(&world), (1, 2, 2), "two wrapped keys, each opened once");
+}
+
+#[tokio::test]
+async fn p2_a_new_member_and_a_new_pool_leave_the_others_alone() {
+    let (world, cluster) = (World::new(), cluster());
+    let first = ensure(&world, &cluster).await.unwrap();
+    let mut grown = cluster.clone();
+    for index in [3, 4] {
+        let dns_name = format!("etcd-{index}.prod.etcd.internal");
+        grown.etcd.members.push(EtcdMember { index, dns_name, subnet: "a".to_owned() });
+    }
+    let mut pool = grown.pools[0].clone();
+    pool.name = "spot".to_owned();
+    grown.pools.push(pool);
+    let second = ensure(&world, &grown).await.unwrap();
+    assert_eq!(second.made, ["etcd-server-3", "etcd-peer-3", "etcd-server-4", "etcd-peer-4"]);
+    assert_eq!(second.sealed, [Role::Etcd(3), Role::Etcd(4), Role::Pool("spot".to_owned())]);
+    assert_eq!(changed(&first, &second), Vec::<String>::new());
+
+    // Back and forth again: what was made is found.
+    let back = ensure(&world, &cluster).await.unwrap();
+    assert_eq!(back.digests, first.digests);
+    forget_calls(&world);
+    assert_eq!(ensure(&world, &grown).await.unwrap().digests, second.digests);
+    assert_eq!(calls(&world), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn another_kms_key_gives_every_bundle_another_object() {
+    let (world, mut cluster) = (World::new(), cluster());
+    let first = ensure(&world, &cluster).await.unwrap();
+    cluster.kms_key_arn = Some("arn:aws:kms:eu-west-1:111122223333:key/mine".to_owned());
+    let second = ensure(&world, &cluster).await.unwrap();
+    assert_eq!(second.made, Vec::<String>::new());
+    assert_eq!(changed(&first, &second).len(), first.digests.len());
+    for role in policy::roles(&cluster) {
+        assert_eq!(bundle(&world, &first, &role).await, bundle(&world, &second, &role).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn p8_many_at_once_end_with_one_pki() {
+    let world = World::new();
+    let tasks: Vec<_> = (0..12)
+        .map(|seed| {
+            let world = world.interrupted(seed);
+            tokio::spawn(async move { ensure(&world, &cluster()).await.unwrap() })
+        })
+        .collect();
+    let mut ends = vec![];
+    for task in tasks {
+        ends.push(task.await.unwrap());
+    }
+    assert_eq!(ends.iter().filter(|end| !end.made.is_empty()).count(), 1, "one made it, the others found it");
+    assert!(ends.iter().all(|end| end.manifest == stored(&world)));
+    assert_eq!(world.bucket.versions(MANIFEST), 1);
+    for role in policy::roles(&cluster()) {
+        bundle(&world, &ends[0], &role).await;
+    }
+}
+
+#[tokio::test]
+async fn p8_two_specs_that_overtake_each_other_leave_one_pki_that_serves_the_last() {
+    for seed in 0..40 {
+        let world = World::new();
+        ensure(&world, &cluster()).await.unwrap();
+        let (one, other) = (world.interrupted(seed), world.interrupted(seed + 1000));
+        let (plain, wide) = (cluster(), with_san(&cluster()));
+        let mut more = wide.clone();
+        more.kubernetes.encryption_at_rest = false;
+        let (a, b) = tokio::join!(ensure(&one, &wide), ensure(&other, &more));
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert_eq!(a.manifest.assets["ca"], b.manifest.assets["ca"]);
+        // Whoever came last wrote what it was asked for; the other may run again and is served.
+        for spec in [&wide, &more, &plain] {
+            let end = ensure(&world, spec).await.unwrap();
+            assert_eq!(end.manifest.assets["ca"], a.manifest.assets["ca"]);
+            assert!(manifest::to_seal(spec, &stored(&world)).unwrap().is_empty());
+            for role in policy::roles(spec) {
+                bundle(&world, &end, &role).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn p8_killed_at_any_call_of_a_first_run_a_second_run_ends_it() {
+    let cluster = cluster();
+    let total = {
+        let world = World::new();
+        ensure(&world, &cluster).await.unwrap();
+        world.calls()
+    };
+    assert!(total > 50);
+    for (last, after) in (0..total).flat_map(|last| [(last, false), (last, true)]) {
+        let world = World::new();
+        ensure(&world.mortal(last, after), &cluster).await.unwrap_err();
+        let survived = world.bucket.peek(MANIFEST).is_some();
+        assert_eq!(survived, after && last == total - 1, "the manifest is the last call");
+        let end = ensure(&world, &cluster).await.unwrap();
+        assert_eq!(end.made.is_empty(), survived);
+        let all: BTreeSet<_> = end
+            .manifest
+            .assets
+            .values()
+            .filter_map(|entry| entry.certificate.as_ref())
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|facts| facts.issuer_fingerprint.clone())
+            .collect();
+        assert_eq!(all.len(), 4, "four authorities signed everything");
+        for role in policy::roles(&cluster) {
+            bundle(&world, &end, &role).await;
+        }
+        forget_calls(&world);
+        assert_eq!(ensure(&world, &cluster).await.unwrap().digests, end.digests);
+        assert_eq!(calls(&world), (0, 0, 0));
+    }
+}
+
+#[tokio::test]
+async fn p8_killed_at_any_call_of_a_change_nothing_else_changes() {
+    let (first_spec, second_spec) = (cluster(), with_san(&cluster()));
+    let total = {
+        let world = World::new();
+        ensure(&world, &first_spec).await.unwrap();
+        let second = world.interrupted(0);
+        ensure(&second, &second_spec).await.unwrap();
+        second.calls()
+    };
+    for (last, after) in (0..total).flat_map(|last| [(last, false), (last, true)]) {
+        let world = World::new();
+        let first = ensure(&world, &first_spec).await.unwrap();
+        ensure(&world.mortal(last, after), &second_spec).await.unwrap_err();
+        let second = ensure(&world, &second_spec).await.unwrap();
+        assert_eq!(changed(&first, &second), ["controller"], "{last} {after}");
+        let mut other: Manifest = second.manifest.clone();
+        for (name, entry) in &first.manifest.assets {
+            assert_eq!(other.assets.remove(name).as_ref() == Some(entry), name != "apiserver", "{name}");
+        }
+        bundle(&world, &second, &Role::Controller).await;
+    }
+}
+
+fn corrupt(result: FlowResult<Credentials>) -> (String, String, String) {
+    match result.unwrap_err() {
+        FlowError::Corrupt { key, problem, cure } => (key, problem, cure),
+        other @ (FlowError::Port(_) | FlowError::Refused { .. } | FlowError::Race { .. }) => {
+            panic!("{other:?}")
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stored_key_that_is_lost_or_damaged_is_named_with_its_cure_and_nothing_is_written() {
+    let (world, cluster) = (World::new(), cluster());
+    let first = ensure(&world, &cluster).await.unwrap();
+    let wide = with_san(&cluster);
+    let path = |asset: &str, half: &str| {
+        format!("clusters/prod/pki/{asset}/{}.{half}", first.manifest.assets[asset].fingerprint)
+    };
+    let good = |key: &str| world.bucket.peek(key).unwrap();
+    let ca = path("ca", "sealed");
+    let scheduler = path("scheduler", "sealed");
+    let half_of_it = good(&ca)[..good(&ca).len() / 2].to_vec();
+    let flipped = |key: &str, at_end: usize| {
+        let mut bytes = good(key);
+        let index = bytes.len() - at_end;
+        bytes[index] ^= 1;
+        bytes
+    };
+    let wrapped_flipped = {
+        let mut bytes = good(&ca);
+        bytes[10] ^= 1;
+        bytes
+    };
+    let pem = path("etcd-ca", "pem");
+    let account = path("service-account", "pem");
+    for (key, bytes, word, whom) in [
+        (&ca, None, "is lost", "every certificate that it signed"),
+        (&ca, Some(half_of_it), "truncated after", "controller"),
+        (&ca, Some(b"hello".to_vec()), "not sealed by Slipway", "controller"),
+        (&ca, Some(flipped(&ca, 1)), "tampered", "controller"),
+        (&ca, Some(wrapped_flipped), "data key that cannot be unwrapped", "controller"),
+        // Another asset's object: sealed by us under the same data key, and still not this one.
+        (&scheduler, Some(good(&ca)), "tampered", "controller"),
+        (&pem, None, "is lost", "etcd-0, etcd-1, etcd-2, controller"),
+        (&pem, Some(good(&path("ca", "pem"))), "another than the inventory says", "controller"),
+        (&pem, Some(b"\xff".to_vec()), "is not text", "controller"),
+        (&pem, Some(b"{}".to_vec()), "cannot be read: it is not PEM", "controller"),
+        (&account, Some(b"?".to_vec()), "not a public key", "controller"),
+    ] {
+        let before = good(key);
+        match bytes {
+            None => world.bucket.purge(key),
+            Some(bytes) => drop(world.bucket.upload(key, bytes)),
+        }
+        let writes = world.bucket.writes();
+        let (at, problem, cure) = corrupt(ensure(&world, &wide).await);
+        assert_eq!(&at, key);
+        assert!(problem.contains(word), "{problem}");
+        assert!(cure.contains(whom) && cure.contains(MANIFEST), "{cure}");
+        assert_eq!(world.bucket.writes(), writes, "{problem}");
+        // While nobody needs it, nobody minds.
+        assert_eq!(ensure(&world, &cluster).await.unwrap().digests, first.digests);
+        world.bucket.upload(key, before);
+    }
+    // The cure works: taken out of the inventory, it is made anew, and only what it reaches changes.
+    let mut manifest = stored(&world);
+    manifest.assets.remove("front-proxy-ca");
+    world.bucket.upload(MANIFEST, serde_json::to_vec(&manifest).unwrap());
+    let healed = ensure(&world, &cluster).await.unwrap();
+    assert_eq!(healed.made, ["front-proxy-ca", "front-proxy-client"]);
+    assert_eq!(changed(&first, &healed), ["controller"]);
+}
+
+#[tokio::test]
+async fn a_lost_bundle_is_sealed_again_and_rolls_nobody() {
+    let (world, cluster) = (World::new(), cluster());
+    let first = ensure(&world, &cluster).await.unwrap();
+    let key = keys::credentials("prod", "controller", &first.digests[&Role::Controller]);
+    world.bucket.purge(&key);
+    let second = ensure(&world, &cluster).await.unwrap();
+    assert_eq!((second.made.len(), second.sealed.clone()), (0, vec![Role::Controller]));
+    assert_eq!(second.digests, first.digests);
+    assert_ne!(second.sealed_sha256, first.sealed_sha256);
+    bundle(&world, &second, &Role::Controller).await;
+}
+
+#[tokio::test]
+async fn a_bundle_that_is_there_is_never_sealed_again_and_must_be_the_right_one() {
+    let (world, cluster) = (World::new(), cluster());
+    let first = ensure(&world, &cluster).await.unwrap();
+    let key = keys::credentials("prod", "etcd-1", &first.digests[&Role::Etcd(1)]);
+    let forget = |world: &World| {
+        let mut manifest = stored(world);
+        manifest.bundles.remove(&Role::Etcd(1));
+        world.bucket.upload(MANIFEST, serde_json::to_vec(&manifest).unwrap());
+    };
+    forget(&world);
+    let versions = world.bucket.versions(&key);
+    let second = ensure(&world, &cluster).await.unwrap();
+    assert_eq!(second.sealed_sha256, first.sealed_sha256);
+    assert_eq!(world.bucket.versions(&key), versions);
+
+    let good = world.bucket.peek(&key).unwrap();
+    let other = keys::credentials("prod", "etcd-0", &first.digests[&Role::Etcd(0)]);
+    for (bytes, word) in [
+        (good[..100].to_vec(), "truncated after 100 bytes"),
+        (world.bucket.peek(&other).unwrap(), "cannot be unwrapped"),
+        ([&good[..good.len() - 1], &[good[good.len() - 1] ^ 1]].concat(), "tampered"),
+    ] {
+        forget(&world);
+        world.bucket.upload(&key, bytes);
+        let (at, problem, cure) = corrupt(ensure(&world, &cluster).await);
+        assert_eq!(at, key);
+        assert!(problem.contains(word), "{problem}");
+        assert!(cure.contains("delete the object"));
+        world.bucket.purge(&key);
+        assert_eq!(ensure(&world, &cluster).await.unwrap().digests, first.digests);
+    }
+}
+
+#[tokio::test]
+async fn an_inventory_that_cannot_be_read_is_no_reason_to_make_another_pki() {
+    let (world, cluster) = (World::new(), cluster());
+    ensure(&world, &cluster).await.unwrap();
+    let good = String::from_utf8(world.bucket.peek(MANIFEST).unwrap()).unwrap();
+    for (bytes, word) in [
+        (good[..good.len() / 2].to_owned(), "cannot be read"),
+        (String::new(), "cannot be read"),
+        (good.replace("\"format\": 1", "\"format\": 2"), "has format 2"),
+        (good.replace("\"fingerprint\"", "\"finger\""), "cannot be read"),
+    ] {
+        world.bucket.upload(MANIFEST, bytes);
+        let writes = world.bucket.writes();
+        let (key, problem, _) = corrupt(ensure(&world, &cluster).await);
+        assert_eq!(key, MANIFEST);
+        assert!(problem.contains(word), "{problem}");
+        assert_eq!(world.bucket.writes(), writes);
+    }
+}
+
+#[tokio::test]
+async fn what_the_ports_refuse_keeps_its_kind() {
+    let (world, cluster) = (World::new(), cluster());
+    let refused = |result: FlowResult<Credentials>| result.unwrap_err().kind();
+    world.kms.faults().plan("kms:GenerateDataKey", "role=vault", Fault::Before(ErrorKind::Denied), 1);
+    assert_eq!(refused(ensure(&world, &cluster).await), "Slipway.kms.Denied");
+    world.bucket.faults().plan("s3:PutObject", "manifest.json", Fault::Before(ErrorKind::Missing), 1);
+    assert_eq!(refused(ensure(&world, &cluster).await), "Slipway.s3.Missing");
+    assert_eq!(world.bucket.peek(MANIFEST), None);
+    ensure(&world, &cluster).await.unwrap();
+    world.kms.faults().plan("kms:Decrypt", "role=vault", Fault::Before(ErrorKind::Denied), 1);
+    assert_eq!(refused(ensure(&world, &with_san(&cluster)).await), "Slipway.kms.Denied");
+    let mut long = with_san(&cluster);
+    long.certificates.leaf_days = 4000;
+    let error = ensure(&world, &long).await.unwrap_err();
+    assert_eq!(error.kind(), "Slipway.Refused");
+    assert!(error.to_string().contains("2037-11-02T12:00:00Z"), "{error}");
+    assert!(error.to_string().contains("2036-11-17T12:00:00Z"), "{error}");
+    assert!(error.to_string().contains("lower tlsCertDurationDays (now 4000), or rotate ca"), "{error}");
+
+    // A rival that always wins: given up after some tries, to be tried later.
+    let manifest = stored(&world);
+    for round in 0..10u32 {
+        let mut rival = manifest.clone();
+        rival.assets.get_mut("ca").unwrap().names = round.to_string();
+        world.bucket.race(MANIFEST, serde_json::to_vec(&rival).unwrap());
+    }
+    let error = ensure(&world, &with_san(&cluster)).await.unwrap_err();
+    assert!(matches!(error, FlowError::Race { tries: 5, .. }), "{error}");
+}
