@@ -1,0 +1,188 @@
+//! `make bench`: what things cost, beside the floor that nobody gets under, measured in one run.
+//!
+//! Medians, because the machines are noisy. The figures that were last written down are in `docs/benchmarks.md`.
+
+#![allow(clippy::print_stdout, reason = "a benchmark is for a person to read")]
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use slipway_core::cluster::KeyAlgorithm;
+use slipway_core::lock::Lock;
+use slipway_core::pki::{AssetKind, policy};
+use slipway_core::plan::Plan;
+use slipway_core::render::{self, Site};
+use slipway_core::rollout::Rollout;
+use slipway_core::{spec, versions};
+use slipway_driver::ports::Crypto as _;
+use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
+use slipway_driver::{keys, store};
+use slipway_pki::AwsLc;
+use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
+
+type Anyhow<T> = Result<T, Box<dyn Error>>;
+
+/// What every measurement of rendering takes: the production example, in memory.
+struct World {
+    specs: MemoryBucket,
+    assets: MemoryBucket,
+    keys: MemoryKeys,
+    parameters: MemoryParameters,
+    bus: MemoryBus,
+    site: Site,
+}
+
+impl World {
+    fn new() -> Self {
+        let image = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default";
+        let (x86_64, arm64) = (format!("{image}-x86_64"), format!("{image}-arm64"));
+        let images = [(x86_64.as_str(), "ami-0123456789abcdef0"), (arm64.as_str(), "ami-0fedcba9876543210")];
+        Self {
+            specs: MemoryBucket::new("specs", "eu-west-1"),
+            assets: MemoryBucket::new("assets", "eu-west-1"),
+            keys: MemoryKeys::new(1),
+            parameters: MemoryParameters::new(images),
+            bus: MemoryBus::new(),
+            site: Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() },
+        }
+    }
+
+    async fn upload(&self, text: &[u8]) -> Anyhow<Outcome> {
+        let version = self.specs.upload(&keys::spec("production"), text);
+        let ports = RenderPorts {
+            specs: &self.specs,
+            assets: &self.assets,
+            keys: &self.keys,
+            parameters: &self.parameters,
+            bus: &self.bus,
+            crypto: &AwsLc,
+        };
+        let upload = Upload { cluster: "production".to_owned(), version };
+        Ok(render_upload(&ports, &self.site, &upload, jiff::Timestamp::now()).await?)
+    }
+}
+
+impl World {
+    /// As if the plan had been rolled out.
+    fn deploy(&self, plan: &Plan) {
+        let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
+        let rollout = Rollout { deployed, ..Rollout::new(&plan.cluster) };
+        self.assets.upload(&keys::rollout(&plan.cluster), store::json(&rollout));
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Anyhow<()> {
+    let production = include_str!("../../../examples/production.yaml").as_bytes();
+    let accepted = spec::parse(production, Some("production")).map_err(|found| format!("{found:?}"))?;
+    println!("slipway bench, medians of {RUNS} runs\n");
+
+    let mut first = Vec::new();
+    let mut unchanged = Vec::new();
+    for _ in 0..RUNS {
+        let world = World::new();
+        let started = Instant::now();
+        let outcome = world.upload(production).await?;
+        first.push(started.elapsed());
+        let Outcome::Planned(plan) = outcome else { return Err("the first upload makes a plan".into()) };
+        world.deploy(&plan);
+        let started = Instant::now();
+        let outcome = world.upload(production).await?;
+        unchanged.push(started.elapsed());
+        assert_eq!(outcome, Outcome::Unchanged, "the same bytes change nothing");
+    }
+    let first = row("first full render with all PKI (production.yaml)", &mut first, "target ≤ 60 ms");
+    row("the same again", &mut unchanged, "target ≤ 5 ms");
+
+    let keys = policy::assets(&accepted.cluster)
+        .iter()
+        .filter(|asset| matches!(asset.kind, AssetKind::Certificate(_) | AssetKind::KeyPair(_)))
+        .count();
+    let mut floor = measure(|| {
+        for _ in 0..keys {
+            AwsLc.make(&AssetKind::KeyPair(KeyAlgorithm::EcdsaP256)).expect("a P-256 key can be made");
+        }
+    });
+    let floor = row(&format!("floor: its {keys} P-256 keys alone"), &mut floor, "");
+    println!("{:<58} {:>8.1} ×\n", "first render / floor", first.as_secs_f64() / floor.as_secs_f64());
+
+    pools(production)?;
+    Ok(())
+}
+
+/// Each figure is the median of so many.
+const RUNS: usize = 11;
+
+/// Rendering alone, as the number of pools grows.
+fn pools(production: &[u8]) -> Anyhow<()> {
+    let text = std::str::from_utf8(production)?;
+    let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
+    let mut last: Option<(usize, Duration)> = None;
+    for count in [1, 10, 50, 100] {
+        let spec = with_pools(text, count);
+        let mut times = Vec::new();
+        for _ in 0..RUNS {
+            let started = Instant::now();
+            let cluster = spec::parse(spec.as_bytes(), Some("production"))
+                .map_err(|found| format!("{found:?}"))?
+                .cluster;
+            let credentials =
+                policy::roles(&cluster).into_iter().map(|role| (role, "0".repeat(64))).collect();
+            render::render(&cluster, &lock(), &credentials, &site).map_err(|errors| format!("{errors:?}"))?;
+            times.push(started.elapsed());
+        }
+        let time = row(&format!("parse and render with {count} pools"), &mut times, "");
+        if let Some((fewer, before)) = last {
+            let each = time.saturating_sub(before).as_secs_f64() * 1e3 / (count - fewer) as f64;
+            println!("{:<58} {each:>8.3} ms   target ≤ 1 ms", "    each further pool");
+        }
+        last = Some((count, time));
+    }
+    Ok(())
+}
+
+/// The production spec with so many pools like its first one.
+fn with_pools(text: &str, count: usize) -> String {
+    let (head, rest) = text.split_once("  nodePools:\n").expect("the example has pools");
+    let tail = rest.find("\nkubernetes:").map(|at| &rest[at..]).expect("the example goes on after its pools");
+    let pool = |number: usize| {
+        format!(
+            "    - name: pool-{number}\n      instanceType: m7i.xlarge\n      subnets:\n        - name: private-a\n      \
+             autoScalingGroup:\n        minSize: 2\n        maxSize: 10\n"
+        )
+    };
+    let pools: String = (0..count).map(pool).collect();
+    format!("{head}  nodePools:\n{pools}{tail}")
+}
+
+fn lock() -> Lock {
+    let image = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64".to_owned();
+    let newest = versions::NEWEST;
+    let minor = format!("1.{}", newest.minor);
+    Lock {
+        format: Lock::FORMAT,
+        kubernetes: BTreeMap::from([(minor.clone(), format!("{minor}.{}", newest.patch))]),
+        etcd: BTreeMap::from([(minor, newest.etcd.to_owned())]),
+        images: BTreeMap::from([(image, "ami-0123456789abcdef0".to_owned())]),
+        agent: BTreeMap::new(),
+    }
+}
+
+fn measure(mut work: impl FnMut()) -> Vec<Duration> {
+    (0..RUNS)
+        .map(|_| {
+            let started = Instant::now();
+            work();
+            started.elapsed()
+        })
+        .collect()
+}
+
+/// Prints a line and returns the median.
+fn row(what: &str, times: &mut [Duration], target: &str) -> Duration {
+    times.sort();
+    let median = times[times.len() / 2];
+    println!("{what:<58} {:>8.2} ms   {target}", median.as_secs_f64() * 1e3);
+    median
+}
