@@ -22,9 +22,6 @@ use crate::{keys, store};
 
 use vault::{Half, Vault};
 
-/// Calls of one kind under way at a time: a first run writes some fifty objects.
-const AT_A_TIME: usize = 16;
-
 /// The credentials of a cluster as they stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
@@ -180,7 +177,7 @@ async fn lost_bundles<O: Objects>(
         let key = keys::credentials(&cluster.name, &role.to_string(), digest);
         Some(async move { objects.head(&key).await.map(|head| head.is_none().then_some(role)) })
     });
-    let lost: Vec<Option<Role>> = stream::iter(heads).buffered(AT_A_TIME).try_collect().await?;
+    let lost: Vec<Option<Role>> = stream::iter(heads).buffered(store::AT_A_TIME).try_collect().await?;
     Ok(lost.into_iter().flatten().collect())
 }
 

@@ -3,6 +3,11 @@
 //!
 //! Production (`slipway-aws`), the command line (`slipway`, a directory) and the simulator (`slipway-sim`) each
 //! implement the [`ports`]; the flows are the same code for all three.
+//!
+//! - [`rendering`]: a spec was uploaded; ends with a plan on the bus, or with diagnostics.
+//! - [`credentials`] and [`lock`]: what rendering calls for keys, certificates, images and releases.
+//! - [`launch`]: a rollout was woken; takes the next safe step.
+//! - [`store`] and [`keys`]: JSON objects under conditional writes, and where they lie.
 
 pub mod credentials;
 pub mod error;
@@ -10,6 +15,7 @@ pub mod keys;
 pub mod launch;
 pub mod lock;
 pub mod ports;
+pub mod rendering;
 pub mod store;
 
 pub use error::{FlowError, FlowResult};

@@ -9,6 +9,9 @@ use crate::ports::{Condition, Objects, Put};
 /// How often a lost race is tried again before the invocation gives up and Lambda tries later.
 pub const TRIES: u32 = 5;
 
+/// Calls of one kind under way at a time: a first render writes some seventy objects.
+pub const AT_A_TIME: usize = 16;
+
 /// A JSON object as read, with what a conditional write needs.
 #[derive(Debug, Clone)]
 pub struct Stored<T> {

@@ -8,11 +8,12 @@ use slipway_core::pki::policy::{self, DIGEST_KEY, Part};
 use slipway_core::pki::{BundleEntry, Manifest, Role, manifest};
 use zeroize::Zeroizing;
 
+use super::refused;
 use super::vault::{Half, Vault, context, unwrap};
-use super::{AT_A_TIME, refused};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
 use crate::ports::{Condition, Crypto, Keys, Objects, Put, Secret};
+use crate::store::AT_A_TIME;
 use crate::store::TRIES;
 
 /// Loads what the bundles of `roles` hold, so that whatever is lost or damaged is found before anything is written.

@@ -8,10 +8,10 @@ use slipway_core::cluster::Cluster;
 use slipway_core::pki::manifest::key_pair_fingerprint;
 use slipway_core::pki::{Entry, Manifest};
 
-use super::AT_A_TIME;
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
 use crate::ports::{Condition, Context, Crypto, ErrorKind, Keys, Made, Objects, Secret};
+use crate::store::AT_A_TIME;
 
 /// A half of an asset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,0 +1,322 @@
+//! A spec was uploaded: from its bytes to a plan on the bus, or to diagnostics.
+//!
+//! The spec's *version* that the event names is taken, and only while it is the newest: of two uploads that overtake
+//! each other the newer is rendered, once. An upload that changes nothing makes no KMS call and writes no object (P1).
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use slipway_core::cluster::{Approval, Cluster};
+use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
+use slipway_core::lock::Lock;
+use slipway_core::plan::{self, Plan};
+use slipway_core::render::{self, Rendering, Site};
+use slipway_core::rollout::Rollout;
+use slipway_core::spec::{self, Diagnostic, Severity};
+use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
+
+use crate::credentials::{self, Credentials};
+use crate::error::{FlowError, FlowResult};
+use crate::launch::{baseline, plan_ready};
+use crate::ports::{Bus, Crypto, Keys, Objects, Parameters};
+use crate::store::{self, TRIES};
+use crate::{keys, lock};
+
+/// What rendering needs of the world.
+#[derive(Debug)]
+pub struct RenderPorts<'a, S, A, K, P, B, C> {
+    /// The spec bucket.
+    pub specs: &'a S,
+    /// The asset bucket.
+    pub assets: &'a A,
+    /// KMS.
+    pub keys: &'a K,
+    /// SSM parameters.
+    pub parameters: &'a P,
+    /// The bus.
+    pub bus: &'a B,
+    /// Keys, certificates, sealing.
+    pub crypto: &'a C,
+}
+
+/// The object that was uploaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    /// The folder under `clusters/`.
+    pub cluster: String,
+    /// Version id.
+    pub version: String,
+}
+
+/// What became of an upload.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A newer version is there (or the object is gone): its own event takes care of it.
+    Superseded,
+    /// The spec has errors; nothing changed.
+    Rejected(Vec<Diagnostic>),
+    /// Nothing moves.
+    Unchanged,
+    /// There is a plan.
+    Planned(Box<Plan>),
+}
+
+/// What a spec turns into, before it is compared with anything.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The checked spec.
+    pub cluster: Cluster,
+    /// Warnings about it.
+    pub warnings: Vec<Diagnostic>,
+    /// What it turns into.
+    pub rendering: Rendering,
+    /// The credentials behind it.
+    pub credentials: Credentials,
+    /// What the outside world decided.
+    pub lock: Lock,
+}
+
+/// Why [`prepare`] gave nothing.
+#[derive(Debug)]
+pub enum NotPrepared {
+    /// The spec has errors.
+    Rejected(Vec<Diagnostic>),
+    /// The world did not cooperate.
+    Failed(FlowError),
+}
+
+impl<E: Into<FlowError>> From<E> for NotPrepared {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Takes an uploaded spec as far as a plan on the bus.
+///
+/// # Errors
+/// If a call fails for want of a permission, a resource or luck. `status.json` then says so, where that much works,
+/// and what runs stays as it was.
+pub async fn render_upload<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+    site: &Site,
+    upload: &Upload,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let result = render_newest(ports, site, upload, now).await;
+    if let Err(error) = &result {
+        let failed = SpecStatus {
+            version: upload.version.clone(),
+            result: SpecResult::Failed,
+            diagnostics: Vec::new(),
+            failure: Some(format!("{}: {error}", error.kind())),
+            plan: None,
+            summary: None,
+        };
+        // The error that counts is the first one.
+        let _ = tell(ports.assets, &upload.cluster, failed).await;
+    }
+    result
+}
+
+async fn render_newest<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+    site: &Site,
+    upload: &Upload,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let key = keys::spec(&upload.cluster);
+    let Some(head) = ports.specs.head(&key).await?.filter(|head| head.version == upload.version) else {
+        return Ok(Outcome::Superseded);
+    };
+    let size = usize::try_from(head.size).unwrap_or(usize::MAX);
+    if size > spec::MOST_BYTES {
+        return reject(ports, upload, vec![spec::too_large(size)]).await;
+    }
+    let Some(text) = ports.specs.get_version(&key, &upload.version).await? else {
+        return Ok(Outcome::Superseded);
+    };
+
+    let prepared = match prepare(ports, site, &upload.cluster, &text.bytes, now).await {
+        Ok(prepared) => prepared,
+        Err(NotPrepared::Rejected(diagnostics)) => return reject(ports, upload, diagnostics).await,
+        Err(NotPrepared::Failed(error)) => return Err(error),
+    };
+    publish_plan(ports, upload, &prepared).await
+}
+
+/// Checks a spec, makes the credentials that are missing, and renders.
+///
+/// # Errors
+/// Diagnostics, or a call that failed.
+pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+    site: &Site,
+    cluster_name: &str,
+    text: &[u8],
+    now: Timestamp,
+) -> Result<Prepared, NotPrepared> {
+    let spec::Accepted { cluster, mut warnings } =
+        spec::parse(text, Some(cluster_name)).map_err(NotPrepared::Rejected)?;
+    let lock = lock::resolve(ports.assets, ports.parameters, &cluster).await?;
+    if lock.agent.is_empty() {
+        warnings.push(no_agent());
+    }
+    let credentials = credentials::ensure(ports.assets, ports.keys, ports.crypto, &cluster, now).await?;
+    let rendering = render::render(&cluster, &lock, &credentials.digests, site).map_err(|errors| {
+        NotPrepared::Rejected(errors.iter().map(|error| whole_file("render", &error.to_string())).collect())
+    })?;
+    Ok(Prepared { cluster, warnings, rendering, credentials, lock })
+}
+
+/// Compares with what is deployed, stores what is new, points the rollout at it, and says so.
+async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
+    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+    upload: &Upload,
+    prepared: &Prepared,
+) -> FlowResult<Outcome> {
+    let cluster = &prepared.cluster.name;
+    let spec_key = keys::spec(cluster);
+    let status = |plan: Option<&Plan>| SpecStatus {
+        version: upload.version.clone(),
+        result: SpecResult::Accepted,
+        diagnostics: prepared.warnings.clone(),
+        failure: None,
+        plan: plan.map(|plan| plan.id.clone()),
+        summary: plan.map(Plan::summary),
+    };
+    for _ in 0..TRIES {
+        let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
+        let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
+        let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
+        let deployed = baseline(ports.assets, cluster, &rollout.deployed).await?;
+        let plan = plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout);
+        let under_way = rollout.active.as_ref();
+        let unchanged = match under_way {
+            Some(active) => active.target == plan.to,
+            None => plan.is_empty(),
+        };
+        if unchanged && desired.value.as_ref().is_none_or(|desired| desired.target == plan.to) {
+            tell(ports.assets, cluster, status(None)).await?;
+            let event = PlanUnchanged { cluster: cluster.clone(), spec_version: upload.version.clone() };
+            ports.bus.publish(&[Event::PlanUnchanged(event)]).await?;
+            return Ok(Outcome::Unchanged);
+        }
+
+        store_rendering(ports.assets, prepared, &plan).await?;
+        let newest = ports.specs.head(&spec_key).await?.is_some_and(|head| head.version == upload.version);
+        if !newest {
+            return Ok(Outcome::Superseded);
+        }
+        let wish = Desired {
+            format: Desired::FORMAT,
+            spec_version: upload.version.clone(),
+            plan: plan.id.clone(),
+            target: plan.to.clone(),
+        };
+        if desired.value.as_ref() != Some(&wish)
+            && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
+        {
+            continue;
+        }
+        tell(ports.assets, cluster, status(Some(&plan))).await?;
+        let mut events = vec![plan_ready(&plan, &upload.version)];
+        if prepared.cluster.rollout.approval == Approval::Auto {
+            let reference = PlanReference { cluster: cluster.clone(), plan: plan.id.clone() };
+            events.push(Event::RolloutRequested(reference));
+        }
+        ports.bus.publish(&events).await?;
+        return Ok(Outcome::Planned(Box::new(plan)));
+    }
+    Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
+}
+
+/// Stores templates, configurations, release and plan: all named by their content, so twice is once.
+async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan) -> FlowResult<()> {
+    let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
+    let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
+    let configs = rendering.roles.iter().map(|(role, node)| {
+        (keys::config(cluster, &role.to_string(), &node.config_digest), node.config.clone())
+    });
+    stream::iter(templates.chain(configs))
+        .map(|(key, body)| async move { store::keep(assets, &key, body).await })
+        .buffer_unordered(store::AT_A_TIME)
+        .try_collect::<Vec<bool>>()
+        .await?;
+    // What refers to the others comes last.
+    store::keep(assets, &keys::release(cluster, &plan.to), rendering.to_json()).await?;
+    store::keep(assets, &keys::plan(cluster, &plan.id), store::json(plan)).await?;
+    Ok(())
+}
+
+/// `Spec Rejected` carries so many findings: an event may have 256 KiB.
+const MOST_DIAGNOSTICS: usize = 50;
+
+async fn reject<S, A: Objects, K, P, B: Bus, C>(
+    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+    upload: &Upload,
+    diagnostics: Vec<Diagnostic>,
+) -> FlowResult<Outcome> {
+    let rejected = SpecStatus {
+        version: upload.version.clone(),
+        result: SpecResult::Rejected,
+        diagnostics: diagnostics.iter().take(MOST_DIAGNOSTICS).cloned().collect(),
+        failure: None,
+        plan: None,
+        summary: None,
+    };
+    tell(ports.assets, &upload.cluster, rejected).await?;
+    let line = |found: &Diagnostic| match &found.help {
+        Some(help) => format!("{found} ({help})"),
+        None => found.to_string(),
+    };
+    let event = SpecRejected {
+        cluster: upload.cluster.clone(),
+        spec_version: upload.version.clone(),
+        diagnostics: diagnostics.iter().take(MOST_DIAGNOSTICS).map(line).collect(),
+        total: diagnostics.len(),
+    };
+    ports.bus.publish(&[Event::SpecRejected(event)]).await?;
+    Ok(Outcome::Rejected(diagnostics))
+}
+
+/// Puts what became of the spec into `status.json`. What says the same of another version is left as it is: an
+/// upload that changes nothing writes nothing.
+async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowResult<()> {
+    store::update(assets, &keys::status(cluster), |status: Option<&Status>| {
+        let old = status.cloned().unwrap_or_else(|| Status::of(cluster));
+        let mut spec = spec.clone();
+        if let Some(before) = &old.spec
+            && spec.result == SpecResult::Accepted
+            && before.result == SpecResult::Accepted
+            && spec.plan.is_none()
+            && before.diagnostics == spec.diagnostics
+        {
+            spec.clone_from(before);
+        }
+        Some(Status { spec: Some(spec), ..old })
+    })
+    .await
+}
+
+fn whole_file(code: &str, message: &str) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        code: code.to_owned(),
+        line: 0,
+        column: 0,
+        path: String::new(),
+        message: message.to_owned(),
+        help: None,
+        span: None,
+    }
+}
+
+fn no_agent() -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        help: Some(format!(
+            "publish slipway-node and its {} to the asset bucket, then upload the spec again",
+            keys::AGENT_MANIFEST
+        )),
+        ..whole_file("no-agent", "no node agent has been published: instances will start and not join")
+    }
+}
