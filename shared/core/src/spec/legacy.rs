@@ -2,7 +2,7 @@
 
 /// What to say about one key.
 pub(crate) struct Note {
-    /// Its path without indices, as [`super::tree::Path::pattern`] gives it.
+    /// Its path without indices, as [`super::path::Path::pattern`] gives it.
     pub(crate) pattern: &'static str,
     /// What to write instead.
     pub(crate) help: &'static str,

@@ -4,10 +4,12 @@ mod check;
 mod legacy;
 mod lower;
 mod model;
+mod path;
 mod regions;
 mod report;
 mod schema;
 mod shape;
+mod starter;
 mod tree;
 
 use std::fmt;
@@ -15,10 +17,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
+use path::Path;
 use report::{Problem, Report};
-use tree::{Path, Span};
+use tree::Span;
 
 pub use schema::schema;
+pub use starter::{Starter, starter};
 
 /// How grave a [`Diagnostic`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -169,4 +173,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     mod examples;
+    mod findings;
+    mod fuzz;
+    mod schema;
 }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::tree::{Node, Path, Span, Step};
+use super::path::{Path, Step};
+use super::tree::{Node, Span};
 use super::{Diagnostic, Severity};
 
 /// A finding whose place is known already.
@@ -125,6 +126,9 @@ impl<'t> Report<'t> {
     /// Whether something at or below `path` was refused already, so that what follows from it is not said twice.
     pub(crate) fn refused(&self, path: &Path) -> bool {
         let path = path.to_string();
+        if path.is_empty() {
+            return self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+        }
         self.diagnostics.iter().any(|diagnostic| {
             diagnostic.severity == Severity::Error
                 && diagnostic
@@ -132,6 +136,14 @@ impl<'t> Report<'t> {
                     .strip_prefix(&path)
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
         })
+    }
+
+    /// Whether `path` itself was refused.
+    pub(crate) fn refused_itself(&self, path: &Path) -> bool {
+        let path = path.to_string();
+        self.diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.severity == Severity::Error && diagnostic.path == path)
     }
 
     fn locate(&self, path: &Path) -> Span {

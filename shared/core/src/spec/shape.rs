@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use super::Severity;
 use super::legacy;
+use super::path::Path;
 use super::report::Report;
-use super::tree::{Entry, Kind, Node, Path};
+use super::tree::{Entry, Kind, Node};
 
 /// Reads `node` as the schema's root says.
 pub(crate) fn read(root: &Value, node: &Node, report: &mut Report<'_>) -> Value {
@@ -164,6 +165,9 @@ impl<'s> Walk<'s> {
 
 /// What stands for a refused item so that the others keep their index. The spec is refused anyway.
 fn placeholder(schema: &Value) -> Value {
+    if let Some(first) = choices(schema).and_then(|words| words.first().copied()) {
+        return Value::from(first);
+    }
     match schema.get("type").and_then(Value::as_str) {
         Some("object") => Value::Object(Map::new()),
         Some(_) | None => Value::String(String::new()),
@@ -274,6 +278,9 @@ fn translated(entry: &Entry, path: &Path, report: &mut Report<'_>) {
     );
 }
 
+/// So many keys may be listed in a cure; a longer list is no help.
+const MOST_SHOWN: usize = 12;
+
 /// A key that the schema does not know: retired by name, or mistyped.
 fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, report: &mut Report<'_>) {
     let pattern = path.pattern();
@@ -284,23 +291,29 @@ fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, repor
     }
     // A group that is retired as a whole, but whose members have each an answer of their own.
     let inside = format!("{pattern}.");
-    if legacy::RETIRED.iter().any(|note| note.pattern.starts_with(&inside)) {
-        if let Kind::Map(entries) = &entry.value.kind {
-            for below in entries {
-                unknown(None, below, &path.key(&below.key), report);
-            }
-            if !entries.is_empty() {
-                return;
-            }
+    if let Kind::Map(entries) = &entry.value.kind
+        && !entries.is_empty()
+        && legacy::RETIRED.iter().any(|note| note.pattern.starts_with(&inside))
+    {
+        for below in entries {
+            unknown(None, below, &path.key(&below.key), report);
         }
+        return;
     }
-    let names: Vec<&str> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let current = |property: &Value| property.get("deprecated") != Some(&Value::Bool(true));
+    let names: Vec<&str> = known
+        .into_iter()
+        .flatten()
+        .filter(|(_, property)| current(property))
+        .map(|(name, _)| name.as_str())
+        .collect();
     let help = match nearest(&entry.key, names.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None => match elsewhere(&entry.key) {
             Some(place) => format!("`{place}` is where that key belongs"),
             None if names.is_empty() => "remove it".to_owned(),
-            None => format!("remove it; the keys known here are {}", shown(&names)),
+            None if names.len() > MOST_SHOWN => "remove it, or look it up in the published schema".to_owned(),
+            None => format!("remove it; the keys known here are `{}`", names.join("`, `")),
         },
     };
     report.key(
@@ -311,15 +324,6 @@ fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, repor
         format!("`{}` is no key that is known here", entry.key),
         help,
     );
-}
-
-fn shown(names: &[&str]) -> String {
-    const MOST: usize = 12;
-    let mut text = names.iter().take(MOST).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if names.len() > MOST {
-        text.push_str(", …");
-    }
-    text
 }
 
 /// Keys that people put one level too high or too low.
@@ -340,9 +344,16 @@ pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> O
     let folded = fold(word);
     words
         .map(|candidate| (strsim::damerau_levenshtein(&folded, &fold(candidate)), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.len() / 4).clamp(1, 4))
-        .min_by_key(|(distance, candidate)| (*distance, *candidate))
+        .filter(|(distance, candidate)| {
+            *distance <= (candidate.len() / 4).clamp(1, 4) || begins(&folded, &fold(candidate))
+        })
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// One is the other's beginning (`automatic`, `auto`), three letters at least.
+fn begins(one: &str, other: &str) -> bool {
+    one.len().min(other.len()) >= 3 && (one.starts_with(other) || other.starts_with(one))
 }
 
 fn fold(word: &str) -> String {

@@ -5,7 +5,6 @@
 //! resolved under a budget, and nothing recurses over what a stranger wrote.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
@@ -88,72 +87,6 @@ impl Node {
             Kind::List(_) => "a list".to_owned(),
             Kind::Map(_) => "a group of keys".to_owned(),
         }
-    }
-}
-
-/// One step of a [`Path`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
-    Key(String),
-    Index(usize),
-}
-
-/// The way to a value, such as `worker.nodePools[1].name`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Path(pub(crate) Vec<Step>);
-
-impl Path {
-    /// From keys with dots and indices, none of which needs escaping: for paths that we write ourselves.
-    pub(crate) fn of(text: &str) -> Self {
-        let mut steps = Vec::new();
-        for part in text.split('.').filter(|part| !part.is_empty()) {
-            let mut pieces = part.split('[');
-            steps.push(Step::Key(pieces.next().unwrap_or_default().to_owned()));
-            steps
-                .extend(pieces.filter_map(|piece| piece.trim_end_matches(']').parse().ok()).map(Step::Index));
-        }
-        Self(steps)
-    }
-
-    pub(crate) fn key(&self, key: &str) -> Self {
-        self.with(Step::Key(key.to_owned()))
-    }
-
-    pub(crate) fn index(&self, index: usize) -> Self {
-        self.with(Step::Index(index))
-    }
-
-    fn with(&self, step: Step) -> Self {
-        let mut steps = self.0.clone();
-        steps.push(step);
-        Self(steps)
-    }
-
-    /// Without its indices, for tables of keys: `worker.nodePools[].name`.
-    pub(crate) fn pattern(&self) -> String {
-        self.render(|_| "[]".to_owned())
-    }
-
-    fn render(&self, index: impl Fn(usize) -> String) -> String {
-        let mut text = String::new();
-        for step in &self.0 {
-            match step {
-                Step::Key(key) => {
-                    if !text.is_empty() {
-                        text.push('.');
-                    }
-                    text.push_str(key);
-                }
-                Step::Index(number) => text.push_str(&index(*number)),
-            }
-        }
-        text
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(|number| format!("[{number}]")))
     }
 }
 
@@ -275,7 +208,7 @@ impl Builder {
                 self.count(node.size, span) && self.depth(node.height, span) && self.place(node, 0)
             }
             // The rest says nothing about values: stream and document ends, comments (not asked for), anchors' names.
-            _ => true,
+            Event::StreamStart | Event::StreamEnd | Event::DocumentEnd | Event::Anchor(..) | _ => true,
         }
     }
 
@@ -465,6 +398,10 @@ fn syntax(text: &str, error: &ScanError) -> Problem {
     if deep {
         return Problem::at(span, "too-deep", format!("values are nested more than {MAX_DEPTH} levels deep"))
             .help("no key of a cluster.yaml lies that deep: check the indentation and the brackets");
+    }
+    if matches!(error.kind(), ErrorKind::UnknownAnchor) {
+        return Problem::at(span, "yaml-alias", "no anchor of that name stands before this alias")
+            .help("define it first (`&name`), or put text that begins with `*` into quotes");
     }
     Problem::at(span, "yaml-syntax", format!("this is not YAML: {}", error.info()))
         .help("check the indentation, the colons and the quotes here and on the line before")

@@ -4,8 +4,8 @@
 use ipnet::Ipv4Net;
 
 use crate::cluster::{Subnet, SubnetSource};
+use crate::spec::path::Path;
 use crate::spec::report::Report;
-use crate::spec::tree::Path;
 
 struct Range {
     path: Path,

@@ -6,9 +6,9 @@ use super::Lowering;
 use super::text::{arn, is_id, is_name};
 use crate::cluster::{Architecture, Controller, Etcd, Image, KubernetesVersion, NodePool};
 use crate::spec::model::ImageSpec;
+use crate::spec::path::Path;
 use crate::spec::regions::REGIONS;
 use crate::spec::shape::nearest;
-use crate::spec::tree::Path;
 use crate::versions::{NEWEST, RELEASES, release};
 
 /// Amazon Linux 2023's newest image, which the lock pins
@@ -186,22 +186,25 @@ impl Lowering<'_, '_, '_> {
         etcd: Option<&Etcd>,
         pools: &[NodePool],
     ) {
-        let of = Architecture::of_instance_type;
-        let mut nodes: Vec<(Path, Architecture, &Image)> = Vec::new();
+        let mut nodes: Vec<(Path, &str, &Image)> = Vec::new();
         if let Some(image) = image {
             nodes.extend(
-                controller.map(|it| (Path::of("controller.instanceType"), of(&it.instance_type), image)),
+                controller.map(|it| (Path::of("controller.instanceType"), it.instance_type.as_str(), image)),
             );
-            nodes.extend(etcd.map(|it| (Path::of("etcd.instanceType"), of(&it.instance_type), image)));
+            nodes.extend(etcd.map(|it| (Path::of("etcd.instanceType"), it.instance_type.as_str(), image)));
         }
         for (index, pool) in pools.iter().enumerate() {
             let path = Path::of("worker.nodePools").index(index).key("instanceType");
             nodes.extend(
-                pool.image.as_ref().or(image.as_ref()).map(|image| (path, of(&pool.instance_type), image)),
+                pool.image
+                    .as_ref()
+                    .or(image.as_ref())
+                    .map(|image| (path, pool.instance_type.as_str(), image)),
             );
         }
         let mut single: BTreeMap<&str, Architecture> = BTreeMap::new();
-        for (path, architecture, image) in nodes {
+        for (path, instance_type, image) in nodes {
+            let architecture = Architecture::of_instance_type(instance_type);
             let covered = match image {
                 Image::Ami(id) => *single.entry(id).or_insert(architecture) == architecture,
                 Image::SsmParameter(names) => names.contains_key(&architecture),
@@ -210,7 +213,10 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "image-architecture",
                     &path,
-                    format!("this instance type is {}, and the image is not", architecture.as_str()),
+                    format!(
+                        "`{instance_type}` is {}, for which the image is not made",
+                        architecture.as_str()
+                    ),
                     "choose instance types of one architecture, or give `image.ssmParameters` for both",
                 );
             }

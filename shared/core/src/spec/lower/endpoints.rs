@@ -7,8 +7,8 @@ use super::text::{is_dns_name, is_id, is_name};
 use super::{Lowering, fold};
 use crate::cluster::{ApiEndpoint, LoadBalancer};
 use crate::spec::model::{EndpointSpec, IdSpec, LoadBalancerKind, LoadBalancerSpec};
+use crate::spec::path::Path;
 use crate::spec::shape::nearest;
-use crate::spec::tree::Path;
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn endpoints(&mut self, network: &Draft) -> Vec<ApiEndpoint> {
@@ -270,7 +270,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     pub(super) fn endpoint_for_admin(&mut self, endpoints: &[ApiEndpoint]) -> Option<String> {
-        let what = "the administrator's kubeconfig";
+        let what = "the administrator's kubeconfig names";
         self.chosen_endpoint(
             self.spec.admin_api_endpoint_name.as_deref(),
             &Path::of("adminAPIEndpointName"),
@@ -283,7 +283,7 @@ impl Lowering<'_, '_, '_> {
         self.chosen_endpoint(
             self.spec.worker.api_endpoint_name.as_deref(),
             &Path::of("worker.apiEndpointName"),
-            "workers",
+            "workers go through",
             endpoints,
         )
     }
@@ -315,9 +315,11 @@ impl Lowering<'_, '_, '_> {
                 None
             }
             None if written > 1 => {
-                let message = format!("nothing says which of the {written} endpoints {who} go through");
-                let names = self.spec.api_endpoints.iter().filter_map(|endpoint| endpoint.name.as_deref());
-                let help = format!("add `{path}` with one of `{}`", names.collect::<Vec<_>>().join("`, `"));
+                let mut names: Vec<&str> =
+                    self.spec.api_endpoints.iter().filter_map(|endpoint| endpoint.name.as_deref()).collect();
+                names.dedup();
+                let message = format!("nothing says which of the {written} endpoints {who}");
+                let help = format!("add `{path}` with one of `{}`", names.join("`, `"));
                 self.report.error("endpoint-choice", path, message, help);
                 None
             }

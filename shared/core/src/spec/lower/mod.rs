@@ -7,13 +7,14 @@ mod network;
 mod nodes;
 mod policy;
 mod pools;
+mod subnets;
 mod text;
 
 use ipnet::Ipv4Net;
 
 use super::model::Spec;
+use super::path::Path;
 use super::report::Report;
-use super::tree::Path;
 use crate::cluster::Cluster;
 
 /// What the parts share while a spec is lowered.

@@ -7,7 +7,7 @@ use super::network::Draft;
 use super::text::{arn, is_dns_name, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
 use crate::cluster::{Controller, Etcd, EtcdMember, Iam, KubernetesVersion, Volume};
 use crate::spec::model::{IamSpec, VolumeKind, VolumeSpec};
-use crate::spec::tree::Path;
+use crate::spec::path::Path;
 use crate::versions;
 
 /// What kube-aws took as `t2.medium`.
@@ -62,19 +62,15 @@ impl Lowering<'_, '_, '_> {
         let path = Path::of("etcd");
         let count = spec.count.unwrap_or(1);
         if !ETCD_COUNTS.contains(&count) {
-            let message = if count == 0 {
-                "a cluster without etcd has no memory".to_owned()
-            } else if count % 2 == 0 {
-                format!("{count} members survive no more failures than {}", count - 1)
-            } else {
-                format!("{count} members are slower than 5 and hardly safer")
+            let message = match count {
+                0 => "a cluster without etcd has no memory".to_owned(),
+                2 | 4 => format!(
+                    "{count} etcd members survive no more failures than {}, and have one more to fail",
+                    count - 1
+                ),
+                _ => format!("{count} etcd members are slower than 5, and hardly safer"),
             };
-            self.report.error(
-                "etcd-count",
-                &path.key("count"),
-                message,
-                "write 1, 3 or 5: an even member adds a way to fail and no quorum",
-            );
+            self.report.error("etcd-count", &path.key("count"), message, "write 1, 3 or 5");
         }
         let subnets_path = path.key("subnets");
         let subnets = self.subnet_names(&spec.subnets, &subnets_path, network.names_for_nodes(), network);
@@ -133,7 +129,9 @@ impl Lowering<'_, '_, '_> {
         }
         let may_fail = members.len().saturating_sub(members.len() / 2 + 1);
         let widest = zones.iter().max_by_key(|(_, members)| **members);
-        if let Some((zone, there)) = widest.filter(|(_, there)| **there > may_fail && members.len() > 1) {
+        if let Some((zone, there)) =
+            widest.filter(|(_, there)| **there > may_fail && count > 1 && ETCD_COUNTS.contains(&count))
+        {
             let path = Path::of("etcd.subnets");
             let path = if self.report.has(&path) { path } else { Path::of("etcd.count") };
             let message = format!(
@@ -318,7 +316,7 @@ impl Lowering<'_, '_, '_> {
         let policies = role.key("managedPolicies");
         let mut managed_policy_arns = Vec::new();
         for (index, policy) in spec.role.managed_policies.iter().enumerate() {
-            let text = policy.arn.as_deref().unwrap_or_default();
+            let Some(text) = policy.arn.as_deref() else { continue };
             if arn(text, "iam").is_none_or(|(_, resource)| !resource.starts_with("policy/")) {
                 let help = "write one such as `arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore`";
                 self.report.error(

@@ -10,7 +10,7 @@ use crate::cluster::{
     RenewalStrategy, RolloutBeforeExpiry, RolloutPolicy,
 };
 use crate::spec::model::{ApprovalSpec, CountText, Day, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
-use crate::spec::tree::Path;
+use crate::spec::path::Path;
 
 const CA_DAYS: u32 = 3650;
 const LEAF_DAYS: u32 = 365;

@@ -9,7 +9,7 @@ use crate::spec::model::{
     MixedInstancesSpec, PoolSpec, PoolStrategySpec, SpotStrategySpec, TaintEffect, TaintSpec,
     WeightedTypeSpec,
 };
-use crate::spec::tree::Path;
+use crate::spec::path::Path;
 
 /// CloudFormation's limit on a stack's name.
 const MOST_STACK_NAME: usize = 128;
@@ -315,16 +315,16 @@ impl Lowering<'_, '_, '_> {
     fn one_architecture(&mut self, mixed: &MixedInstances, path: &Path) {
         let mut architectures =
             mixed.types.iter().map(|of| Architecture::of_instance_type(&of.instance_type));
-        if let Some(first) = architectures.next() {
-            if architectures.any(|other| other != first) {
-                let help = "make one pool for Graviton and one for Intel and AMD: a pool has one image";
-                self.report.error(
-                    "mixed-architectures",
-                    path,
-                    "the pool's instance types have different architectures",
-                    help,
-                );
-            }
+        if let Some(first) = architectures.next()
+            && architectures.any(|other| other != first)
+        {
+            let help = "make one pool for Graviton and one for Intel and AMD: a pool has one image";
+            self.report.error(
+                "mixed-architectures",
+                path,
+                "the pool's instance types have different architectures",
+                help,
+            );
         }
     }
 

@@ -20,16 +20,14 @@ pub(crate) use policy::*;
 /// A Kubernetes cluster on EC2, as Slipway launches it and keeps it up to date.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["clusterName", "region", "kubernetesVersion"]))]
 #[schemars(title = "cluster.yaml")]
 pub(crate) struct Spec {
-    /// the cluster's name: a letter, then letters, digits and hyphens; also the folder of the spec and the beginning of each stack's name.
-    #[schemars(required)]
+    /// The cluster's name: a letter, then letters, digits and hyphens; also the folder of the spec and the beginning of each stack's name.
     pub(crate) cluster_name: Option<String>,
-    /// the AWS region, such as `eu-west-1`.
-    #[schemars(required)]
+    /// The AWS region, such as `eu-west-1`.
     pub(crate) region: Option<String>,
-    /// the Kubernetes release, such as `1.37` (newest patch, pinned once) or `1.37.2`.
-    #[schemars(required)]
+    /// The Kubernetes release, such as `1.37` (newest patch, pinned once) or `1.37.2`.
     pub(crate) kubernetes_version: Option<String>,
     /// An AMI for all nodes, instead of Amazon Linux 2023.
     pub(crate) ami_id: Option<String>,

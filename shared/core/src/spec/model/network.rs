@@ -8,12 +8,11 @@ use super::IdSpec;
 /// One name under which the Kubernetes API is reached.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "dnsName"]))]
 pub(crate) struct EndpointSpec {
-    /// the endpoint's name, unique in the cluster.
-    #[schemars(required)]
+    /// The endpoint's name, unique in the cluster.
     pub(crate) name: Option<String>,
-    /// the DNS name, which also goes into the API server's certificate.
-    #[schemars(required)]
+    /// The DNS name, which also goes into the API server's certificate.
     pub(crate) dns_name: Option<String>,
     /// The load balancer in front of the controllers.
     pub(crate) load_balancer: LoadBalancerSpec,
@@ -64,22 +63,22 @@ pub(crate) enum LoadBalancerKind {
 /// A subnet by its name.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["name"]))]
 pub(crate) struct SubnetRef {
-    /// the name of one of `subnets`.
-    #[schemars(required)]
+    /// The name of one of `subnets`.
     pub(crate) name: Option<String>,
 }
 
 /// One subnet, made by Slipway or existing.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["availabilityZone"]))]
 pub(crate) struct SubnetSpec {
     /// The name by which others refer to it; `Subnet0`, `Subnet1`, … unless given.
     pub(crate) name: Option<String>,
     /// The id of an existing subnet, which is used as it is.
     pub(crate) id: Option<String>,
-    /// the availability zone, such as `eu-west-1a`.
-    #[schemars(required)]
+    /// The availability zone, such as `eu-west-1a`.
     pub(crate) availability_zone: Option<String>,
     /// The range of a subnet that Slipway makes.
     #[serde(rename = "instanceCIDR")]

@@ -12,6 +12,7 @@ use super::{ImageSpec, SubnetRef, SwitchSpec};
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ControllerSpec {
     /// How many serve; 1 unless given, 2 or more for an API that is always there.
+    #[schemars(range(max = 1000))]
     pub(crate) count: Option<u32>,
     /// EC2 instance type; `t3.medium` unless given.
     pub(crate) instance_type: Option<String>,
@@ -32,6 +33,7 @@ pub(crate) struct ControllerSpec {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct EtcdSpec {
     /// How many: 1, 3 or 5; 1 unless given.
+    #[schemars(range(max = 1000))]
     pub(crate) count: Option<u32>,
     /// EC2 instance type; `t3.medium` unless given.
     pub(crate) instance_type: Option<String>,
@@ -91,11 +93,12 @@ pub(crate) enum PoolStrategySpec {
 /// One pool of workers.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["name"]))]
 pub(crate) struct PoolSpec {
-    /// the pool's name, unique in the cluster and the end of its stack's name.
-    #[schemars(required)]
+    /// The pool's name, unique in the cluster and the end of its stack's name.
     pub(crate) name: Option<String>,
     /// A fixed number of nodes; 1 unless given. `autoScalingGroup` gives a range instead.
+    #[schemars(range(max = 1000))]
     pub(crate) count: Option<u32>,
     /// EC2 instance type; `t3.medium` unless given.
     pub(crate) instance_type: Option<String>,
@@ -139,8 +142,10 @@ pub(crate) struct PoolSpec {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct GroupSpec {
     /// The fewest nodes; `maxSize`, or 1, unless given.
+    #[schemars(range(max = 10_000))]
     pub(crate) min_size: Option<u32>,
     /// The most nodes; `minSize` unless given.
+    #[schemars(range(max = 10_000))]
     pub(crate) max_size: Option<u32>,
     /// How many nodes stay while others are replaced.
     #[schemars(extend("deprecated" = true))]
@@ -161,6 +166,7 @@ pub(crate) struct MixedInstancesSpec {
     /// Instance types with their weights; instead of `instanceTypes`.
     pub(crate) overrides: Vec<WeightedTypeSpec>,
     /// So much capacity is on demand, always; 0 unless given.
+    #[schemars(range(max = 10_000))]
     pub(crate) on_demand_base_capacity: Option<u32>,
     /// So many in a hundred above that are on demand; 0 unless given, which is spot only.
     #[schemars(range(min = 0, max = 100))]
@@ -186,9 +192,9 @@ pub(crate) enum SpotStrategySpec {
 /// An instance type and its weight.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["instanceType"]))]
 pub(crate) struct WeightedTypeSpec {
-    /// an EC2 instance type.
-    #[schemars(required)]
+    /// An EC2 instance type.
     pub(crate) instance_type: Option<String>,
     /// How much capacity one instance counts for; 1 unless given.
     #[schemars(range(min = 1, max = 999))]
@@ -198,9 +204,10 @@ pub(crate) struct WeightedTypeSpec {
 /// A spot fleet of kube-aws.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["targetCapacity"]))]
 pub(crate) struct SpotFleetSpec {
-    /// the capacity to keep, in weights.
-    #[schemars(required)]
+    /// The capacity to keep, in weights.
+    #[schemars(range(max = 10_000))]
     pub(crate) target_capacity: Option<u32>,
     /// The instance types that make it up.
     pub(crate) launch_specifications: Vec<WeightedTypeSpec>,
@@ -277,7 +284,7 @@ pub(crate) struct RoleSpec {
     /// The end of the role's name: the whole is `<stack>-<name>`, at most 64 characters.
     pub(crate) name: Option<String>,
     /// Managed policies besides Slipway's own statements.
-    pub(crate) managed_policies: Vec<ArnSpec>,
+    pub(crate) managed_policies: Vec<PolicySpec>,
 }
 
 /// Something by its ARN.
@@ -288,17 +295,25 @@ pub(crate) struct ArnSpec {
     pub(crate) arn: Option<String>,
 }
 
+/// A managed policy.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["arn"]))]
+pub(crate) struct PolicySpec {
+    /// The policy's ARN.
+    pub(crate) arn: Option<String>,
+}
+
 /// A taint.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["key", "effect"]))]
 pub(crate) struct TaintSpec {
-    /// the taint's key.
-    #[schemars(required)]
+    /// The taint's key.
     pub(crate) key: Option<String>,
     /// The taint's value, perhaps empty.
     pub(crate) value: String,
-    /// what the taint does to pods that do not tolerate it.
-    #[schemars(required)]
+    /// What the taint does to pods that do not tolerate it.
     pub(crate) effect: Option<TaintEffect>,
 }
 

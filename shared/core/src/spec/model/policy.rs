@@ -14,7 +14,7 @@ use super::SwitchSpec;
 pub(crate) struct KubernetesSpec {
     /// Encryption of secrets in etcd.
     pub(crate) encryption_at_rest: SwitchSpec,
-    /// kube-apiserver.
+    /// Kube-apiserver.
     pub(crate) api_server: ApiServerSpec,
     /// Feature gates of every component.
     pub(crate) feature_gates: BTreeMap<String, bool>,
@@ -109,6 +109,7 @@ pub(crate) struct RolloutSpec {
     /// How nodes are emptied.
     pub(crate) drain: DrainSpec,
     /// How many replacements may fail before a rollout stops; 1 unless given.
+    #[schemars(range(max = 1000))]
     pub(crate) failure_budget: Option<u32>,
     /// When disruptive steps may start, in UTC; always unless given.
     pub(crate) windows: Vec<WindowSpec>,
@@ -136,14 +137,14 @@ pub(crate) struct DrainSpec {
 /// A weekly window, in UTC.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["start", "minutes"]))]
 pub(crate) struct WindowSpec {
     /// Its days; each day unless given.
     pub(crate) days: Vec<Day>,
-    /// the time at which it opens, such as `02:30`.
-    #[schemars(required)]
+    /// The time at which it opens, such as `02:30`.
     pub(crate) start: Option<String>,
-    /// for how many minutes it is open.
-    #[schemars(required, range(min = 1, max = 10080))]
+    /// For how many minutes it is open.
+    #[schemars(range(min = 1, max = 10080))]
     pub(crate) minutes: Option<u16>,
 }
 
