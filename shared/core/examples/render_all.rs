@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
+use std::process::ExitCode;
 
 use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::digest::sha256_hex;
@@ -20,7 +21,18 @@ use slipway_core::pki::Role;
 use slipway_core::render::{Site, render};
 use slipway_core::spec;
 
-fn main() -> Result<(), Box<dyn Error>> {
+#[allow(clippy::print_stderr, reason = "a program for a terminal")]
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
     let out = arguments.next().ok_or("usage: render_all OUT SPEC…")?;
     for path in arguments {
@@ -77,5 +89,7 @@ fn credentials(cluster: &Cluster) -> BTreeMap<Role, String> {
 }
 
 fn lines(subject: &str, findings: &[impl ToString]) -> String {
-    findings.iter().map(|finding| format!("\n{subject}: {}", finding.to_string())).collect()
+    let lines: Vec<String> =
+        findings.iter().map(|finding| format!("{subject}: {}", finding.to_string())).collect();
+    lines.join("\n")
 }

@@ -1,5 +1,8 @@
 //! What happens to the nodes, and why (design §6: outdated, stale, or neither).
 
+use serde_json::Value;
+
+use super::diff::Difference;
 use super::{NodeAction, NodePlan, diff, short};
 use crate::pki::Role;
 use crate::render::{NodeRole, Rendering};
@@ -33,6 +36,7 @@ fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole) -> NodePlan {
 fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
     let mut reasons: Vec<String> = diff(&before.machine, &after.machine)
         .iter()
+        .filter(|found| !allows_more_types(found))
         .map(|found| line("machine", &found.path, found.before.as_ref(), found.after.as_ref()))
         .collect();
     if before.config_digest != after.config_digest {
@@ -51,6 +55,13 @@ fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
         return (NodeAction::Untouched, vec![reason]);
     }
     (NodeAction::Untouched, Vec::new())
+}
+
+/// Whether a mixed group only gained instance types: the nodes that it has are still of a type that it names.
+fn allows_more_types(found: &Difference) -> bool {
+    let types = |value: &Option<Value>| value.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+    let after = types(&found.after);
+    found.path == "instanceTypes" && types(&found.before).iter().all(|one| after.contains(one))
 }
 
 fn config_reasons(before: &str, after: &str) -> Vec<String> {

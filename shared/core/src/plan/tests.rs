@@ -160,6 +160,18 @@ fn p2_outdated_nodes_are_replaced_stale_ones_refreshed_and_the_rest_left_alone()
 }
 
 #[test]
+fn p2_a_group_that_may_use_more_instance_types_keeps_its_nodes() {
+    let with = |types: Value| {
+        let node = role("c-pool-a", json!({ "instanceTypes": types }), &json!({}), "k1");
+        rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node)
+    };
+    let action = |old: Value, new: Value| between(&with(old), &with(new)).nodes[0].action;
+    assert_eq!(action(json!(["m7g.large"]), json!(["m6g.large", "m7g.large"])), NodeAction::Untouched);
+    assert_eq!(action(json!(["m6g.large", "m7g.large"]), json!(["m7g.large"])), NodeAction::Replace);
+    assert_eq!(action(json!(["m7g.large"]), json!(["m7g.xlarge"])), NodeAction::Replace);
+}
+
+#[test]
 fn p3_a_stack_and_a_role_that_go_are_in_the_plan() {
     let old = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
     let mut new = old.clone();

@@ -33,9 +33,10 @@ const SECURITY_GROUP_RULES: usize = 60;
 /// Security groups of a network interface by default (same page).
 const SECURITY_GROUPS: usize = 5;
 
-/// Everything about the template of the stack called `stack` that AWS would refuse for its size.
-pub(super) fn check(stack: &str, template: &Value, body_bytes: usize) -> Vec<RenderError> {
-    let mut check = Check { stack, errors: Vec::new() };
+/// Everything about the template of the stack called `stack` that AWS would refuse for its size. Each resource also gets
+/// the stack's own tags from CloudFormation, `stack_tags` in number.
+pub(super) fn check(stack: &str, template: &Value, body_bytes: usize, stack_tags: usize) -> Vec<RenderError> {
+    let mut check = Check { stack, stack_tags, errors: Vec::new() };
     check.at_most(
         "the template's size in bytes",
         body_bytes,
@@ -58,6 +59,7 @@ pub(super) fn check(stack: &str, template: &Value, body_bytes: usize) -> Vec<Ren
 
 struct Check<'a> {
     stack: &'a str,
+    stack_tags: usize,
     errors: Vec<RenderError>,
 }
 
@@ -73,9 +75,9 @@ impl Check<'_> {
         let properties = &resource["Properties"];
         self.at_most(
             format!("the number of tags of {id}"),
-            len(&properties["Tags"]),
+            len(&properties["Tags"]) + self.stack_tags,
             TAGS,
-            "have fewer stackTags",
+            "have fewer stackTags, or in a pool that is scaled automatically fewer nodeLabels and taints",
         );
         match resource["Type"].as_str().unwrap_or_default() {
             "AWS::EC2::LaunchTemplate" => self.launch_template(id, &properties["LaunchTemplateData"]),
@@ -169,7 +171,7 @@ mod tests {
     }
 
     fn errors(template: &Value) -> Vec<RenderError> {
-        check("prod-etcd", template, template.to_string().len())
+        check("prod-etcd", template, template.to_string().len(), 3)
     }
 
     fn only(template: &Value) -> String {
@@ -232,7 +234,7 @@ mod tests {
         let many = |count: usize| Value::Array(vec![json!({}); count]);
         for (kind, properties) in [
             ("AWS::EC2::SecurityGroup", json!({ "SecurityGroupIngress": many(61) })),
-            ("AWS::EC2::Subnet", json!({ "Tags": many(51) })),
+            ("AWS::EC2::Subnet", json!({ "Tags": many(48) })),
             ("AWS::IAM::Role", json!({ "RoleName": "x".repeat(65) })),
             ("AWS::IAM::Role", json!({ "ManagedPolicyArns": many(11) })),
             ("AWS::EC2::LaunchTemplate", json!({ "LaunchTemplateData": { "SecurityGroupIds": many(6) } })),

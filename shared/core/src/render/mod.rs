@@ -159,9 +159,9 @@ fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Temp
     for id in template.collisions() {
         context.errors.push(RenderError::LogicalIdCollision { stack: name.clone(), id: id.clone() });
     }
-    context.errors.extend(limits::check(&name, &value, body.len()));
     let mut tags = context.cluster.stack_tags.clone();
     tags.insert("slipway:cluster".to_owned(), context.cluster.name.clone());
+    context.errors.extend(limits::check(&name, &value, body.len(), tags.len()));
     Stack { sha256: sha256_hex(body.as_bytes()), name, kind, body, tags }
 }
 
