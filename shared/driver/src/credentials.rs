@@ -52,8 +52,13 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
     now: Timestamp,
 ) -> FlowResult<Credentials> {
     let key = keys::manifest(&cluster.name);
+    let mut tried: Option<Credentials> = None;
     for _ in 0..store::TRIES {
         let stored = store::load::<Manifest>(objects, &key).await?;
+        if let Some(tried) = tried.take_if(|tried| stored.value.as_ref() == Some(&tried.manifest)) {
+            // The answer to our own write was lost, and its repetition found what we had written.
+            return Ok(tried);
+        }
         let mut manifest = stored.value.clone().unwrap_or(Manifest { format: FORMAT, ..Manifest::default() });
         refuse_other_format(&key, &manifest)?;
         let mut vault = Vault::new(objects, keys, crypto, cluster);
@@ -68,10 +73,13 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
         vault.store(&manifest, &made).await?;
         bundles::seal(&vault, &mut manifest, &roles).await?;
         set_roles(cluster, &mut manifest);
-        if store::save(objects, &key, &stored, manifest.clone()).await?.is_some() {
-            tracing::info!(cluster = cluster.name, ?made, sealed = roles.len(), "credentials made");
-            return Ok(credentials(cluster, manifest, made, roles));
+        let written = store::save(objects, &key, &stored, manifest.clone()).await?.is_some();
+        let done = credentials(cluster, manifest, made, roles);
+        if written {
+            tracing::info!(cluster = cluster.name, made = ?done.made, sealed = done.sealed.len(), "credentials made");
+            return Ok(done);
         }
+        tried = Some(done);
         tracing::info!(cluster = cluster.name, "somebody else wrote the inventory first; starting over");
     }
     Err(FlowError::Race { key, tries: store::TRIES })

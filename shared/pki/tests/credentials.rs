@@ -317,6 +317,15 @@ async fn p8_killed_at_any_call_of_a_change_nothing_else_changes() {
     }
 }
 
+#[tokio::test]
+async fn p8_a_win_that_looked_like_a_loss_is_reported_as_what_it_was() {
+    let world = World::new();
+    let end = ensure(&world.deaf("manifest.json"), &cluster()).await.unwrap();
+    assert_eq!(end.made.len(), policy::assets(&cluster()).len());
+    assert_eq!(end.manifest, stored(&world));
+    assert_eq!(world.bucket.versions(MANIFEST), 1);
+}
+
 fn corrupt(result: FlowResult<Credentials>) -> (String, String, String) {
     match result.unwrap_err() {
         FlowError::Corrupt { key, problem, cure } => (key, problem, cure),

