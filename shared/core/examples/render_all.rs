@@ -5,7 +5,8 @@
 //! cfn-lint --ignore-checks W3010 -- OUT/*/*.json
 //! ```
 //!
-//! W3010 asks not to name availability zones. A spec names them, so that it renders the same bytes everywhere.
+//! W3010 asks not to name availability zones. A spec names them, so that it renders the same bytes
+//! everywhere.
 //!
 //! The lock and the credentials' digests are made up: nothing here could be launched.
 
@@ -44,7 +45,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes `OUT/<cluster>/<stack>.json` and `OUT/<cluster>/<role>.config.json.txt`, which cfn-lint is not to take for templates.
+/// Writes `OUT/<cluster>/<stack>.json` and `OUT/<cluster>/<role>.config.json.txt`, which cfn-lint is not to
+/// take for templates.
 fn write(out: &Path, cluster: &Cluster) -> Result<(), Box<dyn Error>> {
     let site = Site {
         asset_bucket: "slipway-assets-example".to_owned(),

@@ -53,8 +53,8 @@ impl Context<'_> {
         }
     }
 
-    /// The ids of the named subnets, for a stack other than network's. They are sorted by name: the order in which a
-    /// spec lists subnets means nothing to Auto Scaling, so it must not reach the template.
+    /// The ids of the named subnets, for a stack other than network's. They are sorted by name: the order in
+    /// which a spec lists subnets means nothing to Auto Scaling, so it must not reach the template.
     pub(super) fn subnet_ids(&self, names: &[String]) -> Vec<Value> {
         let mut names: Vec<&String> = names.iter().collect();
         names.sort();

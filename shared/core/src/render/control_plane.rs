@@ -12,7 +12,8 @@ use super::{NodeRole, StackKind, endpoints, node_config};
 use crate::cluster::{Architecture, GroupSize};
 use crate::pki::Role;
 
-/// A controller pulls its images and waits for etcd before it is ready. It goes within minutes: pods on it are few.
+/// A controller pulls its images and waits for etcd before it is ready. It goes within minutes: pods on it
+/// are few.
 const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 900 };
 
 /// Renders the control-plane stack and the controllers' role.

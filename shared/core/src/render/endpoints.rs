@@ -1,8 +1,9 @@
 //! The API's endpoints: for each a network load balancer, its security group, and an alias record.
 //!
-//! They are part of the control-plane stack, though design §6 would allow the network stack too. An export that is in
-//! use cannot change: a balancer in the network stack could never turn from public to private, nor an endpoint go away,
-//! as long as the controllers' group imports its target group. Here both change in one update.
+//! They are part of the control-plane stack, though design §6 would allow the network stack too. An export
+//! that is in use cannot change: a balancer in the network stack could never turn from public to private, nor
+//! an endpoint go away, as long as the controllers' group imports its target group. Here both change in one
+//! update.
 
 use serde_json::{Value, json};
 
@@ -89,7 +90,8 @@ fn target_group(context: &Context<'_>, template: &mut Template, name: &str, tags
         .set(
             "TargetGroupAttributes",
             json!([
-                // Watches never end by themselves: after a minute they are cut, and clients come back elsewhere.
+                // Watches never end by themselves: after a minute they are cut, and clients come back
+                // elsewhere.
                 { "Key": "deregistration_delay.timeout_seconds", "Value": "60" },
                 { "Key": "deregistration_delay.connection_termination.enabled", "Value": "true" },
                 // The audit log shows who asked, not the balancer.
@@ -100,9 +102,9 @@ fn target_group(context: &Context<'_>, template: &mut Template, name: &str, tags
     template.add(logical_id("TargetGroup", name), resource)
 }
 
-/// Who may use the endpoint: the spec's ranges, and the cluster's own nodes in any case. Nodes reach a private balancer
-/// from their own addresses, a public one from those of the NAT gateways. The address of an Elastic IP or NAT gateway that
-/// exists already is not known here: the spec must list it.
+/// Who may use the endpoint: the spec's ranges, and the cluster's own nodes in any case. Nodes reach a
+/// private balancer from their own addresses, a public one from those of the NAT gateways. The address of an
+/// Elastic IP or NAT gateway that exists already is not known here: the spec must list it.
 fn security_group(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> String {
     let name = &endpoint.name;
     let balancer = &endpoint.load_balancer;

@@ -1,5 +1,5 @@
-//! The etcd stack. Each member has a group of one, a data volume and a DNS name that outlive its instance: a replaced
-//! member comes back with its data and its name, and nothing downstream changes.
+//! The etcd stack. Each member has a group of one, a data volume and a DNS name that outlive its instance: a
+//! replaced member comes back with its data and its name, and nothing downstream changes.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,8 @@ use crate::pki::Role;
 /// Value of the tag `slipway:volume` of a data volume.
 pub(super) const DATA_VOLUME: &str = "etcd-data";
 
-/// A new instance may have to wait for the old one to let go of the volume, so the launch hook waits much longer.
+/// A new instance may have to wait for the old one to let go of the volume, so the launch hook waits much
+/// longer.
 const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 600 };
 
 /// Renders the etcd stack and the roles of its members.
@@ -97,8 +98,8 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
     (role, node_role)
 }
 
-/// A snapshot is kept when the volume is deleted, so that a destroyed cluster can be restored without paying for a
-/// volume that nobody uses.
+/// A snapshot is kept when the volume is deleted, so that a destroyed cluster can be restored without paying
+/// for a volume that nobody uses.
 fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Resource {
     let cluster = context.cluster;
     let tags = node_tags(context, role)

@@ -1,4 +1,5 @@
-//! A cluster for tests: three controllers, three members, three pools in three zones, as `examples/production.yaml`.
+//! A cluster for tests: three controllers, three members, three pools in three zones, like
+//! `examples/production.yaml` but with more of what can go wrong: two endpoints, mixed architectures, targets.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;

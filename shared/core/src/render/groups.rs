@@ -1,7 +1,7 @@
 //! Auto Scaling groups: what etcd members, controllers and pools have in common.
 //!
-//! No group has an `UpdatePolicy`: CloudFormation records the new launch template, and the rollout function replaces
-//! nodes, one safe step after the other (design §6).
+//! No group has an `UpdatePolicy`: CloudFormation records the new launch template, and the rollout function
+//! replaces nodes, one safe step after the other (design §6).
 
 use serde_json::{Value, json};
 
@@ -39,11 +39,12 @@ pub(super) struct Group<'a> {
 impl Group<'_> {
     /// The group, without what it launches.
     ///
-    /// It is named outright, not by CloudFormation, so that a node's role can be limited to its own group without a circle
-    /// between the two, and the agent knows the group whose hooks it settles. `DesiredCapacity` is not set: at creation it
-    /// is the minimum; after that it belongs to the autoscaler or to the rollout, and a stack update that set it again
-    /// would terminate nodes undrained. Health is EC2's, not the balancer's: while etcd is down no controller is
-    /// ready, and the group would kill them all.
+    /// It is named outright, not by CloudFormation, so that a node's role can be limited to its own group
+    /// without a circle between the two, and the agent knows the group whose hooks it settles.
+    /// `DesiredCapacity` is not set: at creation it is the minimum; after that it belongs to the autoscaler
+    /// or to the rollout, and a stack update that set it again would terminate nodes undrained. Health is
+    /// EC2's, not the balancer's: while etcd is down no controller is ready, and the group would kill them
+    /// all.
     pub(super) fn resource(&self, context: &Context<'_>, extra_tags: Vec<Value>) -> Resource {
         let mut tags = node_tags(context, self.role).propagating(true);
         tags.extend(extra_tags);
@@ -71,8 +72,8 @@ impl Group<'_> {
             {
                 "LifecycleHookName": Hooks::TERMINATE,
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-                // Who drains the node prolongs this by heartbeats for as long as it takes. When they stop, nobody is
-                // draining it any more, and waiting longer would not bring its pods elsewhere.
+                // Who drains the node prolongs this by heartbeats for as long as it takes. When they stop,
+                // nobody is draining it any more, and waiting longer would not bring its pods elsewhere.
                 "DefaultResult": "CONTINUE",
                 "HeartbeatTimeout": self.hooks.terminate_s,
             },
@@ -80,7 +81,8 @@ impl Group<'_> {
     }
 }
 
-/// The launch template with the version that the stack's own update makes, so that a new instance is always of the newest.
+/// The launch template with the version that the stack's own update makes, so that a new instance is always
+/// of the newest.
 pub(super) fn launch_template_specification(launch_template: &str) -> Value {
     json!({
         "LaunchTemplateId": reference(launch_template),

@@ -1,5 +1,5 @@
-//! What a node may do: read its own role's bundles, decrypt under its own role's context, answer Run Command, settle
-//! its own lifecycle hooks. No more, unless its role needs it and says so.
+//! What a node may do: read its own role's bundles, decrypt under its own role's context, answer Run Command,
+//! settle its own lifecycle hooks. No more, unless its role needs it and says so.
 
 use serde_json::{Value, json};
 
@@ -112,7 +112,8 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
             json!([format!("{bucket}/agent/*"), format!("{bucket}/clusters/{cluster}/bundles/{role}/*")]),
             Value::Null,
         ),
-        // KMS matches the context exactly, so a bundle of another role stays closed even to who holds its bytes.
+        // KMS matches the context exactly, so a bundle of another role stays closed even to who holds its
+        // bytes.
         allow(
             "OpenOwnCredentials",
             &["kms:Decrypt"],
@@ -122,8 +123,8 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
                 "kms:EncryptionContext:role": role,
             } }),
         ),
-        // The agent's side of Run Command. These actions know no resources. AWS' managed policy for it would also let
-        // the node read every parameter of the account.
+        // The agent's side of Run Command. These actions know no resources. AWS' managed policy for it would
+        // also let the node read every parameter of the account.
         allow(
             "AnswerRunCommand",
             &[

@@ -8,8 +8,9 @@ use super::iam::Profile;
 use crate::cluster::{Architecture, Image, Volume};
 use crate::pki::Role;
 
-/// Hops that an answer of the metadata service may take. One: it reaches the instance itself, and no pod that has a
-/// network of its own, so pods cannot take the node's role (P9). Who needs it in a pod runs that pod on the host network.
+/// Hops that an answer of the metadata service may take. One: it reaches the instance itself, and no pod that
+/// has a network of its own, so pods cannot take the node's role (P9). Who needs it in a pod runs that pod on
+/// the host network.
 const METADATA_HOPS: u32 = 1;
 
 /// Everything of a launch template but the userdata.
@@ -22,7 +23,8 @@ pub(super) struct Machine {
     pub(super) instance_types: Vec<String>,
     pub(super) root_device: &'static str,
     pub(super) root_volume: Volume,
-    /// The subnet of an etcd member, which fixes the zone of its volume. The groups of others spread over theirs.
+    /// The subnet of an etcd member, which fixes the zone of its volume. The groups of others spread over
+    /// theirs.
     pub(super) subnet: Option<String>,
     /// Name of the network stack's output that has the role's security group.
     pub(super) security_group: &'static str,
@@ -33,8 +35,8 @@ pub(super) struct Machine {
 impl Machine {
     /// The description in [`super::NodeRole::machine`]: a node is outdated when this differs.
     ///
-    /// `stackTags` are not in it: a tag is no reason to replace a node. Nor is etcd's data volume, which grows in place, nor
-    /// anything of a group: sizes, subnets, weights, target groups.
+    /// `stackTags` are not in it: a tag is no reason to replace a node. Nor is etcd's data volume, which
+    /// grows in place, nor anything of a group: sizes, subnets, weights, target groups.
     pub(super) fn describe(&self, context: &Context<'_>) -> Value {
         let mut instance_types = self.instance_types.clone();
         instance_types.sort();
@@ -141,9 +143,9 @@ fn describe_volume(volume: &Volume) -> Value {
     described
 }
 
-/// The name under which an image expects its root volume. A mapping under another name would add a second volume, and
-/// leave the root as small as the image. Ubuntu's say `/dev/sda1`; those of Amazon Linux, Debian and Flatcar
-/// `/dev/xvda`, which is assumed of an image that is given by its id alone.
+/// The name under which an image expects its root volume. A mapping under another name would add a second
+/// volume, and leave the root as small as the image. Ubuntu's say `/dev/sda1`; those of Amazon Linux, Debian
+/// and Flatcar `/dev/xvda`, which is assumed of an image that is given by its id alone.
 pub(super) fn root_device(image: &Image) -> &'static str {
     match image {
         Image::Ami(_) => "/dev/xvda",

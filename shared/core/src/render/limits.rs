@@ -1,11 +1,12 @@
-//! AWS' limits on what is rendered, checked here so that a person hears of them before CloudFormation does, with a cure.
+//! AWS' limits on what is rendered, checked here so that a person hears of them before CloudFormation does,
+//! with a cure.
 
 use serde_json::Value;
 
 use super::RenderError;
 
-/// Bytes of a template given by its S3 URL, as Slipway always does: "1 MB". Taken as the smaller of its two readings.
-/// <https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html>
+/// Bytes of a template given by its S3 URL, as Slipway always does: "1 MB". Taken as the smaller of its two
+/// readings. <https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html>
 const BODY_BYTES: usize = 1_000_000;
 /// Bytes of a template given in the request itself. No error: only such a template can be pasted by hand.
 pub const INLINE_BODY_BYTES: usize = 51_200;
@@ -25,7 +26,8 @@ const MANAGED_POLICY_CHARACTERS: usize = 6_144;
 const MANAGED_POLICIES: usize = 10;
 /// Characters of a role's name (same page).
 const ROLE_NAME_CHARACTERS: usize = 64;
-/// Tags of a resource. <https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html>
+/// Tags of a resource.
+/// <https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html>
 const TAGS: usize = 50;
 /// Rules of a security group by default.
 /// <https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html>
@@ -33,8 +35,8 @@ const SECURITY_GROUP_RULES: usize = 60;
 /// Security groups of a network interface by default (same page).
 const SECURITY_GROUPS: usize = 5;
 
-/// Everything about the template of the stack called `stack` that AWS would refuse for its size. Each resource also gets
-/// the stack's own tags from CloudFormation, `stack_tags` in number.
+/// Everything about the template of the stack called `stack` that AWS would refuse for its size. Each
+/// resource also gets the stack's own tags from CloudFormation, `stack_tags` in number.
 pub(super) fn check(stack: &str, template: &Value, body_bytes: usize, stack_tags: usize) -> Vec<RenderError> {
     let mut check = Check { stack, stack_tags, errors: Vec::new() };
     check.at_most(
@@ -148,7 +150,8 @@ fn len(list: &Value) -> usize {
     list.as_array().map_or(0, Vec::len)
 }
 
-/// Bytes of userdata, with an intrinsic function's JSON counted for what it will become: an id is shorter than that.
+/// Bytes of userdata, with an intrinsic function's JSON counted for what it will become: an id is shorter
+/// than that.
 fn userdata_bytes(userdata: &Value) -> usize {
     match userdata["Fn::Join"][1].as_array() {
         Some(parts) => parts.iter().map(part_bytes).sum(),

@@ -1,10 +1,12 @@
 //! Renders a cluster: CloudFormation stacks with their userdata, and each role's configuration (design §6).
 //!
-//! The same arguments give the same bytes on any machine at any time (P1): no clock, no randomness, sorted maps.
+//! The same arguments give the same bytes on any machine at any time (P1): no clock, no randomness, sorted
+//! maps.
 
 //!
-//! [`render`] is the way in. `cfn` is CloudFormation's language; `network`, `etcd`, `control_plane` and `pool` are a stack
-//! each; `node_config`, `launch_template`, `userdata`, `groups`, `iam` and `endpoints` what stacks are made of.
+//! [`render`] is the way in. `cfn` is CloudFormation's language; `network`, `etcd`, `control_plane` and
+//! `pool` are a stack each; `node_config`, `launch_template`, `userdata`, `groups`, `iam` and `endpoints`
+//! what stacks are made of.
 
 mod cfn;
 mod context;
@@ -102,8 +104,8 @@ pub struct NodeRole {
     pub stack: String,
     /// How many nodes: 1 for an etcd member.
     pub nodes: GroupSize,
-    /// Everything of the launch template but the userdata's two digests (image, instance types, volumes, security
-    /// groups, profile): a node is outdated when it differs.
+    /// Everything of the launch template but the userdata's two digests (image, instance types, volumes,
+    /// security groups, profile): a node is outdated when it differs.
     pub machine: Value,
     /// The node configuration without secrets, canonical JSON: stored as `bundles/<role>/config-<digest>`.
     pub config: String,

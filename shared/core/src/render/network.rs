@@ -1,7 +1,8 @@
-//! The network stack: VPC, subnets with their ways out, security groups, and the private zone of etcd's names.
+//! The network stack: VPC, subnets with their ways out, security groups, and the private zone of etcd's
+//! names.
 //!
-//! What exists already (a VPC, subnets, gateways, route tables) is named by its id and left as it is. The API's load
-//! balancers are not here but in the control-plane stack: see `endpoints.rs`.
+//! What exists already (a VPC, subnets, gateways, route tables) is named by its id and left as it is. The
+//! API's load balancers are not here but in the control-plane stack: see `endpoints.rs`.
 
 mod egress;
 mod security_groups;
@@ -69,7 +70,8 @@ fn subnets(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
     }
 }
 
-/// The zone of the members' names. Each member sets its own record at boot, so a replaced member keeps its name.
+/// The zone of the members' names. Each member sets its own record at boot, so a replaced member keeps its
+/// name.
 fn hosted_zone(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
     let cluster = context.cluster;
     let zone = Resource::new("AWS::Route53::HostedZone")

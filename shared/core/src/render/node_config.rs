@@ -1,8 +1,9 @@
 //! The configuration of a node: all that its agent must know and that is not secret.
 //!
-//! Its digest decides whether a node is outdated, so each role's configuration holds what that role uses and nothing
-//! else (P2). Left out on purpose, as the certificates in the credentials carry them: the API's names and extra SANs. Left
-//! out of etcd's: everything of Kubernetes. Left out of a worker's: everything of controllers, etcd and other pools.
+//! Its digest decides whether a node is outdated, so each role's configuration holds what that role uses and
+//! nothing else (P2). Left out on purpose, as the certificates in the credentials carry them: the API's names
+//! and extra SANs. Left out of etcd's: everything of Kubernetes. Left out of a worker's: everything of
+//! controllers, etcd and other pools.
 
 use std::collections::BTreeMap;
 
@@ -166,8 +167,8 @@ struct ControllerConfig {
     #[serde(flatten)]
     base: Base,
     kubernetes_version: String,
-    /// A controller's components use the API server beside them: a load balancer does not send a connection back to
-    /// where it came from, and a controller must not depend on its fellows to start.
+    /// A controller's components use the API server beside them: a load balancer does not send a connection
+    /// back to where it came from, and a controller must not depend on its fellows to start.
     api_server: String,
     kubelet: Kubelet,
     pod_network: PodNetwork,
@@ -235,7 +236,8 @@ pub(super) fn controller(context: &mut Context<'_>, group: &str) -> Config {
     })
 }
 
-/// The domain of service names. No key of the spec changes it: certificates and the world's manifests expect it.
+/// The domain of service names. No key of the spec changes it: certificates and the world's manifests expect
+/// it.
 const CLUSTER_DOMAIN: &str = "cluster.local";
 
 #[derive(Debug, Serialize)]

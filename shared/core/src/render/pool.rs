@@ -115,8 +115,8 @@ fn mixed_instances_policy(mixed: &MixedInstances, launch: &Value) -> Value {
     })
 }
 
-/// What the cluster autoscaler finds its groups by, and what it must know of a node to scale up from none. They stay on the
-/// group: instances have no use for them.
+/// What the cluster autoscaler finds its groups by, and what it must know of a node to scale up from none.
+/// They stay on the group: instances have no use for them.
 fn autoscaler_tags(context: &Context<'_>, pool: &NodePool) -> Vec<Value> {
     if !pool.cluster_autoscaler {
         return Vec::new();

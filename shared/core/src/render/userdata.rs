@@ -1,4 +1,5 @@
-//! Userdata: a small script and `node.json` with the two digests. It fetches, checks, and hands over to the node agent.
+//! Userdata: a small script and `node.json` with the two digests. It fetches, checks, and hands over to the
+//! node agent.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -8,7 +9,8 @@ use super::context::Context;
 use crate::cluster::Architecture;
 use crate::pki::Role;
 
-/// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest is keyed.
+/// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest
+/// is keyed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeFile<'a> {
@@ -89,9 +91,10 @@ chmod 0700 slipway-node
     )
 }
 
-// `get` takes the role's credentials anew each time, as they may appear late, and hands them to curl by standard input:
-// a command line can be read by any process. `fetch` pauses 2, 4, … 256 s between its tries, eight and a half minutes in
-// all, well inside the launch hook's time. The credentials need no checksum: AES-GCM refuses what was changed.
+// `get` takes the role's credentials anew each time, as they may appear late, and hands them to curl by
+// standard input: a command line can be read by any process. `fetch` pauses 2, 4, … 256 s between its tries,
+// eight and a half minutes in all, well inside the launch hook's time. The credentials need no checksum:
+// AES-GCM refuses what was changed.
 const SCRIPT: &str = r#"say() { echo "slipway: $*" | tee /dev/console >&2 2>/dev/null || :; }
 die() { say "giving up: $*"; exit 1; }
 field() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p"; }

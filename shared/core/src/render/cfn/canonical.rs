@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 
-/// `value` without spaces and with sorted keys. `serde_json`'s own map sorts too, until some crate of the build turns
-/// on its feature `preserve_order`: then the same spec would render other bytes, so the order is made here.
+/// `value` without spaces and with sorted keys. `serde_json`'s own map sorts too, until some crate of the
+/// build turns on its feature `preserve_order`: then the same spec would render other bytes, so the order is
+/// made here.
 pub(crate) fn canonical_json(value: &Value) -> String {
     serde_json::to_string(&Sorted(value)).expect("a JSON value has string keys only")
 }

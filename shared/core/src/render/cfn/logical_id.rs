@@ -2,15 +2,16 @@
 
 use crate::digest::sha256_hex;
 
-/// How many hex digits of the name's hash an id ends with: 32 bits keep the at most some hundred names of a stack apart,
-/// and [`super::Template::collisions`] reports the case that they do not.
+/// How many hex digits of the name's hash an id ends with: 32 bits keep the at most some hundred names of a
+/// stack apart, and [`super::Template::collisions`] reports the case that they do not.
 const HASH_DIGITS: usize = 8;
 
 /// How much of the name a person gets to see. An id may have 255 characters.
 const READABLE_CHARACTERS: usize = 64;
 
-/// A logical id for the thing called `name`: alphanumeric as CloudFormation asks, readable, the same each time, and
-/// another one for each name. `public-a`, `public_a` and `publicA` read alike, so each id ends with a hash of its name.
+/// A logical id for the thing called `name`: alphanumeric as CloudFormation asks, readable, the same each
+/// time, and another one for each name. `public-a`, `public_a` and `publicA` read alike, so each id ends with
+/// a hash of its name.
 pub(crate) fn logical_id(kind: &str, name: &str) -> String {
     let mut id = String::from(kind);
     let mut starts_word = true;

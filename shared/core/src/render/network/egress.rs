@@ -18,7 +18,8 @@ const PUBLIC_ROUTE_TABLE: &str = "PublicRouteTable";
 /// The internet gateway that public subnets lead to.
 struct Gateway {
     id: Value,
-    /// Logical id of the attachment that routes and addresses must wait for; `None` if it is attached already.
+    /// Logical id of the attachment that routes and addresses must wait for; `None` if it is attached
+    /// already.
     attachment: Option<&'static str>,
 }
 
@@ -74,8 +75,8 @@ pub(super) fn add(context: &mut Context<'_>, template: &mut Template, vpc_id: &V
     s3_endpoint(context, template, vpc_id, tables);
 }
 
-/// A way to S3 that costs nothing and leads through no NAT gateway: nodes fetch their agent and bundles by it. In a VPC
-/// of the user's it is the user's to decide.
+/// A way to S3 that costs nothing and leads through no NAT gateway: nodes fetch their agent and bundles by
+/// it. In a VPC of the user's it is the user's to decide.
 fn s3_endpoint(context: &Context<'_>, template: &mut Template, vpc_id: &Value, route_tables: Vec<Value>) {
     let Vpc::Managed(_) = context.cluster.network.vpc else { return };
     if route_tables.is_empty() {
@@ -89,8 +90,8 @@ fn s3_endpoint(context: &Context<'_>, template: &mut Template, vpc_id: &Value, r
     template.add("S3Endpoint", endpoint);
 }
 
-/// The addresses that NAT gateways made here show to the internet, as CIDRs, by logical id of their output. A worker in a
-/// private subnet reaches a public API endpoint from one of these.
+/// The addresses that NAT gateways made here show to the internet, as CIDRs, by logical id of their output. A
+/// worker in a private subnet reaches a public API endpoint from one of these.
 pub(in crate::render) fn nat_addresses(context: &Context<'_>) -> Vec<String> {
     let managed = managed_subnets(context);
     let mut nats: BTreeMap<&str, bool> = BTreeMap::new();

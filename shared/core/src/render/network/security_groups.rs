@@ -1,7 +1,7 @@
 //! Security groups of etcd, controllers and workers, and who may talk to whom.
 //!
-//! Rules are resources of their own, because groups refer to each other in circles. There is no rule for ssh: Session
-//! Manager needs none, and who wants port 22 brings a group in `securityGroupIds`.
+//! Rules are resources of their own, because groups refer to each other in circles. There is no rule for ssh:
+//! Session Manager needs none, and who wants port 22 brings a group in `securityGroupIds`.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! A checker of references that knows nothing of how templates are made: every `Ref`, `Fn::GetAtt`, `Fn::Sub` and
-//! `DependsOn` finds its resource, every `Fn::ImportValue` an export of an earlier stack.
+//! A checker of references that knows nothing of how templates are made: every `Ref`, `Fn::GetAtt`, `Fn::Sub`
+//! and `DependsOn` finds its resource, every `Fn::ImportValue` an export of an earlier stack.
 
 use std::collections::BTreeSet;
 

@@ -11,7 +11,8 @@ use crate::lock::Lock;
 use crate::render::fixture::{cluster, credentials, lock, site};
 use crate::render::{Rendering, render};
 
-/// Answers as the metadata service and S3 do; what S3 has lies in `$ROOT/s3`. It notes its arguments and its standard input.
+/// Answers as the metadata service and S3 do; what S3 has lies in `$ROOT/s3`. It notes its arguments and its
+/// standard input.
 const CURL: &str = r#"#!/bin/sh
 echo "$*" >>"$ROOT/curl.log"
 while [ $# -gt 1 ]; do

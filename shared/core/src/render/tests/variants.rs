@@ -88,7 +88,8 @@ fn what_exists_is_neither_made_nor_changed() {
         assert!(of_type(&network, kind).is_empty(), "{kind}");
     }
     assert_eq!(of_type(&network, "AWS::EC2::Subnet").len(), 4);
-    // The subnets' own, as two of the six exist: public b, c to the gateway, private b to its NAT, private c to its table.
+    // The subnets' own, as two of the six exist: public b, c to the gateway, private b to its NAT, private c
+    // to its table.
     assert_eq!(of_type(&network, "AWS::EC2::SubnetRouteTableAssociation").len(), 4);
 }
 
