@@ -1,2 +1,62 @@
-//! Placeholder.
-fn main() {}
+//! The render function: from an uploaded `cluster.yaml` to a plan on the bus. Woken by S3, through EventBridge.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket, SsmParameters};
+use slipway_core::render::Site;
+use slipway_driver::rendering::{Outcome, RenderPorts, render_upload};
+use slipway_lambda::{Environment, Failure, Function, Invocation, environment, event};
+use slipway_pki::AwsLc;
+
+struct Render {
+    specs: S3Bucket,
+    assets: S3Bucket,
+    keys: KmsKeys,
+    parameters: SsmParameters,
+    bus: EventBus,
+    site: Site,
+    spec_bucket: String,
+}
+
+impl Function for Render {
+    async fn start(environment: &Environment) -> Result<Self, Failure> {
+        let told = environment::Render::read(environment)?;
+        let aws = Aws::from_env().await.map_err(Failure::environment)?;
+        Ok(Self {
+            specs: aws.bucket(&told.spec_bucket),
+            assets: aws.bucket(&told.asset_bucket),
+            keys: aws.keys(&told.kms_key_arn),
+            parameters: aws.parameters(),
+            bus: aws.bus(&told.bus_name),
+            site: Site { asset_bucket: told.asset_bucket, kms_key_arn: told.kms_key_arn },
+            spec_bucket: told.spec_bucket,
+        })
+    }
+
+    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
+        let Some(upload) = event::upload(event, &self.spec_bucket)? else {
+            return Ok("no spec: left alone".to_owned());
+        };
+        invocation.about(&upload.cluster);
+        let ports = RenderPorts {
+            specs: &self.specs,
+            assets: &self.assets,
+            keys: &self.keys,
+            parameters: &self.parameters,
+            bus: &self.bus,
+            crypto: &AwsLc,
+        };
+        let outcome = render_upload(&ports, &self.site, &upload, invocation.now).await?;
+        Ok(match outcome {
+            Outcome::Superseded => "superseded by a newer version".to_owned(),
+            Outcome::Rejected(findings) => format!("rejected with {} findings", findings.len()),
+            Outcome::Unchanged => "unchanged".to_owned(),
+            Outcome::Planned(plan) => format!("planned {}", plan.id),
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    slipway_lambda::run::<Render>()
+}

@@ -1,2 +1,51 @@
-//! Placeholder.
-fn main() {}
+//! The rollout function: takes the next safe step of a cluster's rollout, and leaves. Woken by requests and approvals
+//! on the bus, by CloudFormation, and by a tick while a rollout is open.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+use slipway_aws::{Aws, CloudFormation, EventBus, S3Bucket};
+use slipway_driver::launch::{RolloutPorts, wake, wake_by_stack};
+use slipway_lambda::event::{Woken, woken};
+use slipway_lambda::{Environment, Failure, Function, Invocation, environment};
+
+struct Rollout {
+    aws: Aws,
+    assets: S3Bucket,
+    stacks: CloudFormation,
+    bus: EventBus,
+    told: environment::Rollout,
+}
+
+impl Function for Rollout {
+    async fn start(environment: &Environment) -> Result<Self, Failure> {
+        let told = environment::Rollout::read(environment)?;
+        let aws = Aws::from_env().await.map_err(Failure::environment)?;
+        let assets = aws.bucket(&told.asset_bucket);
+        let stacks = aws.stacks(&assets, &told.cloudformation_role_arn);
+        let bus = aws.bus(&told.bus_name);
+        Ok(Self { aws, assets, stacks, bus, told })
+    }
+
+    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
+        let told = &self.told;
+        let ticks = self.aws.ticks(&told.tick_group, &told.tick_role_arn, &invocation.function_arn);
+        let ports =
+            RolloutPorts { assets: &self.assets, stacks: &self.stacks, bus: &self.bus, ticks: &ticks };
+        let report = match woken(event)? {
+            Woken::Cluster(who) => {
+                invocation.about(&who.cluster);
+                Some(wake(&ports, &who, invocation.now).await?)
+            }
+            Woken::Stack(stack) => wake_by_stack(&ports, &stack, invocation.now).await?,
+        };
+        Ok(report.map_or_else(
+            || "no rollout of ours waits for that stack".to_owned(),
+            |report| format!("{}: {}", report.state, report.message),
+        ))
+    }
+}
+
+fn main() -> ExitCode {
+    slipway_lambda::run::<Rollout>()
+}

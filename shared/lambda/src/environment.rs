@@ -1,0 +1,209 @@
+//! The environment of the functions: every variable, read once, with all that is wrong said together.
+//!
+//! Besides these, the AWS SDKs read their own (`AWS_REGION`, credentials, `AWS_ENDPOINT_URL`,
+//! `AWS_ENDPOINT_URL_<SERVICE>`), and the Lambda runtime its own (`AWS_LAMBDA_RUNTIME_API` and others).
+
+use std::collections::BTreeMap;
+
+use crate::Failure;
+
+/// Name of the bucket that specs are uploaded to. Render.
+pub const SPEC_BUCKET: &str = "SLIPWAY_SPEC_BUCKET";
+/// Name of the bucket for everything that Slipway makes. Both functions.
+pub const ASSET_BUCKET: &str = "SLIPWAY_ASSET_BUCKET";
+/// ARN of the key that seals the credentials of clusters that name no key of their own. Render.
+pub const KMS_KEY_ARN: &str = "SLIPWAY_KMS_KEY_ARN";
+/// Name of the event bus. Both functions.
+pub const BUS_NAME: &str = "SLIPWAY_BUS_NAME";
+/// ARN of the role that CloudFormation works under in the clusters' stacks. Rollout.
+pub const CLOUDFORMATION_ROLE_ARN: &str = "SLIPWAY_CLOUDFORMATION_ROLE_ARN";
+/// ARN of the role under which a schedule invokes the rollout function. Rollout.
+pub const TICK_ROLE_ARN: &str = "SLIPWAY_TICK_ROLE_ARN";
+/// Name of the schedule group that the ticks are in. Rollout.
+pub const TICK_GROUP: &str = "SLIPWAY_TICK_GROUP";
+/// What is logged: `info`, or by module, `slipway_driver=debug,info`. Libraries never log below `info`. Both functions.
+pub const RUST_LOG: &str = "RUST_LOG";
+
+/// The environment as it was when the process began.
+#[derive(Debug, Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// Reads Slipway's variables, and no other: the environment of a function also holds its credentials.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let names = [
+            SPEC_BUCKET,
+            ASSET_BUCKET,
+            KMS_KEY_ARN,
+            BUS_NAME,
+            CLOUDFORMATION_ROLE_ARN,
+            TICK_ROLE_ARN,
+            TICK_GROUP,
+            RUST_LOG,
+        ];
+        names.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?))).collect()
+    }
+
+    /// The variable's value; `None` if it is not set, or empty.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+}
+
+impl<'a> FromIterator<(&'a str, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (&'a str, String)>>(variables: I) -> Self {
+        Self(variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+}
+
+/// What the render function must be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Render {
+    /// [`SPEC_BUCKET`].
+    pub spec_bucket: String,
+    /// [`ASSET_BUCKET`].
+    pub asset_bucket: String,
+    /// [`KMS_KEY_ARN`].
+    pub kms_key_arn: String,
+    /// [`BUS_NAME`].
+    pub bus_name: String,
+}
+
+impl Render {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// All variables that are missing or wrong, in one.
+    pub fn read(environment: &Environment) -> Result<Self, Failure> {
+        let mut reader = Reader::new(environment);
+        let read = Self {
+            spec_bucket: reader.bucket(SPEC_BUCKET),
+            asset_bucket: reader.bucket(ASSET_BUCKET),
+            kms_key_arn: reader.arn(KMS_KEY_ARN, "kms"),
+            bus_name: reader.name(BUS_NAME),
+        };
+        reader.done(read)
+    }
+}
+
+/// What the rollout function must be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rollout {
+    /// [`ASSET_BUCKET`].
+    pub asset_bucket: String,
+    /// [`BUS_NAME`].
+    pub bus_name: String,
+    /// [`CLOUDFORMATION_ROLE_ARN`].
+    pub cloudformation_role_arn: String,
+    /// [`TICK_ROLE_ARN`].
+    pub tick_role_arn: String,
+    /// [`TICK_GROUP`].
+    pub tick_group: String,
+}
+
+impl Rollout {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// All variables that are missing or wrong, in one.
+    pub fn read(environment: &Environment) -> Result<Self, Failure> {
+        let mut reader = Reader::new(environment);
+        let read = Self {
+            asset_bucket: reader.bucket(ASSET_BUCKET),
+            bus_name: reader.name(BUS_NAME),
+            cloudformation_role_arn: reader.arn(CLOUDFORMATION_ROLE_ARN, "iam"),
+            tick_role_arn: reader.arn(TICK_ROLE_ARN, "iam"),
+            tick_group: reader.name(TICK_GROUP),
+        };
+        reader.done(read)
+    }
+}
+
+/// Reads variables and keeps count of what is wrong with them.
+struct Reader<'a> {
+    environment: &'a Environment,
+    problems: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(environment: &'a Environment) -> Self {
+        Self { environment, problems: Vec::new() }
+    }
+
+    /// A variable that must be set; the empty text stands in for one that is not.
+    fn name(&mut self, name: &str) -> String {
+        let Some(value) = self.environment.get(name) else {
+            self.problems.push(format!("{name} is not set"));
+            return String::new();
+        };
+        value.to_owned()
+    }
+
+    /// A bucket's name: not an ARN and not a URL, the two that are written here by mistake.
+    fn bucket(&mut self, name: &str) -> String {
+        let value = self.name(name);
+        if value.contains([':', '/']) {
+            self.problems.push(format!("{name} is {value:?}; it must be the bare name of a bucket"));
+        }
+        value
+    }
+
+    /// An ARN of `service`.
+    fn arn(&mut self, name: &str, service: &str) -> String {
+        let value = self.name(name);
+        let mut parts = value.split(':');
+        if !value.is_empty()
+            && !(parts.next() == Some("arn") && parts.next().is_some() && parts.next() == Some(service))
+        {
+            self.problems.push(format!("{name} is {value:?}; it must be an ARN of {service}"));
+        }
+        value
+    }
+
+    fn done<T>(self, read: T) -> Result<T, Failure> {
+        if self.problems.is_empty() { Ok(read) } else { Err(Failure::environment(self.problems.join("; "))) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn environment(variables: &[(&'static str, &str)]) -> Environment {
+        variables.iter().map(|&(name, value)| (name, value.to_owned())).collect()
+    }
+
+    #[test]
+    fn every_problem_is_said_at_once() {
+        let environment = environment(&[
+            (ASSET_BUCKET, "arn:aws:s3:::assets"),
+            (KMS_KEY_ARN, "alias/slipway"),
+            (BUS_NAME, ""),
+        ]);
+        let failure = Render::read(&environment).unwrap_err();
+        assert_eq!(failure.kind(), "Slipway.Environment.Invalid");
+        assert_eq!(
+            failure.message(),
+            "SLIPWAY_SPEC_BUCKET is not set; SLIPWAY_ASSET_BUCKET is \"arn:aws:s3:::assets\"; it must be the bare name of a \
+             bucket; SLIPWAY_KMS_KEY_ARN is \"alias/slipway\"; it must be an ARN of kms; SLIPWAY_BUS_NAME is not set"
+        );
+    }
+
+    #[test]
+    fn a_whole_environment_is_read() {
+        let environment = environment(&[
+            (ASSET_BUCKET, "assets"),
+            (BUS_NAME, "slipway"),
+            (CLOUDFORMATION_ROLE_ARN, "arn:aws:iam::123456789012:role/cloudformation"),
+            (TICK_ROLE_ARN, "arn:aws-cn:iam::123456789012:role/tick"),
+            (TICK_GROUP, "slipway"),
+        ]);
+        let read = Rollout::read(&environment).unwrap();
+        assert_eq!(read.tick_group, "slipway");
+        assert_eq!(read.tick_role_arn, "arn:aws-cn:iam::123456789012:role/tick");
+    }
+}

@@ -1,0 +1,224 @@
+//! From an event on a bus to what a flow is asked.
+//!
+//! An event only wakes somebody up: it names a cluster, a version, a stack or a plan, and what is true of them is read
+//! where it is kept. Its form is checked all the same, because what it names becomes part of a key.
+
+use aws_lambda_events::eventbridge::EventBridgeEvent;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use slipway_driver::keys::cluster_of_spec;
+use slipway_driver::launch::Wake;
+use slipway_driver::rendering::Upload;
+
+use crate::Failure;
+
+/// Whom the rollout function is woken by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Woken {
+    /// A request, an approval or the tick, about a cluster.
+    Cluster(Wake),
+    /// CloudFormation, about the stack of this name, which may be anybody's.
+    Stack(String),
+}
+
+/// `detail` of `Object Created`.
+#[derive(Deserialize)]
+struct ObjectCreated {
+    bucket: Bucket,
+    object: Object,
+}
+
+#[derive(Deserialize)]
+struct Bucket {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Object {
+    key: String,
+    version_id: Option<String>,
+}
+
+/// `detail` of `CloudFormation Stack Status Change`.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct StackChange {
+    stack_id: String,
+}
+
+/// `detail` of our own events that wake a rollout.
+#[derive(Deserialize)]
+struct AboutCluster {
+    cluster: String,
+    plan: Option<String>,
+}
+
+/// The upload that S3 tells of; `None` if what was uploaded is no spec (the rule's wildcard also lets
+/// `clusters/a/b/cluster.yaml` through).
+///
+/// # Errors
+/// If it is no such event, or is about another bucket than `spec_bucket`, or about a bucket without versions.
+pub fn upload(event: Value, spec_bucket: &str) -> Result<Option<Upload>, Failure> {
+    let event = envelope(event)?;
+    if (event.source.as_str(), event.detail_type.as_str()) != ("aws.s3", "Object Created") {
+        return Err(unexpected(&event));
+    }
+    let ObjectCreated { bucket, object } = detail(event)?;
+    if bucket.name != spec_bucket {
+        return Err(Failure::malformed(format!(
+            "the event is about the bucket {:?}, and specs are in {spec_bucket:?}; mend the rule that sends it",
+            bucket.name
+        )));
+    }
+    let Some(cluster) = cluster_of_spec(&object.key) else { return Ok(None) };
+    let version = object.version_id.ok_or_else(|| {
+        Failure::malformed(format!(
+            "the event names no version of {:?}: turn versioning on for the bucket {spec_bucket:?}, then upload again",
+            object.key
+        ))
+    })?;
+    Ok(Some(Upload { cluster: cluster.to_owned(), version }))
+}
+
+/// Whom the rollout function is woken by.
+///
+/// # Errors
+/// If it is none of the events that the function's rules let through, or names something that cannot be.
+pub fn woken(event: Value) -> Result<Woken, Failure> {
+    let event = envelope(event)?;
+    match (event.source.as_str(), event.detail_type.as_str()) {
+        ("slipway", "Rollout Requested" | "Rollout Tick") => {
+            let AboutCluster { cluster, plan: _ } = detail(event)?;
+            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, approves: None }))
+        }
+        ("slipway", "Rollout Approved") => {
+            let AboutCluster { cluster, plan } = detail(event)?;
+            let plan = plan.ok_or_else(|| {
+                Failure::malformed("a Rollout Approved event must name the plan that it approves")
+            })?;
+            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, approves: Some(plan) }))
+        }
+        ("aws.cloudformation", "CloudFormation Stack Status Change") => {
+            let StackChange { stack_id } = detail(event)?;
+            // arn:aws:cloudformation:eu-west-1:123456789012:stack/NAME/ID
+            let name = stack_id.split_once(":stack/").and_then(|(_, rest)| rest.split('/').next());
+            match name.filter(|name| !name.is_empty()) {
+                Some(name) => Ok(Woken::Stack(name.to_owned())),
+                None => Err(Failure::malformed(format!("{stack_id:?} is not the ARN of a stack"))),
+            }
+        }
+        _ => Err(unexpected(&event)),
+    }
+}
+
+fn envelope(event: Value) -> Result<EventBridgeEvent<Value>, Failure> {
+    serde_json::from_value(event)
+        .map_err(|error| Failure::malformed(format!("this is no event of EventBridge: {error}")))
+}
+
+fn detail<T: DeserializeOwned>(event: EventBridgeEvent<Value>) -> Result<T, Failure> {
+    serde_json::from_value(event.detail).map_err(|error| {
+        Failure::malformed(format!("the detail of the {:?} event cannot be read: {error}", event.detail_type))
+    })
+}
+
+fn unexpected(event: &EventBridgeEvent<Value>) -> Failure {
+    Failure::malformed(format!(
+        "an event {:?} of {:?} is none that this function is for; mend the rule that sends it",
+        event.detail_type, event.source
+    ))
+}
+
+/// A cluster's name as specs have it. Anyone in the account may put an event on the bus: a name that is a path would
+/// lead out of the cluster's folder.
+fn checked(cluster: String) -> Result<String, Failure> {
+    let fine = !cluster.is_empty()
+        && cluster.len() <= 64
+        && cluster.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if fine { Ok(cluster) } else { Err(Failure::malformed(format!("{cluster:?} is not a cluster's name"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// As S3 sends it (Amazon S3 user guide, "EventBridge event message structure").
+    fn object_created(key: &str) -> Value {
+        json!({
+            "version": "0", "id": "17793124-05d4-b198-2fde-7ededc63b103", "detail-type": "Object Created",
+            "source": "aws.s3", "account": "123456789012", "time": "2026-11-20T12:00:00Z", "region": "eu-west-1",
+            "resources": ["arn:aws:s3:::specs"],
+            "detail": {
+                "version": "0", "bucket": {"name": "specs"},
+                "object": {"key": key, "size": 5, "etag": "b1", "version-id": "v7", "sequencer": "00617F08299329D189"},
+                "request-id": "N4N7GDK58NMKJ12R", "requester": "123456789012", "reason": "PutObject"
+            }
+        })
+    }
+
+    fn kind<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+        result.unwrap_err().kind().to_owned()
+    }
+
+    #[test]
+    fn an_upload_is_its_folder_and_the_version_that_the_event_names() {
+        let upload = upload(object_created("clusters/prod/cluster.yaml"), "specs").unwrap().unwrap();
+        assert_eq!(upload, Upload { cluster: "prod".to_owned(), version: "v7".to_owned() });
+    }
+
+    #[test]
+    fn what_is_no_spec_is_left_alone_and_what_is_no_event_is_malformed() {
+        assert_eq!(upload(object_created("clusters/a/b/cluster.yaml"), "specs").unwrap(), None);
+        assert_eq!(
+            kind(upload(object_created("clusters/a/cluster.yaml"), "other")),
+            "Slipway.Event.Malformed"
+        );
+        assert_eq!(kind(upload(json!({"Records": []}), "specs")), "Slipway.Event.Malformed");
+        assert_eq!(kind(upload(json!(null), "specs")), "Slipway.Event.Malformed");
+        let mut unversioned = object_created("clusters/a/cluster.yaml");
+        unversioned["detail"]["object"].as_object_mut().unwrap().remove("version-id");
+        let failure = upload(unversioned, "specs").unwrap_err();
+        assert!(failure.message().contains("turn versioning on"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_rollout_is_woken_by_requests_approvals_ticks_and_stacks() {
+        let ours = |detail_type: &str, detail: Value| {
+            woken(json!({"source": "slipway", "detail-type": detail_type, "detail": detail}))
+        };
+        let about = |approves: Option<&str>| {
+            Woken::Cluster(Wake { cluster: "prod".to_owned(), approves: approves.map(str::to_owned) })
+        };
+        let named = json!({"cluster": "prod", "plan": "p1"});
+        assert_eq!(ours("Rollout Requested", named.clone()).unwrap(), about(None));
+        assert_eq!(ours("Rollout Approved", named.clone()).unwrap(), about(Some("p1")));
+        assert_eq!(ours("Rollout Tick", json!({"cluster": "prod"})).unwrap(), about(None));
+        assert_eq!(kind(ours("Rollout Approved", json!({"cluster": "prod"}))), "Slipway.Event.Malformed");
+        assert_eq!(kind(ours("Plan Ready", named)), "Slipway.Event.Malformed");
+
+        let stack = |id: &str| {
+            woken(json!({
+                "source": "aws.cloudformation", "detail-type": "CloudFormation Stack Status Change",
+                "detail": {"stack-id": id, "status-details": {"status": "CREATE_COMPLETE", "status-reason": ""}}
+            }))
+        };
+        let id = "arn:aws:cloudformation:eu-west-1:123456789012:stack/prod-etcd/8f0a";
+        assert_eq!(stack(id).unwrap(), Woken::Stack("prod-etcd".to_owned()));
+        assert_eq!(kind(stack("prod-etcd")), "Slipway.Event.Malformed");
+    }
+
+    #[test]
+    fn a_name_that_leads_out_of_the_folder_is_refused() {
+        for name in ["", "../other", "a/b", "a b", &"x".repeat(65)] {
+            let event =
+                json!({"source": "slipway", "detail-type": "Rollout Tick", "detail": {"cluster": name}});
+            assert_eq!(kind(woken(event)), "Slipway.Event.Malformed", "{name}");
+        }
+    }
+}

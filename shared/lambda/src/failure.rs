@@ -1,0 +1,92 @@
+//! Why an event could not be dealt with, as Lambda reports it.
+
+use lambda_runtime::Diagnostic;
+use slipway_driver::FlowError;
+
+/// A failed invocation. Its type is Lambda's `errorType` and the `errorType` of the line in the log, which the alarms
+/// of `infra/template.yaml` match:
+///
+/// | type | what to do |
+/// |---|---|
+/// | `Slipway.<service>.Transient`, `Slipway.Transient` | nothing: it is tried again |
+/// | `Slipway.<service>.Denied` | mend the permission or key policy that the message names, then redrive the dead letters, or upload again |
+/// | `Slipway.<service>.Missing` | make what the message names, then the same |
+/// | `Slipway.<service>.Invalid` | read the service's words |
+/// | `Slipway.Corrupt` | bring back an earlier version of the object |
+/// | `Slipway.Refused` | do what the message says |
+/// | `Slipway.Environment.Invalid` | set the variables that the message names |
+/// | `Slipway.Event.Malformed` | mend whoever sends such events |
+/// | `Slipway.Panic` | report a defect |
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    kind: String,
+    message: String,
+}
+
+impl Failure {
+    /// The environment is not as it must be.
+    #[must_use]
+    pub fn environment(problem: impl ToString) -> Self {
+        Self { kind: "Slipway.Environment.Invalid".to_owned(), message: problem.to_string() }
+    }
+
+    /// The event is not what its rule lets through.
+    ///
+    /// It fails like any other: tried twice more, at little cost, and then a dead letter with an alarm. To log it and
+    /// call it done would lose it, and nobody would hear that a rule and a function no longer understand each other.
+    #[must_use]
+    pub fn malformed(problem: impl ToString) -> Self {
+        Self { kind: "Slipway.Event.Malformed".to_owned(), message: problem.to_string() }
+    }
+
+    /// Lambda's `errorType`.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Lambda's `errorMessage`.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn log(&self) {
+        tracing::error!(errorType = self.kind, errorMessage = self.message, "failed");
+    }
+}
+
+impl From<FlowError> for Failure {
+    fn from(error: FlowError) -> Self {
+        Self { kind: error.kind(), message: error.to_string() }
+    }
+}
+
+impl From<Failure> for Diagnostic {
+    fn from(failure: Failure) -> Self {
+        Self { error_type: failure.kind, error_message: failure.message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slipway_driver::ports::{ErrorKind, PortError};
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_can_tell_a_denial_from_bad_luck() {
+        let of = |kind| {
+            let message = "AccessDeniedException: no (HTTP 400)".to_owned();
+            let subject = "arn:key".to_owned();
+            let error = PortError { kind, operation: "kms:Decrypt", subject, message };
+            Diagnostic::from(Failure::from(FlowError::Port(error)))
+        };
+        assert_eq!(of(ErrorKind::Denied).error_type, "Slipway.kms.Denied");
+        assert_eq!(of(ErrorKind::Transient).error_type, "Slipway.kms.Transient");
+        assert_eq!(
+            of(ErrorKind::Denied).error_message,
+            "kms:Decrypt of arn:key failed: AccessDeniedException: no (HTTP 400)"
+        );
+    }
+}
