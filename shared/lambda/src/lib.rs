@@ -21,24 +21,20 @@ use tracing::{Instrument, Span};
 pub use environment::Environment;
 pub use failure::Failure;
 
-/// A function: started once a process, then given one event at a time.
-pub trait Function: Sized + Send + Sync {
+/// A function: started once a process, then given one event at a time, on one thread: its futures need not be `Send`.
+pub trait Function: Sized {
     /// Reads the environment and makes the clients.
     ///
     /// # Errors
     /// If the environment is not as it must be. The process lives on and fails each event with this, so that every
     /// one of them reaches the dead letters with the reason, and an alarm sees it.
-    fn start(environment: &Environment) -> impl Future<Output = Result<Self, Failure>> + Send;
+    fn start(environment: &Environment) -> impl Future<Output = Result<Self, Failure>>;
 
     /// Takes one event and says what became of it, for the log.
     ///
     /// # Errors
     /// If the event could not be dealt with. Lambda tries again, twice, and then it is a dead letter.
-    fn handle(
-        &self,
-        event: Value,
-        invocation: &Invocation,
-    ) -> impl Future<Output = Result<String, Failure>> + Send;
+    fn handle(&self, event: Value, invocation: &Invocation) -> impl Future<Output = Result<String, Failure>>;
 }
 
 /// What is known of an invocation besides its event.
