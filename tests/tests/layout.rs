@@ -1,0 +1,201 @@
+//! The layout of design §12, held against what cargo itself says.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
+use slipway_tests::tools;
+
+/// How far a crate is from the core: one may use what is below, never what is beside or above.
+const LEVELS: &[(&str, u8)] = &[
+    ("slipway-core", 0),
+    ("slipway-driver", 1),
+    ("slipway-pki", 2),
+    ("slipway-aws", 2),
+    ("slipway-lambda", 2),
+    ("slipway-sim", 2),
+    ("slipway-render", 3),
+    ("slipway-rollout", 3),
+    ("slipway", 3),
+    ("slipway-tests", 3),
+];
+
+/// Where each crate lives.
+const ROOMS: &[(&str, &str)] = &[
+    ("slipway-core", "shared/core"),
+    ("slipway-driver", "shared/driver"),
+    ("slipway-pki", "shared/pki"),
+    ("slipway-aws", "shared/aws"),
+    ("slipway-lambda", "shared/lambda"),
+    ("slipway-sim", "shared/sim"),
+    ("slipway-render", "functions/render"),
+    ("slipway-rollout", "functions/rollout"),
+    ("slipway", "cli"),
+    ("slipway-tests", "tests"),
+];
+
+/// Crates that only some may name, so that what they do happens in one place.
+const RESERVED: &[(&str, &[&str])] = &[
+    ("aws-sdk-", &["slipway-aws"]),
+    ("aws-config", &["slipway-aws"]),
+    ("aws-smithy-", &["slipway-aws"]),
+    ("lambda_runtime", &["slipway-lambda"]),
+    ("aws_lambda_events", &["slipway-lambda"]),
+    ("aws-lc-rs", &["slipway-pki"]),
+    ("rcgen", &["slipway-pki"]),
+    ("x509-parser", &["slipway-pki"]),
+    ("miette", &["slipway"]),
+    ("clap", &["slipway"]),
+    ("reqwest", &["slipway-tests"]),
+    ("axum", &["slipway-sim", "slipway-tests"]),
+];
+
+/// What must not be in the house at all: see deny.toml for the reasons.
+const BANNED: &[&str] = &["aws-sdk-ec2", "ring", "openssl", "openssl-sys", "native-tls", "serde_yaml"];
+
+/// What a pure core cannot use, however far down: no runtime, no sockets, no randomness, no AWS.
+const IMPURE: &[&str] = &[
+    "tokio",
+    "async-std",
+    "smol",
+    "mio",
+    "hyper",
+    "reqwest",
+    "axum",
+    "socket2",
+    "rand",
+    "rand_core",
+    "getrandom",
+    "fastrand",
+    "aws-config",
+    "lambda_runtime",
+    "aws-lc-rs",
+    "tempfile",
+    "walkdir",
+    "notify",
+    "chrono",
+];
+
+fn metadata() -> Metadata {
+    MetadataCommand::new()
+        .manifest_path(tools::root().join("Cargo.toml"))
+        .other_options(["--offline".to_owned(), "--locked".to_owned()])
+        .exec()
+        .unwrap()
+}
+
+fn named<'a>(metadata: &'a Metadata, name: &str) -> &'a Package {
+    let mut ours = metadata.workspace_packages().into_iter();
+    ours.find(|package| package.name.as_str() == name).unwrap_or_else(|| panic!("no crate {name}"))
+}
+
+/// Names of what `package` names itself, for its code or its build script; with tests as asked.
+fn direct(package: &Package, with_tests: bool) -> BTreeSet<&str> {
+    let wanted = package.dependencies.iter().filter(|dependency| match dependency.kind {
+        DependencyKind::Development => with_tests,
+        DependencyKind::Normal | DependencyKind::Build => true,
+        DependencyKind::Unknown => panic!("cargo knows a new kind of dependency: {dependency:?}"),
+        _ => panic!("cargo_metadata knows a new kind of dependency: {dependency:?}"),
+    });
+    wanted.map(|dependency| dependency.name.as_str()).collect()
+}
+
+/// Names of everything that ends up in `package`, not counting what only its tests use.
+fn all_below(metadata: &Metadata, package: &Package) -> BTreeSet<String> {
+    let resolve = metadata.resolve.as_ref().unwrap();
+    let nodes: BTreeMap<&PackageId, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
+    let (mut seen, mut todo) = (BTreeSet::new(), VecDeque::from([&package.id]));
+    while let Some(id) = todo.pop_front() {
+        for dependency in &nodes[id].deps {
+            let normal = dependency.dep_kinds.iter().any(|kind| {
+                // What is only for Windows or WebAssembly is never built.
+                let elsewhere = kind.target.as_ref().is_some_and(|target| {
+                    let target = target.to_string();
+                    target.contains("wasm") || target.contains("windows")
+                });
+                kind.kind == DependencyKind::Normal && !elsewhere
+            });
+            if normal && seen.insert(&dependency.pkg) {
+                todo.push_back(&dependency.pkg);
+            }
+        }
+    }
+    let names: BTreeMap<_, _> =
+        metadata.packages.iter().map(|package| (&package.id, &package.name)).collect();
+    seen.into_iter().map(|id| names[id].to_string()).collect()
+}
+
+#[test]
+fn every_crate_lives_in_its_room() {
+    let metadata = metadata();
+    let root = metadata.workspace_root.clone();
+    for package in metadata.workspace_packages() {
+        let room = ROOMS.iter().find(|(name, _)| *name == package.name.as_str());
+        let (_, room) =
+            room.unwrap_or_else(|| panic!("{} has no room: add it to design §12 and here", package.name));
+        assert_eq!(package.manifest_path, root.join(room).join("Cargo.toml"));
+    }
+    assert_eq!(metadata.workspace_packages().len(), ROOMS.len(), "a room is empty");
+}
+
+#[test]
+fn dependencies_point_down() {
+    let metadata = metadata();
+    let levels: BTreeMap<_, _> = LEVELS.iter().copied().collect();
+    for (name, level) in LEVELS {
+        for below in direct(named(&metadata, name), false) {
+            if let Some(theirs) = levels.get(below) {
+                assert!(theirs < level, "{name} must not use {below}: it is not below it (design §12)");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_core_is_pure_all_the_way_down() {
+    let metadata = metadata();
+    let below = all_below(&metadata, named(&metadata, "slipway-core"));
+    assert!(below.contains("serde"), "the walk finds nothing: {below:?}");
+    for name in &below {
+        let impure =
+            IMPURE.contains(&name.as_str()) || name.starts_with("aws-sdk-") || name.starts_with("tokio-");
+        assert!(!impure, "slipway-core has come to depend on {name}: time, randomness and I/O are passed in");
+    }
+}
+
+#[test]
+fn what_is_reserved_is_named_by_its_owner_alone() {
+    let metadata = metadata();
+    for package in metadata.workspace_packages() {
+        for dependency in direct(package, true) {
+            for (reserved, owners) in RESERVED {
+                let is_it = if reserved.ends_with('-') {
+                    dependency.starts_with(reserved)
+                } else {
+                    dependency == *reserved
+                };
+                let fine = !is_it || owners.contains(&package.name.as_str());
+                assert!(fine, "{} must not name {dependency}: that is for {owners:?}", package.name);
+            }
+        }
+    }
+    // A rule about a crate that nobody has would hold for ever.
+    for (reserved, owners) in RESERVED {
+        let used = owners.iter().any(|owner| {
+            direct(named(&metadata, owner), true).iter().any(|dependency| dependency.starts_with(reserved))
+        });
+        assert!(used, "nobody uses {reserved} any more: drop its rule");
+    }
+}
+
+#[test]
+fn what_is_banned_is_nowhere() {
+    let metadata = metadata();
+    for package in metadata.workspace_packages() {
+        let below = all_below(&metadata, package);
+        for banned in BANNED {
+            assert!(!below.contains(*banned), "{} has come to depend on {banned}", package.name);
+        }
+    }
+}
