@@ -1,0 +1,49 @@
+# What a person does here. `make help` lists it; .ci/run does it all on a bare machine.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+# The functions as the demo and the end-to-end tests run them: unmodified binaries.
+FUNCTIONS := -p slipway-render -p slipway-rollout
+DENY_VERSION := 0.20.2
+DENY := .tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+.PHONY: demo
+demo: tools ## Launch examples/production.yaml in an embedded AWS, and watch; ARGS=--keep leaves it running
+	$(CARGO) build --locked $(FUNCTIONS) -p slipway-tests --bins
+	@$(CARGO) run --quiet --locked -p slipway-tests --bin slipway-demo -- $(ARGS)
+
+.PHONY: test
+test: tools ## All tests, with all that they need, and the templates' lint
+	$(CARGO) build --locked $(FUNCTIONS)
+	if $(CARGO) nextest --version >/dev/null 2>&1; then \
+		$(CARGO) nextest run --locked --workspace && $(CARGO) test --locked --workspace --doc; \
+	else \
+		$(CARGO) test --locked --workspace; \
+	fi
+	tests/scripts/lint-template.sh
+
+.PHONY: lint
+lint: $(DENY) ## Formatting, clippy without a warning, licences and advisories
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(DENY) --locked check
+
+.PHONY: tools
+tools: ## The Python tools of the tests, pinned, into .tools/; quick when done
+	@tests/scripts/tools.sh >/dev/null
+
+.PHONY: clean
+clean: ## Everything that was built or installed here
+	$(CARGO) clean
+	rm -rf .tools .demo
+
+# Once, about three minutes; .tools/ is worth keeping between CI runs.
+$(DENY):
+	$(CARGO) install cargo-deny --locked --version $(DENY_VERSION) --root .tools/cargo-deny-$(DENY_VERSION) --quiet
