@@ -30,10 +30,14 @@ test: tools ## All tests, with all that they need, and the templates' lint
 	tests/scripts/lint-template.sh
 
 .PHONY: lint
-lint: $(DENY) ## Formatting, clippy without a warning, licences and advisories
+lint: $(DENY) ## Formatting, clippy without a warning, licences and sources of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(DENY) --locked check
+	$(DENY) --locked check bans licenses sources
+
+.PHONY: advisories
+advisories: $(DENY) ## Known weaknesses of dependencies; needs RustSec's database, from GitHub
+	$(DENY) --locked check advisories
 
 .PHONY: tools
 tools: ## The Python tools of the tests, pinned, into .tools/; quick when done
