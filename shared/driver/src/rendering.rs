@@ -194,28 +194,32 @@ async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
             Some(active) => active.target == plan.to,
             None => plan.is_empty(),
         };
-        if unchanged && desired.value.as_ref().is_none_or(|desired| desired.target == plan.to) {
+        // The pointer may stand on something that was never rolled out and is no longer wanted.
+        let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
+        if !(unchanged && pointed) {
+            store_rendering(ports.assets, prepared, &plan).await?;
+            let newest =
+                ports.specs.head(&spec_key).await?.is_some_and(|head| head.version == upload.version);
+            if !newest {
+                return Ok(Outcome::Superseded);
+            }
+            let wish = Desired {
+                format: Desired::FORMAT,
+                spec_version: upload.version.clone(),
+                plan: plan.id.clone(),
+                target: plan.to.clone(),
+            };
+            if desired.value.as_ref() != Some(&wish)
+                && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
+            {
+                continue;
+            }
+        }
+        if unchanged {
             tell(ports.assets, cluster, status(None)).await?;
             let event = PlanUnchanged { cluster: cluster.clone(), spec_version: upload.version.clone() };
             ports.bus.publish(&[Event::PlanUnchanged(event)]).await?;
             return Ok(Outcome::Unchanged);
-        }
-
-        store_rendering(ports.assets, prepared, &plan).await?;
-        let newest = ports.specs.head(&spec_key).await?.is_some_and(|head| head.version == upload.version);
-        if !newest {
-            return Ok(Outcome::Superseded);
-        }
-        let wish = Desired {
-            format: Desired::FORMAT,
-            spec_version: upload.version.clone(),
-            plan: plan.id.clone(),
-            target: plan.to.clone(),
-        };
-        if desired.value.as_ref() != Some(&wish)
-            && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
-        {
-            continue;
         }
         tell(ports.assets, cluster, status(Some(&plan))).await?;
         let mut events = vec![plan_ready(&plan, &upload.version)];

@@ -5,3 +5,4 @@
 //! Nothing here knows the wall clock or randomness: whoever owns a part of this world owns its time.
 
 pub mod memory;
+pub mod mortal;

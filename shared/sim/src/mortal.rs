@@ -1,0 +1,160 @@
+//! A process that dies at a chosen call, before or after the call takes effect (P8).
+//!
+//! [`Mortal`] wraps any port; the ports of one process share a [`Life`]. A test lets a flow die at every call in turn,
+//! runs it again with immortal ports, and compares the ends.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as Atomic};
+
+use slipway_core::event::Event;
+use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
+use slipway_driver::ports::{
+    Bus, Condition, Context, DataKey, ErrorKind, Head, Keys, Object, Objects, Parameters, PortError,
+    PortResult, Put, Secret, Stacks, Ticks,
+};
+
+/// How many calls a process lives.
+#[derive(Debug, Clone)]
+pub struct Life(Arc<Count>);
+
+#[derive(Debug)]
+struct Count {
+    calls: AtomicU64,
+    last: u64,
+    after: bool,
+}
+
+impl Life {
+    /// A process that dies at its `last` call, counted from 0: before the call takes effect, or `after` it.
+    #[must_use]
+    pub fn until(last: u64, after: bool) -> Self {
+        Self(Arc::new(Count { calls: AtomicU64::new(0), last, after }))
+    }
+
+    /// A process that does not die.
+    #[must_use]
+    pub fn unending() -> Self {
+        Self::until(u64::MAX, false)
+    }
+
+    /// How many calls it made.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.0.calls.load(Atomic::SeqCst)
+    }
+
+    /// A port as this process sees it.
+    pub fn of<T: Clone>(&self, port: &T) -> Mortal<T> {
+        Mortal { port: port.clone(), life: self.clone() }
+    }
+
+    async fn call<T>(&self, perform: impl Future<Output = PortResult<T>>) -> PortResult<T> {
+        let call = self.0.calls.fetch_add(1, Atomic::SeqCst);
+        match call.cmp(&self.0.last) {
+            Ordering::Less => perform.await,
+            Ordering::Equal if self.0.after => perform.await.and_then(|_| Err(death())),
+            Ordering::Equal | Ordering::Greater => Err(death()),
+        }
+    }
+}
+
+fn death() -> PortError {
+    PortError {
+        kind: ErrorKind::Transient,
+        operation: "test:Die",
+        subject: "the process".to_owned(),
+        message: "killed".to_owned(),
+    }
+}
+
+/// A port as a process with a [`Life`] sees it.
+#[derive(Debug, Clone)]
+pub struct Mortal<T> {
+    port: T,
+    life: Life,
+}
+
+impl<T: Objects> Objects for Mortal<T> {
+    async fn get(&self, key: &str) -> PortResult<Option<Object>> {
+        self.life.call(self.port.get(key)).await
+    }
+
+    async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {
+        self.life.call(self.port.get_version(key, version)).await
+    }
+
+    async fn head(&self, key: &str) -> PortResult<Option<Head>> {
+        self.life.call(self.port.head(key)).await
+    }
+
+    async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
+        self.life.call(self.port.put(key, bytes, condition)).await
+    }
+
+    fn url(&self, key: &str) -> String {
+        self.port.url(key)
+    }
+}
+
+impl<T: Keys> Keys for Mortal<T> {
+    async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
+        self.life.call(self.port.generate(arn, context)).await
+    }
+
+    async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
+        self.life.call(self.port.unwrap(wrapped, context)).await
+    }
+}
+
+impl<T: Parameters> Parameters for Mortal<T> {
+    async fn value(&self, name: &str) -> PortResult<Option<String>> {
+        self.life.call(self.port.value(name)).await
+    }
+}
+
+impl<T: Bus> Bus for Mortal<T> {
+    async fn publish(&self, events: &[Event]) -> PortResult<()> {
+        self.life.call(self.port.publish(events)).await
+    }
+}
+
+impl<T: Ticks> Ticks for Mortal<T> {
+    async fn arm(&self, cluster: &str) -> PortResult<()> {
+        self.life.call(self.port.arm(cluster)).await
+    }
+
+    async fn disarm(&self, cluster: &str) -> PortResult<()> {
+        self.life.call(self.port.disarm(cluster)).await
+    }
+}
+
+impl<T: Stacks> Stacks for Mortal<T> {
+    async fn stack(&self, name: &str) -> PortResult<Option<StackView>> {
+        self.life.call(self.port.stack(name)).await
+    }
+
+    async fn change_set(&self, stack: &str, name: &str) -> PortResult<Option<ChangeSetView>> {
+        self.life.call(self.port.change_set(stack, name)).await
+    }
+
+    async fn create_change_set(&self, request: &ChangeSetRequest) -> PortResult<()> {
+        self.life.call(self.port.create_change_set(request)).await
+    }
+
+    async fn execute_change_set(&self, stack: &str, name: &str, token: &str) -> PortResult<()> {
+        self.life.call(self.port.execute_change_set(stack, name, token)).await
+    }
+
+    async fn delete_change_set(&self, stack: &str, name: &str) -> PortResult<()> {
+        self.life.call(self.port.delete_change_set(stack, name)).await
+    }
+
+    async fn delete_stack(&self, id: &str, token: &str) -> PortResult<()> {
+        self.life.call(self.port.delete_stack(id, token)).await
+    }
+
+    async fn failures(&self, name: &str) -> PortResult<Vec<ResourceFailure>> {
+        self.life.call(self.port.failures(name)).await
+    }
+}

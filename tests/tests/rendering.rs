@@ -1,0 +1,312 @@
+//! From an upload to a plan, through the real flow and real cryptography, over buckets and keys in memory.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use slipway_core::event::Event;
+use slipway_core::plan::{NodeAction, Plan, StackAction};
+use slipway_core::render::Site;
+use slipway_core::rollout::Rollout;
+use slipway_core::status::{Desired, SpecResult, Status};
+use slipway_driver::ports::{Condition, ErrorKind, Objects as _};
+use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
+use slipway_driver::{FlowResult, keys, store};
+use slipway_pki::AwsLc;
+use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
+use slipway_sim::mortal::Life;
+
+const PRODUCTION: &str = include_str!("../../examples/production.yaml");
+const NAME: &str = "production";
+const X86_64: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
+
+struct World {
+    specs: MemoryBucket,
+    assets: MemoryBucket,
+    keys: MemoryKeys,
+    parameters: MemoryParameters,
+    bus: MemoryBus,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            specs: MemoryBucket::new("specs", "eu-west-1"),
+            assets: MemoryBucket::new("assets", "eu-west-1"),
+            keys: MemoryKeys::new(1),
+            parameters: MemoryParameters::new([(X86_64, "ami-0123456789abcdef0")]),
+            bus: MemoryBus::new(),
+        }
+    }
+
+    /// Uploads, and says which version that made.
+    fn upload(&self, text: impl Into<Vec<u8>>) -> Upload {
+        Upload { cluster: NAME.to_owned(), version: self.specs.upload(&keys::spec(NAME), text) }
+    }
+
+    /// What the render function does when `upload`'s event reaches it.
+    async fn event(&self, upload: &Upload, life: &Life) -> FlowResult<Outcome> {
+        let ports = RenderPorts {
+            specs: &life.of(&self.specs),
+            assets: &life.of(&self.assets),
+            keys: &life.of(&self.keys),
+            parameters: &life.of(&self.parameters),
+            bus: &life.of(&self.bus),
+            crypto: &AwsLc,
+        };
+        let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
+        render_upload(&ports, &site, upload, "2026-11-20T12:00:00Z".parse().unwrap()).await
+    }
+
+    async fn render(&self, text: impl Into<Vec<u8>>) -> FlowResult<Outcome> {
+        let upload = self.upload(text);
+        self.event(&upload, &Life::unending()).await
+    }
+
+    async fn plan(&self, text: impl Into<Vec<u8>>) -> Plan {
+        match self.render(text).await.unwrap() {
+            Outcome::Planned(plan) => *plan,
+            other => panic!("no plan but {other:?}"),
+        }
+    }
+
+    /// As if `plan` had been rolled out.
+    async fn deploy(&self, plan: &Plan) {
+        let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
+        let rollout = Rollout { deployed, ..Rollout::new(NAME) };
+        self.assets.put(&keys::rollout(NAME), store::json(&rollout), Condition::Always).await.unwrap();
+    }
+
+    fn status(&self) -> Status {
+        serde_json::from_slice(&self.assets.peek(&keys::status(NAME)).unwrap()).unwrap()
+    }
+
+    fn desired(&self) -> Option<Desired> {
+        self.assets.peek(&keys::desired(NAME)).map(|bytes| serde_json::from_slice(&bytes).unwrap())
+    }
+
+    fn said(&self) -> Vec<String> {
+        self.bus.drain().iter().map(|event| event.to_wire().0).collect()
+    }
+}
+
+fn bigger(text: &str) -> String {
+    let changed = text.replacen("maxSize: 10", "maxSize: 12", 1);
+    assert_ne!(changed, text);
+    changed
+}
+
+#[tokio::test]
+async fn p3_a_first_upload_ends_with_a_plan_that_creates_every_stack() {
+    let world = World::new();
+    let plan = world.plan(PRODUCTION).await;
+    let stacks: Vec<&str> = plan.stacks.iter().map(|stack| stack.name.as_str()).collect();
+    assert_eq!(
+        stacks,
+        [
+            "production-network",
+            "production-etcd",
+            "production-control-plane",
+            "production-pool-general-a",
+            "production-pool-general-b",
+            "production-pool-batch-c"
+        ]
+    );
+    assert!(plan.stacks.iter().all(|stack| stack.action == StackAction::Create));
+    assert!(plan.nodes.iter().all(|node| node.action == NodeAction::Create));
+    assert_eq!(world.said(), ["Plan Ready", "Rollout Requested"]);
+    assert_eq!(world.desired().unwrap().plan, plan.id);
+    assert_eq!(world.status().spec.unwrap().result, SpecResult::Accepted);
+    // Everything that the plan refers to lies there.
+    for stack in &plan.stacks {
+        let prefix = format!("clusters/production/templates/{}/", stack.name);
+        assert_eq!(world.assets.keys().iter().filter(|key| key.starts_with(&prefix)).count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn p1_uploading_the_same_bytes_again_makes_no_kms_call_and_writes_nothing() {
+    let world = World::new();
+    let plan = world.plan(PRODUCTION).await;
+    world.deploy(&plan).await;
+    world.said();
+    let (writes, calls) = (world.assets.writes(), world.keys.journal().calls().len());
+    assert_eq!(world.render(PRODUCTION).await.unwrap(), Outcome::Unchanged);
+    assert_eq!(world.assets.writes(), writes);
+    assert_eq!(world.keys.journal().calls().len(), calls);
+    assert_eq!(world.said(), ["Plan Unchanged"]);
+}
+
+#[tokio::test]
+async fn p1_pools_in_another_order_change_nothing() {
+    let world = World::new();
+    let plan = world.plan(PRODUCTION).await;
+    world.deploy(&plan).await;
+    let (head, rest) = PRODUCTION.split_once("    - name: general-a\n").unwrap();
+    let (a, rest) = rest.split_once("    - name: general-b\n").unwrap();
+    let (b, tail) = rest.split_once("    # Spot instances").unwrap();
+    let swapped =
+        format!("{head}    - name: general-b\n{b}    - name: general-a\n{a}    # Spot instances{tail}");
+    assert_eq!(world.render(swapped).await.unwrap(), Outcome::Unchanged);
+}
+
+#[tokio::test]
+async fn a_change_that_is_taken_back_before_it_was_approved_can_no_longer_be_approved() {
+    let manual = |text: &str| text.replacen("approval: auto", "approval: manual", 1);
+    let world = World::new();
+    let plan = world.plan(manual(PRODUCTION)).await;
+    world.deploy(&plan).await;
+    let change = world.plan(manual(&bigger(PRODUCTION))).await;
+    assert_eq!(world.desired().unwrap().plan, change.id);
+    assert_eq!(world.render(manual(PRODUCTION)).await.unwrap(), Outcome::Unchanged);
+    assert_ne!(world.desired().unwrap().plan, change.id);
+}
+
+#[tokio::test]
+async fn p2_a_pools_new_size_plans_that_pools_stack_alone_and_touches_no_node() {
+    let world = World::new();
+    let first = world.plan(PRODUCTION).await;
+    world.deploy(&first).await;
+    let plan = world.plan(bigger(PRODUCTION)).await;
+    let changed: Vec<&str> = plan
+        .stacks
+        .iter()
+        .filter(|stack| stack.action != StackAction::Unchanged)
+        .map(|stack| stack.name.as_str())
+        .collect();
+    assert_eq!(changed, ["production-pool-general-a"]);
+    assert!(plan.nodes.iter().all(|node| node.action == NodeAction::Untouched));
+}
+
+#[tokio::test]
+async fn of_two_uploads_that_overtake_each_other_the_newest_is_rendered_once() {
+    for reversed in [false, true] {
+        let world = World::new();
+        let old = world.upload(PRODUCTION);
+        let new = world.upload(bigger(PRODUCTION));
+        let mut events = vec![old.clone(), new.clone(), old.clone()];
+        if reversed {
+            events.reverse();
+        }
+        let mut planned = 0;
+        for upload in &events {
+            match world.event(upload, &Life::unending()).await.unwrap() {
+                Outcome::Planned(_) => planned += 1,
+                Outcome::Superseded => assert_eq!(upload, &old),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(planned, 1);
+        assert_eq!(world.desired().unwrap().spec_version, new.version);
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_lands_while_an_older_one_is_rendered_wins() {
+    // The older render dies after each of its calls in turn, as if it stood still there, and goes on after the newer.
+    let calls = {
+        let (world, life) = (World::new(), Life::unending());
+        let upload = world.upload(PRODUCTION);
+        world.event(&upload, &life).await.unwrap();
+        life.calls()
+    };
+    for last in (0..calls).step_by(7) {
+        let world = World::new();
+        let old = world.upload(PRODUCTION);
+        let _ = world.event(&old, &Life::until(last, true)).await;
+        let new = world.upload(bigger(PRODUCTION));
+        world.event(&new, &Life::unending()).await.unwrap();
+        assert_eq!(world.event(&old, &Life::unending()).await.unwrap(), Outcome::Superseded);
+        assert_eq!(world.desired().unwrap().spec_version, new.version, "after call {last}");
+    }
+}
+
+#[tokio::test]
+async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again() {
+    let reference = World::new();
+    let life = Life::unending();
+    let upload = reference.upload(PRODUCTION);
+    reference.event(&upload, &life).await.unwrap();
+    for last in 0..life.calls() {
+        // In turn before and after the call takes effect.
+        let after = last % 2 == 0;
+        let world = World::new();
+        let upload = world.upload(PRODUCTION);
+        let death = world.event(&upload, &Life::until(last, after)).await;
+        assert!(death.is_err(), "call {last} was never made");
+        let Outcome::Planned(plan) = world.event(&upload, &Life::unending()).await.unwrap() else {
+            panic!("no plan after a death at call {last}");
+        };
+        assert_eq!(world.desired().unwrap().plan, plan.id);
+        assert_eq!(world.status().spec.unwrap().result, SpecResult::Accepted);
+        assert_eq!(world.said().last().map(String::as_str), Some("Rollout Requested"));
+        // One PKI: tried once more it changes nothing.
+        world.deploy(&plan).await;
+        assert_eq!(world.event(&upload, &Life::unending()).await.unwrap(), Outcome::Unchanged);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_spec_says_so_and_changes_nothing_else() {
+    let world = World::new();
+    let plan = world.plan(PRODUCTION).await;
+    world.deploy(&plan).await;
+    world.said();
+    let before = world.assets.keys();
+    let Outcome::Rejected(findings) =
+        world.render(PRODUCTION.replacen("maxSize: 10", "maxsize: 10", 1)).await.unwrap()
+    else {
+        panic!("a typo was accepted");
+    };
+    assert!(findings[0].line > 0 && findings[0].help.as_deref().unwrap().contains("maxSize"), "{findings:?}");
+    assert_eq!(world.assets.keys(), before);
+    assert_eq!(world.desired().unwrap().plan, plan.id);
+    assert_eq!(world.status().spec.unwrap().result, SpecResult::Rejected);
+    let events = world.bus.drain();
+    let [Event::SpecRejected(rejected)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(rejected.total, findings.len());
+    // And the next good one makes it good, though it changes nothing.
+    assert_eq!(world.render(PRODUCTION).await.unwrap(), Outcome::Unchanged);
+    assert_eq!(world.status().spec.unwrap().result, SpecResult::Accepted);
+}
+
+#[tokio::test]
+async fn a_spec_of_ten_megabytes_is_refused_unread() {
+    let world = World::new();
+    let Outcome::Rejected(findings) = world.render(vec![b'#'; 10 << 20]).await.unwrap() else { panic!() };
+    assert_eq!(findings[0].code, "too-large");
+    assert_eq!(world.specs.journal().count("s3:GetObjectVersion"), 0);
+}
+
+#[tokio::test]
+async fn p9_no_private_key_leaves_the_vault_unsealed() {
+    let world = World::new();
+    world.plan(PRODUCTION).await;
+    for key in world.assets.keys() {
+        let bytes = world.assets.peek(&key).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("PRIVATE KEY"), "{key}");
+    }
+    for event in world.bus.events() {
+        assert!(!event.to_wire().1.contains("PRIVATE KEY"));
+    }
+}
+
+#[tokio::test]
+async fn a_denied_key_is_told_by_kind_in_the_error_and_the_status_and_a_new_upload_recovers() {
+    let world = World::new();
+    world.keys.faults().plan("kms:GenerateDataKey", "", Fault::Before(ErrorKind::Denied), 1);
+    let error = world.render(PRODUCTION).await.unwrap_err();
+    assert_eq!(error.kind(), "Slipway.kms.Denied");
+    let spec = world.status().spec.unwrap();
+    assert_eq!(spec.result, SpecResult::Failed);
+    assert!(spec.failure.unwrap().starts_with("Slipway.kms.Denied: "));
+    assert_eq!(world.desired(), None);
+    world.plan(PRODUCTION).await;
+    assert_eq!(world.status().spec.unwrap().result, SpecResult::Accepted);
+}
+
+#[tokio::test]
+async fn an_image_parameter_that_does_not_exist_is_named() {
+    let world = World { parameters: MemoryParameters::new([]), ..World::new() };
+    let error = world.render(PRODUCTION).await.unwrap_err();
+    assert!(error.to_string().contains(X86_64), "{error}");
+    assert_eq!(error.kind(), "Slipway.Refused");
+}
