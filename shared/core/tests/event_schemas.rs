@@ -1,5 +1,6 @@
 //! `infra/events/` says of each event what its detail is. `UPDATE_SCHEMAS=1 cargo test` writes it anew.
 
+#![allow(clippy::disallowed_methods, reason = "a test may ask the environment whether to rewrite a file")]
 use std::path::PathBuf;
 
 use slipway_core::event::schemas;

@@ -140,7 +140,7 @@ fn rule(resource_type: &str, path: &str) -> Replacement {
         Replacement::Conditional if resource_type == "AWS::AutoScaling::AutoScalingGroup" => {
             Replacement::Never
         }
-        rule => rule,
+        rule @ (Replacement::Never | Replacement::Conditional | Replacement::Always) => rule,
     }
 }
 
