@@ -4,9 +4,9 @@
 //! `slipway_core::pki`, where they are kept in `slipway_driver::credentials`.
 //!
 //! **What is wiped.** Private keys, secrets and data keys live in buffers that are zeroed when dropped: ours
-//! (`Zeroizing`, [`slipway_driver::ports::Secret`]), rcgen's copy of a key's PKCS #8 ([`keys::Key`] sees to it), and AWS-LC's,
-//! which cleanses what it frees. **What is not:** what the compiler spills to the stack or a register, and pages that the
-//! kernel swaps out (a Lambda function has no swap).
+//! (`Zeroizing`, [`Secret`]), rcgen's copy of a key's PKCS #8 (`keys::Key` sees to it), and AWS-LC's, which cleanses what
+//! it frees. **What is not:** what the compiler spills to the stack or a register, and pages that the kernel swaps out (a
+//! Lambda function has no swap).
 
 mod armor;
 mod certificates;

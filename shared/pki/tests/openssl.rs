@@ -81,6 +81,48 @@ fn every_certificate_of_a_three_member_cluster_verifies_strictly_for_its_purpose
     }
 }
 
+#[test]
+fn a_client_finds_the_name_that_it_called_and_no_other() {
+    let mut cluster = cluster();
+    cluster.kubernetes.extra_sans =
+        ["*.apps.example.com", "203.0.113.7", "2001:db8::7"].map(str::to_owned).into();
+    let dir = tempfile::tempdir().unwrap();
+    for (name, made) in issue_all(&cluster) {
+        write(dir.path(), &name, &made);
+    }
+    let at = now().as_second().to_string();
+    let called = |leaf: &str, authority: &str, option: &str, name: &str| {
+        let (leaf, authority) = (format!("{leaf}.pem"), format!("{authority}.pem"));
+        openssl(
+            dir.path(),
+            &["verify", "-attime", &at, "-purpose", "sslserver", option, name, "-CAfile", &authority, &leaf],
+        )
+        .0
+    };
+    for name in [
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "api.prod.example.com",
+        "a.apps.example.com",
+        "localhost",
+    ] {
+        assert!(called("apiserver", "ca", "-verify_hostname", name), "{name}");
+    }
+    for address in ["10.3.0.1", "127.0.0.1", "203.0.113.7", "2001:db8::7"] {
+        assert!(called("apiserver", "ca", "-verify_ip", address), "{address}");
+    }
+    assert!(!called("apiserver", "ca", "-verify_hostname", "kube-apiserver"), "the CN is no name to call");
+    assert!(!called("apiserver", "ca", "-verify_hostname", "example.com"));
+    assert!(!called("apiserver", "ca", "-verify_ip", "10.3.0.2"));
+    for leaf in ["etcd-server-1", "etcd-peer-1"] {
+        assert!(called(leaf, "etcd-ca", "-verify_hostname", "etcd-1.prod.etcd.internal"));
+        assert!(called(leaf, "etcd-ca", "-verify_ip", "127.0.0.1"));
+        assert!(!called(leaf, "etcd-ca", "-verify_hostname", "etcd-0.prod.etcd.internal"));
+    }
+}
+
 /// Compares `openssl x509 -text` with the profile.
 fn says_what_its_profile_says(dir: &Path, name: &str, profile: &CertificateProfile) {
     let file = format!("{name}.pem");

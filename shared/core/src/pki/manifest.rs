@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::digest::{keyed_hex, sha256_hex};
 
 use super::policy::{self, BundleFile};
-use super::{Asset, AssetKind, CertificateFacts, CertificateProfile, Manifest, Role};
+use super::{Asset, AssetKind, CertificateProfile, Manifest, Role};
 
 /// The current [`Manifest::format`].
 pub const FORMAT: u32 = 1;
@@ -334,19 +334,4 @@ pub struct Unused {
     pub assets: Vec<String>,
     /// Roles with a bundle.
     pub roles: Vec<Role>,
-}
-
-/// The certificate that ends first, of those that `cluster` still uses.
-#[must_use]
-pub fn first_to_expire<'a>(
-    cluster: &Cluster,
-    manifest: &'a Manifest,
-) -> Option<(&'a str, &'a CertificateFacts)> {
-    let unused: BTreeSet<_> = unused(cluster, manifest).assets.into_iter().collect();
-    manifest
-        .assets
-        .iter()
-        .filter(|(name, _)| !unused.contains(*name))
-        .filter_map(|(name, entry)| Some((name.as_str(), entry.certificate.as_ref()?)))
-        .min_by_key(|(_, facts)| facts.not_after)
 }
