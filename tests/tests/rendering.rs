@@ -1,5 +1,5 @@
 //! From an upload to a plan, through the real flow and real cryptography, over buckets and keys in memory.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 use slipway_core::event::Event;
 use slipway_core::plan::{NodeAction, Plan, StackAction};
