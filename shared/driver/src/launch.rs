@@ -68,6 +68,8 @@ pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     now: Timestamp,
 ) -> FlowResult<Report> {
     let key = keys::rollout(&wake.cluster);
+    let (mut wake, mut report) = (wake.clone(), None);
+    // A step that was taken may let the next begin at once, and a lost race is run again: a few rounds, no waiting.
     for _ in 0..TRIES {
         let stored = store::load::<Rollout>(ports.assets, &key).await?;
         let state = stored.value.clone().unwrap_or_else(|| Rollout::new(&wake.cluster));
@@ -76,40 +78,57 @@ pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
             perform_and_record(ports, &key, stored).await?;
             continue;
         }
-
-        let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?;
-        let approval = wake.approves.clone().filter(|plan| {
-            let asked = desired.value.as_ref().is_some_and(|desired| &desired.plan == plan);
-            if !asked {
-                tracing::warn!(
-                    cluster = wake.cluster,
-                    plan,
-                    "approval of a plan that is not the newest: ignored"
-                );
-            }
-            asked
-        });
-        let wanted = wanted(ports, &state, &desired, approval.is_some()).await?;
-        let look = to_observe(&state, wanted.as_ref(), approval.as_deref(), now);
-        let mut observed = observe(ports.stacks, &look.stacks).await?;
-        observed.desired = wanted;
-        observed.approval = approval;
-
+        let observed = observe(ports, &wake, &state, now).await?;
         let decision = decide(&state, &observed, now);
-        if decision.next != state {
-            let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? else {
-                continue;
-            };
-            if perform_and_record(ports, &key, stored).await? == Performed::Refused {
-                continue;
-            }
+        report = Some(decision.report);
+        if decision.next == state {
+            break;
         }
-        tell(ports.assets, &wake.cluster, &decision.report).await?;
-        if decision.report.state != "superseded" {
-            return Ok(decision.report);
+        if let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? {
+            // An approval counts once: what it began may be over before the next round.
+            wake.approves = None;
+            perform_and_record(ports, &key, stored).await?;
         }
     }
-    Err(FlowError::Race { key, tries: TRIES })
+    let report = report.ok_or(FlowError::Race { key, tries: TRIES })?;
+    tell(ports.assets, &wake.cluster, &report).await?;
+    Ok(report)
+}
+
+/// Looks at what the next decision needs, and at nothing else.
+async fn observe<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    wake: &Wake,
+    state: &Rollout,
+    now: Timestamp,
+) -> FlowResult<Observed> {
+    let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?;
+    let approval = wake.approves.clone().filter(|plan| {
+        let asked = desired.value.as_ref().is_some_and(|desired| &desired.plan == plan);
+        if !asked {
+            tracing::warn!(
+                cluster = wake.cluster,
+                plan,
+                "approval of a plan that is not the newest: ignored"
+            );
+        }
+        asked
+    });
+    let wanted = wanted(ports, state, &desired, approval.is_some()).await?;
+    let look = to_observe(state, wanted.as_ref(), approval.as_deref(), now);
+    let mut observed = Observed { desired: wanted, approval, ..Observed::default() };
+    for (name, change_set) in &look.stacks {
+        let stack = ports.stacks.stack(name).await?;
+        if let Some(view) = &stack {
+            if view.status.is_failure() {
+                observed.failures.insert(name.clone(), ports.stacks.failures(&view.id).await?);
+            }
+            let view = ports.stacks.change_set(name, change_set).await?;
+            observed.change_sets.insert(name.clone(), view);
+        }
+        observed.stacks.insert(name.clone(), stack);
+    }
+    Ok(observed)
 }
 
 /// What should be executed, if that is something other than what is being executed or was.
@@ -199,40 +218,15 @@ fn lost(key: &str) -> FlowError {
     }
 }
 
-async fn observe(stacks: &impl Stacks, wanted: &BTreeMap<String, String>) -> FlowResult<Observed> {
-    let mut observed = Observed::default();
-    for (name, change_set) in wanted {
-        let stack = stacks.stack(name).await?;
-        if let Some(view) = &stack {
-            if view.status.is_failure() {
-                observed.failures.insert(name.clone(), stacks.failures(&view.id).await?);
-            }
-            observed.change_sets.insert(name.clone(), stacks.change_set(name, change_set).await?);
-        }
-        observed.stacks.insert(name.clone(), stack);
-    }
-    Ok(observed)
-}
-
-/// How the outbox was worked off.
-#[derive(PartialEq, Eq)]
-enum Performed {
-    /// Everything was done.
-    All,
-    /// CloudFormation said no to something, and the state says so now.
-    Refused,
-}
-
 /// Performs what is in the outbox, then empties it.
 async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, B, T>,
     key: &str,
     stored: Stored<Rollout>,
-) -> FlowResult<Performed> {
+) -> FlowResult<()> {
     let Some(state) = stored.value.clone().filter(|state| !state.outbox.is_empty()) else {
-        return Ok(Performed::All);
+        return Ok(());
     };
-    let mut performed = Performed::All;
     let mut next = Rollout { outbox: Vec::new(), ..state.clone() };
     for effect in &state.outbox {
         tracing::info!(cluster = state.cluster, effect = name(effect), "perform");
@@ -240,7 +234,6 @@ async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
             (Ok(()), _) => {}
             // CloudFormation's no is final: the step has failed, and the rollout says so in its words.
             (Err(PortError { kind: ErrorKind::Invalid, message, .. }), Some(stack)) => {
-                performed = Performed::Refused;
                 next = next.refused(stack, &format!("CloudFormation refuses {stack}: {message}"));
             }
             (Err(error), _) => return Err(error.into()),
@@ -248,7 +241,7 @@ async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     }
     // Losing here is no loss: whoever wrote has performed the same effects.
     store::save(ports.assets, key, &stored, next).await?;
-    Ok(performed)
+    Ok(())
 }
 
 async fn perform<A, S: Stacks, B: Bus, T: Ticks>(
