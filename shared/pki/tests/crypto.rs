@@ -5,6 +5,8 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use common::{cluster, issue_all, now, profile, signer};
 use proptest::prelude::*;
 use slipway_core::digest::sha256_hex;
@@ -105,6 +107,43 @@ fn what_is_no_certificate_is_refused_in_words() {
         AwsLc.facts(&format!("\n {}", pem.replace('\n', "\r\n"))).unwrap(),
         AwsLc.facts(&pem).unwrap()
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn a_damaged_certificate_is_read_or_refused_and_never_worse(
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        static DER: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| {
+            let pem = issue_all(&cluster())["apiserver"].public.clone().unwrap();
+            let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+            STANDARD.decode(body).unwrap()
+        });
+        let mut der = DER.clone();
+        for (index, value) in &flips {
+            let index = index.index(der.len());
+            der[index] ^= value;
+        }
+        if let Some(cut) = cut {
+            der.truncate(cut.index(der.len()));
+        }
+        let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(&der));
+        if let Ok((facts, fingerprint)) = AwsLc.facts(&pem) {
+            prop_assert_eq!(fingerprint, sha256_hex(&der));
+            prop_assert_eq!(facts.spki_sha256.len(), 64);
+        }
+        // The same bytes as an authority: issued under, or refused.
+        let authority = Signer { certificate: pem, key: Secret::new(b"no key".to_vec()) };
+        prop_assert!(AwsLc.issue(&profile(&cluster(), "admin"), Some(&authority), now()).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_refused_as_sealed_bytes_in_peace(bytes in proptest::collection::vec(any::<u8>(), 0..200), ours in any::<bool>()) {
+        let bytes = if ours { [&b"SLPW1"[..], &bytes].concat() } else { bytes };
+        prop_assert!(AwsLc.open(&Secret::new(vec![0; 32]), &context("admin"), &bytes).is_err());
+    }
 }
 
 fn context(role: &str) -> Context {
