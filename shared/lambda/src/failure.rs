@@ -17,7 +17,8 @@ use slipway_driver::FlowError;
 /// | `Slipway.Environment.Invalid` | set the variables that the message names |
 /// | `Slipway.Event.Malformed` | mend whoever sends such events |
 /// | `Slipway.Panic` | report a defect |
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}: {message}")]
 pub struct Failure {
     kind: String,
     message: String,

@@ -47,6 +47,8 @@ where
     // Whatever RUST_LOG says, libraries do not say more than `info`: below it, SDKs and HTTP clients print what they
     // send and receive.
     let ours_or_info = filter_fn(|line| line.target().starts_with("slipway") || *line.level() <= Level::INFO);
+    // The runtime says again, as a debug text, what `Failure::log` said.
+    let said_once = filter_fn(|line| line.target() != "lambda_runtime::layers::panic");
     tracing_subscriber::fmt::layer()
         .json()
         .flatten_event(true)
@@ -54,6 +56,7 @@ where
         .with_writer(writer)
         .with_filter(targets)
         .with_filter(ours_or_info)
+        .with_filter(said_once)
 }
 
 #[cfg(test)]

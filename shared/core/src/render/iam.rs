@@ -33,6 +33,10 @@ impl Profile {
     }
 }
 
+/// The IAM path of every role and profile of ours: CloudFormation's service role may make no others
+/// (`infra/template.yaml`). Their names cannot be told apart instead, because CloudFormation cuts the ones that it makes.
+const PATH: &str = "/slipway/";
+
 /// What the nodes of one role are called in IAM.
 pub(super) struct Principal<'a> {
     /// Logical ids are `<prefix>Role<suffix>` and `<prefix>Profile<suffix>`.
@@ -70,6 +74,7 @@ pub(super) fn add(
     managed_policies.dedup();
     let service = format!("ec2.{}", context.dns_suffix());
     let role = Resource::new("AWS::IAM::Role")
+        .set("Path", json!(PATH))
         .set_some("RoleName", name)
         .set(
             "AssumeRolePolicyDocument",
@@ -83,7 +88,9 @@ pub(super) fn add(
         .set_some("ManagedPolicyArns", (!managed_policies.is_empty()).then(|| json!(managed_policies)))
         .set("Tags", context.tags(&principal.role.to_string()).list());
     let role_id = template.add(format!("{}Role{}", principal.prefix, principal.suffix), role);
-    let profile = Resource::new("AWS::IAM::InstanceProfile").set("Roles", json!([reference(&role_id)]));
+    let profile = Resource::new("AWS::IAM::InstanceProfile")
+        .set("Path", json!(PATH))
+        .set("Roles", json!([reference(&role_id)]));
     Profile::Own(template.add(format!("{}Profile{}", principal.prefix, principal.suffix), profile))
 }
 
