@@ -2,18 +2,20 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/flow.rs"]
+mod flow;
 #[path = "common/world.rs"]
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{cluster, now};
+use common::cluster;
+use flow::{bundle, ensure};
 use proptest::prelude::*;
 use slipway_core::cluster::{Cluster, EtcdMember, NodePool};
 use slipway_core::pki::{Role, manifest, policy};
-use slipway_driver::credentials::{self, Credentials};
-use slipway_driver::keys;
-use slipway_driver::ports::{Context, Crypto as _, Keys as _};
+use slipway_driver::credentials::Credentials;
+use slipway_driver::ports::Crypto as _;
 use slipway_pki::AwsLc;
 use world::World;
 
@@ -65,21 +67,9 @@ fn spec(step: &Step) -> Cluster {
     spec
 }
 
-async fn run(world: &World, spec: &Cluster) -> Result<Credentials, slipway_driver::FlowError> {
-    credentials::ensure(world, world, &AwsLc, spec, now()).await
-}
-
 /// Opens the bundle of `role` as a node does and holds it against the inventory, key against certificate.
 async fn inspect(world: &World, spec: &Cluster, end: &Credentials, role: &Role) {
-    let key = keys::credentials("prod", &role.to_string(), &end.digests[role]);
-    let sealed = world.bucket.peek(&key).unwrap_or_else(|| panic!("{key} is lost"));
-    let context = Context::from(
-        [("cluster", "prod".to_owned()), ("role", role.to_string())].map(|(k, v)| (k.to_owned(), v)),
-    );
-    let data_key = world.kms.unwrap(AwsLc.wrapped_key(&sealed).unwrap(), &context).await.unwrap();
-    let plain = AwsLc.open(&data_key, &context, &sealed).unwrap();
-    let value: serde_json::Value = serde_json::from_slice(plain.expose()).unwrap();
-    let files: BTreeMap<String, String> = serde_json::from_value(value["files"].clone()).unwrap();
+    let files = bundle(world, end, role).await;
     let expected = &manifest::bundle_files(spec, &end.manifest).unwrap()[role];
     assert_eq!(expected, &end.manifest.bundles[role].files);
     assert_eq!(files.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -115,11 +105,11 @@ async fn live(steps: Vec<Step>) {
         }
         if let Some((last, after)) = step.dies {
             // It may end before that call comes.
-            let _ = run(&world.mortal(last, after), &spec).await;
+            let _ = ensure(&world.mortal(last, after), &spec).await;
         }
-        let end = run(&world, &spec).await.unwrap();
+        let end = ensure(&world, &spec).await.unwrap();
         let writes = world.bucket.writes();
-        let again = run(&world, &spec).await.unwrap();
+        let again = ensure(&world, &spec).await.unwrap();
         assert_eq!((again.made.len(), again.sealed.len(), world.bucket.writes()), (0, 0, writes), "P1");
         assert_eq!(again.digests, end.digests);
         assert_eq!(end.digests.keys().cloned().collect::<BTreeSet<_>>(), policy::roles(&spec));
