@@ -8,6 +8,7 @@ Without WHEEL the pinned one is fetched from PyPI with pip. Its digest is verifi
 out on every machine.
 """
 
+import ast
 import hashlib
 import json
 import pathlib
@@ -59,6 +60,14 @@ KEPT = {
     "pattern", "patternProperties", "properties", "required", "requiredOr", "requiredXor", "type", "uniqueItems",
 }
 MAPS_OF_SCHEMAS = {"properties", "patternProperties"}
+
+
+def all_property_types(source: str) -> set[str]:
+    """The types of which Fn::GetAtt gives every property, not only the read-only ones."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_all_property_types":
+            return set(ast.literal_eval(node.value))
+    raise SystemExit("the wheel no longer says which types give every property")
 
 
 def wheel(argument: str | None) -> pathlib.Path:
@@ -148,11 +157,13 @@ def main() -> None:
     types, rules = {}, {}
     with zipfile.ZipFile(wheel(rest[0] if rest else None)) as archive:
         index = json.loads(archive.read(f"cfnlint/data/schemas/providers/{REGION}.json"))
+        everything = all_property_types(archive.read("cfnlint/schema/_getatts.py").decode())
         for service, names in TYPES.items():
             for short in names:
                 name = f"{service}::{short}"
                 schema = json.loads(archive.read(f"cfnlint/data/schemas/resources/{index[name]}.json"))
                 types[name] = resource(name, schema)
+                types[name]["everyPropertyIsAttribute"] = name in everything
                 rules[name] = {
                     "always": types[name]["createOnly"],
                     "conditional": types[name]["conditionalCreateOnly"],

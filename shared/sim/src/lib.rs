@@ -1,8 +1,17 @@
 //! A world in memory, which behaves as AWS does where Slipway looks, and refuses what it does not model.
 //!
+//! - [`world`]: CloudFormation and EventBridge Scheduler, asynchronous, on whatever clock its owner has.
+//! - [`ports`]: the world behind the driver's ports, for flows in one process.
 //! - [`memory`]: a bucket, a key service, parameters and a bus for tests of the flows, with injected faults and races.
+//! - [`mortal`]: ports that die at a chosen call.
 //!
 //! Nothing here knows the wall clock or randomness: whoever owns a part of this world owns its time.
 
 pub mod memory;
 pub mod mortal;
+pub mod ports;
+mod schema;
+pub mod world;
+
+pub use schema::type_names;
+pub use world::{BusEvent, Config, Outgoing, Phase, World};

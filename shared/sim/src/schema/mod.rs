@@ -1,0 +1,116 @@
+//! The resource types, as AWS' own schemas describe them (`data/make.py` says where they are from).
+
+mod check;
+mod regexes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+pub(crate) use check::check;
+
+/// A resource type.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResourceType {
+    /// Schemas that others refer to.
+    pub(crate) definitions: Map<String, Value>,
+    /// Paths (`A.B`) whose change replaces the resource.
+    pub(crate) create_only: Vec<String>,
+    /// Paths whose change may replace the resource, by its values.
+    pub(crate) conditional_create_only: Vec<String>,
+    /// Properties whose change fails.
+    pub(crate) not_updatable: Vec<String>,
+    /// Paths that AWS sets: what `Fn::GetAtt` gives.
+    pub(crate) read_only: Vec<String>,
+    /// The property that receives the stack's tags, if the type takes tags.
+    pub(crate) tag_property: Option<String>,
+    /// `Fn::GetAtt` gives every property.
+    pub(crate) every_property_is_attribute: bool,
+    /// Everything else: the schema of the properties.
+    #[serde(flatten)]
+    pub(crate) schema: Map<String, Value>,
+}
+
+/// How a change of a property acts on the resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Recreation {
+    /// Changed in place.
+    Never,
+    /// The values decide.
+    Conditionally,
+    /// Replaced.
+    Always,
+}
+
+#[derive(Deserialize)]
+struct File {
+    types: BTreeMap<String, ResourceType>,
+}
+
+static TYPES: LazyLock<BTreeMap<String, ResourceType>> = LazyLock::new(|| {
+    serde_json::from_str::<File>(include_str!("../../data/resource-types.json"))
+        .expect("resource-types.json is made by make.py and read by the tests")
+        .types
+});
+
+/// The type of that name, if it is modelled.
+pub(crate) fn resource_type(name: &str) -> Option<&'static ResourceType> {
+    TYPES.get(name)
+}
+
+/// Every type that is modelled.
+pub fn type_names() -> impl Iterator<Item = &'static str> {
+    TYPES.keys().map(String::as_str)
+}
+
+impl ResourceType {
+    /// The names that `Fn::GetAtt` accepts.
+    pub(crate) fn attributes(&self) -> BTreeSet<&str> {
+        let properties = self.schema.get("properties").and_then(Value::as_object);
+        let every = properties.into_iter().flat_map(|map| map.keys().map(String::as_str));
+        let read_only = self.read_only.iter().map(String::as_str);
+        every.filter(|_| self.every_property_is_attribute).chain(read_only).collect()
+    }
+
+    /// What a change at `path` (keys and indexes below the properties) does.
+    pub(crate) fn recreation(&self, path: &[String]) -> Recreation {
+        let under = |rules: &[String]| rules.iter().any(|rule| within(rule, path));
+        if under(&self.create_only) {
+            Recreation::Always
+        } else if under(&self.conditional_create_only) {
+            Recreation::Conditionally
+        } else {
+            Recreation::Never
+        }
+    }
+}
+
+/// Whether `path` is the property that `rule` names, or lies inside it.
+fn within(rule: &str, path: &[String]) -> bool {
+    let mut keys = path.iter();
+    rule.split('.').all(|step| keys.next().is_some_and(|key| step == "*" || step == key))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn every_type_that_slipway_renders_is_here_with_its_rules() {
+        assert_eq!(type_names().count(), 35);
+        let subnet = resource_type("AWS::EC2::Subnet").unwrap();
+        let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(subnet.recreation(&path("CidrBlock")), Recreation::Always);
+        assert_eq!(subnet.recreation(&path("MapPublicIpOnLaunch")), Recreation::Never);
+        assert!(subnet.attributes().contains("AvailabilityZone") && subnet.attributes().contains("SubnetId"));
+        let group = resource_type("AWS::AutoScaling::AutoScalingGroup").unwrap();
+        assert_eq!(group.recreation(&path("LaunchTemplate.Version")), Recreation::Conditionally);
+        assert!(!resource_type("AWS::IAM::Role").unwrap().attributes().contains("RoleName"));
+        assert!(resource_type("AWS::Foo::Bar").is_none());
+    }
+}

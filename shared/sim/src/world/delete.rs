@@ -1,0 +1,192 @@
+//! Deleting: stacks, and what is left over after an update.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use slipway_core::rollout::StackStatus;
+
+use super::error::{ApiError, ApiResult};
+use super::execute::{OperationKind, Step, StepState, Work};
+use super::finish::failure_text;
+use super::stack::Resource;
+use super::template::Policy;
+use super::{Phase, ResourceStatus, World, constraints, timing};
+
+/// A step for each resource that goes, each after those that need it. `creation_failed`: they go because their
+/// creation did, so that `RetainExceptOnCreate` keeps nothing.
+pub(super) fn removals(resources: Vec<(Resource, bool)>, creation_failed: bool) -> BTreeMap<String, Step> {
+    let key =
+        |one: &Resource| format!("{} {}", one.logical_id, one.physical_id.as_deref().unwrap_or_default());
+    let all: Vec<(String, BTreeSet<String>, String)> =
+        resources.iter().map(|(one, _)| (key(one), one.needs.clone(), one.logical_id.clone())).collect();
+    resources
+        .into_iter()
+        .map(|(resource, tracked)| {
+            let needed_by = all.iter().filter(|(_, needs, _)| needs.contains(&resource.logical_id));
+            let needs =
+                needed_by.map(|(key, _, _)| key.clone()).filter(|other| *other != key(&resource)).collect();
+            let policy = if tracked { resource.deletion_policy } else { resource.update_replace_policy };
+            let retain = match policy {
+                Policy::Retain => true,
+                Policy::RetainExceptOnCreate => !creation_failed,
+                Policy::Delete | Policy::Snapshot => false,
+            };
+            let key = key(&resource);
+            let work = Work::Remove { resource: Box::new(resource), tracked, retain };
+            (key, Step { needs, work, state: StepState::Waiting, next: None })
+        })
+        .collect()
+}
+
+impl World {
+    /// `DeleteStack`. A stack that does not exist is success, as in AWS.
+    pub(crate) fn delete_stack(&mut self, name: &str, token: Option<&str>) -> ApiResult<()> {
+        self.enter("DeleteStack")?;
+        let Some(stack) = self.find(name) else { return Ok(()) };
+        let (id, status) = (stack.id.clone(), stack.status);
+        if self.token_was_used(token, "DeleteStack", &id)? {
+            return Ok(());
+        }
+        match status {
+            StackStatus::DeleteComplete | StackStatus::DeleteInProgress => return Ok(()),
+            StackStatus::UpdateInProgress
+            | StackStatus::UpdateCompleteCleanupInProgress
+            | StackStatus::UpdateRollbackInProgress
+            | StackStatus::UpdateRollbackCompleteCleanupInProgress
+            | StackStatus::ImportInProgress
+            | StackStatus::ImportRollbackInProgress => {
+                let status = super::status_name(status);
+                return Err(ApiError::validation(format!(
+                    "Stack [{id}] cannot be deleted while in status {status}"
+                )));
+            }
+            StackStatus::ReviewInProgress
+            | StackStatus::CreateInProgress
+            | StackStatus::CreateComplete
+            | StackStatus::CreateFailed
+            | StackStatus::RollbackInProgress
+            | StackStatus::RollbackComplete
+            | StackStatus::RollbackFailed
+            | StackStatus::UpdateComplete
+            | StackStatus::UpdateFailed
+            | StackStatus::UpdateRollbackComplete
+            | StackStatus::UpdateRollbackFailed
+            | StackStatus::DeleteFailed
+            | StackStatus::ImportComplete
+            | StackStatus::ImportRollbackComplete
+            | StackStatus::ImportRollbackFailed => {}
+        }
+        self.note_token(token, "DeleteStack", &id);
+        if let Some(reason) = self.export_in_use(&id) {
+            self.set_stack_status(&id, status, Some(reason));
+            return Ok(());
+        }
+        if self.stacks[&id].operation.is_some() {
+            self.cancel_running(&id);
+        }
+        self.begin(&id, OperationKind::Delete { then: StackStatus::DeleteComplete }, None, token, None);
+        Ok(())
+    }
+
+    /// AWS calls the deletion off and leaves the stack as it was.
+    fn export_in_use(&self, stack_id: &str) -> Option<String> {
+        self.stacks[stack_id].outputs.values().filter_map(|output| output.export.as_deref()).find_map(
+            |export| {
+                let users = self.importers(export, stack_id);
+                let list = match users.as_slice() {
+                    [] => return None,
+                    [one] => one.clone(),
+                    [most @ .., last] => format!("{} and {last}", most.join(", ")),
+                };
+                Some(format!("Delete canceled. Cannot delete export {export} as it is in use by {list}."))
+            },
+        )
+    }
+
+    pub(super) fn start_remove(
+        &mut self,
+        stack_id: &str,
+        key: &str,
+        resource: Resource,
+        tracked: bool,
+        retain: bool,
+    ) {
+        if retain && resource.physical_id.is_some() {
+            self.resource_event(stack_id, &resource, ResourceStatus::DeleteSkipped, None);
+            self.untrack(stack_id, &resource, tracked);
+            return self.set_done(stack_id, key);
+        }
+        if resource.physical_id.is_none() {
+            self.resource_event(stack_id, &resource, ResourceStatus::DeleteComplete, None);
+            self.untrack(stack_id, &resource, tracked);
+            return self.set_done(stack_id, key);
+        }
+        if let Some(step) = self.operation_mut(stack_id).steps.get_mut(key) {
+            step.state = StepState::Running;
+        }
+        let duration_s = timing::delete_s(&resource.kind);
+        self.note_removal(stack_id, &resource, tracked, ResourceStatus::DeleteInProgress, None);
+        self.schedule_step(stack_id, key, None, duration_s);
+    }
+
+    /// A deletion has come to its end.
+    pub(super) fn removed(&mut self, stack_id: &str, key: &str, resource: &Resource, tracked: bool) {
+        let injected = self.take_failure(Phase::Delete, &resource.logical_id, &resource.kind);
+        if let Some(reason) = injected.or_else(|| constraints::on_delete(self, resource)) {
+            self.note_removal(stack_id, resource, tracked, ResourceStatus::DeleteFailed, Some(&reason));
+            let operation = self.operation_mut(stack_id);
+            operation.failures.push((resource.logical_id.clone(), "delete"));
+            if let Some(step) = operation.steps.get_mut(key) {
+                step.state = StepState::Failed;
+            }
+            return;
+        }
+        self.forget_thing(resource);
+        self.resource_event(stack_id, resource, ResourceStatus::DeleteComplete, None);
+        self.untrack(stack_id, resource, tracked);
+        self.set_done(stack_id, key);
+    }
+
+    fn note_removal(
+        &mut self,
+        stack_id: &str,
+        resource: &Resource,
+        tracked: bool,
+        status: ResourceStatus,
+        reason: Option<&str>,
+    ) {
+        if tracked {
+            self.put(stack_id, resource.clone(), status, reason);
+        } else {
+            self.resource_event(stack_id, resource, status, reason);
+        }
+    }
+
+    fn untrack(&mut self, stack_id: &str, resource: &Resource, tracked: bool) {
+        if tracked {
+            self.stack_mut(stack_id).resources.remove(&resource.logical_id);
+        }
+    }
+
+    /// Everything was tried.
+    pub(super) fn deleted(&mut self, stack_id: &str, then: StackStatus) {
+        let failures = self.operation_mut(stack_id).failures.clone();
+        if !failures.is_empty() {
+            let status = match then {
+                StackStatus::RollbackComplete => StackStatus::RollbackFailed,
+                _ => StackStatus::DeleteFailed,
+            };
+            return self.end(stack_id, status, Some(failure_text(&failures)));
+        }
+        let now = self.now;
+        let stack = self.stack_mut(stack_id);
+        stack.outputs.clear();
+        stack.imports.clear();
+        if then == StackStatus::DeleteComplete {
+            stack.deleted_at = Some(now);
+        }
+        self.end(stack_id, then, None);
+        if then == StackStatus::DeleteComplete {
+            self.stack_mut(stack_id).change_sets.clear();
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the API answers when it refuses.
+
+/// An error of the CloudFormation or Scheduler API.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct ApiError {
+    /// AWS' error code, as it stands on the wire: `ValidationError`, `ChangeSetNotFound`.
+    pub code: &'static str,
+    /// HTTP status.
+    pub http_status: u16,
+    /// AWS' words.
+    pub message: String,
+}
+
+/// The answer of an API call.
+pub type ApiResult<T> = Result<T, ApiError>;
+
+impl ApiError {
+    fn new(code: &'static str, http_status: u16, message: impl Into<String>) -> Self {
+        Self { code, http_status, message: message.into() }
+    }
+
+    /// `ValidationError`: the request or the template is not acceptable.
+    pub(crate) fn validation(message: impl Into<String>) -> Self {
+        Self::new("ValidationError", 400, message)
+    }
+
+    /// What this world does not model is refused, so that nothing passes by being ignored.
+    pub(crate) fn not_modelled(what: &str) -> Self {
+        Self::validation(format!("{what} is not modelled by the simulated CloudFormation"))
+    }
+
+    pub(crate) fn already_exists(message: impl Into<String>) -> Self {
+        Self::new("AlreadyExistsException", 400, message)
+    }
+
+    pub(crate) fn insufficient_capabilities(needed: &str) -> Self {
+        Self::new("InsufficientCapabilitiesException", 400, format!("Requires capabilities : [{needed}]"))
+    }
+
+    pub(crate) fn change_set_not_found(name: &str) -> Self {
+        Self::new("ChangeSetNotFound", 404, format!("ChangeSet [{name}] does not exist"))
+    }
+
+    pub(crate) fn invalid_change_set_status(message: impl Into<String>) -> Self {
+        Self::new("InvalidChangeSetStatus", 400, message)
+    }
+
+    pub(crate) fn token_already_exists(token: &str) -> Self {
+        let message = format!("Token already exists with different operation, token: {token}");
+        Self::new("TokenAlreadyExistsException", 400, message)
+    }
+
+    pub(crate) fn throttling() -> Self {
+        Self::new("Throttling", 400, "Rate exceeded")
+    }
+
+    pub(crate) fn access_denied(action: &str) -> Self {
+        let message =
+            format!("User is not authorized to perform: {action} because no identity-based policy allows it");
+        Self::new("AccessDenied", 403, message)
+    }
+
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new("ConflictException", 409, message)
+    }
+
+    pub(crate) fn resource_not_found(message: impl Into<String>) -> Self {
+        Self::new("ResourceNotFoundException", 404, message)
+    }
+
+    /// The Scheduler's word for a request that is not acceptable.
+    pub(crate) fn validation_exception(message: impl Into<String>) -> Self {
+        Self::new("ValidationException", 400, message)
+    }
+}

@@ -1,0 +1,94 @@
+//! What is told to go wrong.
+
+use super::World;
+use super::error::{ApiError, ApiResult};
+
+/// When an injected failure strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// While a resource is created or updated.
+    Forward,
+    /// While an update is rolled back.
+    Rollback,
+    /// While a resource is deleted: by a deletion, the rollback of a creation, or the cleanup after an update.
+    Delete,
+}
+
+#[derive(Debug)]
+struct Failure {
+    /// A logical id or a type.
+    selector: String,
+    phase: Phase,
+    reason: String,
+    times: usize,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    action: String,
+    error: fn(&str) -> ApiError,
+    times: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    failures: Vec<Failure>,
+    refusals: Vec<Refusal>,
+}
+
+impl World {
+    /// The next `times` creations or updates of resources whose logical id or type is `selector` fail with `reason`.
+    pub fn fail(&mut self, selector: &str, reason: &str, times: usize) {
+        self.fail_during(Phase::Forward, selector, reason, times);
+    }
+
+    /// As [`World::fail`], in another phase.
+    pub fn fail_during(&mut self, phase: Phase, selector: &str, reason: &str, times: usize) {
+        let (selector, reason) = (selector.to_owned(), reason.to_owned());
+        self.faults.failures.push(Failure { selector, phase, reason, times });
+    }
+
+    /// The next `times` calls of `action` (`*`: of any action) are throttled: `Throttling: Rate exceeded`.
+    pub fn throttle(&mut self, action: &str, times: usize) {
+        self.refuse(action, |_| ApiError::throttling(), times);
+    }
+
+    /// The next `times` calls of `action` (`*`: of any action) are denied: `AccessDenied`.
+    pub fn deny(&mut self, action: &str, times: usize) {
+        self.refuse(action, ApiError::access_denied, times);
+    }
+
+    /// Whether something that was told to go wrong still waits: a test whose fault never struck proves nothing.
+    #[must_use]
+    pub fn faults_pending(&self) -> bool {
+        self.faults.failures.iter().any(|one| one.times > 0)
+            || self.faults.refusals.iter().any(|one| one.times > 0)
+    }
+
+    fn refuse(&mut self, action: &str, error: fn(&str) -> ApiError, times: usize) {
+        self.faults.refusals.push(Refusal { action: action.to_owned(), error, times });
+    }
+
+    /// Every API action begins here: it is counted, and refused if it was told to be.
+    pub(super) fn enter(&mut self, action: &'static str) -> ApiResult<()> {
+        *self.calls.entry(action).or_default() += 1;
+        let refusals = &mut self.faults.refusals;
+        let hit =
+            refusals.iter_mut().find(|one| one.times > 0 && (one.action == "*" || one.action == action));
+        match hit {
+            None => Ok(()),
+            Some(refusal) => {
+                refusal.times -= 1;
+                Err((refusal.error)(action))
+            }
+        }
+    }
+
+    pub(super) fn take_failure(&mut self, phase: Phase, logical_id: &str, kind: &str) -> Option<String> {
+        let hit = self.faults.failures.iter_mut().find(|one| {
+            one.times > 0 && one.phase == phase && (one.selector == logical_id || one.selector == kind)
+        })?;
+        hit.times -= 1;
+        Some(hit.reason.clone())
+    }
+}

@@ -1,0 +1,258 @@
+//! The simulated CloudFormation and Scheduler: stacks, change sets, exports, events, ticks.
+//!
+//! [`World`] is deterministic: its calls, its seed and the times at which it is advanced decide everything. It is
+//! asynchronous as AWS is: a call begins something, [`World::advance`] takes it on, [`World::drain`] hands out the
+//! events that it sent. What it does not model it refuses.
+//!
+//! Where to start: [`template`] reads templates, [`expression`] computes them, [`changes`] says what a change set
+//! would do, [`execute`] does it, [`finish`] ends it well or badly.
+
+mod api;
+mod attributes;
+mod change_set;
+mod changes;
+mod cidr;
+mod constraints;
+mod delete;
+mod error;
+mod events;
+mod execute;
+mod expression;
+mod faults;
+mod finish;
+mod graph;
+mod limits;
+mod physical;
+mod request;
+mod scheduler;
+mod scope;
+mod stack;
+mod template;
+#[cfg(test)]
+mod tests;
+mod timing;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use slipway_core::digest::sha256_hex;
+
+pub(crate) use change_set::{ChangeSet, ExecutionStatus, NO_CHANGES, NO_UPDATES};
+pub(crate) use changes::{Action, Change};
+pub use error::{ApiError, ApiResult};
+pub use events::{BusEvent, Outgoing};
+pub(crate) use expression::UNKNOWN;
+pub use faults::Phase;
+pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
+pub(crate) use scheduler::{Schedule, ScheduleRequest};
+pub(crate) use stack::{ResourceStatus, Stack, StackEvent, status_name};
+
+use execute::Task;
+use faults::Faults;
+
+/// What a world is like.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The account, twelve digits.
+    pub account: String,
+    /// The region.
+    pub region: String,
+    /// From which ids follow.
+    pub seed: u64,
+    /// When it begins.
+    pub start: Timestamp,
+    /// How long operations take, as a factor of what they take in AWS.
+    pub pace: f64,
+    /// Items on a page of stack events or changes.
+    pub page_size: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            account: "123456789012".to_owned(),
+            region: "eu-central-1".to_owned(),
+            seed: 1,
+            start: Timestamp::from_second(1_800_000_000).expect("2027 is a time"),
+            pace: 1.0,
+            page_size: 100,
+        }
+    }
+}
+
+impl Config {
+    /// The region's zones: three, as in every region that has at least three.
+    #[must_use]
+    pub fn zones(&self) -> Vec<String> {
+        ["a", "b", "c"].iter().map(|zone| format!("{}{zone}", self.region)).collect()
+    }
+}
+
+/// A world. See the module.
+#[derive(Debug)]
+pub struct World {
+    config: Config,
+    now: Timestamp,
+    sequence: u64,
+    /// By id; deleted ones stay, as in AWS.
+    stacks: BTreeMap<String, Stack>,
+    queue: BTreeMap<(Timestamp, u64), Task>,
+    /// Whatever exists, by type and physical id, whether or not a stack still knows it.
+    things: BTreeMap<(String, String), Thing>,
+    faults: Faults,
+    tokens: BTreeMap<String, (&'static str, String)>,
+    schedules: BTreeMap<(String, String), Schedule>,
+    outbox: Vec<Outgoing>,
+    calls: BTreeMap<&'static str, u64>,
+}
+
+/// Something that exists.
+#[derive(Debug, Clone)]
+struct Thing {
+    properties: Value,
+    /// Whether it is fully made: what needs it works from then on.
+    ready: bool,
+}
+
+impl World {
+    /// An empty world.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            now: config.start,
+            config,
+            sequence: 0,
+            stacks: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            things: BTreeMap::new(),
+            faults: Faults::default(),
+            tokens: BTreeMap::new(),
+            schedules: BTreeMap::new(),
+            outbox: Vec::new(),
+            calls: BTreeMap::new(),
+        }
+    }
+
+    /// What this world is like.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The world's time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// When something happens next without anybody calling; `None`: never.
+    #[must_use]
+    pub fn next_event_at(&self) -> Option<Timestamp> {
+        self.queue.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Lets everything happen that happens until `to`. A time that has passed already changes nothing.
+    pub fn advance(&mut self, to: Timestamp) {
+        while let Some(entry) = self.queue.first_entry() {
+            let at = entry.key().0;
+            if at > to {
+                break;
+            }
+            let task = entry.remove();
+            self.now = self.now.max(at);
+            self.run(task);
+        }
+        self.now = self.now.max(to);
+    }
+
+    /// Lets everything happen until no stack is being worked on and no change set is being made. Ticks do not count.
+    pub fn settle(&mut self) {
+        while let Some((at, _)) =
+            self.queue.iter().find(|(_, task)| !matches!(task, Task::Fire { .. })).map(|(key, _)| *key)
+        {
+            self.advance(at);
+        }
+    }
+
+    /// Takes what was sent since the last call: events for the default bus, invocations by schedules.
+    #[must_use]
+    pub fn drain(&mut self) -> Vec<Outgoing> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// How often each API action was called.
+    #[must_use]
+    pub fn calls(&self) -> &BTreeMap<&'static str, u64> {
+        &self.calls
+    }
+
+    /// Status of the live stack of that name, as the API writes it; `None` if there is none.
+    #[must_use]
+    pub fn stack_status(&self, name: &str) -> Option<String> {
+        self.live(name).map(|stack| status_name(stack.status))
+    }
+
+    /// Logical and physical ids of what the live stack of that name holds.
+    #[must_use]
+    pub fn physical_ids(&self, name: &str) -> BTreeMap<String, String> {
+        let resources = self.live(name).into_iter().flat_map(|stack| stack.resources.values());
+        resources.filter_map(|one| Some((one.logical_id.clone(), one.physical_id.clone()?))).collect()
+    }
+
+    /// Types and identities (mostly the physical id) of whatever exists, whether or not a stack still knows it.
+    #[must_use]
+    pub fn existing(&self) -> BTreeSet<(String, String)> {
+        self.things.keys().cloned().collect()
+    }
+
+    fn live(&self, name: &str) -> Option<&Stack> {
+        self.stacks.values().find(|stack| stack.name == name && !stack.is_deleted())
+    }
+
+    /// The stack of that name or id; a deleted one only by its id.
+    fn find(&self, name_or_id: &str) -> Option<&Stack> {
+        self.stacks.get(name_or_id).or_else(|| self.live(name_or_id))
+    }
+
+    fn stack_mut(&mut self, id: &str) -> &mut Stack {
+        self.stacks.get_mut(id).expect("stacks are never removed, and ids come from a stack")
+    }
+
+    /// The exports of all live stacks but `except`: name to value.
+    fn exports(&self, except: &str) -> BTreeMap<String, String> {
+        let stacks = self.stacks.values().filter(|stack| !stack.is_deleted() && stack.id != except);
+        stacks
+            .flat_map(|stack| stack.outputs.values())
+            .filter_map(|output| Some((output.export.clone()?, output.value.clone())))
+            .collect()
+    }
+
+    /// Names of the other live stacks that import `export`.
+    fn importers(&self, export: &str, except: &str) -> Vec<String> {
+        let stacks = self.stacks.values().filter(|stack| !stack.is_deleted() && stack.id != except);
+        stacks.filter(|stack| stack.imports.contains(export)).map(|stack| stack.name.clone()).collect()
+    }
+
+    fn after_s(&mut self, seconds: f64, task: Task) {
+        let wait = SignedDuration::from_secs_f64(seconds * self.config.pace);
+        self.sequence += 1;
+        self.queue.insert((self.now + wait, self.sequence), task);
+    }
+
+    /// 64 hex digits that follow from the seed and `label`.
+    fn hex(&self, label: &str) -> String {
+        sha256_hex(format!("{} {label}", self.config.seed).as_bytes())
+    }
+
+    fn arn(&self, rest: &str) -> String {
+        format!("arn:aws:cloudformation:{}:{}:{rest}", self.config.region, self.config.account)
+    }
+
+    /// A UUID that follows from the seed and how much has happened.
+    fn uuid(&mut self) -> String {
+        self.sequence += 1;
+        let hex = self.hex(&format!("uuid {}", self.sequence));
+        format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
+    }
+}

@@ -1,0 +1,143 @@
+//! Stacks, their resources and their events.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use slipway_core::rollout::StackStatus;
+
+use super::change_set::ChangeSet;
+use super::execute::Operation;
+use super::template::{Policy, Template};
+
+/// What a stack was asked to be.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Revision {
+    pub(crate) template: Arc<Template>,
+    pub(crate) parameters: BTreeMap<String, String>,
+    pub(crate) tags: BTreeMap<String, String>,
+    pub(crate) capabilities: BTreeSet<String>,
+}
+
+/// A stack.
+#[derive(Debug, Clone)]
+pub(crate) struct Stack {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) status: StackStatus,
+    pub(crate) reason: Option<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Option<Timestamp>,
+    pub(crate) deleted_at: Option<Timestamp>,
+    pub(crate) role_arn: Option<String>,
+    /// What it is; `None` until its first operation ends well (or at all, for a failed creation).
+    pub(crate) revision: Option<Revision>,
+    pub(crate) resources: BTreeMap<String, Resource>,
+    pub(crate) outputs: BTreeMap<String, Output>,
+    /// Names of the exports of others that it uses.
+    pub(crate) imports: BTreeSet<String>,
+    /// Oldest first.
+    pub(crate) events: Vec<StackEvent>,
+    pub(crate) change_sets: Vec<ChangeSet>,
+    /// The change set that was executed last.
+    pub(crate) change_set_id: Option<String>,
+    pub(crate) operation: Option<Operation>,
+    /// Counts what was made in it, so that a replaced resource gets another id.
+    pub(crate) generation: u64,
+}
+
+/// A resource of a stack.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Resource {
+    pub(crate) logical_id: String,
+    pub(crate) kind: String,
+    pub(crate) physical_id: Option<String>,
+    pub(crate) status: ResourceStatus,
+    pub(crate) reason: Option<String>,
+    pub(crate) changed_at: Timestamp,
+    /// Its properties, all expressions computed.
+    pub(crate) properties: Value,
+    pub(crate) attributes: BTreeMap<String, Value>,
+    pub(crate) metadata: Option<Value>,
+    /// The stack's tags that it carries.
+    pub(crate) stack_tags: BTreeMap<String, String>,
+    pub(crate) deletion_policy: Policy,
+    pub(crate) update_replace_policy: Policy,
+    /// What it needs, so that it is deleted before them.
+    pub(crate) needs: BTreeSet<String>,
+}
+
+/// An output of a stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) value: String,
+    pub(crate) description: Option<String>,
+    pub(crate) export: Option<String>,
+}
+
+/// `ResourceStatus` of the CloudFormation API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResourceStatus {
+    CreateInProgress,
+    CreateComplete,
+    CreateFailed,
+    UpdateInProgress,
+    UpdateComplete,
+    UpdateFailed,
+    DeleteInProgress,
+    DeleteComplete,
+    DeleteFailed,
+    DeleteSkipped,
+}
+
+impl ResourceStatus {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::CreateInProgress => "CREATE_IN_PROGRESS",
+            Self::CreateComplete => "CREATE_COMPLETE",
+            Self::CreateFailed => "CREATE_FAILED",
+            Self::UpdateInProgress => "UPDATE_IN_PROGRESS",
+            Self::UpdateComplete => "UPDATE_COMPLETE",
+            Self::UpdateFailed => "UPDATE_FAILED",
+            Self::DeleteInProgress => "DELETE_IN_PROGRESS",
+            Self::DeleteComplete => "DELETE_COMPLETE",
+            Self::DeleteFailed => "DELETE_FAILED",
+            Self::DeleteSkipped => "DELETE_SKIPPED",
+        }
+    }
+}
+
+/// An event of a stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StackEvent {
+    pub(crate) event_id: String,
+    pub(crate) at: Timestamp,
+    pub(crate) logical_id: String,
+    pub(crate) physical_id: String,
+    pub(crate) kind: String,
+    pub(crate) status: String,
+    pub(crate) reason: Option<String>,
+    /// JSON of the properties; `None` for the stack itself.
+    pub(crate) properties: Option<String>,
+    pub(crate) token: Option<String>,
+}
+
+/// `CREATE_COMPLETE` and the like, as the API writes it.
+pub(crate) fn status_name(status: StackStatus) -> String {
+    serde_json::to_value(status).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+impl Stack {
+    /// Whether it takes an update.
+    pub(crate) fn is_stable(&self) -> bool {
+        matches!(
+            self.status,
+            StackStatus::CreateComplete | StackStatus::UpdateComplete | StackStatus::UpdateRollbackComplete
+        )
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.status == StackStatus::DeleteComplete
+    }
+}

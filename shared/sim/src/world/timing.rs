@@ -1,0 +1,49 @@
+//! How long things take: seconds that are usual in AWS, before the world's pace is applied.
+
+/// From `CREATE_PENDING` to a change set, for each resource of the template on top of [`CHANGE_SET_S`].
+pub(super) const CHANGE_SET_PER_RESOURCE_S: f64 = 0.05;
+/// From `CREATE_PENDING` to a change set.
+pub(super) const CHANGE_SET_S: f64 = 4.0;
+/// From a call to the first resource.
+pub(super) const BEGIN_S: f64 = 2.0;
+/// From `CREATE_IN_PROGRESS` to "Resource creation Initiated".
+pub(super) const INITIATE_S: f64 = 1.0;
+
+/// To create a resource.
+pub(super) fn create_s(kind: &str) -> f64 {
+    match kind {
+        "AWS::AutoScaling::AutoScalingGroup" => 20.0,
+        "AWS::EC2::EIP" | "AWS::EC2::InternetGateway" => 16.0,
+        "AWS::EC2::NatGateway" => 95.0,
+        "AWS::EC2::VPC" => 12.0,
+        "AWS::EC2::VPCEndpoint" => 60.0,
+        "AWS::ElasticLoadBalancingV2::LoadBalancer" => 155.0,
+        "AWS::IAM::InstanceProfile" => 122.0,
+        "AWS::IAM::ManagedPolicy" | "AWS::IAM::Policy" | "AWS::IAM::Role" | "AWS::IAM::RolePolicy" => 18.0,
+        "AWS::KMS::Key" | "AWS::S3::Bucket" => 20.0,
+        "AWS::Route53::HostedZone" | "AWS::Route53::RecordSet" | "AWS::Route53::RecordSetGroup" => 33.0,
+        "AWS::Events::Rule" => 61.0,
+        _ => 5.0,
+    }
+}
+
+/// To update a resource in place.
+pub(super) fn update_s(kind: &str) -> f64 {
+    match kind {
+        "AWS::Route53::HostedZone" | "AWS::Route53::RecordSet" | "AWS::Route53::RecordSetGroup" => 33.0,
+        "AWS::IAM::Role" | "AWS::IAM::Policy" | "AWS::IAM::ManagedPolicy" => 16.0,
+        "AWS::EC2::Volume" => 60.0,
+        _ => 3.0,
+    }
+}
+
+/// To delete a resource.
+pub(super) fn delete_s(kind: &str) -> f64 {
+    match kind {
+        "AWS::AutoScaling::AutoScalingGroup" => 75.0,
+        "AWS::EC2::NatGateway" => 50.0,
+        "AWS::EC2::VPCEndpoint" => 40.0,
+        "AWS::Route53::HostedZone" | "AWS::Route53::RecordSet" | "AWS::Route53::RecordSetGroup" => 33.0,
+        _ => 2.0,
+    }
+}
