@@ -1,2 +1,82 @@
-//! Placeholder.
-fn main() {}
+//! `slipway`: Kubernetes clusters on EC2 from a terminal.
+//!
+//! Each verb is a file in `commands`; what it says goes through [`printer::Printer`] alone; `local` implements the
+//! driver's ports over a directory, so that nothing here needs AWS. [`Exit`] is the table of exit codes.
+
+mod commands;
+mod failure;
+mod local;
+mod printer;
+mod source;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{completions, init, plan, render, validate};
+use printer::{Format, Printer};
+
+/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do. None of it needs AWS.
+#[derive(Debug, Parser)]
+#[command(name = "slipway", version, propagate_version = true, after_help = AFTER_HELP)]
+struct Cli {
+    /// How results are written.
+    #[arg(long, value_enum, global = true, default_value_t = Format::Text, value_name = "FORMAT")]
+    output: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  done
+  1  the spec was refused, or what was asked cannot be done as things are
+  2  wrong usage
+  3  something could not be read or written
+
+Colour is used on a terminal, unless NO_COLOR is set.
+
+Examples:
+  slipway init --cluster-name prod --region eu-west-1 --dns-name api.example.com
+  slipway validate cluster.yaml
+  slipway render cluster.yaml --out rendered
+  slipway plan cluster.yaml --against rendered";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Init(init::Args),
+    Validate(validate::Args),
+    Render(render::Args),
+    Plan(plan::Args),
+    Completions(completions::Args),
+}
+
+/// How a command ended, apart from [`Failure`]s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    /// Done.
+    Done,
+    /// The spec was refused, or the answer is "no".
+    Findings,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let printer = Printer::of_environment(cli.output);
+    let result = match &cli.command {
+        Command::Init(args) => init::run(args, &printer),
+        Command::Validate(args) => validate::run(args, &printer),
+        Command::Render(args) => render::run(args, &printer).await,
+        Command::Plan(args) => plan::run(args, &printer).await,
+        Command::Completions(args) => completions::run(args, &printer),
+    };
+    match result {
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Findings) => ExitCode::from(1),
+        Err(failure) => {
+            printer.failure(&failure);
+            ExitCode::from(failure.code())
+        }
+    }
+}

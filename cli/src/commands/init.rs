@@ -1,0 +1,113 @@
+//! `slipway init`.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::path::PathBuf;
+
+use serde_json::json;
+use slipway_core::spec::{Starter, parse, starter};
+
+use crate::Exit;
+use crate::failure::Failure;
+use crate::printer::{Printer, Stream};
+use crate::source::Source;
+
+/// Write a commented cluster.yaml to begin with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit codes:
+  0  written
+  1  what was given makes no valid spec
+  2  wrong usage
+  3  the file exists already, or could not be written
+
+Examples:
+  slipway init --cluster-name prod --region eu-west-1 --dns-name api.example.com
+  slipway init --cluster-name dev --region us-west-2 --availability-zone us-west-2a \\
+    --dns-name api.dev.example.com --hosted-zone-id Z0123456789ABC")]
+pub(crate) struct Args {
+    /// The cluster's name.
+    #[arg(long, value_name = "NAME")]
+    cluster_name: String,
+    /// The AWS region.
+    #[arg(long, value_name = "REGION")]
+    region: String,
+    /// An availability zone; give it three times for a cluster that outlives one. Unless given: a, b and c of the region.
+    #[arg(long = "availability-zone", value_name = "ZONE", value_delimiter = ',')]
+    availability_zones: Vec<String>,
+    /// The DNS name of the Kubernetes API.
+    #[arg(long, visible_alias = "external-dns-name", value_name = "NAME")]
+    dns_name: String,
+    /// The Route 53 hosted zone in which its record is made; without it you make the record yourself.
+    #[arg(long, value_name = "ID")]
+    hosted_zone_id: Option<String>,
+    /// An EC2 key pair for ssh.
+    #[arg(long, value_name = "NAME")]
+    key_name: Option<String>,
+    /// The KMS key that seals the credentials; Slipway's own unless given.
+    #[arg(long, value_name = "ARN")]
+    kms_key_arn: Option<String>,
+    /// The file to write.
+    #[arg(long, value_name = "FILE", default_value = "cluster.yaml")]
+    file: PathBuf,
+    /// Overwrite the file.
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let availability_zones = if args.availability_zones.is_empty() {
+        ["a", "b", "c"].map(|letter| format!("{}{letter}", args.region)).to_vec()
+    } else {
+        args.availability_zones.clone()
+    };
+    let text = starter(&Starter {
+        cluster_name: args.cluster_name.clone(),
+        region: args.region.clone(),
+        availability_zones,
+        dns_name: args.dns_name.clone(),
+        hosted_zone_id: args.hosted_zone_id.clone(),
+        key_name: args.key_name.clone(),
+        kms_key_arn: args.kms_key_arn.clone(),
+    });
+    let warnings = match parse(text.as_bytes(), None) {
+        Ok(accepted) => accepted.warnings,
+        Err(findings) => {
+            printer.refused(&Source::made(&args.file, text), &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    write(args, &text)?;
+    let file = args.file.display().to_string();
+    printer.findings(Stream::Err, &Source::made(&args.file, text), &warnings);
+    let human = format!(
+        "Wrote {file}.\n\nNext:\n  slipway validate {file}              # after each change\n  \
+         slipway render {file} --out rendered  # see the stacks and userdata\n"
+    );
+    printer.result(
+        &human,
+        &json!({ "ok": true, "file": file, "cluster": args.cluster_name, "diagnostics": warnings }),
+    );
+    Ok(Exit::Done)
+}
+
+/// Never over a file that is there, unless told so.
+fn write(args: &Args, text: &str) -> Result<(), Failure> {
+    let mut options = OpenOptions::new();
+    if args.force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    options.write(true).open(&args.file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(
+        |error| match (error.kind(), Failure::file("write", &args.file, &error)) {
+            (ErrorKind::AlreadyExists, Failure::File { verb, what, why, .. }) => Failure::File {
+                verb,
+                what,
+                why,
+                cure: Some("name another with --file, or overwrite it with --force"),
+            },
+            (_, failure) => failure,
+        },
+    )
+}

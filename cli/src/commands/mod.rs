@@ -1,0 +1,7 @@
+//! One file a verb.
+
+pub(crate) mod completions;
+pub(crate) mod init;
+pub(crate) mod plan;
+pub(crate) mod render;
+pub(crate) mod validate;

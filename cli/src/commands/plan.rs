@@ -1,0 +1,95 @@
+//! `slipway plan`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::json;
+use slipway_core::plan::{Baseline, plan};
+use slipway_pki::AwsLc;
+
+use super::render::{With, prepared};
+use crate::Exit;
+use crate::failure::Failure;
+use crate::local::{LocalKeys, Overlay, Workspace, pin};
+use crate::printer::{Printer, Stream};
+use crate::source::Source;
+
+/// Show what a spec would change of what was rendered into a directory. Nothing is written.
+///
+/// Credentials that the spec would need and the directory has not are made in memory and forgotten: the plan says which
+/// nodes they reach, and the next `render` makes others.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit codes:
+  0  planned; with --exit-code: nothing changes
+  1  the spec was refused, or DIR belongs to another cluster; with --exit-code: something changes
+  2  wrong usage
+  3  something could not be read
+
+Examples:
+  slipway plan cluster.yaml --against rendered
+  slipway plan cluster.yaml --against rendered --output json | jq .plan.nodes
+  slipway plan cluster.yaml --against rendered --exit-code && echo 'nothing to do'")]
+pub(crate) struct Args {
+    /// The spec; `-` reads the standard input.
+    file: PathBuf,
+    /// The directory that `slipway render` wrote; an empty one for a cluster that does not exist yet.
+    #[arg(long, value_name = "DIR")]
+    against: PathBuf,
+    /// End with 1 if anything changes.
+    #[arg(long)]
+    exit_code: bool,
+    #[command(flatten)]
+    with: With,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let source = Source::read(&args.file)?;
+    let cluster = match source.parse() {
+        Ok(accepted) => accepted.cluster,
+        Err(findings) => {
+            printer.refused(&source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    let workspace = Workspace::look(&args.against)?;
+    let (folder, site) = workspace.claim(&cluster, &args.with.site)?;
+    let keys = match LocalKeys::read(AwsLc, &workspace.key_file())? {
+        Some(keys) => keys,
+        None => LocalKeys::make(AwsLc)?.0,
+    };
+    let objects = Overlay::new(folder);
+    pin(&objects, &cluster, &args.with.images).await?;
+    let prepared = match prepared(&objects, &keys, &site, &cluster.name, &source.bytes).await? {
+        Ok(prepared) => prepared,
+        Err(findings) => {
+            printer.refused(&source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    let baseline = match workspace.release()? {
+        Some(release) => {
+            let id = release.id();
+            let deployed = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
+            let releases = BTreeMap::from([(id, release)]);
+            Baseline::assemble(&cluster.name, &deployed, &releases).expect("the one release is there")
+        }
+        None => Baseline::default(),
+    };
+    let plan = plan(&baseline, &prepared.rendering, &cluster.rollout);
+    // That no agent is published is for whoever deploys, and `render` says it.
+    let warnings: Vec<_> =
+        prepared.warnings.into_iter().filter(|warning| warning.code != "no-agent").collect();
+    printer.findings(Stream::Err, &source, &warnings);
+    let machine = json!({
+        "ok": true,
+        "cluster": cluster.name,
+        "against": args.against.display().to_string(),
+        "unchanged": plan.is_empty(),
+        "summary": plan.summary(),
+        "plan": plan,
+        "diagnostics": warnings,
+    });
+    printer.result(&printer.coloured(&plan.to_text()), &machine);
+    Ok(if args.exit_code && !plan.is_empty() { Exit::Findings } else { Exit::Done })
+}

@@ -1,0 +1,233 @@
+//! `slipway render`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use slipway_core::render::{Rendering, Site};
+use slipway_core::spec::Diagnostic;
+use slipway_driver::ports::Objects;
+use slipway_driver::rendering::{NotPrepared, Prepared, RenderPorts, prepare};
+use slipway_pki::AwsLc;
+
+use crate::Exit;
+use crate::failure::Failure;
+use crate::local::{ImagePin, LocalKeys, LocalParameters, SiteArgs, Workspace, is_stand_in, pin};
+use crate::printer::{Printer, Stream};
+use crate::source::Source;
+
+/// Render a spec into a directory: stacks, userdata, sealed credentials.
+///
+/// The credentials are made once, in DIR/credentials, and sealed under DIR/credentials/local.key, which must be kept
+/// secret and must not be lost. Rendering the same spec again changes no byte.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Images:
+  --image pins one for an architecture. Without it templates carry CloudFormation's own reference,
+  {{resolve:ssm:NAME}}, which is read when a stack is deployed; in AWS the render function pins
+  the image's id instead.
+
+Exit codes:
+  0  rendered
+  1  the spec was refused, or DIR belongs to another cluster
+  2  wrong usage
+  3  something could not be read or written
+
+Examples:
+  slipway render cluster.yaml --out rendered
+  slipway render cluster.yaml --out rendered --image x86_64=ami-0123456789abcdef0
+  slipway render cluster.yaml --out rendered --asset-bucket my-assets --kms-key-arn arn:aws:kms:…")]
+pub(crate) struct Args {
+    /// The spec; `-` reads the standard input.
+    file: PathBuf,
+    /// The directory; made if need be.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    with: With,
+}
+
+/// What rendering takes besides the spec.
+#[derive(Debug, clap::Args)]
+pub(crate) struct With {
+    /// The image of an architecture (x86_64 or arm64), for nodes whose spec names none; may be repeated.
+    #[arg(long = "image", value_name = "ARCH=AMI")]
+    pub(crate) images: Vec<ImagePin>,
+    #[command(flatten)]
+    pub(crate) site: SiteArgs,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let source = Source::read(&args.file)?;
+    let cluster = match source.parse() {
+        Ok(accepted) => accepted.cluster,
+        Err(findings) => {
+            printer.refused(&source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    let workspace = Workspace::open(&args.out)?;
+    let (folder, site) = workspace.claim(&cluster, &args.with.site)?;
+    let keys = keys(&workspace)?;
+    workspace.mark(&cluster, &site)?;
+    pin(&folder, &cluster, &args.with.images).await?;
+    let prepared = match prepared(&folder, &keys, &site, &cluster.name, &source.bytes).await? {
+        Ok(prepared) => prepared,
+        Err(findings) => {
+            printer.refused(&source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    let before = workspace.release()?;
+    let changed = write(&workspace, before.as_ref(), &prepared.rendering)?;
+    printer.findings(Stream::Err, &source, &prepared.warnings);
+    let machine = json!({
+        "ok": true,
+        "cluster": cluster.name,
+        "directory": args.out.display().to_string(),
+        "release": prepared.rendering.id(),
+        "stacks": prepared.rendering.stacks.iter().map(|stack| &stack.name).collect::<Vec<_>>(),
+        "changed": changed,
+        "credentialsMade": prepared.credentials.made,
+        "standIns": is_stand_in(&site),
+        "diagnostics": prepared.warnings,
+    });
+    printer.result(&told(args, &prepared, &changed, &site), &machine);
+    Ok(Exit::Done)
+}
+
+/// The key file of the directory; a new one only where no credentials depend on an old one.
+fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
+    let path = workspace.key_file();
+    match LocalKeys::read(AwsLc, &path)? {
+        Some(keys) => Ok(keys),
+        None if workspace.has_credentials() => {
+            let problem = format!("{} is gone, which opens the credentials beside it", path.display());
+            Err(Failure::refused(problem, "bring it back, or remove the folder to have new credentials made"))
+        }
+        None => {
+            // Whoever puts the directory under version control should not publish the key with it.
+            workspace.write("credentials/.gitignore", b"local.key\n")?;
+            LocalKeys::create(AwsLc, &path)
+        }
+    }
+}
+
+/// The driver's own flow over local ports: the rendering, or why the spec is refused after all.
+pub(crate) async fn prepared<O: Objects>(
+    objects: &O,
+    keys: &LocalKeys<AwsLc>,
+    site: &Site,
+    cluster: &str,
+    text: &[u8],
+) -> Result<Result<Prepared, Vec<Diagnostic>>, Failure> {
+    // Preparing neither reads the spec bucket nor publishes.
+    let ports = RenderPorts {
+        specs: &(),
+        assets: objects,
+        keys,
+        parameters: &LocalParameters,
+        bus: &(),
+        crypto: &AwsLc,
+    };
+    match prepare(&ports, site, cluster, text, Timestamp::now()).await {
+        Ok(prepared) => Ok(Ok(prepared)),
+        Err(NotPrepared::Rejected(findings)) => Ok(Err(findings)),
+        Err(NotPrepared::Failed(error)) => Err(error.into()),
+    }
+}
+
+/// Writes what a person looks at, the release last; removes what an earlier release had and this one has not. Gives
+/// the names of what changed.
+fn write(
+    workspace: &Workspace,
+    before: Option<&Rendering>,
+    rendering: &Rendering,
+) -> Result<Vec<String>, Failure> {
+    let files = files(rendering);
+    let mut changed = Vec::new();
+    for (name, bytes) in &files {
+        if workspace.write(name, bytes)? {
+            changed.push(name.clone());
+        }
+    }
+    for name in
+        before.map(self::files).unwrap_or_default().into_keys().filter(|name| !files.contains_key(name))
+    {
+        if workspace.remove(&name)? {
+            changed.push(name);
+        }
+    }
+    if workspace.write("release.json", rendering.to_json().as_bytes())? {
+        changed.push("release.json".to_owned());
+    }
+    changed.sort();
+    Ok(changed)
+}
+
+/// Each file of a rendering with its content.
+fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for stack in &rendering.stacks {
+        let template: Value = serde_json::from_str(&stack.body).unwrap_or_default();
+        files.insert(format!("stacks/{}.json", stack.name), slipway_driver::store::json(&template));
+        for script in scripts(&template) {
+            let mark = |role: &str| format!("\"role\":\"{role}\"");
+            let role =
+                rendering.roles.keys().map(ToString::to_string).find(|role| script.contains(&mark(role)));
+            if let Some(role) = role {
+                files.insert(format!("userdata/{role}.sh"), script.into_bytes());
+            }
+        }
+    }
+    for (role, node) in &rendering.roles {
+        files.insert(format!("nodes/{role}.json"), node.config.clone().into_bytes());
+    }
+    files
+}
+
+/// The userdata of each launch template. What only CloudFormation knows stands in it as `${…}`.
+fn scripts(template: &Value) -> Vec<String> {
+    let resources = template.get("Resources").and_then(Value::as_object);
+    let script = |resource: &Value| {
+        let userdata = resource.pointer("/Properties/LaunchTemplateData/UserData")?;
+        let text = userdata.get("Fn::Base64")?;
+        match text.pointer("/Fn::Join/1").and_then(Value::as_array) {
+            Some(parts) => Some(
+                parts
+                    .iter()
+                    .map(|part| part.as_str().map_or_else(|| format!("${{{part}}}"), str::to_owned))
+                    .collect(),
+            ),
+            None => text.as_str().map(str::to_owned),
+        }
+    };
+    resources.into_iter().flat_map(|resources| resources.values()).filter_map(script).collect()
+}
+
+fn told(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> String {
+    let rendering = &prepared.rendering;
+    let mut text = format!(
+        "{} is rendered in {}: {} stacks, {} roles, release {}\n",
+        rendering.cluster,
+        args.out.display(),
+        rendering.stacks.len(),
+        rendering.roles.len(),
+        &rendering.id()[..12],
+    );
+    match prepared.credentials.made.len() {
+        0 => {}
+        made => text.push_str(&format!(
+            "{made} credentials were made; keep credentials/local.key, and keep it secret\n"
+        )),
+    }
+    match changed.len() {
+        0 => text.push_str("nothing changed\n"),
+        count => text.push_str(&format!("{count} files changed\n")),
+    }
+    if is_stand_in(site) {
+        text.push_str("the templates name a stand-in bucket or key: give --asset-bucket and --kms-key-arn of your installation\n");
+    }
+    text
+}

@@ -1,0 +1,168 @@
+//! A bucket over a directory.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Component, Path, PathBuf};
+
+use slipway_core::digest::sha256_hex;
+use slipway_driver::ports::{Condition, ErrorKind, Head, Object, Objects, PortError, PortResult, Put};
+
+/// The objects of one cluster: `clusters/<name>/…` lies in the directory itself, the secret parts of it in
+/// `credentials/`. An etag is the SHA-256 of the content; there are no versions.
+///
+/// A write is a rename of a finished file, so that a reader or a crash never sees half of one. Conditions hold against
+/// other processes because [`super::Workspace`] locks the directory.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    root: PathBuf,
+    prefix: String,
+}
+
+impl Folder {
+    pub(crate) fn new(root: &Path, cluster: &str) -> Self {
+        Self { root: root.to_owned(), prefix: format!("clusters/{cluster}/") }
+    }
+
+    fn path(&self, key: &str) -> PortResult<PathBuf> {
+        let inside = key.strip_prefix(&self.prefix).unwrap_or(key);
+        let relative = Path::new(inside);
+        if !relative.components().all(|part| matches!(part, Component::Normal(_))) || inside.is_empty() {
+            return Err(PortError {
+                kind: ErrorKind::Invalid,
+                operation: "fs:Open",
+                subject: key.to_owned(),
+                message: "the name leads out of the directory".to_owned(),
+            });
+        }
+        let secret = inside.starts_with("pki/") || inside.starts_with("bundles/");
+        Ok(if secret { self.root.join("credentials").join(relative) } else { self.root.join(relative) })
+    }
+
+    fn read(&self, key: &str) -> PortResult<Option<Vec<u8>>> {
+        let path = self.path(key)?;
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(port_error("fs:Read", &path, &error)),
+        }
+    }
+}
+
+impl Objects for Folder {
+    async fn get(&self, key: &str) -> PortResult<Option<Object>> {
+        Ok(self.read(key)?.map(|bytes| Object { etag: sha256_hex(&bytes), bytes, version: String::new() }))
+    }
+
+    async fn get_version(&self, key: &str, _: &str) -> PortResult<Option<Object>> {
+        self.get(key).await
+    }
+
+    async fn head(&self, key: &str) -> PortResult<Option<Head>> {
+        let path = self.path(key)?;
+        match fs::metadata(&path) {
+            Ok(file) => Ok(Some(Head { version: String::new(), size: file.len() })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(port_error("fs:Read", &path, &error)),
+        }
+    }
+
+    async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
+        let path = self.path(key)?;
+        let stored = self.read(key)?.map(|bytes| sha256_hex(&bytes));
+        let holds = match &condition {
+            Condition::Absent => stored.is_none(),
+            Condition::Unchanged(etag) => stored.as_ref() == Some(etag),
+            Condition::Always => true,
+        };
+        if !holds {
+            return Ok(Put::Lost);
+        }
+        write_atomic(&path, &bytes).map_err(|error| port_error("fs:Write", &path, &error))?;
+        Ok(Put::Written(sha256_hex(&bytes)))
+    }
+
+    fn url(&self, key: &str) -> String {
+        // Nothing local hands a template to CloudFormation by its address.
+        self.path(key).map_or_else(|_| key.to_owned(), |path| format!("file://{}", path.display()))
+    }
+}
+
+/// Writes a file whole, or not at all; a file that is right already keeps its time. `true` if it was written.
+pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(false);
+    }
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&draft)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&draft, path));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&draft);
+    }
+    written.map(|()| true)
+}
+
+fn port_error(operation: &'static str, path: &Path, error: &io::Error) -> PortError {
+    let kind =
+        if error.kind() == io::ErrorKind::PermissionDenied { ErrorKind::Denied } else { ErrorKind::Missing };
+    PortError { kind, operation, subject: path.display().to_string(), message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn conditions_hold_as_in_s3() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path(), "a");
+        let key = "clusters/a/lock.json";
+        assert_eq!(folder.get(key).await.unwrap(), None);
+        assert_eq!(
+            folder.put(key, b"1".to_vec(), Condition::Unchanged(sha256_hex(b"1"))).await.unwrap(),
+            Put::Lost
+        );
+        let Put::Written(etag) = folder.put(key, b"1".to_vec(), Condition::Absent).await.unwrap() else {
+            panic!("an absent object can be written")
+        };
+        assert_eq!(folder.put(key, b"2".to_vec(), Condition::Absent).await.unwrap(), Put::Lost);
+        assert_eq!(folder.get(key).await.unwrap().unwrap().etag, etag);
+        assert!(matches!(
+            folder.put(key, b"2".to_vec(), Condition::Unchanged(etag.clone())).await.unwrap(),
+            Put::Written(_)
+        ));
+        assert_eq!(folder.put(key, b"3".to_vec(), Condition::Unchanged(etag)).await.unwrap(), Put::Lost);
+        assert_eq!(folder.head(key).await.unwrap().unwrap().size, 1);
+    }
+
+    #[tokio::test]
+    async fn secrets_lie_apart_and_no_key_leads_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path(), "a");
+        folder.put("clusters/a/pki/ca/f.sealed", b"x".to_vec(), Condition::Always).await.unwrap();
+        assert!(dir.path().join("credentials/pki/ca/f.sealed").exists());
+        for key in ["clusters/a/../b", "/etc/passwd", "clusters/a/", ""] {
+            assert_eq!(folder.get(key).await.unwrap_err().kind, ErrorKind::Invalid, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_right_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/file");
+        assert!(write_atomic(&path, b"a").unwrap());
+        assert!(!write_atomic(&path, b"a").unwrap());
+        assert!(write_atomic(&path, b"b").unwrap());
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "a draft was left behind");
+    }
+}

@@ -1,0 +1,93 @@
+//! Images without SSM.
+//!
+//! Which image lies behind an SSM public parameter only AWS knows. `--image x86_64=ami-…` pins one; without it the lock
+//! pins CloudFormation's own dynamic reference, `{{resolve:ssm:NAME}}`, which is a real template value: CloudFormation
+//! reads the parameter when it executes a change. A cluster that is rendered in AWS has the id itself in its lock, so that
+//! no image changes unasked; the reference is for looking, and for stacks that are deployed by hand.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use slipway_core::cluster::{Architecture, Cluster, Image};
+use slipway_core::lock::Lock;
+use slipway_driver::ports::{Objects, Parameters, PortResult};
+use slipway_driver::{keys, store};
+
+use crate::failure::Failure;
+
+/// `ARCH=AMI`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ImagePin {
+    architecture: Architecture,
+    id: String,
+}
+
+impl FromStr for ImagePin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (architecture, id) =
+            text.split_once('=').ok_or("write ARCH=AMI, such as x86_64=ami-0123456789abcdef0")?;
+        let architecture = match architecture {
+            "x86_64" => Architecture::X86_64,
+            "arm64" => Architecture::Arm64,
+            other => return Err(format!("{other:?} is no architecture: x86_64 or arm64")),
+        };
+        let known = id.strip_prefix("ami-").is_some_and(|rest| {
+            (8..=17).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
+        if !known {
+            return Err(format!("{id:?} is no image's id, such as ami-0123456789abcdef0"));
+        }
+        Ok(Self { architecture, id: id.to_owned() })
+    }
+}
+
+/// Answers with references that CloudFormation resolves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalParameters;
+
+impl Parameters for LocalParameters {
+    async fn value(&self, name: &str) -> PortResult<Option<String>> {
+        Ok(Some(format!("{{{{resolve:ssm:{name}}}}}")))
+    }
+}
+
+/// Writes the images that were given into the cluster's lock, over what it pins.
+pub(crate) async fn pin(objects: &impl Objects, cluster: &Cluster, pins: &[ImagePin]) -> Result<(), Failure> {
+    if pins.is_empty() {
+        return Ok(());
+    }
+    let key = keys::lock(&cluster.name);
+    let images =
+        std::iter::once(&cluster.image).chain(cluster.pools.iter().filter_map(|pool| pool.image.as_ref()));
+    let mut chosen: BTreeMap<&str, &str> = BTreeMap::new();
+    for image in images {
+        let Image::SsmParameter(names) = image else { continue };
+        for pin in pins {
+            chosen.extend(names.get(&pin.architecture).map(|name| (name.as_str(), pin.id.as_str())));
+        }
+    }
+    store::update(objects, &key, |old: Option<&Lock>| {
+        let mut lock = old.cloned().unwrap_or_default();
+        lock.format = Lock::FORMAT;
+        lock.images.extend(chosen.iter().map(|(name, id)| ((*name).to_owned(), (*id).to_owned())));
+        Some(lock)
+    })
+    .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_is_an_architecture_and_an_id() {
+        let pin: ImagePin = "arm64=ami-0123456789abcdef0".parse().expect("a pin");
+        assert_eq!(pin.architecture, Architecture::Arm64);
+        for wrong in ["ami-0123456789abcdef0", "mips=ami-0123456789abcdef0", "arm64=ubuntu", "arm64="] {
+            assert!(wrong.parse::<ImagePin>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A key file in the place of KMS.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use slipway_core::pki::AssetKind;
+use slipway_driver::ports::{Context, Crypto, DataKey, Keys, PortResult, Secret};
+
+use crate::failure::Failure;
+
+/// Wraps data keys under 32 bytes of a file that only its owner may read. The wrapped form is itself sealed, so the
+/// context is enforced as KMS enforces it; an ARN in the spec is of no account here.
+#[derive(Debug)]
+pub(crate) struct LocalKeys<C> {
+    crypto: C,
+    key: Secret,
+}
+
+/// What a wrapped data key says of the key that wrapped it.
+const WRAPPED_BY: &[u8] = b"local.key";
+
+impl<C: Crypto> LocalKeys<C> {
+    /// Reads the key file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no key, or others may read it. `Ok(None)`: there is none.
+    pub(crate) fn read(crypto: C, path: &Path) -> Result<Option<Self>, Failure> {
+        let text = match fs::read(path) {
+            Ok(text) => Secret::new(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::file("read", path, &error)),
+        };
+        let mode =
+            fs::metadata(path).map_err(|error| Failure::file("read", path, &error))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            let problem = format!("{} may be read by others (mode {:03o})", path.display(), mode & 0o777);
+            return Err(Failure::refused(problem, "take the permission away: chmod 600"));
+        }
+        let key = decode(text.expose()).ok_or_else(|| {
+            let problem = format!("{} is no key file: 32 bytes in base64 are expected", path.display());
+            Failure::refused(problem, "bring back the file that was made with these credentials")
+        })?;
+        Ok(Some(Self { crypto, key }))
+    }
+
+    /// Makes a key, without writing it anywhere.
+    pub(crate) fn make(crypto: C) -> Result<(Self, Secret), Failure> {
+        let text = crypto.make(&AssetKind::RandomKey).map_err(|error| Failure::Flow(error.into()))?.private;
+        let key = decode(text.expose()).expect("a random key is 32 bytes in base64");
+        Ok((Self { crypto, key }, text))
+    }
+
+    /// Makes a key and its file, readable by its owner alone.
+    ///
+    /// # Errors
+    /// If the file exists already or cannot be written.
+    pub(crate) fn create(crypto: C, path: &Path) -> Result<Self, Failure> {
+        let (keys, text) = Self::make(crypto)?;
+        let write = || -> io::Result<()> {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(text.expose())?;
+            file.write_all(b"\n")?;
+            // Losing this file loses the credentials.
+            file.sync_all()
+        };
+        write().map_err(|error| Failure::file("write", path, &error))?;
+        Ok(keys)
+    }
+}
+
+fn decode(text: &[u8]) -> Option<Secret> {
+    let key = Secret::new(STANDARD.decode(text.trim_ascii()).ok()?);
+    (key.expose().len() == 32).then_some(key)
+}
+
+impl<C: Crypto> Keys for LocalKeys<C> {
+    async fn generate(&self, _: Option<&str>, context: &Context) -> PortResult<DataKey> {
+        let text = self.crypto.make(&AssetKind::RandomKey)?.private;
+        let plain = decode(text.expose()).expect("a random key is 32 bytes in base64");
+        let own = DataKey { plain: self.key.clone(), wrapped: WRAPPED_BY.to_vec() };
+        let wrapped = self.crypto.seal(&own, context, plain.expose())?;
+        Ok(DataKey { plain, wrapped })
+    }
+
+    async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
+        self.crypto.open(&self.key, context, wrapped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use slipway_pki::AwsLc;
+
+    use super::*;
+
+    fn context(role: &str) -> Context {
+        Context::from([("cluster".to_owned(), "a".to_owned()), ("role".to_owned(), role.to_owned())])
+    }
+
+    #[tokio::test]
+    async fn a_data_key_comes_back_under_its_own_context_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("credentials/local.key");
+        let made = LocalKeys::create(AwsLc, &path).unwrap();
+        let data_key = made.generate(None, &context("controller")).await.unwrap();
+        let read = LocalKeys::read(AwsLc, &path).unwrap().unwrap();
+        let plain = read.unwrap(&data_key.wrapped, &context("controller")).await.unwrap();
+        assert_eq!(plain.expose(), data_key.plain.expose());
+        assert!(read.unwrap(&data_key.wrapped, &context("admin")).await.is_err());
+        let (other, _) = LocalKeys::make(AwsLc).unwrap();
+        assert!(other.unwrap(&data_key.wrapped, &context("controller")).await.is_err());
+    }
+
+    #[test]
+    fn p9_the_key_file_is_for_its_owner_alone_and_never_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("local.key");
+        LocalKeys::create(AwsLc, &path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(LocalKeys::create(AwsLc, &path).is_err());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(LocalKeys::read(AwsLc, &path).unwrap_err().code(), 1);
+    }
+
+    #[test]
+    fn p9_nothing_printed_shows_the_key() {
+        let (keys, text) = LocalKeys::make(AwsLc).unwrap();
+        assert!(!format!("{keys:?}").contains(std::str::from_utf8(text.expose()).unwrap()));
+    }
+}

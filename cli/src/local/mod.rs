@@ -1,0 +1,24 @@
+//! The driver's ports over a directory: rendering with no AWS at all.
+//!
+//! ```text
+//! DIR/slipway.json        whose directory this is, and which bucket and key the templates name
+//! DIR/lock.json           what the outside world decided
+//! DIR/stacks/             a CloudFormation template for each stack
+//! DIR/userdata/           the script of each role
+//! DIR/nodes/              the configuration of each role, without secrets
+//! DIR/release.json        the rendering as a whole, which `slipway plan --against DIR` compares with
+//! DIR/credentials/        certificates as they are, private keys and bundles sealed under local.key
+//! ```
+
+mod folder;
+mod images;
+mod keys;
+mod overlay;
+mod workspace;
+
+pub(crate) use images::{ImagePin, LocalParameters, pin};
+pub(crate) use keys::LocalKeys;
+pub(crate) use overlay::Overlay;
+pub(crate) use workspace::{SiteArgs, Workspace, is_stand_in};
+
+pub(crate) use folder::{Folder, write_atomic};

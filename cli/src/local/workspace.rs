@@ -1,0 +1,160 @@
+//! The directory that a cluster is rendered into.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use slipway_core::cluster::Cluster;
+use slipway_core::render::{Rendering, Site};
+
+use super::{Folder, write_atomic};
+use crate::failure::Failure;
+
+/// `slipway.json`: whose directory this is, and what its templates name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Marker {
+    format: u32,
+    cluster: String,
+    site: Site,
+}
+
+const FORMAT: u32 = 1;
+const MARKER: &str = "slipway.json";
+const RELEASE: &str = "release.json";
+
+/// The installation that the templates name. What was given once is kept in the directory.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct SiteArgs {
+    /// The asset bucket of the Slipway installation, which templates and userdata name; a stand-in unless given.
+    #[arg(long, value_name = "NAME")]
+    asset_bucket: Option<String>,
+    /// The KMS key of the Slipway installation, which templates name unless the spec has its own; a stand-in unless given.
+    #[arg(long, value_name = "ARN")]
+    kms_key_arn: Option<String>,
+}
+
+/// A directory, and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    root: PathBuf,
+    marker: Option<Marker>,
+    /// Held while we write: two renderings into one directory would tear each other's files.
+    _lock: Option<File>,
+}
+
+impl Workspace {
+    /// Opens `root` for writing, making it if need be, and locks it.
+    pub(crate) fn open(root: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(root).map_err(|error| Failure::file("make", root, &error))?;
+        let lock = File::open(root).map_err(|error| Failure::file("open", root, &error))?;
+        if lock.try_lock().is_err() {
+            let problem = format!("somebody else is rendering into {}", root.display());
+            return Err(Failure::refused(problem, "wait for it, then try again"));
+        }
+        Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: Some(lock) })
+    }
+
+    /// Opens `root`, which must be there, for reading alone.
+    pub(crate) fn look(root: &Path) -> Result<Self, Failure> {
+        fs::read_dir(root).map_err(|error| Failure::file("read", root, &error))?;
+        Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: None })
+    }
+
+    /// Refuses a directory of another cluster; gives its bucket and the installation that templates name.
+    pub(crate) fn claim(&self, cluster: &Cluster, args: &SiteArgs) -> Result<(Folder, Site), Failure> {
+        if let Some(marker) = self.marker.as_ref().filter(|marker| marker.cluster != cluster.name) {
+            let problem = format!(
+                "{} belongs to the cluster {}, and the spec describes {}",
+                self.root.display(),
+                marker.cluster,
+                cluster.name
+            );
+            return Err(Failure::refused(
+                problem,
+                "name another directory: credentials of clusters do not mix",
+            ));
+        }
+        let kept = self.marker.as_ref().map(|marker| &marker.site);
+        let bucket = args.asset_bucket.clone().or_else(|| kept.map(|site| site.asset_bucket.clone()));
+        let key = args.kms_key_arn.clone().or_else(|| kept.map(|site| site.kms_key_arn.clone()));
+        let site = Site {
+            asset_bucket: bucket.unwrap_or_else(|| STAND_IN_BUCKET.to_owned()),
+            kms_key_arn: key.unwrap_or_else(|| stand_in_key(&cluster.region)),
+        };
+        Ok((Folder::new(&self.root, &cluster.name), site))
+    }
+
+    /// Writes down whose directory this is.
+    pub(crate) fn mark(&self, cluster: &Cluster, site: &Site) -> Result<(), Failure> {
+        let marker = Marker { format: FORMAT, cluster: cluster.name.clone(), site: site.clone() };
+        self.write(MARKER, &slipway_driver::store::json(&marker)).map(drop)
+    }
+
+    /// The release that was rendered last.
+    pub(crate) fn release(&self) -> Result<Option<Rendering>, Failure> {
+        let path = self.root.join(RELEASE);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).map(Some).map_err(|error| Failure::damaged(&path, &error))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Failure::file("read", &path, &error)),
+        }
+    }
+
+    /// Writes a file, if it is not right already. `true` if it was written.
+    pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<bool, Failure> {
+        let path = self.root.join(relative);
+        write_atomic(&path, bytes).map_err(|error| Failure::file("write", &path, &error))
+    }
+
+    /// Removes a file of an earlier rendering; none is success. `true` if it was there.
+    pub(crate) fn remove(&self, relative: &str) -> Result<bool, Failure> {
+        let path = self.root.join(relative);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Failure::file("remove", &path, &error)),
+        }
+    }
+
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.root.join("credentials").join("local.key")
+    }
+
+    /// Whether credentials were made here.
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.root.join("credentials").join("pki").join("manifest.json").exists()
+    }
+}
+
+/// Whether templates name an installation that does not exist.
+pub(crate) fn is_stand_in(site: &Site) -> bool {
+    site.asset_bucket == STAND_IN_BUCKET || site.kms_key_arn.contains(STAND_IN_ACCOUNT)
+}
+
+const STAND_IN_BUCKET: &str = "slipway-assets-stand-in";
+/// An account that AWS gives to nobody.
+const STAND_IN_ACCOUNT: &str = ":000000000000:";
+
+fn stand_in_key(region: &str) -> String {
+    let partition = match region {
+        china if china.starts_with("cn-") => "aws-cn",
+        government if government.starts_with("us-gov-") => "aws-us-gov",
+        _ => "aws",
+    };
+    format!("arn:{partition}:kms:{region}{STAND_IN_ACCOUNT}key/00000000-0000-0000-0000-000000000000")
+}
+
+fn marker(root: &Path) -> Result<Option<Marker>, Failure> {
+    let path = root.join(MARKER);
+    match fs::read(&path) {
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).map(Some).map_err(|error| Failure::damaged(&path, &error))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::file("read", &path, &error)),
+    }
+}

@@ -1,0 +1,250 @@
+//! Everything that the CLI says goes through here: results to the standard output, the rest to the standard error,
+//! colour on a terminal alone.
+
+use std::fmt;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource};
+use serde::Serialize;
+use serde_json::{Value, json};
+use slipway_core::spec::{Diagnostic, Severity};
+
+use crate::failure::Failure;
+use crate::source::Source;
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Where something goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Results.
+    Out,
+    /// What a person should know besides.
+    Err,
+}
+
+/// Writes results, findings and failures.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    format: Format,
+    colour_out: bool,
+    colour_err: bool,
+}
+
+/// Reports are wrapped at this column, whatever the terminal: what is piped looks like what is seen.
+const WIDTH: usize = 110;
+/// A line longer than this is not shown with its finding: it was written by no person.
+const LONGEST_LINE: usize = 400;
+
+impl Printer {
+    pub(crate) fn of_environment(format: Format) -> Self {
+        // https://no-color.org: any value but the empty one.
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            format,
+            colour_out: wanted && io::stdout().is_terminal(),
+            colour_err: wanted && io::stderr().is_terminal(),
+        }
+    }
+
+    /// The result of a command, as text for people or as one JSON object for machines.
+    pub(crate) fn result(&self, text: &str, machine: &impl Serialize) {
+        match self.format {
+            Format::Text => self.write(Stream::Out, text),
+            Format::Json => self.json(machine),
+        }
+    }
+
+    /// Bytes that are the same in either format.
+    pub(crate) fn raw(&self, bytes: &[u8]) {
+        // A reader that has seen enough and closed the pipe is no error.
+        let _ = io::stdout().write_all(bytes);
+    }
+
+    /// A plan's text, its signs coloured.
+    pub(crate) fn coloured(&self, text: &str) -> String {
+        if !self.colour_out {
+            return text.to_owned();
+        }
+        let colour = |line: &str| match line.trim_start().chars().next() {
+            Some('+') => Some("32"),
+            Some('-') => Some("31"),
+            Some('±') => Some("35"),
+            Some('~') => Some("33"),
+            Some(_) | None => None,
+        };
+        text.lines()
+            .map(|line| match colour(line) {
+                Some(code) => format!("\u{1b}[{code}m{line}\u{1b}[0m\n"),
+                None => format!("{line}\n"),
+            })
+            .collect()
+    }
+
+    /// Findings for people, each with the piece of the source that it is about. JSON carries them in the result.
+    pub(crate) fn findings(&self, stream: Stream, source: &Source, findings: &[Diagnostic]) {
+        if self.format == Format::Json || findings.is_empty() {
+            return;
+        }
+        let colour = match stream {
+            Stream::Out => self.colour_out,
+            Stream::Err => self.colour_err,
+        };
+        let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+        let handler = GraphicalReportHandler::new_themed(theme)
+            .with_links(false)
+            .with_width(WIDTH)
+            .with_break_words(false)
+            .with_context_lines(1);
+        let text = String::from_utf8_lossy(&source.bytes);
+        let mut page = String::new();
+        for finding in findings {
+            let report = Report {
+                finding,
+                source: NamedSource::new(&source.name, text.to_string()),
+                shown: shown(&text, finding),
+            };
+            // Writing into a String does not fail, and a span that the handler cannot show leaves the rest.
+            if handler.render_report(&mut page, &report).is_err() {
+                page.push_str(&format!("{finding}\n"));
+            }
+            page.push('\n');
+        }
+        page.push_str(&format!("{}: {}\n", source.name, tally(findings)));
+        self.write(stream, &page);
+    }
+
+    /// A refused spec, by a command whose result would have been something else.
+    pub(crate) fn refused(&self, source: &Source, findings: &[Diagnostic]) {
+        match self.format {
+            Format::Text => self.findings(Stream::Err, source, findings),
+            Format::Json => self.json(&json!({ "ok": false, "diagnostics": findings })),
+        }
+    }
+
+    /// Why a command ended early.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        match self.format {
+            Format::Text => {
+                let (red, cyan, end) =
+                    if self.colour_err { ("\u{1b}[31m", "\u{1b}[36m", "\u{1b}[0m") } else { ("", "", "") };
+                let mut text = format!("{red}error:{end} {failure}\n");
+                if let Some(cure) = failure.cure() {
+                    text.push_str(&format!("{cyan} help:{end} {cure}\n"));
+                }
+                self.write(Stream::Err, &text);
+            }
+            Format::Json => {
+                let error = json!({ "message": failure.to_string(), "help": failure.cure() });
+                self.json(&json!({ "ok": false, "error": error }));
+            }
+        }
+    }
+
+    fn json(&self, value: &impl Serialize) {
+        let value: Value = serde_json::to_value(value).expect("results have string keys only");
+        let mut text = serde_json::to_string_pretty(&value).expect("a JSON value is JSON");
+        text.push('\n');
+        self.write(Stream::Out, &text);
+    }
+
+    fn write(&self, stream: Stream, text: &str) {
+        // A reader that has seen enough and closed the pipe is no error.
+        let _ = match stream {
+            Stream::Out => io::stdout().write_all(text.as_bytes()),
+            Stream::Err => io::stderr().write_all(text.as_bytes()),
+        };
+    }
+}
+
+/// `2 errors, 1 warning`.
+fn tally(findings: &[Diagnostic]) -> String {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let parts = [(count(Severity::Error), "error"), (count(Severity::Warning), "warning")];
+    let parts: Vec<String> = parts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
+        .collect();
+    parts.join(", ")
+}
+
+/// The span to underline, unless its lines are too long to be shown.
+fn shown(text: &str, finding: &Diagnostic) -> Option<(usize, usize)> {
+    let (start, end) = finding.span?;
+    let line = usize::try_from(finding.line).ok()?;
+    let around = text.lines().skip(line.saturating_sub(2)).take(3);
+    around.map(str::len).all(|length| length <= LONGEST_LINE).then_some((start, end))
+}
+
+/// A finding as miette wants it.
+struct Report<'f> {
+    finding: &'f Diagnostic,
+    source: NamedSource<String>,
+    shown: Option<(usize, usize)>,
+}
+
+impl fmt::Debug for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.finding.fmt(f)
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without a piece of the source the place must be said.
+        if self.shown.is_none() && self.finding.line > 0 {
+            self.finding.fmt(f)
+        } else {
+            f.write_str(&self.finding.message)
+        }
+    }
+}
+
+impl std::error::Error for Report<'_> {}
+
+impl miette::Diagnostic for Report<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.finding.code))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(match self.finding.severity {
+            Severity::Error => miette::Severity::Error,
+            Severity::Warning => miette::Severity::Warning,
+        })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.finding.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        self.shown.is_some().then_some(&self.source as &dyn miette::SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let (start, end) = self.shown?;
+        Some(Box::new(std::iter::once(LabeledSpan::underline(start..end))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_has_colour_on_a_terminal_alone() {
+        let printer = |colour| Printer { format: Format::Text, colour_out: colour, colour_err: colour };
+        let text = "  + a create\n    b unchanged\n";
+        assert_eq!(printer(false).coloured(text), text);
+        assert_eq!(printer(true).coloured(text), "\u{1b}[32m  + a create\u{1b}[0m\n    b unchanged\n");
+    }
+}

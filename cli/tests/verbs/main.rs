@@ -1,0 +1,200 @@
+//! Each verb as a person or a script meets it: what the built binary writes, and how it ends.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod completions;
+mod init;
+mod plan;
+mod render;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
+
+use tempfile::TempDir;
+
+/// The smallest spec that the tests render: one of each.
+const SMALL: &str = "\
+clusterName: small
+region: eu-west-1
+kubernetesVersion: \"1.37\"
+availabilityZone: eu-west-1a
+apiEndpoints:
+  - name: default
+    dnsName: api.small.example.com
+worker:
+  nodePools:
+    - name: general
+      autoScalingGroup: {minSize: 1, maxSize: 3}
+    - name: other
+";
+
+/// A directory of a test's own, in which the binary runs.
+struct Place {
+    dir: TempDir,
+}
+
+/// How a run ended.
+struct Run {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// With [`SMALL`] as `cluster.yaml`.
+    fn small() -> Self {
+        let place = Self::new();
+        place.write("cluster.yaml", SMALL);
+        place
+    }
+
+    fn path(&self, relative: &str) -> PathBuf {
+        self.dir.path().join(relative)
+    }
+
+    fn write(&self, relative: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(relative);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn read(&self, relative: &str) -> String {
+        std::fs::read_to_string(self.path(relative)).unwrap()
+    }
+
+    fn run(&self, args: &str) -> Run {
+        self.run_with(args, "")
+    }
+
+    /// Runs the binary with words and a standard input, in an environment of its own.
+    fn run_with(&self, args: &str, input: &str) -> Run {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_slipway"))
+            .args(args.split_whitespace())
+            .current_dir(self.dir.path())
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that reads nothing may be gone already.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| self.masked(&String::from_utf8(bytes).unwrap());
+        Run { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Without what differs from run to run: the directory, and digests of random credentials.
+    fn masked(&self, text: &str) -> String {
+        let text = text.replace(&self.dir.path().display().to_string(), "[DIR]");
+        let mut masked = String::new();
+        let mut word = String::new();
+        for letter in text.chars().chain(['\0']) {
+            if letter.is_ascii_hexdigit() {
+                word.push(letter);
+                continue;
+            }
+            let digest = word.len() >= 12 && word.bytes().any(|byte| byte.is_ascii_digit());
+            masked.push_str(if digest { "[HEX]" } else { &word });
+            word.clear();
+            masked.push(letter);
+        }
+        masked.trim_end_matches('\0').to_owned()
+    }
+
+    /// Every file below the place with its content and time.
+    fn files(&self) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.dir.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let time = path.metadata().unwrap().modified().unwrap();
+                    files.insert(self.relative(&path), (std::fs::read(&path).unwrap(), time));
+                }
+            }
+        }
+        files
+    }
+
+    fn relative(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(self.dir.path()).unwrap().to_owned()
+    }
+}
+
+impl Run {
+    /// For a snapshot.
+    fn told(&self) -> String {
+        let Self { code, stdout, stderr } = self;
+        format!("exit {code}\n--- stdout\n{stdout}--- stderr\n{stderr}")
+    }
+
+    fn json(&self) -> serde_json::Value {
+        assert_eq!(self.stderr, "", "JSON speaks on the standard output alone");
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+}
+
+macro_rules! snapshot {
+    ($run:expr) => {
+        insta::assert_snapshot!($run.told())
+    };
+}
+use snapshot;
+
+#[test]
+fn the_page_of_help_and_of_each_verb() {
+    let place = Place::new();
+    let mut pages = String::new();
+    for verb in ["", "init", "validate", "render", "plan", "completions"] {
+        let run = place.run(&format!("{verb} --help"));
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{verb}");
+        assert!(
+            run.stdout.contains("Examples:") && run.stdout.contains("slipway "),
+            "{verb} --help has no example"
+        );
+        assert!(
+            verb == "completions" || run.stdout.contains("Exit codes:"),
+            "{verb} --help names no exit code"
+        );
+        pages.push_str(&run.stdout);
+        pages.push_str("\n=====\n\n");
+    }
+    insta::assert_snapshot!(pages);
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let place = Place::small();
+    for args in [
+        "",
+        "launch",
+        "render cluster.yaml",
+        "plan",
+        "validate",
+        "init --cluster-name a",
+        "validate cluster.yaml --output xml",
+    ] {
+        let run = place.run(args);
+        assert_eq!(run.code, 2, "{args}: {}", run.told());
+        assert_eq!(run.stdout, "", "{args}");
+    }
+}
+
+#[test]
+fn what_is_piped_has_no_colour() {
+    let place = Place::new();
+    place.write("cluster.yaml", "zebra: 1\n");
+    let run = place.run("validate cluster.yaml");
+    assert!(!run.stdout.contains('\u{1b}'));
+}
