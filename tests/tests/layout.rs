@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
 use std::process::Command;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
@@ -217,5 +218,72 @@ fn what_is_banned_is_nowhere() {
             !names.contains(banned),
             "the house has come to depend on {banned}: `cargo tree -i {banned}`"
         );
+    }
+}
+
+#[test]
+fn the_core_takes_what_it_is_given_of_jiff() {
+    // What jiff has beyond these reads the system's zone, its files or its clock.
+    let metadata = metadata();
+    for dependency in &named(&metadata, "slipway-core").dependencies {
+        if dependency.name == "jiff" {
+            assert!(!dependency.uses_default_features, "jiff's defaults read the machine's time zone");
+            let pure = |feature: &String| ["std", "alloc", "serde"].contains(&feature.as_str());
+            assert!(dependency.features.iter().all(pure), "{:?}", dependency.features);
+        }
+    }
+    // `std` brings `Timestamp::now`: clippy forbids it, as long as its list says so.
+    let forbidden = fs::read_to_string(tools::root().join("shared/core/clippy.toml")).unwrap();
+    for call in ["jiff::Timestamp::now", "jiff::Zoned::now", "std::time::SystemTime::now", "std::env::var"] {
+        assert!(forbidden.contains(&format!("\"{call}\"")), "shared/core/clippy.toml must forbid {call}");
+    }
+}
+
+/// The sections of a manifest, as they are written: what is inherited, metadata does not say.
+fn sections(manifest: &str) -> BTreeMap<String, Vec<&str>> {
+    let mut sections: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut current = String::new();
+    for line in manifest.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if line.starts_with('[') {
+            current = line.trim_matches(['[', ']']).to_owned();
+        } else {
+            sections.entry(current.clone()).or_default().push(line);
+        }
+    }
+    sections
+}
+
+#[test]
+fn every_crate_inherits_what_the_house_decides() {
+    for package in metadata().workspace_packages() {
+        let manifest = fs::read_to_string(&package.manifest_path).unwrap();
+        let sections = sections(&manifest);
+        for key in ["version", "edition", "rust-version", "license", "publish"] {
+            let inherits = sections["package"].contains(&format!("{key}.workspace = true").as_str());
+            assert!(inherits, "{} decides its own {key}: write `{key}.workspace = true`", package.name);
+        }
+        let lints = sections.get("lints").map(Vec::as_slice);
+        assert_eq!(lints, Some(["workspace = true"].as_slice()), "{} has its own lints", package.name);
+        assert_eq!(package.publish.as_deref(), Some([].as_slice()), "{} could be published", package.name);
+        // One version of a dependency, in one place.
+        for (section, lines) in &sections {
+            for line in lines.iter().filter(|_| section.ends_with("dependencies")) {
+                let inherits = line.contains("workspace = true");
+                assert!(inherits, "{}: {line}: the version belongs in the workspace", package.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_house_forbids_what_hides_failure() {
+    let manifest = fs::read_to_string(tools::root().join("Cargo.toml")).unwrap();
+    let sections = sections(&manifest);
+    assert!(sections["workspace.lints.rust"].contains(&"unsafe_code = \"forbid\""));
+    let clippy = &sections["workspace.lints.clippy"];
+    for lint in
+        ["unwrap_used", "wildcard_enum_match_arm", "print_stdout", "print_stderr", "todo", "dbg_macro"]
+    {
+        assert!(clippy.contains(&format!("{lint} = \"warn\"").as_str()), "clippy no longer warns of {lint}");
     }
 }

@@ -66,6 +66,16 @@ fn sources() -> impl Iterator<Item = (PathBuf, String)> {
     rust.map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
 }
 
+/// What people write: everything but data, snapshots and the lock file.
+fn texts() -> impl Iterator<Item = (PathBuf, String)> {
+    const WRITTEN: &[&str] = &["rs", "toml", "md", "yaml", "yml", "py", "sh", "txt", "in", ""];
+    let written = files().into_iter().filter(|path| {
+        let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+        WRITTEN.contains(&extension.as_str())
+    });
+    written.filter_map(|path| fs::read_to_string(&path).ok().map(|text| (path, text)))
+}
+
 fn relative(path: &Path) -> String {
     path.strip_prefix(tools::root()).unwrap().display().to_string()
 }
@@ -121,10 +131,13 @@ fn nothing_is_left_undone() {
     let undone = [
         ["todo", "!("].concat(),
         ["unimplemented", "!("].concat(),
+        ["TO", "DO"].concat(),
         ["FIX", "ME"].concat(),
+        ["XX", "X"].concat(),
+        ["dbg", "!("].concat(),
         ["#[ig", "nore]"].concat(),
     ];
-    for (path, text) in sources() {
+    for (path, text) in texts() {
         for (number, line) in text.lines().enumerate() {
             let found = undone.iter().find(|undone| line.contains(undone.as_str()));
             assert!(found.is_none(), "{}:{}: {}", relative(&path), number + 1, line.trim());
@@ -135,13 +148,7 @@ fn nothing_is_left_undone() {
 #[test]
 fn nothing_names_the_machine_it_was_written_on() {
     let homes = [["/wo", "rk/"].concat(), ["/ho", "me/"].concat(), ["/root", "/"].concat()];
-    let text_files = ["rs", "toml", "md", "yaml", "yml", "py", "sh", "txt", ""];
-    for path in files() {
-        let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
-        if !text_files.contains(&extension.as_str()) {
-            continue;
-        }
-        let Ok(text) = fs::read_to_string(&path) else { continue };
+    for (path, text) in texts() {
         for (number, line) in text.lines().enumerate() {
             let found = homes.iter().find(|home| line.contains(home.as_str()));
             assert!(found.is_none(), "{}:{}: {}", relative(&path), number + 1, line.trim());
@@ -155,6 +162,8 @@ fn scripts_run_and_stop_at_the_first_error() {
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let Some(first) = text.lines().next().filter(|line| line.starts_with("#!") && line.contains("sh"))
         else {
+            let is_script = path.extension().is_some_and(|extension| extension == "sh");
+            assert!(!is_script, "{} does not say what runs it: begin with #!", relative(&path));
             continue;
         };
         assert!(
@@ -165,4 +174,94 @@ fn scripts_run_and_stop_at_the_first_error() {
         let strict = text.lines().any(|line| line.trim_start().starts_with("set -e"));
         assert!(strict, "{} goes on after an error: `set -eu`", relative(&path));
     }
+}
+
+#[test]
+fn text_ends_with_one_newline_and_lines_with_none_but_that() {
+    for (path, text) in texts() {
+        let path = relative(&path);
+        if text.is_empty() {
+            continue;
+        }
+        let ends_well = text.ends_with('\n') && !text.ends_with("\n\n");
+        assert!(ends_well, "{path} must end with exactly one newline");
+        for (number, line) in text.lines().enumerate() {
+            assert_eq!(line, line.trim_end(), "{path}:{}: blanks at the line's end", number + 1);
+        }
+    }
+}
+
+#[test]
+fn every_example_says_what_it_is_for() {
+    let folder = tools::root().join("examples");
+    let mut count = 0;
+    for path in files().into_iter().filter(|path| path.parent() == Some(folder.as_path())) {
+        let text = fs::read_to_string(&path).unwrap();
+        let first = text.lines().next().unwrap_or_default();
+        let says = first.strip_prefix("# ").is_some_and(|words| words.split(' ').count() > 3);
+        assert!(says, "{} must begin with a comment that says what it shows", relative(&path));
+        count += 1;
+    }
+    assert!(count > 3, "the examples are gone");
+}
+
+#[test]
+fn functions_are_thin() {
+    // Clients are built and handed over: whatever is more than that can be tested where it belongs.
+    const CODE_LINES_AT_MOST: usize = 60;
+    let mains = sources().filter(|(path, _)| {
+        let path = relative(path);
+        path.starts_with("functions/") && path.ends_with("/src/main.rs")
+    });
+    let mut count = 0;
+    for (path, text) in mains {
+        let code = text.lines().filter(|line| !line.is_empty() && !line.trim_start().starts_with("//"));
+        let lines = code.count();
+        assert!(lines <= CODE_LINES_AT_MOST, "{} has {lines} lines of code", relative(&path));
+        count += 1;
+    }
+    assert!(count >= 2, "the functions are gone");
+}
+
+#[test]
+fn only_tests_may_unwrap() {
+    // clippy finds each `unwrap`, unless somebody has allowed them where it matters.
+    let (allow, excuse) = (["clippy::unwrap", "_used"].concat(), ["clippy::expect", "_used"].concat());
+    for (path, text) in sources() {
+        let path = relative(&path);
+        let is_test = path
+            .split('/')
+            .any(|part| ["tests", "tests.rs", "testing.rs", "fixture.rs", "examples"].contains(&part))
+            && !path.starts_with("tests/src/");
+        let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let allows = product.contains(&allow) || product.contains(&excuse);
+        assert!(is_test || !allows, "{path} allows `unwrap` in what is no test");
+    }
+}
+
+/// What a document points at in this repository: links, and paths in backquotes that begin with a room.
+fn mentions(text: &str) -> Vec<String> {
+    const ROOMS: &[&str] =
+        &["shared/", "functions/", "tests/", "infra/", "docs/", "examples/", "cli/", "node/", ".ci/"];
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let links = links.filter(|link| !link.contains("://") && !link.starts_with(['#', '<']));
+    let quoted = text.split('`').skip(1).step_by(2);
+    let quoted = quoted.filter(|words| ROOMS.iter().any(|room| words.starts_with(room)));
+    // A pattern or a placeholder is no file.
+    let quoted = quoted.filter(|words| !words.contains(['*', '<', '…', '{', ' ', '$']));
+    links.chain(quoted).map(|found| found.split(['#', ':']).next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn documents_mention_what_exists() {
+    let mut count = 0;
+    for (path, text) in texts().filter(|(path, _)| path.extension().is_some_and(|ending| ending == "md")) {
+        let beside = path.parent().unwrap();
+        for mention in mentions(&text).into_iter().filter(|mention| !mention.is_empty()) {
+            let found = beside.join(&mention).exists() || tools::root().join(&mention).exists();
+            assert!(found, "{} mentions {mention}, which does not exist", relative(&path));
+            count += 1;
+        }
+    }
+    assert!(count > 3, "no document mentions anything: is the search broken?");
 }
