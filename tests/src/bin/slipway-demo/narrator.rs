@@ -1,0 +1,230 @@
+//! Tells what is observed as it happens: short lines, each with its time and who it is about.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use serde_json::Value;
+use slipway_tests::observe::{Call, Observation, Observed, Observer, Outcome};
+use tokio::time::Instant;
+
+/// Width of the column that says who it is about.
+const WHO: usize = 24;
+
+/// A colour, where there is a terminal to show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ink {
+    Plain,
+    Dim,
+    Good,
+    Bad,
+    Title,
+}
+
+/// Writes the story to standard output.
+#[derive(Debug)]
+pub(crate) struct Narrator {
+    begun: Instant,
+    colour: bool,
+    next: usize,
+    /// Calls of one kind that followed one another, told as one line.
+    run: Option<(String, String, usize)>,
+    /// Resources done, by stack.
+    resources: BTreeMap<String, usize>,
+}
+
+impl Narrator {
+    pub(crate) fn new(begun: Instant) -> Self {
+        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { begun, colour, next: 0, run: None, resources: BTreeMap::new() }
+    }
+
+    pub(crate) fn ink(&self, ink: Ink, text: &str) -> String {
+        let code = match ink {
+            Ink::Dim => "2",
+            Ink::Good => "32",
+            Ink::Bad => "31",
+            Ink::Title => "1",
+            Ink::Plain => return text.to_owned(),
+        };
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A line as it is.
+    pub(crate) fn say(&self, text: &str) {
+        // Whoever closed our output wants no more of it.
+        let _ = writeln!(std::io::stdout(), "{text}");
+    }
+
+    pub(crate) fn title(&self, text: &str) {
+        self.say(&format!("\n{}", self.ink(Ink::Title, text)));
+    }
+
+    /// A line with its time.
+    pub(crate) fn line(&self, who: &str, ink: Ink, text: &str) {
+        let seconds = format!("{:6.1} s", self.begun.elapsed().as_secs_f64());
+        self.say(&format!("{}  {who:<WHO$} {}", self.ink(Ink::Dim, &seconds), self.ink(ink, text)));
+    }
+
+    /// Tells what happens until `end` finds what it looks for; `None` after `patience`.
+    pub(crate) async fn follow<T>(
+        &mut self,
+        observer: &Observer,
+        patience: Duration,
+        mut end: impl FnMut(&Observation) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = Instant::now() + patience;
+        loop {
+            for observation in observer.since(self.next) {
+                self.next += 1;
+                self.tell(&observation);
+                if let Some(found) = end(&observation) {
+                    self.flush();
+                    return Some(found);
+                }
+            }
+            if tokio::time::timeout_at(deadline, observer.more(self.next)).await.is_err() {
+                self.flush();
+                return None;
+            }
+        }
+    }
+
+    fn tell(&mut self, observation: &Observation) {
+        match &observation.what {
+            Observed::Call(call) => {
+                if let Some((who, what)) = told_call(call) {
+                    match &mut self.run {
+                        Some((_, same, count)) if *same == what => *count += 1,
+                        Some(_) | None => {
+                            self.flush();
+                            self.run = Some((who, what, 1));
+                        }
+                    }
+                }
+            }
+            Observed::Event { event, .. } => self.event(event),
+            Observed::Finished { attempt, outcome: Outcome::Failed { error_type, message }, .. } => {
+                self.flush();
+                let what = format!("failed, try {}: {error_type}: {message}", attempt.number);
+                self.line(&attempt.function, Ink::Bad, &what);
+            }
+            Observed::DeadLettered { attempt, error_type, .. } => {
+                self.flush();
+                self.line(&attempt.function, Ink::Bad, &format!("gave up: {error_type}; dead-lettered"));
+            }
+            Observed::NotPermitted { caller, reason, .. } => {
+                self.flush();
+                self.line("EventBridge", Ink::Bad, &format!("{caller}: {reason}"));
+            }
+            Observed::Started(_) | Observed::Finished { .. } | Observed::Log { .. } => {}
+        }
+    }
+
+    fn event(&mut self, event: &Value) {
+        let detail = &event["detail"];
+        let text = |name: &str| detail[name].as_str().unwrap_or_default().to_owned();
+        match event["detail-type"].as_str().unwrap_or_default() {
+            "Object Created" => {
+                self.flush();
+                let key = detail["object"]["key"].as_str().unwrap_or_default();
+                let version = detail["object"]["version-id"].as_str().unwrap_or_default();
+                self.line("S3", Ink::Plain, &format!("Object Created: {key}, version {}", short(version)));
+            }
+            "CloudFormation Resource Status Change" => {
+                let done = detail["status-details"]["status"].as_str().unwrap_or_default();
+                if done == "CREATE_COMPLETE" || done == "UPDATE_COMPLETE" {
+                    *self.resources.entry(stack_of(&text("stack-id"))).or_default() += 1;
+                }
+            }
+            "CloudFormation Stack Status Change" => {
+                self.flush();
+                self.stack(&stack_of(&text("stack-id")), &detail["status-details"]);
+            }
+            kind if event["source"] == "slipway" => {
+                self.flush();
+                let ink = match kind {
+                    "Rollout Succeeded" | "Plan Unchanged" => Ink::Good,
+                    "Rollout Failed" | "Spec Rejected" => Ink::Bad,
+                    _ => Ink::Plain,
+                };
+                let words = [text("summary"), text("message")].into_iter().find(|words| !words.is_empty());
+                let plan = text("plan");
+                let plan = if plan.is_empty() { String::new() } else { format!("plan {}", short(&plan)) };
+                self.line(kind, ink, &words.unwrap_or(plan));
+            }
+            _ => {}
+        }
+    }
+
+    fn stack(&mut self, stack: &str, details: &Value) {
+        let status = details["status"].as_str().unwrap_or_default();
+        let reason = details["status-reason"].as_str().unwrap_or_default();
+        if status == "REVIEW_IN_PROGRESS" || status.ends_with("CLEANUP_IN_PROGRESS") {
+            return;
+        }
+        let ink = match status {
+            "CREATE_COMPLETE" | "UPDATE_COMPLETE" => Ink::Good,
+            _ if status.contains("FAILED") || status.contains("ROLLBACK") => Ink::Bad,
+            _ => Ink::Dim,
+        };
+        let done = self.resources.remove(stack).filter(|_| !status.ends_with("IN_PROGRESS"));
+        let count = done.map_or_else(String::new, |count| format!(", {}", resources(count)));
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        self.line(stack, ink, &format!("{status}{count}{reason}"));
+    }
+
+    fn flush(&mut self) {
+        if let Some((who, what, count)) = self.run.take() {
+            let times = if count > 1 { format!(" ({count} calls)") } else { String::new() };
+            self.line(&who, Ink::Plain, &format!("{what}{times}"));
+        }
+    }
+}
+
+/// How a call is told; `None` for reads that matter to nobody.
+fn told_call(call: &Call) -> Option<(String, String)> {
+    let who = call.caller.clone();
+    if let Some(reason) = &call.refused {
+        return Some((who, format!("refused: {reason}")));
+    }
+    let stack = || stack_of(&call.resource);
+    let what = match call.action.as_str() {
+        "ssm:GetParameter" => "asks for the newest image, once; the answer is pinned in lock.json".to_owned(),
+        "kms:GenerateDataKey" => "takes a data key from KMS".to_owned(),
+        "s3:PutObject" => format!("writes {}", kind_of_object(&call.resource)?),
+        "cloudformation:CreateChangeSet" => format!("asks for a change set of {}", stack()),
+        "cloudformation:ExecuteChangeSet" => format!("executes the change set of {}", stack()),
+        "scheduler:CreateSchedule" => "arms the tick that wakes it while the rollout is open".to_owned(),
+        "scheduler:DeleteSchedule" => "disarms the tick".to_owned(),
+        _ => return None,
+    };
+    Some((who, what))
+}
+
+fn kind_of_object(arn: &str) -> Option<&'static str> {
+    let kinds = [
+        ("/pki/manifest.json", "the inventory of credentials"),
+        ("/pki/", "credentials: certificates plain, keys sealed"),
+        ("/bundles/", "what each role's nodes receive, secrets sealed"),
+        ("/templates/", "CloudFormation templates"),
+        ("/plans/", "the plan"),
+        ("/lock.json", "the lock"),
+    ];
+    // State documents (status, rollout, desired) are written at every step: the events tell that better.
+    kinds.iter().find(|(part, _)| arn.contains(part)).map(|(_, kind)| *kind)
+}
+
+/// The stack's name in a stack's ARN.
+pub(crate) fn stack_of(arn: &str) -> String {
+    arn.split('/').nth(1).unwrap_or(arn).to_owned()
+}
+
+/// The beginning of an id, enough to tell it from others.
+pub(crate) fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
+pub(crate) fn resources(count: usize) -> String {
+    if count == 1 { "1 resource".to_owned() } else { format!("{count} resources") }
+}
