@@ -1,6 +1,7 @@
 //! An AWS small enough to carry along, in which the unmodified function binaries run end to end (design §11).
 //!
 //! - [`world`]: it all, started and deployed into. Start reading here.
+//! - [`installation`]: Slipway in it, and what its users do.
 //! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
 //! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
@@ -11,6 +12,7 @@ pub mod client;
 pub mod deploy;
 pub mod gateway;
 pub mod iam;
+pub mod installation;
 pub mod lambda;
 pub mod moto;
 pub mod observe;

@@ -51,7 +51,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            region: "eu-central-1".to_owned(),
+            region: "eu-west-1".to_owned(),
             stack_name: "slipway".to_owned(),
             time_scale: 0.002,
             log: None,

@@ -73,7 +73,7 @@ async fn an_upload_reaches_the_function_that_the_template_names() {
     let headers = &answer["headers"];
     assert_eq!(
         headers["lambda-runtime-invoked-function-arn"],
-        "arn:aws:lambda:eu-central-1:123456789012:function:probe"
+        "arn:aws:lambda:eu-west-1:123456789012:function:probe"
     );
     assert!(headers["lambda-runtime-deadline-ms"].as_str().unwrap().parse::<u64>().is_ok());
     let names: Vec<&str> =

@@ -1,0 +1,97 @@
+//! Slipway as `infra/template.yaml` installs it, and what its users do: upload a spec, read what came of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::client::Version;
+use crate::observe::Observed;
+use crate::tools;
+use crate::world::{Embedded, Settings, WorldError};
+
+/// An embedded AWS with Slipway in it.
+#[derive(Debug)]
+pub struct Installation {
+    world: Embedded,
+}
+
+/// Everything that may not change by itself: object versions in the asset bucket, by key.
+pub type Assets = BTreeMap<String, Vec<String>>;
+
+impl Installation {
+    /// Installs Slipway from its template.
+    ///
+    /// # Errors
+    /// If the embedded AWS does not start, or the template cannot be deployed.
+    pub async fn start(settings: &Settings) -> Result<Self, WorldError> {
+        let world = Embedded::start(&tools::root().join("infra/template.yaml"), settings).await?;
+        Ok(Self { world })
+    }
+
+    /// The AWS that it is installed in.
+    #[must_use]
+    pub fn world(&self) -> &Embedded {
+        &self.world
+    }
+
+    /// Uploads a cluster's spec; the version id.
+    ///
+    /// # Errors
+    /// If S3 refuses.
+    pub async fn upload(&self, cluster: &str, spec: impl Into<Vec<u8>>) -> Result<String, WorldError> {
+        self.world.upload("SpecBucket", &format!("clusters/{cluster}/cluster.yaml"), spec.into()).await
+    }
+
+    /// Waits for the first event of one of those detail-types on Slipway's bus since `mark`: its type and detail.
+    pub async fn event(&self, mark: usize, kinds: &[&str], patience: Duration) -> Option<(String, Value)> {
+        let found = self.world.observer().wait(mark, patience, |seen| {
+            let Observed::Event { bus, event } = &seen.what else { return None };
+            let kind = event["detail-type"].as_str()?;
+            (bus == "slipway" && kinds.contains(&kind)).then(|| (kind.to_owned(), event["detail"].clone()))
+        });
+        found.await
+    }
+
+    /// A JSON document of a cluster's folder in the asset bucket; `None` if there is none.
+    ///
+    /// # Errors
+    /// If S3 refuses. Something else than `T` is none, which the caller will miss.
+    pub async fn document<T: DeserializeOwned>(
+        &self,
+        cluster: &str,
+        name: &str,
+    ) -> Result<Option<T>, WorldError> {
+        let bucket = self.world.reference("AssetBucket")?;
+        let bytes = self.world.client().object(bucket, &format!("clusters/{cluster}/{name}")).await?;
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// All versions of all objects in the asset bucket but the status documents, which say what was last looked at.
+    ///
+    /// # Errors
+    /// If S3 refuses.
+    pub async fn assets(&self) -> Result<Assets, WorldError> {
+        let bucket = self.world.reference("AssetBucket")?;
+        let mut assets = Assets::new();
+        for Version { key, version, .. } in self.world.client().versions(bucket).await? {
+            if !key.ends_with("/status.json") {
+                assets.entry(key).or_default().push(version);
+            }
+        }
+        Ok(assets)
+    }
+
+    /// How many messages lie in both dead-letter queues.
+    ///
+    /// # Errors
+    /// If SQS refuses.
+    pub async fn dead_letters(&self) -> Result<u64, WorldError> {
+        let mut sum = 0;
+        for id in ["RenderDeadLetters", "RolloutDeadLetters"] {
+            sum += self.world.client().depth(self.world.reference(id)?).await?;
+        }
+        Ok(sum)
+    }
+}
