@@ -19,7 +19,7 @@ use crate::lambda::{Caller, Lambda};
 use crate::observe::{Observed, Observer};
 
 /// How long the router sleeps when no call rings the bell.
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE: Duration = Duration::from_millis(200);
 
 /// From a rule to a function.
 #[derive(Debug, Clone)]

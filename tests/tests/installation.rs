@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
+use std::collections::BTreeSet;
+
+use slipway_tests::deploy::translate;
 use slipway_tests::tools;
 use slipway_tests::world::{Embedded, Settings};
 
@@ -24,4 +27,44 @@ async fn the_template_deploys_resource_by_resource() {
         let deliberate = ["AWS::CloudWatch::Alarm", "AWS::Logs::", "AWS::Scheduler::ScheduleGroup"];
         assert!(deliberate.iter().any(|known| kind.starts_with(known)), "{id} of type {kind}");
     }
+}
+
+/// The ports name the IAM action that each of their calls costs; the template must grant it to a function, and grant
+/// the functions nothing else of those services.
+#[tokio::test]
+async fn the_roles_grant_what_the_ports_cost_and_no_more() {
+    let ports = std::fs::read_to_string(tools::root().join("shared/driver/src/ports.rs")).unwrap();
+    let costs: BTreeSet<String> = ports
+        .split('`')
+        .filter(|word| {
+            word.split_once(':').is_some_and(|(service, verb)| {
+                !service.is_empty()
+                    && service.chars().all(|c| c.is_ascii_lowercase())
+                    && verb.starts_with(|c: char| c.is_ascii_uppercase())
+                    && verb.chars().all(|c| c.is_ascii_alphanumeric())
+            })
+        })
+        .map(str::to_owned)
+        .collect();
+    assert!(costs.len() > 8, "{costs:?}");
+    let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();
+    let mut granted = BTreeSet::new();
+    for role in ["RenderRole", "RolloutRole"] {
+        let policies = template["Resources"][role]["Properties"]["Policies"].as_array().unwrap();
+        for policy in policies.iter().filter(|policy| policy["PolicyName"] == "ports") {
+            for statement in policy["PolicyDocument"]["Statement"].as_array().unwrap() {
+                let statement = statement.get("Fn::If").map_or(statement, |branches| &branches[1]);
+                let actions = &statement["Action"];
+                let actions = actions.as_array().cloned().unwrap_or_else(|| vec![actions.clone()]);
+                granted.extend(actions.iter().filter_map(|action| action.as_str().map(str::to_owned)));
+            }
+        }
+    }
+    let missing: Vec<_> = costs.difference(&granted).collect();
+    assert!(missing.is_empty(), "no function may {missing:?}");
+    // What is needed besides, and no port's method is named after.
+    let besides = ["s3:ListBucket", "iam:PassRole", "cloudformation:TagResource"];
+    let more: Vec<_> =
+        granted.difference(&costs).filter(|action| !besides.contains(&action.as_str())).collect();
+    assert!(more.is_empty(), "granted, and no port costs it: {more:?}");
 }
