@@ -39,7 +39,7 @@ pub struct Wake {
     pub approves: Option<String>,
 }
 
-/// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and a rollout is open.
+/// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and has something left to do.
 ///
 /// # Errors
 /// As [`wake`].
@@ -51,7 +51,7 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     // CloudFormation's events come from every stack of the account; a cluster's name may hold dashes.
     for cluster in keys::clusters_of_stack(stack) {
         let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?.value;
-        if known.and_then(|rollout| rollout.active).is_some() {
+        if known.is_some_and(|rollout| rollout.is_open()) {
             return wake(ports, &Wake { cluster, approves: None }, now).await.map(Some);
         }
     }

@@ -254,6 +254,12 @@ impl Rollout {
         }
     }
 
+    /// Whether there is anything left to do: a rollout, or effects of one that has ended.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.active.is_some() || !self.outbox.is_empty()
+    }
+
     /// Whether `desired` was rolled out already, however that ended: an equal plan of a later upload was not.
     #[must_use]
     pub fn is_spent(&self, desired: &Desired) -> bool {

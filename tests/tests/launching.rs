@@ -1,0 +1,324 @@
+//! From a plan to stacks, through the real flows, in a simulated CloudFormation on a virtual clock.
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use slipway_core::render::Site;
+use slipway_core::rollout::{Report, Rollout};
+use slipway_core::status::Status;
+use slipway_driver::launch::{RolloutPorts, Wake, wake, wake_by_stack};
+use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
+use slipway_driver::{FlowResult, keys};
+use slipway_pki::AwsLc;
+use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
+use slipway_sim::mortal::Life;
+use slipway_sim::ports::{SharedWorld, SimulatedStacks, SimulatedTicks, lock};
+use slipway_sim::world::{Config, Outgoing, World};
+
+const PRODUCTION: &str = include_str!("../../examples/production.yaml");
+const NAME: &str = "production";
+const FUNCTION: &str = "arn:aws:lambda:eu-west-1:123456789012:function:slipway-rollout";
+
+/// What reaches the function of what the world sends.
+#[derive(Clone, Copy, PartialEq)]
+enum Delivery {
+    /// Everything, once.
+    Everything,
+    /// Everything, twice.
+    Twice,
+    /// CloudFormation's events are lost: only the tick wakes it.
+    TicksOnly,
+    /// Everything; each invocation dies at some call or other, and is tried again as Lambda does.
+    Deadly {
+        /// From which the calls follow.
+        seed: u64,
+    },
+}
+
+struct Account {
+    specs: MemoryBucket,
+    assets: MemoryBucket,
+    keys: MemoryKeys,
+    bus: MemoryBus,
+    cloudformation: SharedWorld,
+    /// How often each stack began to be created or updated.
+    begun: Mutex<BTreeMap<String, u32>>,
+}
+
+impl Account {
+    fn new() -> Self {
+        let config = Config { region: "eu-west-1".to_owned(), ..Config::default() };
+        Self {
+            specs: MemoryBucket::new("specs", "eu-west-1"),
+            assets: MemoryBucket::new("assets", "eu-west-1"),
+            keys: MemoryKeys::new(1),
+            bus: MemoryBus::new(),
+            cloudformation: Arc::new(Mutex::new(World::new(config))),
+            begun: Mutex::default(),
+        }
+    }
+
+    async fn render(&self, text: impl Into<Vec<u8>>) -> Outcome {
+        let image = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
+        let version = self.specs.upload(&keys::spec(NAME), text);
+        let ports = RenderPorts {
+            specs: &self.specs,
+            assets: &self.assets,
+            keys: &self.keys,
+            parameters: &MemoryParameters::new([(image, "ami-0123456789abcdef0")]),
+            bus: &self.bus,
+            crypto: &AwsLc,
+        };
+        let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
+        let now = lock(&self.cloudformation).now();
+        render_upload(&ports, &site, &Upload { cluster: NAME.to_owned(), version }, now).await.unwrap()
+    }
+
+    /// The rollout function is invoked: by a stack's event, or for the cluster.
+    async fn invoke(
+        &self,
+        stack: Option<&str>,
+        approves: Option<&str>,
+        life: &Life,
+    ) -> FlowResult<Option<Report>> {
+        let stacks = SimulatedStacks::new(Arc::clone(&self.cloudformation), self.assets.clone());
+        let ticks = SimulatedTicks::new(Arc::clone(&self.cloudformation), FUNCTION);
+        let ports = RolloutPorts {
+            assets: &life.of(&self.assets),
+            stacks: &life.of(&stacks),
+            bus: &life.of(&self.bus),
+            ticks: &life.of(&ticks),
+        };
+        let now = lock(&self.cloudformation).now();
+        match stack {
+            Some(stack) => wake_by_stack(&ports, stack, now).await,
+            None => {
+                let who = Wake { cluster: NAME.to_owned(), approves: approves.map(str::to_owned) };
+                wake(&ports, &who, now).await.map(Some)
+            }
+        }
+    }
+
+    /// Lets the world go on, waking the function as `delivery` says, until no rollout is open. How often it woke.
+    async fn run(&self, delivery: Delivery) -> u32 {
+        let mut wakes = 0;
+        for _ in 0..20_000 {
+            if self.rollout().is_some_and(|rollout| !rollout.is_open()) {
+                return wakes;
+            }
+            let sent = {
+                let mut world = lock(&self.cloudformation);
+                let next = world.next_event_at().expect("a rollout is open, so at least its tick goes on");
+                world.advance(next);
+                world.drain()
+            };
+            for outgoing in sent {
+                let stack = match &outgoing {
+                    Outgoing::Event(event) if event.detail_type == "CloudFormation Stack Status Change" => {
+                        let id = event.envelope["detail"]["stack-id"].as_str().unwrap();
+                        let name = id.split('/').nth(1).unwrap().to_owned();
+                        let status = event.envelope["detail"]["status-details"]["status"].as_str().unwrap();
+                        if matches!(status, "CREATE_IN_PROGRESS" | "UPDATE_IN_PROGRESS") {
+                            *self.begun.lock().unwrap().entry(name.clone()).or_default() += 1;
+                        }
+                        Some(name)
+                    }
+                    Outgoing::Event(_) => continue,
+                    Outgoing::Invoke { target_arn, .. } => {
+                        assert_eq!(target_arn, FUNCTION);
+                        None
+                    }
+                };
+                if stack.is_some() && delivery == Delivery::TicksOnly {
+                    continue;
+                }
+                wakes += 1;
+                let repeat = match delivery {
+                    Delivery::Everything | Delivery::TicksOnly => None,
+                    Delivery::Twice => Some(Life::unending()),
+                    Delivery::Deadly { seed } => {
+                        let random = (seed ^ u64::from(wakes)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+                        Some(Life::until(random % 12, random & 64 == 0))
+                    }
+                };
+                if let Some(life) = repeat {
+                    let _ = self.invoke(stack.as_deref(), None, &life).await;
+                }
+                self.invoke(stack.as_deref(), None, &Life::unending()).await.unwrap();
+            }
+        }
+        panic!("the rollout never ended: {:?}", self.status().rollout);
+    }
+
+    fn rollout(&self) -> Option<Rollout> {
+        let bytes = self.assets.peek(&keys::rollout(NAME))?;
+        Some(serde_json::from_slice(&bytes).unwrap())
+    }
+
+    fn status(&self) -> Status {
+        serde_json::from_slice(&self.assets.peek(&keys::status(NAME)).unwrap()).unwrap()
+    }
+
+    fn stacks(&self) -> BTreeMap<String, String> {
+        let world = lock(&self.cloudformation);
+        STACKS.iter().filter_map(|name| Some(((*name).to_owned(), world.stack_status(name)?))).collect()
+    }
+
+    fn calls(&self, action: &str) -> u64 {
+        lock(&self.cloudformation).calls().get(action).copied().unwrap_or_default()
+    }
+
+    fn assert_each_began_once(&self) {
+        let begun = self.begun.lock().unwrap();
+        assert!(STACKS.iter().all(|name| begun.get(*name) == Some(&1)), "{begun:?}");
+    }
+
+    async fn launched() -> Self {
+        let account = Self::new();
+        account.render(PRODUCTION).await;
+        account.invoke(None, None, &Life::unending()).await.unwrap();
+        account.run(Delivery::Everything).await;
+        account
+    }
+}
+
+const STACKS: [&str; 6] = [
+    "production-network",
+    "production-etcd",
+    "production-control-plane",
+    "production-pool-general-a",
+    "production-pool-general-b",
+    "production-pool-batch-c",
+];
+
+fn all(status: &str) -> BTreeMap<String, String> {
+    STACKS.iter().map(|name| ((*name).to_owned(), status.to_owned())).collect()
+}
+
+fn bigger(text: &str) -> String {
+    text.replacen("maxSize: 10", "maxSize: 12", 1)
+}
+
+#[tokio::test]
+async fn p8_a_launch_creates_every_stack_however_its_events_come() {
+    for delivery in [Delivery::Everything, Delivery::Twice, Delivery::TicksOnly] {
+        let account = Account::new();
+        account.render(PRODUCTION).await;
+        account.invoke(None, None, &Life::unending()).await.unwrap();
+        account.run(delivery).await;
+        assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
+        assert_eq!(account.status().rollout.unwrap().state, "succeeded");
+        assert_eq!(account.calls("CreateChangeSet"), 6, "no step is done twice");
+        assert_eq!(account.calls("ExecuteChangeSet"), 6);
+        account.assert_each_began_once();
+        assert!(lock(&account.cloudformation).schedules().is_empty(), "the tick goes with the rollout");
+    }
+}
+
+#[tokio::test]
+async fn p1_an_unchanged_upload_and_a_late_event_touch_nothing() {
+    let account = Account::launched().await;
+    let before = (account.assets.writes(), lock(&account.cloudformation).calls().clone());
+    assert_eq!(account.render(PRODUCTION).await, Outcome::Unchanged);
+    account.invoke(Some("production-network"), None, &Life::unending()).await.unwrap();
+    account.invoke(None, None, &Life::unending()).await.unwrap();
+    assert_eq!((account.assets.writes(), lock(&account.cloudformation).calls().clone()), before);
+}
+
+#[tokio::test]
+async fn p2_a_pools_new_size_updates_its_stack_and_no_other() {
+    let account = Account::launched().await;
+    let Outcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
+    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    let mut expected = all("CREATE_COMPLETE");
+    expected.insert("production-pool-general-a".to_owned(), "UPDATE_COMPLETE".to_owned());
+    assert_eq!(account.stacks(), expected);
+    assert!(account.rollout().unwrap().deployed.values().all(|release| release == &plan.to));
+}
+
+#[tokio::test]
+async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_upload_goes_on_from_there() {
+    let account = Account::new();
+    lock(&account.cloudformation).fail("AWS::EC2::Volume", "Maximum number of volumes exceeded", 1);
+    account.render(PRODUCTION).await;
+    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    let report = account.status().rollout.unwrap();
+    assert_eq!(report.state, "failed");
+    assert!(report.message.contains("Maximum number of volumes exceeded"), "{}", report.message);
+    assert!(report.message.starts_with("production-etcd could not be created: "), "{}", report.message);
+    assert!(!account.stacks().contains_key("production-control-plane"));
+    assert!(lock(&account.cloudformation).schedules().is_empty());
+
+    let networks = account.calls("CreateChangeSet");
+    assert!(matches!(account.render(PRODUCTION).await, Outcome::Planned(_)));
+    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
+    assert_eq!(account.calls("CreateChangeSet") - networks, 5, "the network stack was done already");
+}
+
+#[tokio::test]
+async fn p8_a_rollout_function_that_dies_at_any_call_is_finished_by_the_next_wake() {
+    // How many calls the busiest invocations make.
+    for last in (0..40).step_by(2) {
+        let account = Account::new();
+        account.render(PRODUCTION).await;
+        // Each of the first invocations dies at that call, before or after it took effect.
+        for after in [true, false] {
+            let _ = account.invoke(None, None, &Life::until(last, after)).await;
+        }
+        account.invoke(None, None, &Life::unending()).await.unwrap();
+        account.run(Delivery::Everything).await;
+        assert_eq!(account.stacks(), all("CREATE_COMPLETE"), "after a death at call {last}");
+        account.assert_each_began_once();
+        assert!(lock(&account.cloudformation).schedules().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn p8_a_launch_whose_every_invocation_dies_once_ends_the_same() {
+    for seed in 0..25 {
+        let account = Account::new();
+        account.render(PRODUCTION).await;
+        account.invoke(None, None, &Life::unending()).await.unwrap();
+        account.run(Delivery::Deadly { seed }).await;
+        assert_eq!(account.stacks(), all("CREATE_COMPLETE"), "seed {seed}");
+        account.assert_each_began_once();
+        assert!(lock(&account.cloudformation).schedules().is_empty(), "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn a_newer_spec_that_comes_during_the_launch_is_adopted_between_two_steps() {
+    let account = Account::new();
+    account.render(PRODUCTION).await;
+    account.invoke(None, None, &Life::unending()).await.unwrap();
+    let Outcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
+    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    // The old rollout stops at a boundary; what woke it there starts the newer one.
+    account.invoke(None, None, &Life::unending()).await.unwrap();
+    if account.rollout().unwrap().active.is_some() {
+        account.run(Delivery::Everything).await;
+    }
+    assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
+    let rollout = account.rollout().unwrap();
+    assert!(rollout.deployed.values().all(|release| release == &plan.to), "{rollout:?}");
+}
+
+#[tokio::test]
+async fn p3_a_manual_plan_moves_nothing_until_it_is_approved() {
+    let account = Account::new();
+    let spec = PRODUCTION.replacen("approval: auto", "approval: manual", 1);
+    let Outcome::Planned(plan) = account.render(spec).await else { panic!() };
+    let report = account.invoke(None, None, &Life::unending()).await.unwrap().unwrap();
+    assert_eq!(report.state, "waiting-for-approval");
+    account.invoke(None, Some("some-other-plan"), &Life::unending()).await.unwrap();
+    assert!(account.stacks().is_empty());
+    account.invoke(None, Some(&plan.id), &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
+}
