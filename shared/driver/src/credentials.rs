@@ -27,9 +27,6 @@ use vault::{Half, Vault};
 pub struct Credentials {
     /// The digest of each role's bundle, for its launch template.
     pub digests: BTreeMap<Role, String>,
-    /// SHA-256 of each role's sealed bundle. It changes when a lost bundle is sealed again, the digest does not: a
-    /// template that carried it would roll nodes for nothing.
-    pub sealed_sha256: BTreeMap<Role, String>,
     /// Assets made by this call.
     pub made: Vec<String>,
     /// Roles whose bundle was sealed by this call.
@@ -73,6 +70,10 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
         vault.store(&manifest, &made).await?;
         bundles::seal(&vault, &mut manifest, &roles).await?;
         set_roles(cluster, &mut manifest);
+        if stored.value.as_ref() == Some(&manifest) {
+            // Lost bundles were sealed again, and of them the inventory says what it said.
+            return Ok(credentials(cluster, manifest, made, roles));
+        }
         let written = store::save(objects, &key, &stored, manifest.clone()).await?.is_some();
         let done = credentials(cluster, manifest, made, roles);
         if written {
@@ -204,10 +205,9 @@ fn credentials(
     sealed: BTreeSet<Role>,
 ) -> Credentials {
     let roles = policy::roles(cluster);
-    let bundles = || manifest.bundles.iter().filter(|(role, _)| roles.contains(role));
+    let bundles = manifest.bundles.iter().filter(|(role, _)| roles.contains(role));
     Credentials {
-        digests: bundles().map(|(role, bundle)| (role.clone(), bundle.digest.clone())).collect(),
-        sealed_sha256: bundles().map(|(role, bundle)| (role.clone(), bundle.sealed_sha256.clone())).collect(),
+        digests: bundles.map(|(role, bundle)| (role.clone(), bundle.digest.clone())).collect(),
         made,
         sealed: sealed.into_iter().collect(),
         manifest,

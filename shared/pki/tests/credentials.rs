@@ -94,7 +94,7 @@ async fn p1_an_unchanged_spec_makes_no_kms_call_and_no_object() {
     assert_eq!(calls(&world), (0, 0, 0));
     assert_eq!((again.made.len(), again.sealed.len()), (0, 0));
     assert_eq!(again.digests, first.digests);
-    assert_eq!(again.sealed_sha256, first.sealed_sha256);
+    assert_eq!(again.manifest, first.manifest);
 }
 
 #[tokio::test]

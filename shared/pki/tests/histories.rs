@@ -130,7 +130,7 @@ async fn live(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn p1_p2_p8_through_any_history_workers_members_and_authorities_keep_what_they_have(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -166,7 +166,8 @@ pub struct CertificateFacts {
     pub issuer_fingerprint: String,
 }
 
-/// The bundle of one role.
+/// The bundle of one role. It says nothing of the sealed bytes: they authenticate themselves, and a bundle that was lost is
+/// sealed again to others under the same digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BundleEntry {
@@ -175,8 +176,6 @@ pub struct BundleEntry {
     /// The fingerprints behind each file of the bundle, as [`manifest::bundle_files`] writes them: while this is
     /// unchanged, so is the digest, and nothing is opened or sealed again.
     pub files: BTreeMap<String, String>,
-    /// SHA-256 of the sealed bytes as stored, which a node checks before it decrypts.
-    pub sealed_sha256: String,
     /// The KMS key of the spec that it is sealed under; `None` is Slipway's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kms_key_arn: Option<String>,

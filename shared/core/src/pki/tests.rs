@@ -60,7 +60,6 @@ fn make(cluster: &Cluster, manifest: &mut Manifest, generation: u32) -> Vec<Stri
         let entry = BundleEntry {
             digest,
             files,
-            sealed_sha256: String::new(),
             kms_key_arn: cluster.kms_key_arn.clone(),
         };
         manifest.bundles.insert(role, entry);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use slipway_core::digest::{keyed_hex, sha256_hex};
+use slipway_core::digest::keyed_hex;
 use slipway_core::pki::policy::{self, DIGEST_KEY, Part};
 use slipway_core::pki::{BundleEntry, Manifest, Role, manifest};
 use zeroize::Zeroizing;
@@ -66,14 +66,12 @@ async fn seal_one<O: Objects, K: Keys, C: Crypto>(
     for _ in 0..TRIES {
         if let Some(object) = vault.objects.get(&key).await? {
             check(vault, &key, &role, &plaintext, &object.bytes).await?;
-            let sealed_sha256 = sha256_hex(&object.bytes);
-            return Ok(BundleEntry { digest, files, sealed_sha256, kms_key_arn });
+            return Ok(BundleEntry { digest, files, kms_key_arn });
         }
         let data_key = vault.keys.generate(kms_key_arn.as_deref(), &context).await?;
         let sealed = vault.crypto.seal(&data_key, &context, plaintext.expose())?;
-        let sealed_sha256 = sha256_hex(&sealed);
         match vault.objects.put(&key, sealed, Condition::Absent).await? {
-            Put::Written(_) => return Ok(BundleEntry { digest, files, sealed_sha256, kms_key_arn }),
+            Put::Written(_) => return Ok(BundleEntry { digest, files, kms_key_arn }),
             Put::Lost => {}
         }
     }
