@@ -39,7 +39,7 @@ async fn the_roles_grant_what_the_ports_cost_and_no_more() {
         .filter(|word| {
             word.split_once(':').is_some_and(|(service, verb)| {
                 !service.is_empty()
-                    && service.chars().all(|c| c.is_ascii_lowercase())
+                    && service.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
                     && verb.starts_with(|c: char| c.is_ascii_uppercase())
                     && verb.chars().all(|c| c.is_ascii_alphanumeric())
             })
