@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use slipway_core::render::Site;
 use slipway_core::rollout::{Report, Rollout};
 use slipway_core::status::Status;
-use slipway_driver::launch::{RolloutPorts, Wake, wake, wake_by_stack};
+use slipway_driver::launch::{RolloutPorts, Wake, Waker, wake, wake_by_stack};
+use slipway_driver::ports::Ticks as _;
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{FlowResult, keys};
 use slipway_pki::AwsLc;
@@ -76,12 +77,7 @@ impl Account {
     }
 
     /// The rollout function is invoked: by a stack's event, or for the cluster.
-    async fn invoke(
-        &self,
-        stack: Option<&str>,
-        approves: Option<&str>,
-        life: &Life,
-    ) -> FlowResult<Option<Report>> {
+    async fn invoke(&self, stack: Option<&str>, by: Waker, life: &Life) -> FlowResult<Option<Report>> {
         let stacks = SimulatedStacks::new(Arc::clone(&self.cloudformation), self.assets.clone());
         let ticks = SimulatedTicks::new(Arc::clone(&self.cloudformation), FUNCTION);
         let ports = RolloutPorts {
@@ -94,7 +90,7 @@ impl Account {
         match stack {
             Some(stack) => wake_by_stack(&ports, stack, now).await,
             None => {
-                let who = Wake { cluster: NAME.to_owned(), approves: approves.map(str::to_owned) };
+                let who = Wake { cluster: NAME.to_owned(), by };
                 wake(&ports, &who, now).await.map(Some)
             }
         }
@@ -143,9 +139,9 @@ impl Account {
                     }
                 };
                 if let Some(life) = repeat {
-                    let _ = self.invoke(stack.as_deref(), None, &life).await;
+                    let _ = self.invoke(stack.as_deref(), Waker::Tick, &life).await;
                 }
-                self.invoke(stack.as_deref(), None, &Life::unending()).await.unwrap();
+                self.invoke(stack.as_deref(), Waker::Tick, &Life::unending()).await.unwrap();
             }
         }
         panic!("the rollout never ended: {:?}", self.status().rollout);
@@ -177,7 +173,7 @@ impl Account {
     async fn launched() -> Self {
         let account = Self::new();
         account.render(PRODUCTION).await;
-        account.invoke(None, None, &Life::unending()).await.unwrap();
+        account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
         account.run(Delivery::Everything).await;
         account
     }
@@ -205,7 +201,7 @@ async fn p8_a_launch_creates_every_stack_however_its_events_come() {
     for delivery in [Delivery::Everything, Delivery::Twice, Delivery::TicksOnly] {
         let account = Account::new();
         account.render(PRODUCTION).await;
-        account.invoke(None, None, &Life::unending()).await.unwrap();
+        account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
         account.run(delivery).await;
         assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
         assert_eq!(account.status().rollout.unwrap().state, "succeeded");
@@ -221,8 +217,8 @@ async fn p1_an_unchanged_upload_and_a_late_event_touch_nothing() {
     let account = Account::launched().await;
     let before = (account.assets.writes(), lock(&account.cloudformation).calls().clone());
     assert_eq!(account.render(PRODUCTION).await, Outcome::Unchanged);
-    account.invoke(Some("production-network"), None, &Life::unending()).await.unwrap();
-    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.invoke(Some("production-network"), Waker::Event, &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert_eq!((account.assets.writes(), lock(&account.cloudformation).calls().clone()), before);
 }
 
@@ -230,7 +226,7 @@ async fn p1_an_unchanged_upload_and_a_late_event_touch_nothing() {
 async fn p2_a_pools_new_size_updates_its_stack_and_no_other() {
     let account = Account::launched().await;
     let Outcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
-    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     let mut expected = all("CREATE_COMPLETE");
     expected.insert("production-pool-general-a".to_owned(), "UPDATE_COMPLETE".to_owned());
@@ -243,7 +239,7 @@ async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_up
     let account = Account::new();
     lock(&account.cloudformation).fail("AWS::EC2::Volume", "Maximum number of volumes exceeded", 1);
     account.render(PRODUCTION).await;
-    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     let report = account.status().rollout.unwrap();
     assert_eq!(report.state, "failed");
@@ -254,7 +250,7 @@ async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_up
 
     let networks = account.calls("CreateChangeSet");
     assert!(matches!(account.render(PRODUCTION).await, Outcome::Planned(_)));
-    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
     assert_eq!(account.calls("CreateChangeSet") - networks, 5, "the network stack was done already");
@@ -268,9 +264,9 @@ async fn p8_a_rollout_function_that_dies_at_any_call_is_finished_by_the_next_wak
         account.render(PRODUCTION).await;
         // Each of the first invocations dies at that call, before or after it took effect.
         for after in [true, false] {
-            let _ = account.invoke(None, None, &Life::until(last, after)).await;
+            let _ = account.invoke(None, Waker::Event, &Life::until(last, after)).await;
         }
-        account.invoke(None, None, &Life::unending()).await.unwrap();
+        account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
         account.run(Delivery::Everything).await;
         assert_eq!(account.stacks(), all("CREATE_COMPLETE"), "after a death at call {last}");
         account.assert_each_began_once();
@@ -283,7 +279,7 @@ async fn p8_a_launch_whose_every_invocation_dies_once_ends_the_same() {
     for seed in 0..25 {
         let account = Account::new();
         account.render(PRODUCTION).await;
-        account.invoke(None, None, &Life::unending()).await.unwrap();
+        account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
         account.run(Delivery::Deadly { seed }).await;
         assert_eq!(account.stacks(), all("CREATE_COMPLETE"), "seed {seed}");
         account.assert_each_began_once();
@@ -292,15 +288,23 @@ async fn p8_a_launch_whose_every_invocation_dies_once_ends_the_same() {
 }
 
 #[tokio::test]
+async fn a_tick_that_outlived_its_rollout_is_deleted_by_the_wake_that_it_causes() {
+    let account = Account::launched().await;
+    SimulatedTicks::new(Arc::clone(&account.cloudformation), FUNCTION).arm(NAME).await.unwrap();
+    account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
+    assert!(lock(&account.cloudformation).schedules().is_empty());
+}
+
+#[tokio::test]
 async fn a_newer_spec_that_comes_during_the_launch_is_adopted_between_two_steps() {
     let account = Account::new();
     account.render(PRODUCTION).await;
-    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let Outcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
-    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     // The old rollout stops at a boundary; what woke it there starts the newer one.
-    account.invoke(None, None, &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     if account.rollout().unwrap().active.is_some() {
         account.run(Delivery::Everything).await;
     }
@@ -314,11 +318,11 @@ async fn p3_a_manual_plan_moves_nothing_until_it_is_approved() {
     let account = Account::new();
     let spec = PRODUCTION.replacen("approval: auto", "approval: manual", 1);
     let Outcome::Planned(plan) = account.render(spec).await else { panic!() };
-    let report = account.invoke(None, None, &Life::unending()).await.unwrap().unwrap();
+    let report = account.invoke(None, Waker::Event, &Life::unending()).await.unwrap().unwrap();
     assert_eq!(report.state, "waiting-for-approval");
-    account.invoke(None, Some("some-other-plan"), &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Approval("some-other-plan".to_owned()), &Life::unending()).await.unwrap();
     assert!(account.stacks().is_empty());
-    account.invoke(None, Some(&plan.id), &Life::unending()).await.unwrap();
+    account.invoke(None, Waker::Approval(plan.id.clone()), &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
 }

@@ -30,13 +30,24 @@ pub struct RolloutPorts<'a, A, S, B, T> {
     pub ticks: &'a T,
 }
 
-/// Who is woken, and what a person said along with it.
+/// Who is woken, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wake {
     /// `clusterName`.
     pub cluster: String,
-    /// The plan that a person approves.
-    pub approves: Option<String>,
+    /// By whom.
+    pub by: Waker,
+}
+
+/// What wakes a rollout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waker {
+    /// A new plan, or CloudFormation.
+    Event,
+    /// A person, who approves the plan of that id.
+    Approval(String),
+    /// The tick.
+    Tick,
 }
 
 /// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and has something left to do.
@@ -52,7 +63,7 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     for cluster in keys::clusters_of_stack(stack) {
         let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?.value;
         if known.is_some_and(|rollout| rollout.is_open()) {
-            return wake(ports, &Wake { cluster, approves: None }, now).await.map(Some);
+            return wake(ports, &Wake { cluster, by: Waker::Event }, now).await.map(Some);
         }
     }
     Ok(None)
@@ -82,11 +93,15 @@ pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
         let decision = decide(&state, &observed, now);
         report = Some(decision.report);
         if decision.next == state {
+            if wake.by == Waker::Tick && !state.is_open() {
+                // One that was armed again by an effect that came twice.
+                ports.ticks.disarm(&wake.cluster).await?;
+            }
             break;
         }
         if let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? {
             // An approval counts once: what it began may be over before the next round.
-            wake.approves = None;
+            wake.by = Waker::Event;
             perform_and_record(ports, &key, stored).await?;
         }
     }
@@ -103,17 +118,20 @@ async fn observe<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     now: Timestamp,
 ) -> FlowResult<Observed> {
     let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?;
-    let approval = wake.approves.clone().filter(|plan| {
-        let asked = desired.value.as_ref().is_some_and(|desired| &desired.plan == plan);
-        if !asked {
+    let approval = match &wake.by {
+        Waker::Event | Waker::Tick => None,
+        Waker::Approval(plan) if desired.value.as_ref().is_some_and(|desired| &desired.plan == plan) => {
+            Some(plan.clone())
+        }
+        Waker::Approval(plan) => {
             tracing::warn!(
                 cluster = wake.cluster,
                 plan,
                 "approval of a plan that is not the newest: ignored"
             );
+            None
         }
-        asked
-    });
+    };
     let wanted = wanted(ports, state, &desired, approval.is_some()).await?;
     let look = to_observe(state, wanted.as_ref(), approval.as_deref(), now);
     let mut observed = Observed { desired: wanted, approval, ..Observed::default() };

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use slipway_driver::keys::cluster_of_spec;
-use slipway_driver::launch::Wake;
+use slipway_driver::launch::{Wake, Waker};
 use slipway_driver::rendering::Upload;
 
 use crate::Failure;
@@ -89,16 +89,20 @@ pub fn upload(event: Value, spec_bucket: &str) -> Result<Option<Upload>, Failure
 pub fn woken(event: Value) -> Result<Woken, Failure> {
     let event = envelope(event)?;
     match (event.source.as_str(), event.detail_type.as_str()) {
-        ("slipway", "Rollout Requested" | "Rollout Tick") => {
+        ("slipway", "Rollout Requested") => {
             let AboutCluster { cluster, plan: _ } = detail(event)?;
-            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, approves: None }))
+            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Event }))
+        }
+        ("slipway", "Rollout Tick") => {
+            let AboutCluster { cluster, plan: _ } = detail(event)?;
+            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Tick }))
         }
         ("slipway", "Rollout Approved") => {
             let AboutCluster { cluster, plan } = detail(event)?;
             let plan = plan.ok_or_else(|| {
                 Failure::malformed("a Rollout Approved event must name the plan that it approves")
             })?;
-            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, approves: Some(plan) }))
+            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Approval(plan) }))
         }
         ("aws.cloudformation", "CloudFormation Stack Status Change") => {
             let StackChange { stack_id } = detail(event)?;
@@ -192,13 +196,11 @@ mod tests {
         let ours = |detail_type: &str, detail: Value| {
             woken(json!({"source": "slipway", "detail-type": detail_type, "detail": detail}))
         };
-        let about = |approves: Option<&str>| {
-            Woken::Cluster(Wake { cluster: "prod".to_owned(), approves: approves.map(str::to_owned) })
-        };
+        let about = |by| Woken::Cluster(Wake { cluster: "prod".to_owned(), by });
         let named = json!({"cluster": "prod", "plan": "p1"});
-        assert_eq!(ours("Rollout Requested", named.clone()).unwrap(), about(None));
-        assert_eq!(ours("Rollout Approved", named.clone()).unwrap(), about(Some("p1")));
-        assert_eq!(ours("Rollout Tick", json!({"cluster": "prod"})).unwrap(), about(None));
+        assert_eq!(ours("Rollout Requested", named.clone()).unwrap(), about(Waker::Event));
+        assert_eq!(ours("Rollout Approved", named.clone()).unwrap(), about(Waker::Approval("p1".to_owned())));
+        assert_eq!(ours("Rollout Tick", json!({"cluster": "prod"})).unwrap(), about(Waker::Tick));
         assert_eq!(kind(ours("Rollout Approved", json!({"cluster": "prod"}))), "Slipway.Event.Malformed");
         assert_eq!(kind(ours("Plan Ready", named)), "Slipway.Event.Malformed");
 
