@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cfn::Template;
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
 use super::iam::{self, Principal, allow};
 use super::launch_template::{Machine, root_device};
 use super::userdata::{Digests, userdata};
@@ -14,7 +14,7 @@ use crate::pki::Role;
 
 /// A controller pulls its images and waits for etcd before it is ready. It goes within minutes: pods on it
 /// are few.
-const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 900 };
+const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 900, unspoken: Unspoken::Terminate };
 
 /// Renders the control-plane stack and the controllers' role.
 pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)) {

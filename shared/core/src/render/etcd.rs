@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::cfn::{Removal, Resource, Template, sub};
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
 use super::iam::{self, Principal, allow};
 use super::launch_template::{Machine, ebs, node_tags, root_device};
 use super::userdata::{Digests, userdata};
@@ -18,7 +18,7 @@ pub(super) const DATA_VOLUME: &str = "etcd-data";
 
 /// A new instance may have to wait for the old one to let go of the volume, so the launch hook waits much
 /// longer.
-const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 600 };
+const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 600, unspoken: Unspoken::Terminate };
 
 /// Renders the etcd stack and the roles of its members.
 pub(super) fn template(context: &mut Context<'_>) -> (Template, Vec<(Role, NodeRole)>) {

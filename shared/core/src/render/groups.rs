@@ -11,6 +11,16 @@ use super::launch_template::node_tags;
 use crate::cluster::GroupSize;
 use crate::pki::Role;
 
+/// What becomes of an instance when nobody speaks for its terminate hook any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unspoken {
+    /// It is terminated: it has nothing that the others lack, and its successor may need its volume.
+    Terminate,
+    /// It is kept running, beside the group, until it is terminated in so many words: its pods were not evicted (P6).
+    /// docs.aws.amazon.com/autoscaling/ec2/userguide/instance-lifecycle-policy.html
+    Retain,
+}
+
 /// Lifecycle hooks and how long they wait without a heartbeat, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hooks {
@@ -18,6 +28,8 @@ pub(super) struct Hooks {
     pub(super) launch_s: u32,
     /// Until the agent says that the node is drained, or may go.
     pub(super) terminate_s: u32,
+    /// What then becomes of one that was to be terminated.
+    pub(super) unspoken: Unspoken,
 }
 
 impl Hooks {
@@ -56,6 +68,15 @@ impl Group<'_> {
             .set("VPCZoneIdentifier", json!(self.subnet_ids))
             .set("HealthCheckType", "EC2")
             .set("LifecycleHookSpecificationList", self.hooks())
+            .set_some(
+                "InstanceLifecyclePolicy",
+                match self.hooks.unspoken {
+                    Unspoken::Terminate => None,
+                    Unspoken::Retain => {
+                        Some(json!({ "RetentionTriggers": { "TerminateHookAbandon": "retain" } }))
+                    }
+                },
+            )
             .set("Tags", json!(tags))
     }
 
@@ -73,8 +94,11 @@ impl Group<'_> {
                 "LifecycleHookName": Hooks::TERMINATE,
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
                 // Who drains the node prolongs this by heartbeats for as long as it takes. When they stop,
-                // nobody is draining it any more, and waiting longer would not bring its pods elsewhere.
-                "DefaultResult": "CONTINUE",
+                // nobody is draining it any more.
+                "DefaultResult": match self.hooks.unspoken {
+                    Unspoken::Terminate => "CONTINUE",
+                    Unspoken::Retain => "ABANDON",
+                },
                 "HeartbeatTimeout": self.hooks.terminate_s,
             },
         ])

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cfn::{Tags, Template};
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
 use super::iam::{self, Principal};
 use super::launch_template::{Machine, root_device};
 use super::node_config::{self, labels};
@@ -13,8 +13,9 @@ use super::{NodeRole, StackKind};
 use crate::cluster::{Architecture, MixedInstances, NodePool};
 use crate::pki::Role;
 
-/// A drain may take hours; the agent's heartbeat, not this figure, keeps the instance while it does.
-const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 1800 };
+/// A drain may take hours; the agent's heartbeat, not this figure, keeps the instance while it does. A worker whose
+/// drain nobody finished still has its pods.
+const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 1800, unspoken: Unspoken::Retain };
 
 /// Renders one pool's stack and its workers' role.
 pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template, (Role, NodeRole)) {

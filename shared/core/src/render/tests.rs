@@ -71,3 +71,24 @@ fn p1_a_rendering_survives_its_own_json() {
     let read: Rendering = serde_json::from_str(&rendering.to_json()).unwrap();
     assert_eq!((read.id(), read.to_json()), (rendering.id(), rendering.to_json()));
 }
+
+#[test]
+fn p6_a_worker_whose_drain_nobody_finished_is_kept() {
+    for stack in &rendered(&cluster()).stacks {
+        let template: Value = serde_json::from_str(&stack.body).unwrap();
+        for group in of_type(&template, "AWS::AutoScaling::AutoScalingGroup") {
+            let properties = &group["Properties"];
+            let hooks = properties["LifecycleHookSpecificationList"].as_array().unwrap();
+            let end = hooks
+                .iter()
+                .find(|hook| hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING")
+                .unwrap();
+            let retained = properties["InstanceLifecyclePolicy"]["RetentionTriggers"]["TerminateHookAbandon"]
+                == "retain";
+            // The policy is deaf to a hook that ends with CONTINUE, and an etcd member that is kept keeps its volume.
+            let workers = stack.kind == StackKind::Pool;
+            assert_eq!(retained, workers, "{}", stack.name);
+            assert_eq!(end["DefaultResult"] == "ABANDON", workers, "{}", stack.name);
+        }
+    }
+}

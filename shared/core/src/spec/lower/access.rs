@@ -17,6 +17,15 @@ pub(crate) const AL2023: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami
 /// EventBridge Scheduler names a schedule with 64 characters at most, and a cluster's is `slipway-<name>`.
 const MOST_NAME: usize = 64 - "slipway-".len();
 
+/// Whether `cluster` is `<a>-pool` or `<a>-pool-<b>`.
+///
+/// Its stack `<a>-pool-<b>-network` would also be that of pool `<b>-network` in cluster `<a>`, and likewise for every other
+/// kind of stack and every name that is derived from one. Without such clusters a stack's name tells its cluster:
+/// two names can only be the same where one cluster's name goes on with `-pool` after the other's.
+fn reads_as_a_pool(cluster: &str) -> bool {
+    cluster.ends_with("-pool") || cluster.contains("-pool-")
+}
+
 impl Lowering<'_, '_, '_> {
     /// `clusterName`, which must be the folder's name too.
     pub(super) fn name(&mut self, expected: Option<&str>) -> Option<String> {
@@ -39,6 +48,15 @@ impl Lowering<'_, '_, '_> {
                 &path,
                 format!("the cluster's name has {} characters", name.len()),
                 format!("shorten it to {MOST_NAME}: the schedule `slipway-<clusterName>` may have 64"),
+            );
+        }
+        if reads_as_a_pool(name) {
+            fit = false;
+            self.report.error(
+                "name-ambiguous",
+                &path,
+                format!("stacks of the cluster `{name}` could bear the names of another cluster's pools"),
+                "choose a name without the part `-pool`: stacks of pools are named `<clusterName>-pool-<pool>`",
             );
         }
         if let Some(folder) = expected.filter(|folder| *folder != name) {

@@ -20,6 +20,13 @@ fn a_name_that_no_stack_may_have() {
 
 #[test]
 fn a_name_that_is_too_long() {
+    for name in ["base-pool", "base-pool-spot"] {
+        let told = instead("clusterName: base", &format!("clusterName: {name}"));
+        assert!(told.starts_with("1:14 error name-ambiguous at `clusterName`"), "{told}");
+    }
+    for name in ["base-pools", "pool-base", "base-poolside"] {
+        assert_eq!(instead("clusterName: base", &format!("clusterName: {name}")), "");
+    }
     says!(instead("clusterName: base", &format!("clusterName: {}", "b".repeat(57))), @r##"
     1:14 error name-too-long at `clusterName`: the cluster's name has 57 characters
         shorten it to 56: the schedule `slipway-<clusterName>` may have 64
