@@ -2,6 +2,7 @@
 //!
 //! - [`world`]: CloudFormation and EventBridge Scheduler, asynchronous, on whatever clock its owner has.
 //! - [`ports`]: the world behind the driver's ports, for flows in one process.
+//! - [`wire`]: the world on loopback, in AWS' own protocols, for unmodified programs.
 //! - [`memory`]: a bucket, a key service, parameters and a bus for tests of the flows, with injected faults and races.
 //! - [`mortal`]: ports that die at a chosen call.
 //!
@@ -11,6 +12,7 @@ pub mod memory;
 pub mod mortal;
 pub mod ports;
 mod schema;
+pub mod wire;
 pub mod world;
 
 pub use schema::type_names;

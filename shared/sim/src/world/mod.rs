@@ -38,15 +38,16 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use slipway_core::digest::sha256_hex;
 
+pub(crate) use api::Validated;
 pub(crate) use change_set::{ChangeSet, ExecutionStatus, NO_CHANGES, NO_UPDATES};
-pub(crate) use changes::{Action, Change};
+pub(crate) use changes::{Action, Change, Detail};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
 pub(crate) use expression::UNKNOWN;
 pub use faults::Phase;
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
 pub(crate) use scheduler::{Schedule, ScheduleRequest};
-pub(crate) use stack::{ResourceStatus, Stack, StackEvent, status_name};
+pub(crate) use stack::{Resource, ResourceStatus, Revision, Stack, StackEvent, status_name};
 
 use execute::Task;
 use faults::Faults;
@@ -243,6 +244,11 @@ impl World {
     /// 64 hex digits that follow from the seed and `label`.
     fn hex(&self, label: &str) -> String {
         sha256_hex(format!("{} {label}", self.config.seed).as_bytes())
+    }
+
+    /// An id for a request.
+    pub(crate) fn request_id(&mut self) -> String {
+        self.uuid()
     }
 
     fn arn(&self, rest: &str) -> String {

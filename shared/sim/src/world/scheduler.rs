@@ -18,6 +18,8 @@ pub(crate) struct Schedule {
     pub(crate) target_arn: String,
     pub(crate) role_arn: String,
     pub(crate) input: Option<String>,
+    /// Kept and shown; whoever receives the invocation is asked once.
+    pub(crate) retry_policy: Option<serde_json::Value>,
     pub(crate) description: Option<String>,
     pub(crate) enabled: bool,
     pub(crate) created_at: Timestamp,
@@ -35,6 +37,8 @@ pub(crate) struct ScheduleRequest {
     pub(crate) target_arn: String,
     pub(crate) role_arn: String,
     pub(crate) input: Option<String>,
+    /// Kept and shown; whoever receives the invocation is asked once.
+    pub(crate) retry_policy: Option<serde_json::Value>,
     pub(crate) description: Option<String>,
     pub(crate) enabled: bool,
     pub(crate) token: Option<String>,
@@ -80,6 +84,7 @@ impl World {
             target_arn: request.target_arn,
             role_arn: request.role_arn,
             input: request.input,
+            retry_policy: request.retry_policy,
             description: request.description,
             enabled: request.enabled,
             created_at: self.now,

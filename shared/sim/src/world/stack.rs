@@ -137,6 +137,11 @@ impl Stack {
         )
     }
 
+    /// What it is to be, while something is being done to it.
+    pub(crate) fn operation_target(&self) -> Option<&Revision> {
+        self.operation.as_ref()?.target.as_ref()
+    }
+
     pub(crate) fn is_deleted(&self) -> bool {
         self.status == StackStatus::DeleteComplete
     }
