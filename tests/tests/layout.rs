@@ -49,7 +49,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("x509-parser", &["slipway-pki"]),
     ("miette", &["slipway"]),
     ("clap", &["slipway"]),
-    ("reqwest", &["slipway-tests"]),
+    ("reqwest", &["slipway-sim", "slipway-tests"]),
     ("axum", &["slipway-sim", "slipway-tests"]),
 ];
 

@@ -57,11 +57,7 @@ fn make(cluster: &Cluster, manifest: &mut Manifest, generation: u32) -> Vec<Stri
     }
     for (role, files) in manifest::bundle_files(cluster, manifest).unwrap() {
         let digest = sha256_hex(serde_json::to_string(&files).unwrap().as_bytes());
-        let entry = BundleEntry {
-            digest,
-            files,
-            kms_key_arn: cluster.kms_key_arn.clone(),
-        };
+        let entry = BundleEntry { digest, files, kms_key_arn: cluster.kms_key_arn.clone() };
         manifest.bundles.insert(role, entry);
     }
     list.into_iter().map(|asset| asset.name).collect()
