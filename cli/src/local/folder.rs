@@ -69,12 +69,7 @@ impl Objects for Folder {
     async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
         let path = self.path(key)?;
         let stored = self.read(key)?.map(|bytes| sha256_hex(&bytes));
-        let holds = match &condition {
-            Condition::Absent => stored.is_none(),
-            Condition::Unchanged(etag) => stored.as_ref() == Some(etag),
-            Condition::Always => true,
-        };
-        if !holds {
+        if !super::holds(&condition, stored.as_deref()) {
             return Ok(Put::Lost);
         }
         write_atomic(&path, &bytes).map_err(|error| port_error("fs:Write", &path, &error))?;

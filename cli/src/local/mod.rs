@@ -10,6 +10,8 @@
 //! DIR/credentials/        certificates as they are, private keys and bundles sealed under local.key
 //! ```
 
+use slipway_driver::ports::Condition;
+
 mod folder;
 mod images;
 mod keys;
@@ -22,3 +24,12 @@ pub(crate) use overlay::Overlay;
 pub(crate) use workspace::{SiteArgs, Workspace, is_stand_in};
 
 pub(crate) use folder::{Folder, write_atomic};
+
+/// Whether a write under `condition` may go on, where an object with the etag `stored` lies, or none.
+fn holds(condition: &Condition, stored: Option<&str>) -> bool {
+    match condition {
+        Condition::Absent => stored.is_none(),
+        Condition::Unchanged(etag) => stored == Some(etag),
+        Condition::Always => true,
+    }
+}

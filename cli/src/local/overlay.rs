@@ -47,12 +47,7 @@ impl<O: Objects> Objects for Overlay<O> {
 
     async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
         let stored = self.get(key).await?.map(|object| object.etag);
-        let holds = match &condition {
-            Condition::Absent => stored.is_none(),
-            Condition::Unchanged(etag) => stored.as_ref() == Some(etag),
-            Condition::Always => true,
-        };
-        if !holds {
+        if !super::holds(&condition, stored.as_deref()) {
             return Ok(Put::Lost);
         }
         let etag = sha256_hex(&bytes);

@@ -176,3 +176,25 @@ fn every_userdata_is_a_script_of_its_role() {
         );
     }
 }
+
+#[test]
+fn every_example_and_every_starter_can_be_rendered() {
+    let place = Place::new();
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+    let mut count = 0;
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        let run = place.run(&format!("render {} --out {count}", path.display()));
+        assert_eq!(run.code, 0, "{}: {}", path.display(), run.told());
+        count += 1;
+    }
+    assert!(count >= 8, "only {count} examples");
+    for zones in ["us-east-2a", "us-east-2a,us-east-2b,us-east-2c"] {
+        let run = place.run(&format!(
+            "init --force --cluster-name first --region us-east-2 --availability-zone {zones} --dns-name api.example.com"
+        ));
+        assert_eq!(run.code, 0, "{}", run.told());
+        let run = place.run("render cluster.yaml --out first");
+        assert_eq!(run.code, 0, "{}", run.told());
+    }
+}

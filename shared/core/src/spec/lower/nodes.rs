@@ -46,6 +46,7 @@ impl Lowering<'_, '_, '_> {
             iam: self.iam(
                 &spec.iam,
                 cluster.map(|cluster| format!("{cluster}-control-plane")),
+                "",
                 &path.key("iam"),
             ),
             node_labels: spec.node_labels.clone(),
@@ -102,7 +103,13 @@ impl Lowering<'_, '_, '_> {
             internal_domain: internal_domain?,
             members,
             security_group_ids: spec.security_group_ids.clone(),
-            iam: self.iam(&spec.iam, cluster.map(|cluster| format!("{cluster}-etcd")), &path.key("iam")),
+            // Each member has a role of its own, so that it reads its own bundle alone.
+            iam: self.iam(
+                &spec.iam,
+                cluster.map(|cluster| format!("{cluster}-etcd")),
+                "-0",
+                &path.key("iam"),
+            ),
         })
     }
 
@@ -265,15 +272,15 @@ impl Lowering<'_, '_, '_> {
         })
     }
 
-    /// IAM settings of the nodes whose stack has that name.
-    pub(super) fn iam(&mut self, spec: &IamSpec, stack: Option<String>, path: &Path) -> Iam {
+    /// IAM settings of the nodes whose stack has that name; `ending` is what follows each role's name.
+    pub(super) fn iam(&mut self, spec: &IamSpec, stack: Option<String>, ending: &str, path: &Path) -> Iam {
         let role = path.key("role");
         let profile = path.key("instanceProfile").key("arn");
         if let (Some(name), Some(stack)) = (&spec.role.name, &stack) {
             let path = role.key("name");
-            let whole = format!("{stack}-{name}");
+            let whole = format!("{stack}-{name}{ending}");
             if whole.len() > MOST_ROLE_NAME {
-                let most = MOST_ROLE_NAME.saturating_sub(stack.len() + 1);
+                let most = MOST_ROLE_NAME.saturating_sub(stack.len() + 1 + ending.len());
                 let message = format!("the role's whole name `{whole}` has {} characters", whole.len());
                 let help = if most == 0 {
                     format!(

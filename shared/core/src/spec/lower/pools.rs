@@ -11,8 +11,6 @@ use crate::spec::model::{
 };
 use crate::spec::path::Path;
 
-/// CloudFormation's limit on a stack's name.
-const MOST_STACK_NAME: usize = 128;
 /// Amazon's own advice for most workloads.
 const SPOT_STRATEGY: &str = "price-capacity-optimized";
 
@@ -47,7 +45,7 @@ impl Lowering<'_, '_, '_> {
     ) -> Option<NodePool> {
         let stack = cluster.zip(spec.name.as_deref()).map(|(cluster, name)| format!("{cluster}-pool-{name}"));
         if let Some(name) = &spec.name {
-            self.pool_name(name, stack.as_deref(), &path.key("name"));
+            self.pool_name(name, &path.key("name"));
         }
         let mixed_instances = self.mixed_instances(spec, path);
         let first = mixed_instances
@@ -77,31 +75,20 @@ impl Lowering<'_, '_, '_> {
             cluster_autoscaler,
             security_group_ids: spec.security_group_ids.clone(),
             target_group_arns,
-            iam: self.iam(&spec.iam, stack, &path.key("iam")),
+            iam: self.iam(&spec.iam, stack, "", &path.key("iam")),
             node_labels: spec.node_labels.clone(),
             taints: self.taints(&spec.taints, &path.key("taints")),
         })
     }
 
-    fn pool_name(&mut self, name: &str, stack: Option<&str>, path: &Path) {
+    /// Its longest stack, `<cluster>-pool-<name>` with 56 and 63 characters, stays below CloudFormation's 128.
+    fn pool_name(&mut self, name: &str, path: &Path) {
         if !is_name(name) {
             self.report.error(
                 "name-syntax",
                 path,
                 format!("`{name}` cannot be a pool's name"),
                 "begin with a letter, go on with letters, digits and hyphens, 63 at most: a stack is named after it",
-            );
-        }
-        if let Some(stack) = stack.filter(|stack| stack.len() > MOST_STACK_NAME) {
-            let help = format!(
-                "shorten it by {}: CloudFormation takes {MOST_STACK_NAME}",
-                stack.len() - MOST_STACK_NAME
-            );
-            self.report.error(
-                "name-too-long",
-                path,
-                format!("the stack's name would have {} characters", stack.len()),
-                help,
             );
         }
     }

@@ -60,6 +60,108 @@ fn the_example_of_kube_aws_keys() {
     "##);
 }
 
+/// Each piece of YAML in the guide of kube-aws that the design grew from, put into a whole spec: accepted as it stands,
+/// taken with a warning that names the key, or refused by name.
+#[test]
+fn what_the_guide_of_kube_aws_shows_is_taken_or_refused_by_name() {
+    let pool = |keys: &str| format!("{BASE}{keys}");
+    let accepted = [
+        BASE.replace(
+            "- name: default\n  dnsName: api.example.com\n",
+            "- name: default\n  dnsName: kubernetes.staging.example.com\n  loadBalancer:\n    hostedZone:\n      id: A12BB3CDE422\n",
+        ),
+        pool("    subnets:\n    - name: private-a\n  - name: pool-2\n    subnets:\n    - name: private-c\n"),
+        pool("    autoScalingGroup:\n      minSize: 1\n      maxSize: 3\n"),
+        pool(
+            "    subnets: [{name: private-a}]\n    autoScalingGroup:\n      minSize: 1\n      maxSize: 10\n    autoscaling:\n      \
+             clusterAutoscaler:\n        enabled: true\n  - name: notScaled\n    autoScalingGroup:\n      minSize: 2\n      maxSize: 4\n\
+             addons:\n  clusterAutoscaler:\n    enabled: true\n",
+        ),
+        pool("    iam:\n      role:\n        name: my-worker-role\ncontroller:\n  iam:\n    role:\n      name: my-controller-role\n"),
+    ];
+    for text in accepted {
+        assert_eq!(told_of(&text), "", "{text}");
+    }
+    let translated = [
+        (pool("useCalico: true\n"), "useCalico"),
+        (pool("    spotFleet:\n      targetCapacity: 3\n"), "worker.nodePools[0].spotFleet"),
+        (
+            pool(
+                "    autoScalingGroup:\n      minSize: 1\n      maxSize: 3\n      rollingUpdateMinInstanceInService: 1\n",
+            ),
+            "worker.nodePools[0].autoScalingGroup.rollingUpdateMinInstanceInService",
+        ),
+    ];
+    for (text, path) in translated {
+        let accepted = parse(text.as_bytes(), None).unwrap();
+        let warned: Vec<_> =
+            accepted.warnings.iter().map(|warning| (warning.code.as_str(), warning.path.as_str())).collect();
+        assert_eq!(warned, [("translated-key", path)]);
+    }
+    let refused = [
+        (pool("containerRuntime: rkt\nreleaseChannel: stable\n"), vec!["containerRuntime", "releaseChannel"]),
+        (
+            pool(
+                "    kube2IamSupport:\n      enabled: true\nexperimental:\n  kiamSupport:\n    enabled: false\n  kube2IamSupport:\n    enabled: false\n",
+            ),
+            vec![
+                "worker.nodePools[0].kube2IamSupport",
+                "experimental.kiamSupport",
+                "experimental.kube2IamSupport",
+            ],
+        ),
+        (pool("s3URI: s3://my-kube-aws-assets-bucket/\n"), vec!["s3URI"]),
+    ];
+    for (text, paths) in refused {
+        let errors = parse(text.as_bytes(), None).unwrap_err();
+        let refused: Vec<_> = errors.iter().map(|error| (error.code.as_str(), error.path.as_str())).collect();
+        assert_eq!(refused, paths.into_iter().map(|path| ("retired-key", path)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn spot_fleets_become_mixed_instances_with_their_weights() {
+    let fleet = "    spotFleet:\n      targetCapacity: 5\n      launchSpecifications:\n      - {weightedCapacity: 1, instanceType: t2.medium}\n      - {weightedCapacity: 2, instanceType: m3.large}\n";
+    let pool = parse(format!("{BASE}{fleet}").as_bytes(), None).unwrap().cluster.pools.remove(0);
+    let mixed = pool.mixed_instances.unwrap();
+    let types: Vec<_> = mixed.types.iter().map(|of| (of.instance_type.as_str(), of.weight)).collect();
+    assert_eq!(types, [("t2.medium", Some(1)), ("m3.large", Some(2))]);
+    assert_eq!((pool.size.min, pool.size.max), (5, 5));
+    assert_eq!((mixed.on_demand_base, mixed.on_demand_percentage), (0, 0));
+    assert_eq!(pool.instance_type, "t2.medium");
+}
+
+#[test]
+fn defaults_are_those_of_kube_aws_made_modern() {
+    let cluster = parse(
+        b"clusterName: Mini\nregion: eu-west-1\nkubernetesVersion: 1.37\navailabilityZone: eu-west-1a\nexternalDNSName: api.example.com\nworker: {nodePools: [{name: a}]}\n",
+        None,
+    )
+    .unwrap()
+    .cluster;
+    let ranges = (cluster.network.vpc.cidr(), cluster.network.pod_cidr, cluster.network.service_cidr);
+    assert_eq!(
+        format!("{ranges:?} {}", cluster.network.dns_service_ip),
+        "(10.0.0.0/16, 10.2.0.0/16, 10.3.0.0/24) 10.3.0.10"
+    );
+    assert_eq!(cluster.network.subnets[0].name, "Subnet0");
+    assert_eq!(
+        (cluster.api_endpoints[0].name.as_str(), cluster.worker_api_endpoint.as_str()),
+        ("default", "default")
+    );
+    assert_eq!(cluster.api_endpoints[0].load_balancer.subnets, ["Subnet0"]);
+    assert_eq!((cluster.controller.count, cluster.controller.root_volume.kind.as_str()), (1, "gp3"));
+    assert_eq!(cluster.etcd.members[0].dns_name, "etcd-0.mini.etcd.internal");
+    assert_eq!((cluster.certificates.ca_days, cluster.certificates.leaf_days), (3650, 365));
+    assert_eq!(cluster.certificates.rollout_before_expiry, None);
+    assert_eq!((cluster.pools[0].size.min, cluster.pools[0].size.max), (1, 1));
+    let image = format!("{:?}", cluster.image);
+    assert!(
+        image.contains("/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64"),
+        "{image}"
+    );
+}
+
 #[test]
 fn old_and_new_keys_at_once() {
     says!(with("externalDNSName: a.example.com\nvpcId: vpc-0123456789abcdef0\nvpc: {id: vpc-0123456789abcdef1}\nvpcCIDR: 10.0.0.0/16\n"), @r##"
@@ -139,6 +241,14 @@ fn role_names_that_iam_does_not_take() {
 #[test]
 fn a_role_name_at_the_limit_is_taken() {
     says!(with(&format!("controller: {{iam: {{role: {{name: {}}}}}}}\n", "r".repeat(45))), @"");
+}
+
+#[test]
+fn an_etcd_role_name_leaves_room_for_the_members_number() {
+    let with_name =
+        |length: usize| with(&format!("etcd: {{iam: {{role: {{name: {}}}}}}}\n", "r".repeat(length)));
+    assert_eq!(with_name(64 - "base-etcd-".len() - "-0".len()), "");
+    assert!(with_name(64 - "base-etcd-".len() - "-0".len() + 1).contains("role-name"));
 }
 
 #[test]
