@@ -171,10 +171,8 @@ impl World {
     pub(super) fn deleted(&mut self, stack_id: &str, then: StackStatus) {
         let failures = self.operation_mut(stack_id).failures.clone();
         if !failures.is_empty() {
-            let status = match then {
-                StackStatus::RollbackComplete => StackStatus::RollbackFailed,
-                _ => StackStatus::DeleteFailed,
-            };
+            let rolls_back = then == StackStatus::RollbackComplete;
+            let status = if rolls_back { StackStatus::RollbackFailed } else { StackStatus::DeleteFailed };
             return self.end(stack_id, status, Some(failure_text(&failures)));
         }
         let now = self.now;

@@ -120,10 +120,7 @@ fn collect(value: &Value, found: &mut BTreeSet<Reference>) -> Result<(), String>
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
     };
-    match inner {
-        Value::Array(items) => items.iter().try_for_each(|one| collect(one, found)),
-        other => collect(other, found),
-    }
+    collect(inner, found)
 }
 
 /// Functions whose arguments are walked like any value.
@@ -326,7 +323,10 @@ fn pieces(template: &str) -> Result<Vec<Piece>, String> {
     Ok(found)
 }
 
-fn sub(argument: &Value) -> Result<(&str, Option<&Map<String, Value>>), String> {
+/// The template of `Fn::Sub`, and the variables that it brings along.
+type Substitution<'a> = (&'a str, Option<&'a Map<String, Value>>);
+
+fn sub(argument: &Value) -> Result<Substitution<'_>, String> {
     let wrong = || {
         "Template error: One or more Fn::Sub intrinsic functions don't specify expected arguments. Specify a string \
          as first argument, and an optional second argument to specify a mapping of values to replace in the string"

@@ -200,10 +200,8 @@ impl World {
     pub(super) fn end(&mut self, stack_id: &str, status: StackStatus, reason: Option<String>) {
         self.set_stack_status(stack_id, status, reason);
         let Some(operation) = self.stack_mut(stack_id).operation.take() else { return };
-        let outcome = match status {
-            StackStatus::CreateComplete | StackStatus::UpdateComplete => ExecutionStatus::ExecuteComplete,
-            _ => ExecutionStatus::ExecuteFailed,
-        };
+        let well = matches!(status, StackStatus::CreateComplete | StackStatus::UpdateComplete);
+        let outcome = if well { ExecutionStatus::ExecuteComplete } else { ExecutionStatus::ExecuteFailed };
         let change_set = operation.change_set.and_then(|id| self.change_set_mut(stack_id, &id));
         if let Some(change_set) = change_set
             && change_set.execution_status == ExecutionStatus::ExecuteInProgress

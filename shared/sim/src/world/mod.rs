@@ -4,10 +4,11 @@
 //! asynchronous as AWS is: a call begins something, [`World::advance`] takes it on, [`World::drain`] hands out the
 //! events that it sent. What it does not model it refuses.
 //!
-//! Where to start: [`template`] reads templates, [`expression`] computes them, [`changes`] says what a change set
-//! would do, [`execute`] does it, [`finish`] ends it well or badly.
+//! Where to start: `template` reads templates, `expression` computes them, `changes` says what a change set would do,
+//! `execute` does it step by step (`apply`, `delete`), `finish` ends it well or badly.
 
 mod api;
+mod apply;
 mod attributes;
 mod change_set;
 mod changes;
