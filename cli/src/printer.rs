@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource};
 use serde::Serialize;
@@ -40,6 +41,8 @@ pub(crate) struct Printer {
 
 /// Reports are wrapped at this column, whatever the terminal: what is piped looks like what is seen.
 const WIDTH: usize = 110;
+/// Nobody reads more of them than this; one mistake in the indentation can make hundreds.
+const MOST_FINDINGS: usize = 50;
 /// A line longer than this is not shown with its finding: it was written by no person.
 const LONGEST_LINE: usize = 400;
 
@@ -103,12 +106,12 @@ impl Printer {
             .with_width(WIDTH)
             .with_break_words(false)
             .with_context_lines(1);
-        let text = String::from_utf8_lossy(&source.bytes);
+        let text = Arc::new(String::from_utf8_lossy(&source.bytes).into_owned());
         let mut page = String::new();
-        for finding in findings {
+        for finding in findings.iter().take(MOST_FINDINGS) {
             let report = Report {
                 finding,
-                source: NamedSource::new(&source.name, text.to_string()),
+                source: NamedSource::new(&source.name, Arc::clone(&text)),
                 shown: shown(&text, finding),
             };
             // Writing into a String does not fail, and a span that the handler cannot show leaves the rest.
@@ -116,6 +119,12 @@ impl Printer {
                 page.push_str(&format!("{finding}\n"));
             }
             page.push('\n');
+        }
+        if findings.len() > MOST_FINDINGS {
+            page.push_str(&format!(
+                "… and {} more; --output json lists all\n",
+                findings.len() - MOST_FINDINGS
+            ));
         }
         page.push_str(&format!("{}: {}\n", source.name, tally(findings)));
         self.write(stream, &page);
@@ -187,7 +196,7 @@ fn shown(text: &str, finding: &Diagnostic) -> Option<(usize, usize)> {
 /// A finding as miette wants it.
 struct Report<'f> {
     finding: &'f Diagnostic,
-    source: NamedSource<String>,
+    source: NamedSource<Arc<String>>,
     shown: Option<(usize, usize)>,
 }
 

@@ -82,6 +82,21 @@ fn a_line_that_no_person_wrote_is_not_shown() {
 }
 
 #[test]
+fn a_flood_of_findings_is_cut_for_people_alone() {
+    let flood: String = (0..500).map(|number| format!("zebra{number}: 1\n")).collect();
+    let place = Place::new();
+    place.write("cluster.yaml", format!("{SMALL}{flood}"));
+    let run = place.run("validate cluster.yaml");
+    assert!(
+        run.stdout.ends_with("… and 450 more; --output json lists all\ncluster.yaml: 500 errors\n"),
+        "{}",
+        run.told()
+    );
+    let run = place.run("validate cluster.yaml --output json");
+    assert_eq!(run.json()["diagnostics"].as_array().unwrap().len(), 500);
+}
+
+#[test]
 fn a_name_that_is_not_the_folder() {
     let place = Place::new();
     place.write("clusters/large/cluster.yaml", SMALL);
