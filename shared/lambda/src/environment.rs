@@ -153,10 +153,9 @@ impl<'a> Reader<'a> {
     /// An ARN of `service`.
     fn arn(&mut self, name: &str, service: &str) -> String {
         let value = self.name(name);
-        let mut parts = value.split(':');
-        if !value.is_empty()
-            && !(parts.next() == Some("arn") && parts.next().is_some() && parts.next() == Some(service))
-        {
+        let parts: Vec<&str> = value.split(':').collect();
+        let is_arn = parts.len() >= 6 && parts[0] == "arn" && parts[2] == service;
+        if !value.is_empty() && !is_arn {
             self.problems.push(format!("{name} is {value:?}; it must be an ARN of {service}"));
         }
         value
