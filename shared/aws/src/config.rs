@@ -9,7 +9,6 @@ use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_types::service_config::ServiceConfigKey;
 
-use crate::objects::Address;
 use crate::{CloudFormation, EventBus, KmsKeys, S3Bucket, Schedules, SsmParameters};
 
 /// How often a call is tried in all. With the backoff below, a service that throttles for some five seconds is
@@ -34,7 +33,7 @@ const OPERATION: Duration = Duration::from_secs(40);
 pub struct Aws {
     config: SdkConfig,
     s3: aws_sdk_s3::Client,
-    address: Address,
+    region: String,
 }
 
 /// No region is configured.
@@ -74,21 +73,17 @@ impl Aws {
     /// If it has no region.
     pub fn new(config: SdkConfig) -> Result<Self, NoRegion> {
         let region = config.region().ok_or(NoRegion)?.to_string();
-        let endpoint = s3_endpoint(&config);
         // A stand-in for S3 on one address knows no bucket by its host name. S3 itself is always spoken to by the
         // bucket's host name, as AWS wants it.
-        let s3 = aws_sdk_s3::config::Builder::from(&config).force_path_style(endpoint.is_some()).build();
-        Ok(Self {
-            s3: aws_sdk_s3::Client::from_conf(s3),
-            address: endpoint.map_or(Address::Aws { region }, Address::Endpoint),
-            config,
-        })
+        let path_style = has_s3_endpoint(&config);
+        let s3 = aws_sdk_s3::config::Builder::from(&config).force_path_style(path_style).build();
+        Ok(Self { s3: aws_sdk_s3::Client::from_conf(s3), region, config })
     }
 
     /// The bucket `name`.
     #[must_use]
     pub fn bucket(&self, name: &str) -> S3Bucket {
-        S3Bucket::new(self.s3.clone(), name.to_owned(), self.address.clone())
+        S3Bucket::new(self.s3.clone(), name.to_owned(), self.region.clone())
     }
 
     /// KMS, with `own_key` where a cluster names no key of its own.
@@ -124,20 +119,17 @@ impl Aws {
     }
 }
 
-/// The address that stands in for S3, if the environment or the profile names one; the SDK's own rule, which it does
-/// not tell: `AWS_ENDPOINT_URL_S3` (`s3.endpoint_url`) before `AWS_ENDPOINT_URL`.
-fn s3_endpoint(config: &SdkConfig) -> Option<String> {
+/// Whether the environment or the profile names an address for S3; the SDK's own rule, which it does not tell:
+/// `AWS_ENDPOINT_URL_S3` (`s3.endpoint_url`), or else `AWS_ENDPOINT_URL`.
+fn has_s3_endpoint(config: &SdkConfig) -> bool {
     let key = ServiceConfigKey::builder()
         .service_id("S3")
         .env("AWS_ENDPOINT_URL")
         .profile("endpoint_url")
         .build()
         .expect("all three parts of the key are given");
-    config
-        .service_config()
-        .and_then(|services| services.load_config(key))
-        .or_else(|| config.endpoint_url().map(str::to_owned))
-        .map(|url| url.trim_end_matches('/').to_owned())
+    config.endpoint_url().is_some()
+        || config.service_config().is_some_and(|services| services.load_config(key).is_some())
 }
 
 #[cfg(test)]
@@ -160,18 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn cloudformation_is_given_the_regional_https_address_of_the_bucket() {
-        let aws = Aws::new(config().region(Region::new("eu-west-1")).build()).unwrap();
+    fn cloudformation_is_given_the_regional_https_address_of_the_bucket_whatever_stands_in_for_s3() {
+        let url = |region: &str, bucket: &str, endpoint: Option<&str>| {
+            let mut config = config().region(Region::new(region.to_owned()));
+            config.set_endpoint_url(endpoint.map(str::to_owned));
+            Aws::new(config.build()).unwrap().bucket(bucket).url("clusters/a/templates/a-etcd/0.json")
+        };
+        let expected = "https://assets.s3.eu-west-1.amazonaws.com/clusters/a/templates/a-etcd/0.json";
+        assert_eq!(url("eu-west-1", "assets", None), expected);
+        assert_eq!(url("eu-west-1", "assets", Some("http://127.0.0.1:5000")), expected);
         assert_eq!(
-            aws.bucket("assets").url("clusters/a/templates/a-etcd/0.json"),
-            "https://assets.s3.eu-west-1.amazonaws.com/clusters/a/templates/a-etcd/0.json"
+            url("cn-north-1", "my.assets", None),
+            "https://s3.cn-north-1.amazonaws.com.cn/my.assets/clusters/a/templates/a-etcd/0.json"
         );
-    }
-
-    #[test]
-    fn a_stand_in_for_s3_is_addressed_by_path() {
-        let config = config().region(Region::new("eu-west-1")).endpoint_url("http://127.0.0.1:5000/");
-        let aws = Aws::new(config.build()).unwrap();
-        assert_eq!(aws.bucket("assets").url("a/b.json"), "http://127.0.0.1:5000/assets/a/b.json");
     }
 }

@@ -11,29 +11,17 @@ use crate::error::{code, port_error};
 /// could grow to by mistake, and little enough for a function of 128 MB.
 const MAX_BYTES: i64 = 16 << 20;
 
-/// Where S3 is.
-#[derive(Debug, Clone)]
-pub(crate) enum Address {
-    /// At AWS.
-    Aws {
-        /// The region of the buckets.
-        region: String,
-    },
-    /// A stand-in at this URL, which takes the bucket as the first part of the path.
-    Endpoint(String),
-}
-
 /// A bucket of S3. Its writes under a condition rest on `If-None-Match: *` and `If-Match`.
 #[derive(Debug, Clone)]
 pub struct S3Bucket {
     client: aws_sdk_s3::Client,
     name: String,
-    address: Address,
+    region: String,
 }
 
 impl S3Bucket {
-    pub(crate) fn new(client: aws_sdk_s3::Client, name: String, address: Address) -> Self {
-        Self { client, name, address }
+    pub(crate) fn new(client: aws_sdk_s3::Client, name: String, region: String) -> Self {
+        Self { client, name, region }
     }
 
     /// How errors name an object.
@@ -122,20 +110,16 @@ impl Objects for S3Bucket {
         }
     }
 
+    /// The address of the object at AWS, whatever address this process reaches S3 by: CloudFormation, and the condition
+    /// in IAM on what it may read, know no other.
     fn url(&self, key: &str) -> String {
-        let key = escape(key);
-        let name = &self.name;
-        match &self.address {
-            Address::Endpoint(endpoint) => format!("{endpoint}/{name}/{key}"),
-            Address::Aws { region } => {
-                let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-                // The certificate of S3 covers one label: a name with dots has no host name of its own.
-                if name.contains('.') {
-                    format!("https://s3.{region}.{suffix}/{name}/{key}")
-                } else {
-                    format!("https://{name}.s3.{region}.{suffix}/{key}")
-                }
-            }
+        let (name, region, key) = (&self.name, &self.region, escape(key));
+        let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+        // The certificate of S3 covers one label: a name with dots has no host name of its own.
+        if name.contains('.') {
+            format!("https://s3.{region}.{suffix}/{name}/{key}")
+        } else {
+            format!("https://{name}.s3.{region}.{suffix}/{key}")
         }
     }
 }

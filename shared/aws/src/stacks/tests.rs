@@ -168,7 +168,7 @@ async fn a_change_set_is_asked_for_by_url_and_role_and_once() {
         "Capabilities.member.1=CAPABILITY_NAMED_IAM",
         "RoleARN=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fcfn",
         "Tags.member.1.Key=slipway%3Acluster",
-        "assets%2Fclusters%2Fa%2Ftemplates%2Fa-etcd%2F0.json",
+        "TemplateURL=https%3A%2F%2Fassets.s3.eu-west-1.amazonaws.com%2Fclusters%2Fa%2Ftemplates%2Fa-etcd%2F0.json",
     ] {
         assert!(requests[0].body.contains(part), "{part} in {}", requests[0].body);
     }
