@@ -113,4 +113,21 @@ mod tests {
         assert!(!resource_type("AWS::IAM::Role").unwrap().attributes().contains("RoleName"));
         assert!(resource_type("AWS::Foo::Bar").is_none());
     }
+
+    #[test]
+    fn p3_the_plan_and_this_world_go_by_the_same_rules() {
+        use slipway_core::plan::{Replacement, update_rules::replacement};
+        for name in type_names() {
+            let kind = resource_type(name).unwrap();
+            for rule in kind.create_only.iter().chain(&kind.conditional_create_only) {
+                let path: Vec<String> = rule.split('.').map(str::to_owned).collect();
+                let ours = match kind.recreation(&path) {
+                    Recreation::Never => Replacement::Never,
+                    Recreation::Conditionally => Replacement::Conditional,
+                    Recreation::Always => Replacement::Always,
+                };
+                assert_eq!(replacement(name, rule), Ok(ours), "{name} {rule}");
+            }
+        }
+    }
 }

@@ -16,6 +16,14 @@ pub(crate) struct Validated {
 }
 
 impl World {
+    /// Deletes a stack, as a person at a console does.
+    ///
+    /// # Errors
+    /// As the API refuses: the stack is being updated.
+    pub fn delete(&mut self, name: &str) -> ApiResult<()> {
+        self.delete_stack(name, None)
+    }
+
     /// A stack that has only just come to be.
     pub(super) fn add_stack(&mut self, name: &str, status: StackStatus) -> String {
         let uuid = self.uuid();

@@ -84,10 +84,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The region's zones: three, as in every region that has at least three.
+    /// The zones of the region that an account sees.
     #[must_use]
     pub fn zones(&self) -> Vec<String> {
-        ["a", "b", "c"].iter().map(|zone| format!("{}{zone}", self.region)).collect()
+        let letters = match self.region.as_str() {
+            "ap-northeast-1" => "acd",
+            "ap-northeast-2" | "us-west-2" => "abcd",
+            "ca-central-1" => "abd",
+            "us-east-1" => "abcdef",
+            _ => "abc",
+        };
+        letters.chars().map(|letter| format!("{}{letter}", self.region)).collect()
     }
 }
 

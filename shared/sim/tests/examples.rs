@@ -1,0 +1,165 @@
+//! What Slipway renders, in the simulated CloudFormation: every example is created, left alone when nothing changed,
+//! changed where it changed, and deleted.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use slipway_core::cluster::Cluster;
+use slipway_core::digest::sha256_hex;
+use slipway_core::lock::Lock;
+use slipway_core::pki::Role;
+use slipway_core::render::{Rendering, Site, Stack, render};
+use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
+use slipway_core::spec;
+use slipway_driver::ports::Stacks as _;
+use slipway_sim::memory::MemoryBucket;
+use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
+use slipway_sim::{Config, World};
+
+fn cluster(text: &str) -> Cluster {
+    spec::parse(text.as_bytes(), None).unwrap().cluster
+}
+
+/// `cluster` with everything pinned and credentials for every role.
+fn rendering(cluster: &Cluster) -> Rendering {
+    let mut pinned = Lock {
+        format: Lock::FORMAT,
+        kubernetes: BTreeMap::new(),
+        etcd: BTreeMap::new(),
+        images: BTreeMap::new(),
+        agent: BTreeMap::new(),
+    };
+    let missing = pinned.missing(cluster);
+    pinned
+        .images
+        .extend(missing.parameters.into_iter().map(|name| (name, "ami-0123456789abcdef0".to_owned())));
+    pinned.kubernetes.extend(missing.kubernetes);
+    pinned.etcd.extend(missing.etcd);
+    let members = cluster.etcd.members.iter().map(|member| Role::Etcd(member.index));
+    let pools = cluster.pools.iter().map(|pool| Role::Pool(pool.name.clone()));
+    let roles = members.chain([Role::Controller]).chain(pools);
+    let credentials = roles.map(|role| (role.clone(), sha256_hex(role.to_string().as_bytes()))).collect();
+    let site = Site {
+        asset_bucket: "assets".to_owned(),
+        kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(),
+    };
+    render(cluster, &pinned, &credentials, &site).unwrap()
+}
+
+struct Account {
+    world: SharedWorld,
+    bucket: MemoryBucket,
+    stacks: SimulatedStacks,
+    change_sets: u32,
+}
+
+impl Account {
+    fn new(region: &str) -> Self {
+        let config = Config { region: region.to_owned(), ..Config::default() };
+        let world = Arc::new(Mutex::new(World::new(config)));
+        let bucket = MemoryBucket::new("assets", region);
+        let stacks = SimulatedStacks::new(Arc::clone(&world), bucket.clone());
+        Self { world, bucket, stacks, change_sets: 0 }
+    }
+
+    /// Brings `stack` to its template; which resources that replaced or removed, or `None` if nothing changed.
+    async fn bring(&mut self, stack: &Stack, create: bool) -> Option<Vec<String>> {
+        self.change_sets += 1;
+        let name = format!("change-{}", self.change_sets);
+        let template_key = stack.template_key("any");
+        self.bucket.upload(&template_key, stack.body.clone());
+        let tags = stack.tags.clone();
+        let request =
+            ChangeSetRequest { stack: stack.name.clone(), name: name.clone(), create, template_key, tags };
+        self.stacks.create_change_set(&request).await.unwrap();
+        lock(&self.world).settle();
+        let view = self.stacks.change_set(&stack.name, &name).await.unwrap().unwrap();
+        if view.status == ChangeSetStatus::NoChanges {
+            return None;
+        }
+        assert_eq!(view.status, ChangeSetStatus::Ready, "{}: {:?}", stack.name, view.reason);
+        self.stacks.execute_change_set(&stack.name, &name, &name).await.unwrap();
+        lock(&self.world).settle();
+        let wanted = if create { StackStatus::CreateComplete } else { StackStatus::UpdateComplete };
+        let status = self.stacks.stack(&stack.name).await.unwrap().unwrap().status;
+        let failures = self.stacks.failures(&stack.name).await.unwrap();
+        assert_eq!(status, wanted, "{}: {failures:#?}", stack.name);
+        Some(view.replaces)
+    }
+
+    async fn launch(text: &str) -> (Self, Rendering) {
+        let cluster = cluster(text);
+        let mut account = Self::new(&cluster.region);
+        let rendering = rendering(&cluster);
+        for stack in &rendering.stacks {
+            account.bring(stack, true).await;
+        }
+        (account, rendering)
+    }
+}
+
+const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
+
+const EXAMPLES: [&str; 8] = [
+    include_str!("../../../examples/careful.yaml"),
+    include_str!("../../../examples/existing-vpc.yaml"),
+    include_str!("../../../examples/from-kube-aws.yaml"),
+    include_str!("../../../examples/graviton.yaml"),
+    include_str!("../../../examples/minimal.yaml"),
+    PRODUCTION,
+    include_str!("../../../examples/spot.yaml"),
+    include_str!("../../../examples/two-endpoints.yaml"),
+];
+
+#[tokio::test]
+async fn p1_every_example_comes_to_be_and_the_same_again_changes_nothing() {
+    for text in EXAMPLES {
+        let (mut account, rendering) = Account::launch(text).await;
+        for stack in &rendering.stacks {
+            assert_eq!(account.bring(stack, false).await, None, "{}", stack.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_example_can_be_deleted_and_leaves_only_what_it_means_to_keep() {
+    for text in EXAMPLES {
+        let (account, rendering) = Account::launch(text).await;
+        for stack in rendering.stacks.iter().rev() {
+            lock(&account.world).delete(&stack.name).unwrap();
+            lock(&account.world).settle();
+            let left = account.stacks.failures(&stack.name).await.unwrap();
+            assert_eq!(lock(&account.world).stack_status(&stack.name), None, "{}: {left:#?}", stack.name);
+        }
+        let kept = lock(&account.world).existing();
+        let odd: Vec<_> = kept.iter().filter(|(kind, _)| kind != "AWS::EC2::Volume").collect();
+        assert!(odd.is_empty(), "{}: {odd:?}", rendering.cluster);
+    }
+}
+
+#[tokio::test]
+async fn p2_a_pools_size_changes_that_pool_alone_and_replaces_nothing() {
+    let mut target = cluster(PRODUCTION);
+    let (mut account, old) = Account::launch(PRODUCTION).await;
+    target.pools[0].size.max += 1;
+    let new = rendering(&target);
+    let changed: Vec<&Stack> = new.stacks.iter().filter(|stack| !old.stacks.contains(stack)).collect();
+    assert_eq!(changed.len(), 1);
+    assert_eq!(account.bring(changed[0], false).await, Some(Vec::new()));
+}
+
+#[tokio::test]
+async fn p2_new_credentials_of_a_controller_replace_no_resource() {
+    let (mut account, old) = Account::launch(PRODUCTION).await;
+    let mut new = old.clone();
+    for stack in &mut new.stacks {
+        let digest = &old.roles[&Role::Controller].credentials_digest;
+        stack.body = stack.body.replace(digest.as_str(), &"f".repeat(digest.len()));
+        stack.sha256 = sha256_hex(stack.body.as_bytes());
+    }
+    let changed: Vec<&Stack> = new.stacks.iter().filter(|stack| !old.stacks.contains(stack)).collect();
+    let names: Vec<&str> = changed.iter().map(|stack| stack.name.as_str()).collect();
+    assert_eq!(names, ["production-control-plane"]);
+    assert_eq!(account.bring(changed[0], false).await, Some(Vec::new()));
+}
