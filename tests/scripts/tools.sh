@@ -37,6 +37,7 @@ elif python3 -m pip --version >/dev/null 2>&1; then
     python3 -m venv --without-pip "$home" >&2
     site=$("$home/bin/python3" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     python3 -m pip install --quiet --target "$site" --requirement "$lock" >&2
+    ln -s "$site/bin/shellcheck" "$home/bin/shellcheck"
 elif python3 -m virtualenv --version >/dev/null 2>&1; then
     rm -rf "$home"
     python3 -m virtualenv --quiet "$home" >&2

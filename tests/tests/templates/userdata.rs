@@ -1,0 +1,104 @@
+//! Userdata as a node gets it: its size, and what a shell and shellcheck say.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use slipway_tests::tools;
+
+use super::workshop::{Workshop, examples};
+
+/// A quarter of what EC2 takes (16 KiB): what is larger belongs into the bundles.
+const BYTES_AT_MOST: usize = 4096;
+
+/// What stands in for a value that CloudFormation fills in; as long as the longest of its kind, a hosted zone's id.
+const FILLED_IN: &str = "Z0123456789ABCDEFGHIJKLMNOPQRSTU";
+
+/// The text of `Fn::Base64`, joined as CloudFormation does.
+fn text(userdata: &Value) -> String {
+    match &userdata["Fn::Base64"] {
+        Value::String(text) => text.clone(),
+        joined => {
+            let parts =
+                joined["Fn::Join"].as_array().unwrap_or_else(|| panic!("neither text nor a join: {joined}"));
+            assert_eq!(parts[0], "");
+            parts[1].as_array().unwrap().iter().map(|part| part.as_str().unwrap_or(FILLED_IN)).collect()
+        }
+    }
+}
+
+/// Every launch template's userdata of every example: where it is from, and its text.
+async fn userdata() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for example in examples() {
+        let rendered = Workshop::of(&example.text).render(&example.text).await;
+        let before = found.len();
+        for stack in &rendered.rendering.stacks {
+            let template: Value = serde_json::from_str(&stack.body).unwrap();
+            for (id, resource) in template["Resources"].as_object().unwrap() {
+                if resource["Type"] == "AWS::EC2::LaunchTemplate" {
+                    let text = text(&resource["Properties"]["LaunchTemplateData"]["UserData"]);
+                    found.push((format!("{}, {}, {id}", example.name, stack.name), text));
+                }
+            }
+        }
+        // Every role but the operator's own has nodes.
+        assert_eq!(found.len() - before, rendered.rendering.roles.len(), "{}", example.name);
+    }
+    found
+}
+
+fn with_input(command: &mut Command, input: &str) -> (bool, String) {
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = [ended.stdout, ended.stderr].concat();
+    (ended.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[tokio::test]
+async fn userdata_is_small_and_a_shell_can_read_it() {
+    for (whose, text) in userdata().await {
+        assert!(text.len() < BYTES_AT_MOST, "{whose}: {} bytes", text.len());
+        let (fine, said) = with_input(Command::new("sh").arg("-n"), &text);
+        assert!(fine && said.is_empty(), "{whose}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn shellcheck_finds_nothing_in_userdata() {
+    let shellcheck = tools::python().unwrap().with_file_name("shellcheck");
+    let check = |text: &str| {
+        let mut command = Command::new(&shellcheck);
+        with_input(command.args(["--shell=sh", "--severity=style", "--format=gcc", "-"]), text)
+    };
+    // The script is one, but for the values in it: those of an etcd member, a controller and a worker say it all.
+    let all = userdata().await;
+    for (whose, text) in all.iter().filter(|(whose, _)| whose.starts_with("production,")) {
+        let (fine, said) = check(text);
+        assert!(fine && said.is_empty(), "{whose}: {said}");
+    }
+    let (fine, said) = check("#!/bin/sh\nrm $1\n");
+    assert!(!fine && said.contains("SC2086"), "shellcheck sees nothing: {said}");
+}
+
+#[tokio::test]
+async fn p9_userdata_holds_node_json_that_reads_back() {
+    for (whose, text) in userdata().await {
+        let file = text.split("<<'NODE'\n").nth(1).and_then(|rest| rest.split("\nNODE\n").next()).unwrap();
+        let node: Value =
+            serde_json::from_str(file).unwrap_or_else(|error| panic!("{whose}: {error}: {file}"));
+        let keys: Vec<&str> = node.as_object().unwrap().keys().map(String::as_str).collect();
+        let known =
+            ["agent", "assetBucket", "cluster", "config", "credentials", "format", "region", "role", "zone"];
+        assert!(keys.iter().all(|key| known.contains(key)), "{whose}: {keys:?}");
+        for digest in ["config", "credentials"] {
+            let digest = node[digest].as_str().unwrap();
+            assert!(
+                digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{whose}: {digest}"
+            );
+        }
+    }
+}

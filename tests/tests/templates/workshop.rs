@@ -1,0 +1,113 @@
+//! Specs rendered by the real flow, over buckets and keys in memory.
+
+use std::fs;
+
+use slipway_core::lock::Lock;
+use slipway_core::plan::Plan;
+use slipway_core::render::{Rendering, Site};
+use slipway_core::rollout::Rollout;
+use slipway_driver::ports::{Condition, Objects as _};
+use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
+use slipway_driver::{keys, store};
+use slipway_pki::AwsLc;
+use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
+use slipway_tests::tools;
+
+/// A file of `examples/`.
+pub(crate) struct Example {
+    /// `production`.
+    pub(crate) name: String,
+    /// Its text.
+    pub(crate) text: String,
+}
+
+/// Every example, by name.
+pub(crate) fn examples() -> Vec<Example> {
+    let folder = fs::read_dir(tools::root().join("examples")).unwrap();
+    let mut examples: Vec<Example> = folder
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .map(|path| Example {
+            name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
+            text: fs::read_to_string(&path).unwrap(),
+        })
+        .collect();
+    examples.sort_by(|one, other| one.name.cmp(&other.name));
+    assert!(examples.len() > 5, "the examples are gone");
+    examples
+}
+
+/// The example of that name.
+pub(crate) fn example(name: &str) -> String {
+    examples().into_iter().find(|example| example.name == name).unwrap().text
+}
+
+/// What a spec turned into.
+pub(crate) struct Rendered {
+    /// The plan that leads there.
+    pub(crate) plan: Plan,
+    /// What it leads to.
+    pub(crate) rendering: Rendering,
+}
+
+/// One cluster's buckets, and the region that it lies in.
+pub(crate) struct Workshop {
+    pub(crate) cluster: String,
+    pub(crate) region: String,
+    pub(crate) assets: MemoryBucket,
+    specs: MemoryBucket,
+    keys: MemoryKeys,
+    parameters: MemoryParameters,
+    bus: MemoryBus,
+}
+
+impl Workshop {
+    /// Empty buckets for the cluster of `text`, and an image under every parameter that it names.
+    pub(crate) fn of(text: &str) -> Self {
+        let cluster = slipway_core::spec::parse(text.as_bytes(), None).unwrap().cluster;
+        let parameters = MemoryParameters::new([]);
+        for name in Lock::default().missing(&cluster).parameters {
+            parameters.set(&name, "ami-0123456789abcdef0");
+        }
+        let bucket = |name| MemoryBucket::new(name, &cluster.region);
+        Self {
+            assets: bucket("assets"),
+            specs: bucket("specs"),
+            keys: MemoryKeys::new(1),
+            parameters,
+            bus: MemoryBus::new(),
+            region: cluster.region,
+            cluster: cluster.name,
+        }
+    }
+
+    /// Uploads `text`, and takes what comes of it.
+    pub(crate) async fn render(&self, text: &str) -> Rendered {
+        let version = self.specs.upload(&keys::spec(&self.cluster), text);
+        let ports = RenderPorts {
+            specs: &self.specs,
+            assets: &self.assets,
+            keys: &self.keys,
+            parameters: &self.parameters,
+            bus: &self.bus,
+            crypto: &AwsLc,
+        };
+        let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
+        let upload = Upload { cluster: self.cluster.clone(), version };
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        let plan = match render_upload(&ports, &site, &upload, now).await.unwrap() {
+            Outcome::Planned(plan) => *plan,
+            other => panic!("no plan of {} but {other:?}", self.cluster),
+        };
+        let release = self.assets.peek(&keys::release(&self.cluster, &plan.to)).unwrap();
+        Rendered { rendering: serde_json::from_slice(&release).unwrap(), plan }
+    }
+
+    /// As if `plan` had been rolled out.
+    pub(crate) async fn deployed(&self, plan: &Plan) {
+        let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
+        let rollout = Rollout { deployed, ..Rollout::new(&self.cluster) };
+        let rollout = store::json(&rollout);
+        self.assets.put(&keys::rollout(&self.cluster), rollout, Condition::Always).await.unwrap();
+    }
+}
