@@ -29,6 +29,16 @@ test: tools ## All tests, with all that they need, and the templates' lint
 	fi
 	tests/scripts/lint-template.sh
 
+.PHONY: bench
+bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
+	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-bench
+	@target/release/slipway-bench
+	@for function in slipway-render slipway-rollout; do \
+		echo "$$function: start to first request for work, and memory"; \
+		tests/scripts/measure_function.py target/release/$$function 20 </dev/null; \
+	done
+	@infra/package.sh x86_64 --plain
+
 .PHONY: lint
 lint: $(DENY) ## Formatting, clippy without a warning, licences and sources of dependencies
 	$(CARGO) fmt --all --check

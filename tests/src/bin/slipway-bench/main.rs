@@ -4,6 +4,8 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark is for a person to read")]
 
+mod functions;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
 
 type Anyhow<T> = Result<T, Box<dyn Error>>;
+
+const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
 
 /// What every measurement of rendering takes: the production example, in memory.
 struct World {
@@ -72,9 +76,9 @@ impl World {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Anyhow<()> {
-    let production = include_str!("../../../examples/production.yaml").as_bytes();
+    let production = PRODUCTION.as_bytes();
     let accepted = spec::parse(production, Some("production")).map_err(|found| format!("{found:?}"))?;
     println!("slipway bench, medians of {RUNS} runs\n");
 
@@ -107,20 +111,20 @@ async fn main() -> Anyhow<()> {
     let floor = row(&format!("floor: its {keys} P-256 keys alone"), &mut floor, "");
     println!("{:<58} {:>8.1} ×\n", "first render / floor", first.as_secs_f64() / floor.as_secs_f64());
 
-    pools(production)?;
-    Ok(())
+    pools()?;
+    println!();
+    functions::memory().await
 }
 
 /// Each figure is the median of so many.
 const RUNS: usize = 11;
 
 /// Rendering alone, as the number of pools grows.
-fn pools(production: &[u8]) -> Anyhow<()> {
-    let text = std::str::from_utf8(production)?;
+fn pools() -> Anyhow<()> {
     let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
     let mut last: Option<(usize, Duration)> = None;
     for count in [1, 10, 50, 100] {
-        let spec = with_pools(text, count);
+        let spec = with_pools(PRODUCTION, count);
         let mut times = Vec::new();
         for _ in 0..RUNS {
             let started = Instant::now();
