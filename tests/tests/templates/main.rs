@@ -2,6 +2,7 @@
 //! shell, a simulated CloudFormation, moto.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
+mod changes;
 mod lint;
 mod userdata;
 mod workshop;

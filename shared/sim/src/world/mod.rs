@@ -32,6 +32,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +50,8 @@ pub use faults::Phase;
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
 pub(crate) use scheduler::{Schedule, ScheduleRequest};
 pub(crate) use stack::{Resource, ResourceStatus, Revision, Stack, StackEvent, status_name};
+
+pub use verdicts::Verdict;
 
 use execute::Task;
 use faults::Faults;

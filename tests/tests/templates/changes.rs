@@ -1,0 +1,185 @@
+//! The plan against the change set that the simulated CloudFormation makes of the same change (P3).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use slipway_core::plan::{Replacement, ResourceAction, ResourceChange, StackAction, StackPlan};
+use slipway_core::render::Stack;
+use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, ChangeSetView, StackStatus};
+use slipway_driver::ports::Stacks as _;
+use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
+use slipway_sim::world::{Config, Verdict, World};
+
+use super::workshop::{Rendered, Workshop, example};
+
+/// Pieces of the production example and what they become, one change after the other.
+const CHANGES: &[(&str, &[(&str, &str)])] = &[
+    ("a pool's size", &[("maxSize: 10", "maxSize: 12")]),
+    (
+        "a controller's machine",
+        &[(
+            "controller:\n  count: 3\n  instanceType: m7i.large",
+            "controller:\n  count: 3\n  instanceType: m7i.xlarge",
+        )],
+    ),
+    ("the key pair", &[("keyName: operations", "keyName: night-shift")]),
+    ("the Kubernetes version", &[("kubernetesVersion: \"1.37\"", "kubernetesVersion: \"1.36\"")]),
+    ("etcd's volumes, larger", &[("dataVolume:\n    size: 50", "dataVolume:\n    size: 60")]),
+    ("etcd's volumes, faster", &[("iops: 4000", "iops: 5000")]),
+    ("five members", &[("etcd:\n  count: 3", "etcd:\n  count: 5")]),
+    ("stack tags", &[("  environment: production", "  environment: production\n  team: harbour")]),
+    (
+        "who may call the API",
+        &[("        - 0.0.0.0/0", "        - 203.0.113.0/24\n        - 198.51.100.0/24")],
+    ),
+    ("the API's name", &[("dnsName: api.production.example.com", "dnsName: k8s.production.example.com")]),
+    ("the hosted zone", &[("Z0123456789ABCDEFGHIJ", "Z9876543210ABCDEFGHIJ")]),
+    (
+        "a record by hand",
+        &[("      hostedZone:\n        id: Z0123456789ABCDEFGHIJ\n", "      recordSetManaged: false\n")],
+    ),
+    ("another VPC", &[("10.0.", "10.4.")]),
+    ("a subnet's range", &[("10.0.96.0/19", "10.0.128.0/19")]),
+    (
+        "a subnet's zone",
+        &[(
+            "name: private-c\n    availabilityZone: eu-west-1c",
+            "name: private-c\n    availabilityZone: eu-west-1a",
+        )],
+    ),
+    ("spot weights", &[("weightedCapacity: 1", "weightedCapacity: 4")]),
+    ("another spot type", &[("m6i.xlarge", "m6a.xlarge")]),
+    ("a label", &[("example.com/workload: batch", "example.com/workload: bulk")]),
+    (
+        "a pool in another subnet",
+        &[("      subnets:\n        - name: private-b", "      subnets:\n        - name: private-c")],
+    ),
+    ("a new pool, and one that goes", &[("- name: general-b", "- name: general-d")]),
+    (
+        "no spot instances",
+        &[("onDemandPercentageAboveBaseCapacity: 0", "onDemandPercentageAboveBaseCapacity: 100")],
+    ),
+];
+
+/// A simulated CloudFormation with the production example in it.
+struct Account {
+    world: SharedWorld,
+    stacks: SimulatedStacks,
+    workshop: Workshop,
+    made: BTreeSet<String>,
+    count: u32,
+}
+
+impl Account {
+    async fn launch(text: &str) -> Self {
+        let workshop = Workshop::of(text);
+        let config = Config { region: workshop.region.clone(), ..Config::default() };
+        let world = Arc::new(Mutex::new(World::new(config)));
+        let stacks = SimulatedStacks::new(Arc::clone(&world), workshop.assets.clone());
+        let mut account = Self { world, stacks, workshop, made: BTreeSet::new(), count: 0 };
+        let first = account.workshop.render(text).await;
+        for stack in &first.rendering.stacks {
+            let (name, view, _) = account.change_set(stack).await;
+            assert_eq!(view.status, ChangeSetStatus::Ready, "{}: {:?}", stack.name, view.reason);
+            account.stacks.execute_change_set(&stack.name, &name, &name).await.unwrap();
+            lock(&account.world).settle();
+            let now = account.stacks.stack(&stack.name).await.unwrap().unwrap();
+            assert_eq!(now.status, StackStatus::CreateComplete, "{}: {:?}", stack.name, now.reason);
+            account.made.insert(stack.name.clone());
+        }
+        account.workshop.deployed(&first.plan).await;
+        account
+    }
+
+    /// What CloudFormation would do to bring `stack` there. Its name, our view of it, and what it says itself.
+    async fn change_set(&mut self, stack: &Stack) -> (String, ChangeSetView, Vec<Verdict>) {
+        self.count += 1;
+        let name = format!("change-{}", self.count);
+        let request = ChangeSetRequest {
+            stack: stack.name.clone(),
+            name: name.clone(),
+            create: !self.made.contains(&stack.name),
+            template_key: stack.template_key(&self.workshop.cluster),
+            tags: stack.tags.clone(),
+        };
+        self.stacks.create_change_set(&request).await.unwrap();
+        lock(&self.world).settle();
+        let view = self.stacks.change_set(&stack.name, &name).await.unwrap().unwrap();
+        let verdicts = lock(&self.world).verdicts(&stack.name, &name).unwrap();
+        (name, view, verdicts)
+    }
+}
+
+/// What the plan says: of each resource, what is done to it, and whether the one that stands may go.
+fn ours(plan: &StackPlan) -> BTreeMap<String, (&'static str, bool)> {
+    let may = plan.may_replace();
+    let words = |change: &ResourceChange| match change.action {
+        ResourceAction::Add => "Add",
+        ResourceAction::Modify => "Modify",
+        ResourceAction::Remove => "Remove",
+    };
+    let all = plan.resources.iter();
+    all.map(|change| (change.logical_id.clone(), (words(change), may.contains(&change.logical_id)))).collect()
+}
+
+/// What CloudFormation says, as far as the plan speaks of it.
+///
+/// Where only the id of a replaced resource changes, CloudFormation says `Conditional`, as it does not know the new id
+/// yet, and our view counts that as going.
+fn theirs(verdicts: &[Verdict], view: &ChangeSetView) -> BTreeMap<String, (&'static str, bool)> {
+    // A new tag of the stack touches whatever can bear tags; the plan says so once, of the stack.
+    let told = verdicts.iter().filter(|verdict| {
+        verdict.action != "Modify" || !verdict.properties.is_empty() || !verdict.scope.contains("Tags")
+    });
+    told.map(|verdict| {
+        (verdict.logical_id.clone(), (verdict.action, view.replaces.contains(&verdict.logical_id)))
+    })
+    .collect()
+}
+
+fn changed(text: &str, pieces: &[(&str, &str)]) -> String {
+    pieces.iter().fold(text.to_owned(), |text, (old, new)| {
+        assert!(text.contains(old), "the example no longer has {old:?}");
+        text.replace(old, new)
+    })
+}
+
+#[tokio::test]
+async fn p3_cloudformation_would_do_what_the_plan_says() {
+    let before = example("production");
+    let mut account = Account::launch(&before).await;
+    let mut replaced = BTreeSet::new();
+    for (what, pieces) in CHANGES {
+        let Rendered { plan, rendering } = account.workshop.render(&changed(&before, pieces)).await;
+        assert!(!plan.is_empty(), "{what} changes nothing");
+        for stack in &rendering.stacks {
+            let of_stack = plan.stacks.iter().find(|one| one.name == stack.name).unwrap();
+            if of_stack.action == StackAction::Create {
+                assert!(!account.made.contains(&stack.name), "{what}");
+                continue;
+            }
+            let (_, view, verdicts) = account.change_set(stack).await;
+            if of_stack.action == StackAction::Unchanged {
+                assert_eq!(view.status, ChangeSetStatus::NoChanges, "{what}, {}", stack.name);
+                continue;
+            }
+            assert_eq!(view.status, ChangeSetStatus::Ready, "{what}, {}: {:?}", stack.name, view.reason);
+            assert_eq!(ours(of_stack), theirs(&verdicts, &view), "{what}, {}", stack.name);
+            // What surely goes, the plan must not call uncertain.
+            for verdict in verdicts.iter().filter(|verdict| verdict.replacement == Some("True")) {
+                let change = of_stack.resources.iter().find(|change| change.logical_id == verdict.logical_id);
+                assert_eq!(
+                    change.unwrap().replacement,
+                    Replacement::Always,
+                    "{what}, {}",
+                    verdict.logical_id
+                );
+            }
+            replaced.extend(view.replaces.iter().cloned());
+        }
+    }
+    // The comparison has teeth only where something is replaced.
+    for kind in ["Vpc", "Subnet", "Record"] {
+        assert!(replaced.iter().any(|id| id.contains(kind)), "no change replaces a {kind}: {replaced:?}");
+    }
+}
