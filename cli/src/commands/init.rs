@@ -5,14 +5,14 @@ use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 
 use serde_json::json;
-use slipway_core::spec::{Starter, parse, starter};
+use slipway_core::spec::{SCHEMA_FILE, Starter, parse, schema, starter};
 
 use crate::Exit;
 use crate::failure::Failure;
 use crate::printer::{Printer, Stream};
 use crate::source::Source;
 
-/// Write a commented cluster.yaml to begin with.
+/// Write a commented cluster.yaml to begin with, and the schema by which editors complete and check it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -78,15 +78,16 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         }
     };
     write(args, &text)?;
+    let schema_file = write_schema(args)?;
     let file = args.file.display().to_string();
     printer.findings(Stream::Err, &Source::made(&args.file, text), &warnings);
     let human = format!(
-        "Wrote {file}.\n\nNext:\n  slipway validate {file}              # after each change\n  \
+        "Wrote {file}, and {schema_file} for your editor.\n\nNext:\n  slipway validate {file}              # after each change\n  \
          slipway render {file} --out rendered  # see the stacks and userdata\n"
     );
     printer.result(
         &human,
-        &json!({ "ok": true, "file": file, "cluster": args.cluster_name, "diagnostics": warnings }),
+        &json!({ "ok": true, "file": file, "schema": schema_file, "cluster": args.cluster_name, "diagnostics": warnings }),
     );
     Ok(Exit::Done)
 }
@@ -110,4 +111,13 @@ fn write(args: &Args, text: &str) -> Result<(), Failure> {
             (_, failure) => failure,
         },
     )
+}
+
+/// Beside the spec, where its first lines point editors at; it is ours, so an older one is replaced.
+fn write_schema(args: &Args) -> Result<String, Failure> {
+    let path = args.file.with_file_name(SCHEMA_FILE);
+    let mut text = serde_json::to_string_pretty(&schema()).expect("a schema has string keys only");
+    text.push('\n');
+    std::fs::write(&path, text).map_err(|error| Failure::file("write", &path, &error))?;
+    Ok(path.display().to_string())
 }

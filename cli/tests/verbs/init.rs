@@ -9,6 +9,9 @@ fn what_is_written_is_accepted() {
     let run = place.run("validate cluster.yaml");
     assert_eq!(run.code, 0, "{}", run.told());
     assert!(run.stdout.contains("is fine"), "{}", run.told());
+    // Its first lines point editors at the schema that lies beside it.
+    assert!(place.read("cluster.yaml").contains("$schema=cluster.schema.json"));
+    assert!(place.read("cluster.schema.json").contains("\"clusterName\""));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use report::{Problem, Report};
 use tree::Span;
 
 pub use schema::schema;
-pub use starter::{Starter, starter};
+pub use starter::{SCHEMA_FILE, Starter, starter};
 
 /// How grave a [`Diagnostic`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

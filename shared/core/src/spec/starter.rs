@@ -50,7 +50,7 @@ fn head(text: &mut String, starter: &Starter) {
         "# A Kubernetes cluster for Slipway. Check it: `slipway validate cluster.yaml`; launch it: upload it to"
     );
     put!(text, "# clusters/{}/cluster.yaml in the spec bucket.", plain(&starter.cluster_name));
-    put!(text, "# yaml-language-server: $schema={SCHEMA_URL}");
+    put!(text, "# yaml-language-server: $schema={SCHEMA_FILE}");
     put!(text, "clusterName: {}", scalar(&starter.cluster_name));
     put!(text, "region: {}", scalar(&starter.region));
     put!(text, "# A minor release: its newest patch is pinned once. Go up one minor at a time.");
@@ -153,8 +153,8 @@ fn pools(text: &mut String, zones: &[String]) {
     }
 }
 
-const SCHEMA_URL: &str =
-    "https://raw.githubusercontent.com/slipway-k8s/slipway/main/infra/cluster.schema.json";
+/// The schema that the starter points editors at, in the folder of the spec.
+pub const SCHEMA_FILE: &str = "cluster.schema.json";
 
 const POLICY: &str = "
 kubernetes:
