@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod changes;
+mod emulated;
 mod lint;
 mod userdata;
 mod workshop;

@@ -3,7 +3,9 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
 use slipway_tests::tools;
 
 use super::workshop::{Workshop, examples};
@@ -57,6 +59,17 @@ fn with_input(command: &mut Command, input: &str) -> (bool, String) {
     (ended.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
+/// The text of userdata as EC2 has it.
+pub(crate) fn decoded(base64: &str) -> String {
+    String::from_utf8(STANDARD.decode(base64).unwrap()).unwrap()
+}
+
+/// `node.json` inside userdata.
+pub(crate) fn node_file(text: &str) -> Map<String, Value> {
+    let file = text.split("<<'NODE'\n").nth(1).and_then(|rest| rest.split("\nNODE\n").next()).unwrap();
+    serde_json::from_str(file).unwrap_or_else(|error| panic!("{error}: {file}"))
+}
+
 #[tokio::test]
 async fn userdata_is_small_and_a_shell_can_read_it() {
     for (whose, text) in userdata().await {
@@ -86,10 +99,8 @@ async fn shellcheck_finds_nothing_in_userdata() {
 #[tokio::test]
 async fn p9_userdata_holds_node_json_that_reads_back() {
     for (whose, text) in userdata().await {
-        let file = text.split("<<'NODE'\n").nth(1).and_then(|rest| rest.split("\nNODE\n").next()).unwrap();
-        let node: Value =
-            serde_json::from_str(file).unwrap_or_else(|error| panic!("{whose}: {error}: {file}"));
-        let keys: Vec<&str> = node.as_object().unwrap().keys().map(String::as_str).collect();
+        let node = node_file(&text);
+        let keys: Vec<&str> = node.keys().map(String::as_str).collect();
         let known =
             ["agent", "assetBucket", "cluster", "config", "credentials", "format", "region", "role", "zone"];
         assert!(keys.iter().all(|key| known.contains(key)), "{whose}: {keys:?}");
