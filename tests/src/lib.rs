@@ -5,10 +5,12 @@
 //! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
 //! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
+//! - [`cloud`]: the simulated CloudFormation and Scheduler, which `shared/sim` is, wired in.
 //! - [`router`]: brings what moto's patterns match to the functions.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
 
 pub mod client;
+pub mod cloud;
 pub mod deploy;
 pub mod gateway;
 pub mod iam;

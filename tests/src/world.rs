@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client::{Client, ClientError};
+use crate::cloud::{Cloud, Reach};
 use crate::deploy::{DeployError, Deployed, Target, deploy, translate};
 use crate::gateway::Gateway;
 use crate::lambda::{Caller, Lambda};
@@ -40,6 +41,8 @@ pub struct Settings {
     pub region: String,
     /// `AWS::StackName` of the installation.
     pub stack_name: String,
+    /// Seconds of CloudFormation and Scheduler that pass in one.
+    pub speed: f64,
     /// Of Lambda's waits between tries: 0.002 makes a minute 120 ms.
     pub time_scale: f64,
     /// `RUST_LOG` of the functions; `None` leaves the template's.
@@ -53,6 +56,7 @@ impl Default for Settings {
         Self {
             region: "eu-west-1".to_owned(),
             stack_name: "slipway".to_owned(),
+            speed: 200.0,
             time_scale: 0.002,
             log: None,
             parameters: Vec::new(),
@@ -65,6 +69,7 @@ impl Default for Settings {
 pub struct Embedded {
     // The router and the functions go before what they call.
     router: Router,
+    cloud: Cloud,
     lambda: Lambda,
     deployed: Deployed,
     client: Client,
@@ -87,7 +92,7 @@ impl Embedded {
         let (moto, plain) = tokio::join!(Moto::start(&parameters), translate(template));
         let (moto, plain) = (moto?, plain?);
         let observer = Observer::default();
-        let gateway = Gateway::start(moto.url(), observer.clone()).await?;
+        let gateway = Gateway::start(moto.url(), &settings.region, observer.clone()).await?;
         // What the harness does itself is not to be seen among the calls: it goes to moto directly.
         let client = Client::new(moto.url(), &settings.region, "OPERATOR");
         let lambda = Lambda::new(client.clone(), observer.clone(), settings.time_scale);
@@ -102,6 +107,11 @@ impl Embedded {
             work_folder: work_folder.path(),
         };
         let deployed = deploy(&plain, &target).await?;
+        let reach = Reach::new(&client, &lambda, &observer, gateway.bell(), &deployed);
+        let cloud = Cloud::start(&settings.region, settings.speed, &gateway.templates_url(), reach).await?;
+        for service in ["cloudformation", "scheduler"] {
+            gateway.serve_elsewhere(service, cloud.endpoint());
+        }
         let router = Router::start(
             client.clone(),
             &gateway,
@@ -112,6 +122,7 @@ impl Embedded {
         );
         Ok(Self {
             router,
+            cloud,
             lambda,
             deployed,
             client,
@@ -139,6 +150,12 @@ impl Embedded {
     #[must_use]
     pub fn lambda(&self) -> &Lambda {
         &self.lambda
+    }
+
+    /// The simulated CloudFormation and Scheduler.
+    #[must_use]
+    pub fn cloud(&self) -> &Cloud {
+        &self.cloud
     }
 
     /// The router of events.

@@ -15,6 +15,7 @@ use tokio::process::Command;
 
 use crate::client::{Client, ClientError};
 use crate::gateway::Gateway;
+use crate::iam::Statement;
 use crate::lambda::Lambda;
 use crate::router::Route;
 use crate::tools;
@@ -90,9 +91,20 @@ pub struct Deployed {
     /// Bus and queue of what is said on it.
     pub taps: Vec<(String, String)>,
     /// Roles that services assume, by ARN: Scheduler's.
-    pub roles: BTreeMap<String, Vec<crate::iam::Statement>>,
+    pub roles: BTreeMap<String, Assumable>,
     /// What was only recorded: logical id, type, why.
     pub recorded: Vec<(String, String, &'static str)>,
+}
+
+/// A role, for services that assume it.
+#[derive(Debug, Clone)]
+pub struct Assumable {
+    /// Who may assume it.
+    pub trusts: Vec<Statement>,
+    /// What it grants.
+    pub statements: Vec<Statement>,
+    /// ARNs of the template's schedule groups, on whose behalf Scheduler assumes it.
+    pub schedule_groups: Vec<String>,
 }
 
 /// Translates a SAM template to plain CloudFormation.
@@ -140,6 +152,9 @@ pub async fn deploy(template: &Value, target: &Target<'_>) -> Result<Deployed, D
     }
     let outputs = template.outputs(&stack)?;
     deployer.finish().await?;
+    let groups = deployer.recorded.iter().filter(|(_, kind, _)| kind == "AWS::Scheduler::ScheduleGroup");
+    let schedule_groups: Vec<String> =
+        groups.filter_map(|(id, _, _)| stack.get(id)?.attributes.get("Arn").cloned()).collect();
     Ok(Deployed {
         references: stack.iter().map(|(id, made)| (id.clone(), made.reference.clone())).collect(),
         arns: stack
@@ -149,7 +164,14 @@ pub async fn deploy(template: &Value, target: &Target<'_>) -> Result<Deployed, D
         outputs,
         routes: deployer.routes,
         taps: deployer.taps,
-        roles: deployer.roles.into_values().map(|role| (role.arn, role.statements)).collect(),
+        roles: deployer
+            .roles
+            .into_values()
+            .map(|role| {
+                let (trusts, statements) = (role.trusts, role.statements);
+                (role.arn, Assumable { trusts, statements, schedule_groups: schedule_groups.clone() })
+            })
+            .collect(),
         recorded: deployer.recorded,
     })
 }

@@ -45,7 +45,7 @@ pub(super) struct Deployer<'a> {
 pub(super) struct Role {
     pub(super) arn: String,
     pub(super) statements: Vec<Statement>,
-    trusts: Vec<Statement>,
+    pub(super) trusts: Vec<Statement>,
 }
 
 struct Pending {

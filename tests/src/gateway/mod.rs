@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::client::ACCOUNT;
+use crate::client::{ACCOUNT, Client, ClientError};
 use crate::iam::{self, Decision, Request, Statement};
 use crate::observe::{Call, Observed, Observer};
 use identify::{Identified, identify};
@@ -29,6 +29,10 @@ pub use refuse::Refusal;
 
 /// The name of whoever is no function of ours.
 pub const OPERATOR: &str = "operator";
+
+/// Below this path the simulated CloudFormation reads templates, unsigned: whether its caller may was judged when the
+/// caller named the `TemplateURL`.
+const FOR_CLOUDFORMATION: &str = "/for-cloudformation";
 
 /// The running gateway, gone when dropped.
 #[derive(Debug)]
@@ -42,6 +46,7 @@ pub struct Gateway {
 struct Shared {
     http: reqwest::Client,
     moto: String,
+    region: String,
     observer: Observer,
     rules: RwLock<Rules>,
     faults: Mutex<Vec<Fault>>,
@@ -103,12 +108,13 @@ impl Gateway {
     ///
     /// # Errors
     /// If there is no port to be had.
-    pub async fn start(moto: &str, observer: Observer) -> io::Result<Self> {
+    pub async fn start(moto: &str, region: &str, observer: Observer) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
             http: reqwest::Client::new(),
             moto: moto.to_owned(),
+            region: region.to_owned(),
             observer,
             rules: RwLock::default(),
             faults: Mutex::default(),
@@ -130,6 +136,12 @@ impl Gateway {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// An S3 from which CloudFormation may read templates.
+    #[must_use]
+    pub fn templates_url(&self) -> String {
+        format!("{}{FOR_CLOUDFORMATION}", self.url)
     }
 
     /// Rung after every call that may have put an event on a bus.
@@ -193,9 +205,21 @@ async fn handle(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    if let Some(place) = uri.path().strip_prefix(FOR_CLOUDFORMATION) {
+        return shared.read_for_cloudformation(place).await;
+    }
     let identified = match identify(&method, &uri, &headers, &body) {
         Ok(identified) => identified,
-        Err(reason) => return refuse::NOT_MODELLED.answer("s3", "", &reason),
+        Err(reason) => {
+            shared.observer.record(Observed::Call(Call {
+                caller: "somebody".to_owned(),
+                action: format!("{method} {uri}"),
+                resource: "*".to_owned(),
+                status: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
+                refused: Some(reason.clone()),
+            }));
+            return refuse::NOT_MODELLED.answer("s3", "", &reason);
+        }
     };
     let caller = shared.caller(&identified.access_key);
     let Some(first) = identified.needs.first().cloned() else {
@@ -295,6 +319,19 @@ impl Shared {
         })?;
         fault.times = fault.times.map(|times| times.saturating_sub(1));
         Some(fault.effect)
+    }
+
+    async fn read_for_cloudformation(&self, place: &str) -> Response {
+        let s3 = Client::new(&self.moto, &self.region, "CLOUDFORMATION");
+        match s3.s3(Method::GET, place.trim_start_matches('/'), "", Vec::new()).await {
+            Ok((_, bytes)) => bytes.into_response(),
+            Err(ClientError::Refused { status, body, .. }) => {
+                (StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY), body).into_response()
+            }
+            Err(error @ (ClientError::Transport { .. } | ClientError::Shape { .. })) => {
+                (StatusCode::BAD_GATEWAY, error.to_string()).into_response()
+            }
+        }
     }
 
     async fn pass_on(

@@ -1,6 +1,6 @@
 //! Tells what is observed as it happens: short lines, each with its time and who it is about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
@@ -27,8 +27,10 @@ pub(crate) struct Narrator {
     begun: Instant,
     colour: bool,
     next: usize,
-    /// Calls of one kind that followed one another, told as one line.
-    run: Option<(String, String, usize)>,
+    /// What one function did since the last line, each kind of call with how many there were.
+    run: Option<(String, Vec<(String, usize)>)>,
+    /// The events told since the last title: what is delivered at least once is told once.
+    told: BTreeSet<String>,
     /// Resources done, by stack.
     resources: BTreeMap<String, usize>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Narrator {
 impl Narrator {
     pub(crate) fn new(begun: Instant) -> Self {
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { begun, colour, next: 0, run: None, resources: BTreeMap::new() }
+        Self { begun, colour, next: 0, run: None, told: BTreeSet::new(), resources: BTreeMap::new() }
     }
 
     pub(crate) fn ink(&self, ink: Ink, text: &str) -> String {
@@ -56,7 +58,8 @@ impl Narrator {
         let _ = writeln!(std::io::stdout(), "{text}");
     }
 
-    pub(crate) fn title(&self, text: &str) {
+    pub(crate) fn title(&mut self, text: &str) {
+        self.told.clear();
         self.say(&format!("\n{}", self.ink(Ink::Title, text)));
     }
 
@@ -94,13 +97,7 @@ impl Narrator {
         match &observation.what {
             Observed::Call(call) => {
                 if let Some((who, what)) = told_call(call) {
-                    match &mut self.run {
-                        Some((_, same, count)) if *same == what => *count += 1,
-                        Some(_) | None => {
-                            self.flush();
-                            self.run = Some((who, what, 1));
-                        }
-                    }
+                    self.count(who, what);
                 }
             }
             Observed::Event { event, .. } => self.event(event),
@@ -141,11 +138,17 @@ impl Narrator {
                 self.flush();
                 self.stack(&stack_of(&text("stack-id")), &detail["status-details"]);
             }
+            // Said at every wake, for those who watch a stack that hangs: CloudFormation's own events tell it here.
+            "Rollout Waiting" => {}
             kind if event["source"] == "slipway" => {
+                if !self.told.insert(format!("{kind}{detail}")) {
+                    return;
+                }
                 self.flush();
                 let ink = match kind {
                     "Rollout Succeeded" | "Plan Unchanged" => Ink::Good,
                     "Rollout Failed" | "Spec Rejected" => Ink::Bad,
+                    "Rollout Step" => Ink::Dim,
                     _ => Ink::Plain,
                 };
                 let words = [text("summary"), text("message")].into_iter().find(|words| !words.is_empty());
@@ -174,10 +177,23 @@ impl Narrator {
         self.line(stack, ink, &format!("{status}{count}{reason}"));
     }
 
+    fn count(&mut self, who: String, what: String) {
+        if self.run.as_ref().is_some_and(|(same, _)| *same != who) {
+            self.flush();
+        }
+        let (_, kinds) = self.run.get_or_insert_with(|| (who, Vec::new()));
+        match kinds.iter_mut().find(|(same, _)| *same == what) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((what, 1)),
+        }
+    }
+
     fn flush(&mut self) {
-        if let Some((who, what, count)) = self.run.take() {
-            let times = if count > 1 { format!(" ({count} calls)") } else { String::new() };
-            self.line(&who, Ink::Plain, &format!("{what}{times}"));
+        if let Some((who, kinds)) = self.run.take() {
+            for (what, count) in kinds {
+                let times = if count > 1 { format!(" ({count} calls)") } else { String::new() };
+                self.line(&who, Ink::Plain, &format!("{what}{times}"));
+            }
         }
     }
 }
@@ -188,13 +204,10 @@ fn told_call(call: &Call) -> Option<(String, String)> {
     if let Some(reason) = &call.refused {
         return Some((who, format!("refused: {reason}")));
     }
-    let stack = || stack_of(&call.resource);
     let what = match call.action.as_str() {
         "ssm:GetParameter" => "asks for the newest image, once; the answer is pinned in lock.json".to_owned(),
         "kms:GenerateDataKey" => "takes a data key from KMS".to_owned(),
         "s3:PutObject" => format!("writes {}", kind_of_object(&call.resource)?),
-        "cloudformation:CreateChangeSet" => format!("asks for a change set of {}", stack()),
-        "cloudformation:ExecuteChangeSet" => format!("executes the change set of {}", stack()),
         "scheduler:CreateSchedule" => "arms the tick that wakes it while the rollout is open".to_owned(),
         "scheduler:DeleteSchedule" => "disarms the tick".to_owned(),
         _ => return None,

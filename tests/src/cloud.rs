@@ -1,0 +1,189 @@
+//! The simulated CloudFormation and Scheduler, on a fast clock, wired into the embedded AWS: their events go onto
+//! moto's default bus, their ticks to the functions.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use slipway_sim::wire::{Options, serve};
+use slipway_sim::{Config, Outgoing, World};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::client::{ACCOUNT, Client, ClientError};
+use crate::deploy::Deployed;
+use crate::iam::{self, Decision, Request};
+use crate::lambda::{Caller, Lambda};
+use crate::observe::{Observed, Observer};
+
+/// Entries of one PutEvents call, at most.
+const EVENTS_AT_ONCE: usize = 10;
+
+/// The simulated services, gone when dropped.
+#[derive(Debug)]
+pub struct Cloud {
+    world: Arc<Mutex<World>>,
+    endpoint: String,
+    task: JoinHandle<()>,
+}
+
+/// What the world's doings reach.
+#[derive(Debug)]
+pub struct Reach {
+    /// Puts events on the bus.
+    pub client: Client,
+    /// Runs what is ticked.
+    pub lambda: Lambda,
+    /// Learns of what may not be done.
+    pub observer: Observer,
+    /// Rung when there are events.
+    pub bell: Arc<Notify>,
+    /// Roles that Scheduler assumes, by ARN.
+    pub roles: BTreeMap<String, crate::deploy::Assumable>,
+}
+
+impl Reach {
+    /// What a deployed template gives the world to reach.
+    #[must_use]
+    pub fn new(
+        client: &Client,
+        lambda: &Lambda,
+        observer: &Observer,
+        bell: Arc<Notify>,
+        deployed: &Deployed,
+    ) -> Self {
+        Self {
+            client: client.clone(),
+            lambda: lambda.clone(),
+            observer: observer.clone(),
+            bell,
+            roles: deployed.roles.clone(),
+        }
+    }
+}
+
+impl Cloud {
+    /// A world that begins to live now, in which `speed` seconds pass in one; it reads templates from `s3`.
+    ///
+    /// # Errors
+    /// If there is no port to be had.
+    pub async fn start(region: &str, speed: f64, s3: &str, reach: Reach) -> io::Result<Self> {
+        let config = Config {
+            account: ACCOUNT.to_owned(),
+            region: region.to_owned(),
+            start: Timestamp::now(),
+            ..Config::default()
+        };
+        let world = Arc::new(Mutex::new(World::new(config)));
+        let options = Options { speed, s3_endpoint: Some(s3.to_owned()) };
+        let mut served = serve((Ipv4Addr::LOCALHOST, 0).into(), Arc::clone(&world), options).await?;
+        let endpoint = served.endpoint();
+        let task = tokio::spawn(async move {
+            while let Some(first) = served.outgoing.recv().await {
+                let mut sent = vec![first];
+                while let Ok(next) = served.outgoing.try_recv() {
+                    sent.push(next);
+                }
+                if let Err(error) = reach.send(sent).await {
+                    tracing::error!(%error, "what the simulated services send is lost");
+                }
+            }
+        });
+        Ok(Self { world, endpoint, task })
+    }
+
+    /// Where CloudFormation and Scheduler answer.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The world itself: to be asked, and to be hindered.
+    #[must_use]
+    pub fn world(&self) -> Arc<Mutex<World>> {
+        Arc::clone(&self.world)
+    }
+
+    /// Looks at the world, or changes it.
+    pub fn with<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
+        look(&mut lock(&self.world))
+    }
+}
+
+impl Drop for Cloud {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Reach {
+    async fn send(&self, sent: Vec<Outgoing>) -> Result<(), ClientError> {
+        let mut entries = Vec::new();
+        for one in sent {
+            match one {
+                Outgoing::Event(event) => entries.push(entry(&event.envelope)),
+                Outgoing::Invoke { schedule, target_arn, role_arn, input, at: _ } => {
+                    self.tick(&schedule, &target_arn, &role_arn, &input);
+                }
+            }
+        }
+        for entries in entries.chunks(EVENTS_AT_ONCE) {
+            self.client.json("events", "AWSEvents.PutEvents", json!({"Entries": entries})).await?;
+        }
+        if !entries.is_empty() {
+            self.bell.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Scheduler assumes the schedule's role and invokes its target, if both let it.
+    fn tick(&self, schedule: &str, target_arn: &str, role_arn: &str, input: &str) {
+        let invoked = match self.roles.get(role_arn) {
+            None => Err(format!("there is no role {role_arn}")),
+            Some(role) if !role.trusts_scheduler() => Err(format!("{role_arn} does not trust Scheduler")),
+            Some(role) => {
+                let caller = Caller::Role { name: schedule.to_owned(), statements: role.statements.clone() };
+                self.lambda.invoke(target_arn, &caller, input.as_bytes().to_vec())
+            }
+        };
+        if let Err(reason) = invoked {
+            self.observer.record(Observed::NotPermitted {
+                caller: format!("schedule {schedule}"),
+                function: target_arn.to_owned(),
+                reason,
+            });
+        }
+    }
+}
+
+impl crate::deploy::Assumable {
+    fn trusts_scheduler(&self) -> bool {
+        let context = [
+            ("aws:sourceaccount".to_owned(), vec![ACCOUNT.to_owned()]),
+            ("aws:sourcearn".to_owned(), self.schedule_groups.clone()),
+        ];
+        let request = Request {
+            action: "sts:AssumeRole".to_owned(),
+            resource: String::new(),
+            context: BTreeMap::from(context),
+        };
+        matches!(
+            iam::decide_for(&self.trusts, "service:scheduler.amazonaws.com", &request),
+            Decision::Allowed(_)
+        )
+    }
+}
+
+fn entry(envelope: &Value) -> Value {
+    json!({
+        "Source": envelope["source"], "DetailType": envelope["detail-type"],
+        "Detail": envelope["detail"].to_string(), "Resources": envelope["resources"],
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
