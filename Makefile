@@ -49,6 +49,13 @@ lint: $(DENY) ## Formatting, clippy without a warning, licences and sources of d
 advisories: $(DENY) ## Known weaknesses of dependencies; needs RustSec's database, from GitHub
 	$(DENY) --locked check advisories
 
+# arm64, as infra/template.yaml has it, or x86_64.
+ARCHITECTURE ?= arm64
+
+.PHONY: package
+package: ## The functions as zips for Lambda, into dist/, with the template that names them; ARCHITECTURE=x86_64
+	infra/package.sh $(ARCHITECTURE)
+
 .PHONY: tools
 tools: ## The Python tools of the tests, pinned, into .tools/; quick when done
 	@tests/scripts/tools.sh >/dev/null
@@ -56,7 +63,7 @@ tools: ## The Python tools of the tests, pinned, into .tools/; quick when done
 .PHONY: clean
 clean: ## Everything that was built or installed here
 	$(CARGO) clean
-	rm -rf .tools .demo
+	rm -rf .tools .demo dist
 
 # Once, about three minutes; .tools/ is worth keeping between CI runs.
 $(DENY):

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Builds the functions for AWS Lambda and packs each into dist/ARCHITECTURE/NAME.zip, as `provided.al2023` wants it.
+# Builds the functions for AWS Lambda and packs each into dist/ARCHITECTURE/NAME.zip, as `provided.al2023` wants it,
+# beside a copy of the template that names the zips:
 #
 #   infra/package.sh [arm64|x86_64] [--plain]
+#   sam deploy --guided --template-file dist/ARCHITECTURE/template.yaml --capabilities CAPABILITY_IAM
 #
 # arm64 is the default, as in infra/template.yaml. With --plain, for x86_64 on an x86-64 Linux alone, it is built by
 # cargo without cargo-lambda and zig; that binary needs the glibc symbols of this machine, which is checked.
@@ -15,7 +17,7 @@ for argument in "$@"; do
     case $argument in
         arm64 | x86_64) architecture=$argument ;;
         --plain) plain=yes ;;
-        *) sed -n '2,8p' "$0" >&2; exit 2 ;;
+        *) sed -n '2,11p' "$0" >&2; exit 2 ;;
     esac
 done
 case $architecture in
@@ -82,3 +84,11 @@ PYTHON
     printf '%s %9d bytes, zipped %8d\n' "dist/$architecture/$function.zip" \
         "$(stat -c %s "$(binary "$function")")" "$(stat -c %s "dist/$architecture/$function.zip")"
 done
+
+sed -e 's#CodeUri: \.\./functions/\([a-z]*\)#CodeUri: slipway-\1.zip#' \
+    -e "s#^    Default: arm64#    Default: $architecture#" infra/template.yaml >"dist/$architecture/template.yaml"
+for function in "${functions[@]}"; do
+    grep -q "CodeUri: $function.zip" "dist/$architecture/template.yaml" ||
+        { echo "package: infra/template.yaml names no $function" >&2; exit 1; }
+done
+echo "dist/$architecture/template.yaml"
