@@ -265,3 +265,31 @@ fn documents_mention_what_exists() {
     }
     assert!(count > 3, "no document mentions anything: is the search broken?");
 }
+
+#[test]
+fn promises_name_tests_that_exist() {
+    let promises = fs::read_to_string(tools::root().join("docs/promises.md")).unwrap();
+    let functions: Vec<String> = sources()
+        .flat_map(|(_, text)| {
+            let names = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+            names.map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut count = 0;
+    for name in promises.split('`').skip(1).step_by(2) {
+        let is_test = name.matches('_').count() >= 3 || name.starts_with('p') && name.ends_with("_*");
+        if !is_test {
+            continue;
+        }
+        let found = match name.strip_suffix('*') {
+            Some(beginning) => functions.iter().any(|function| function.starts_with(beginning)),
+            None => functions.iter().any(|function| function == name),
+        };
+        assert!(found, "docs/promises.md names the test {name}, which does not exist");
+        count += 1;
+    }
+    assert!(count > 20, "the promises name {count} tests: is the search broken?");
+    for number in 1..=10 {
+        assert!(promises.contains(&format!("P{number} ")), "P{number} is not promised any more");
+    }
+}

@@ -1,3 +1,5 @@
+//! `slipway completions`.
+
 use super::*;
 
 #[test]

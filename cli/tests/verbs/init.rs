@@ -1,3 +1,5 @@
+//! `slipway init`.
+
 use super::*;
 
 const GOOD: &str = "init --cluster-name first --region eu-west-1 --dns-name api.first.example.com";

@@ -1,3 +1,5 @@
+//! `slipway plan`.
+
 use super::*;
 
 fn rendered() -> Place {

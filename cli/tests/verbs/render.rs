@@ -1,3 +1,5 @@
+//! `slipway render`.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! `slipway validate`.
+
 use super::*;
 
 /// `validate` of a text.

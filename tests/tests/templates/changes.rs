@@ -12,8 +12,11 @@ use slipway_sim::world::{Config, Verdict, World};
 
 use super::workshop::{Rendered, Workshop, example};
 
-/// Pieces of the production example and what they become, one change after the other.
-const CHANGES: &[(&str, &[(&str, &str)])] = &[
+/// A change: what it is, and which pieces of an example become what.
+type Change = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// Changes of the production example.
+const OF_PRODUCTION: &[Change] = &[
     ("a pool's size", &[("maxSize: 10", "maxSize: 12")]),
     (
         "a controller's machine",
@@ -59,6 +62,31 @@ const CHANGES: &[(&str, &[(&str, &str)])] = &[
         "no spot instances",
         &[("onDemandPercentageAboveBaseCapacity: 0", "onDemandPercentageAboveBaseCapacity: 100")],
     ),
+];
+
+/// Changes of the example whose VPC exists already.
+const OF_EXISTING_VPC: &[Change] = &[
+    ("another VPC", &[("vpc-0123456789abcdef0", "vpc-0fedcba9876543210")]),
+    ("another NAT gateway", &[("nat-0123456789abcdef0", "nat-0fedcba9876543210")]),
+    ("another route table", &[("rtb-0123456789abcdef0", "rtb-0fedcba9876543210")]),
+    ("another subnet", &[("subnet-0123456789abcdef0", "subnet-0fedcba9876543210")]),
+    ("another internet gateway", &[("igw-0123456789abcdef0", "igw-0fedcba9876543210")]),
+];
+
+/// Changes of the example with two endpoints.
+const OF_TWO_ENDPOINTS: &[Change] = &[
+    ("the inner name", &[("api.internal.example.com", "api.inner.example.com")]),
+    (
+        "the inner door opened",
+        &[
+            ("      private: true\n      hostedZone", "      hostedZone"),
+            (
+                "Z9876543210ABCDEFGHIJ",
+                "Z9876543210ABCDEFGHIJ\n      apiAccessAllowedSourceCIDRs: [0.0.0.0/0]",
+            ),
+        ],
+    ),
+    ("an endpoint by another name", &[("people", "everybody")]),
 ];
 
 /// A simulated CloudFormation with the production example in it.
@@ -144,12 +172,12 @@ fn changed(text: &str, pieces: &[(&str, &str)]) -> String {
     })
 }
 
-#[tokio::test]
-async fn p3_cloudformation_would_do_what_the_plan_says() {
-    let before = example("production");
+/// Makes each change of `example` in turn; the logical ids that any of them replaces or removes.
+async fn compare(example_name: &str, changes: &[Change]) -> BTreeSet<String> {
+    let before = example(example_name);
     let mut account = Account::launch(&before).await;
     let mut replaced = BTreeSet::new();
-    for (what, pieces) in CHANGES {
+    for (what, pieces) in changes {
         let Rendered { plan, rendering } = account.workshop.render(&changed(&before, pieces)).await;
         assert!(!plan.is_empty(), "{what} changes nothing");
         for stack in &rendering.stacks {
@@ -178,8 +206,24 @@ async fn p3_cloudformation_would_do_what_the_plan_says() {
             replaced.extend(view.replaces.iter().cloned());
         }
     }
+    replaced
+}
+
+#[tokio::test]
+async fn p3_cloudformation_would_do_what_the_plan_says() {
+    let replaced = compare("production", OF_PRODUCTION).await;
     // The comparison has teeth only where something is replaced.
     for kind in ["Vpc", "Subnet", "Record"] {
         assert!(replaced.iter().any(|id| id.contains(kind)), "no change replaces a {kind}: {replaced:?}");
     }
+}
+
+#[tokio::test]
+async fn p3_so_it_would_in_a_vpc_that_exists() {
+    compare("existing-vpc", OF_EXISTING_VPC).await;
+}
+
+#[tokio::test]
+async fn p3_so_it_would_with_two_endpoints() {
+    compare("two-endpoints", OF_TWO_ENDPOINTS).await;
 }

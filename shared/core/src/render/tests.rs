@@ -38,10 +38,15 @@ fn pinned(cluster: &Cluster) -> Lock {
     lock
 }
 
-const EXAMPLES: [&str; 3] = [
+const EXAMPLES: [&str; 8] = [
     include_str!("../../../../examples/production.yaml"),
+    include_str!("../../../../examples/careful.yaml"),
     include_str!("../../../../examples/existing-vpc.yaml"),
+    include_str!("../../../../examples/from-kube-aws.yaml"),
+    include_str!("../../../../examples/graviton.yaml"),
     include_str!("../../../../examples/minimal.yaml"),
+    include_str!("../../../../examples/spot.yaml"),
+    include_str!("../../../../examples/two-endpoints.yaml"),
 ];
 
 #[test]
