@@ -293,3 +293,36 @@ fn promises_name_tests_that_exist() {
         assert!(promises.contains(&format!("P{number} ")), "P{number} is not promised any more");
     }
 }
+
+/// `name==version` of a requirements file.
+fn pins(file: &str) -> Vec<(String, String)> {
+    let text = fs::read_to_string(tools::root().join(file)).unwrap();
+    let lines = text.lines().filter_map(|line| line.split(['#', ';']).next()?.trim().split_once("=="));
+    lines.map(|(name, version)| (name.to_lowercase(), version.trim().to_owned())).collect()
+}
+
+#[test]
+fn tools_that_are_pinned_twice_are_pinned_the_same() {
+    // The SAM CLI pins so much itself that it has an environment of its own; what both have must judge alike.
+    let locked = pins("tests/tools/requirements.txt");
+    let mut shared = 0;
+    for file in ["tests/tools/requirements.in", "tests/requirements-lint.txt"] {
+        for (name, version) in pins(file) {
+            let name = name.split('[').next().unwrap_or_default();
+            if let Some((_, there)) = locked.iter().find(|(there, _)| there == name) {
+                assert_eq!(&version, there, "{file} and tests/tools/requirements.txt part at {name}");
+                shared += 1;
+            }
+        }
+    }
+    assert!(shared > 5, "the two share {shared} pins: is the search broken?");
+    // The schemas of the simulated CloudFormation and of the plan's rules come out of the same release.
+    let (_, linter) = locked.iter().find(|(name, _)| name == "cfn-lint").unwrap();
+    for file in ["shared/sim/data/resource-types.json", "shared/core/data/update-rules.json"] {
+        let text = fs::read_to_string(tools::root().join(file)).unwrap();
+        assert!(
+            text.contains(&format!("\"cfn-lint {linter}\"")),
+            "{file} is not of cfn-lint {linter}: run make.py"
+        );
+    }
+}
