@@ -7,7 +7,7 @@ use slipway_core::rollout::StackStatus;
 use super::graph;
 use super::scope::StackScope;
 use super::stack::{Resource, Revision, Stack};
-use super::{OnFailure, ResourceStatus, World, timing};
+use super::{OnFailure, ResourceStatus, World, physical, timing};
 
 /// Something that happens at a time.
 #[derive(Debug, Clone)]
@@ -260,7 +260,7 @@ impl World {
                     stack
                         .resources
                         .get(&resource.logical_id)
-                        .is_some_and(|one| one.physical_id == resource.physical_id)
+                        .is_some_and(|one| physical::is_same(one, resource))
                 };
                 let all: Vec<(Resource, bool)> = operation
                     .leftovers

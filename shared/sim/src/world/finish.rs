@@ -6,7 +6,7 @@ use slipway_core::rollout::StackStatus;
 
 use super::execute::OperationKind;
 use super::stack::{Output, Resource};
-use super::{ExecutionStatus, OnFailure, ResourceStatus, World};
+use super::{ExecutionStatus, OnFailure, ResourceStatus, World, physical};
 
 impl World {
     /// Every step has come to an end, and nothing that would stop the operation went wrong.
@@ -102,14 +102,13 @@ impl World {
         let mut new_ones: Vec<Resource> = Vec::new();
         for (id, old) in before {
             let Some(current) = stack.resources.get(&id) else { continue };
-            if current.physical_id != old.physical_id {
+            if !physical::is_same(current, &old) {
                 new_ones.push(current.clone());
                 restored.push(old);
             }
         }
-        let keep: Vec<Option<String>> = restored.iter().map(|one| one.physical_id.clone()).collect();
         let operation = self.operation_mut(stack_id);
-        operation.leftovers.retain(|leftover| !keep.contains(&leftover.physical_id));
+        operation.leftovers.retain(|leftover| !restored.iter().any(|one| physical::is_same(one, leftover)));
         operation.leftovers.extend(new_ones);
         for old in restored {
             self.put(stack_id, old, ResourceStatus::UpdateComplete, None);

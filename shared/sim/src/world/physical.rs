@@ -69,6 +69,15 @@ pub(super) fn identity(kind: &str, id: &str, properties: &Value) -> String {
     }
 }
 
+/// Whether two descriptions are of one thing. The id alone does not say: a record in another zone has the same.
+pub(super) fn is_same(one: &Resource, other: &Resource) -> bool {
+    let of = |resource: &Resource| {
+        let id = resource.physical_id.as_deref()?;
+        Some((resource.kind.clone(), identity(&resource.kind, id, &resource.properties)))
+    };
+    one.physical_id == other.physical_id && of(one) == of(other)
+}
+
 impl Maker<'_> {
     pub(super) fn text(&self, property: &str) -> Option<&str> {
         self.resource.properties.get(property).and_then(Value::as_str)

@@ -249,3 +249,28 @@ fn the_bus_learns_of_every_status_in_aws_words() {
     assert_eq!(of_resources, 9);
     assert!(world.drain().is_empty());
 }
+
+#[test]
+fn a_record_that_moves_to_another_zone_keeps_its_id_and_stands_once() {
+    let record = |zone: &str| {
+        json!({"Resources": {"Record": {"Type": "AWS::Route53::RecordSet", "Properties": {
+            "HostedZoneId": zone, "Name": "api.example.com.", "Type": "A", "TTL": "60",
+            "ResourceRecords": ["192.0.2.1"]}}}})
+    };
+    let mut world = world();
+    create(&mut world, "names", &record("Z1111111111"));
+    let before = world.existing();
+    update(&mut world, "names", &record("Z2222222222"));
+    assert_eq!(world.physical_ids("names").len(), 1, "the stack lost its record");
+    let after = world.existing();
+    assert!(after.len() == 1 && after != before, "{after:?}");
+    // And back again when the update fails.
+    world.fail("Last", "no", 1);
+    let mut broken = record("Z1111111111");
+    broken["Resources"]["Last"] = json!({"Type": "AWS::EC2::VPC", "DependsOn": "Record",
+        "Properties": {"CidrBlock": "10.0.0.0/16"}});
+    update(&mut world, "names", &broken);
+    assert_eq!(status(&world, "names"), "UPDATE_ROLLBACK_COMPLETE");
+    assert_eq!(world.physical_ids("names").len(), 1);
+    assert_eq!(world.existing(), after);
+}
