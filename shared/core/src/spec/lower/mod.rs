@@ -10,6 +10,8 @@ mod pools;
 mod subnets;
 mod text;
 
+use std::collections::BTreeSet;
+
 use ipnet::Ipv4Net;
 
 use super::model::Spec;
@@ -21,11 +23,13 @@ use crate::cluster::Cluster;
 pub(crate) struct Lowering<'s, 'r, 't> {
     pub(crate) spec: &'s Spec,
     pub(crate) report: &'r mut Report<'t>,
+    /// The names of IAM roles that were given so far: an account has each once.
+    pub(crate) role_names: BTreeSet<String>,
 }
 
 /// The cluster, if nothing was amiss.
 pub(crate) fn lower(spec: &Spec, expected_name: Option<&str>, report: &mut Report<'_>) -> Option<Cluster> {
-    let mut lowering = Lowering { spec, report };
+    let mut lowering = Lowering { spec, report, role_names: BTreeSet::new() };
     let name = lowering.name(expected_name);
     let region = lowering.region();
     let kubernetes_version = lowering.kubernetes_version();

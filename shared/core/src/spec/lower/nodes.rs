@@ -293,6 +293,11 @@ impl Lowering<'_, '_, '_> {
                 };
                 self.report.error("role-name", &path, message, help);
             }
+            if !self.role_names.insert(whole.clone()) {
+                let message = format!("two roles would be named `{whole}`");
+                let help = "choose another: the pool's name goes before it, joined by a hyphen";
+                self.report.error("duplicate-name", &path, message, help);
+            }
             if name.is_empty()
                 || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+=,.@_-".contains(&byte))
             {

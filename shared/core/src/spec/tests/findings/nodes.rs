@@ -448,3 +448,12 @@ fn a_zone_in_which_no_subnet_lies() {
         write `subnets` with the names of those that the pool is to stand in
     "##);
 }
+
+#[test]
+fn two_pools_cannot_share_an_iam_role_by_their_names() {
+    let pool = |name: &str, role: &str| format!("  - {{name: {name}, iam: {{role: {{name: {role}}}}}}}\n");
+    let told = with(&format!("{}{}", pool("spot", "a-nodes"), pool("spot-a", "nodes")));
+    assert!(told.contains("duplicate-name at `worker.nodePools[2].iam.role.name`"), "{told}");
+    assert!(told.contains("two roles would be named `base-pool-spot-a-nodes`"), "{told}");
+    assert_eq!(with(&format!("{}{}", pool("spot", "nodes"), pool("spot-a", "nodes"))), "");
+}
