@@ -296,6 +296,53 @@ async fn a_tick_that_outlived_its_rollout_is_deleted_by_the_wake_that_it_causes(
 }
 
 #[tokio::test]
+async fn p8_a_disarm_that_comes_late_leaves_the_next_rollout_its_tick() {
+    let account = Account::launched().await;
+    account.render(bigger(PRODUCTION)).await;
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    assert!(account.rollout().unwrap().active.is_some());
+    // As if the last rollout's invocation had stood still before its last effect.
+    let mut late = account.rollout().unwrap();
+    late.outbox = vec![slipway_core::rollout::Effect::DisarmTick];
+    account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&late));
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    assert_eq!(lock(&account.cloudformation).schedules().len(), 1);
+}
+
+#[tokio::test]
+async fn what_will_not_pass_by_itself_is_said_in_the_status_and_goes_on_once_it_is_mended() {
+    let account = Account::new();
+    lock(&account.cloudformation).deny("CreateChangeSet", 1);
+    account.render(PRODUCTION).await;
+    let error = account.invoke(None, Waker::Event, &Life::unending()).await.unwrap_err();
+    assert_eq!(error.kind(), "Slipway.cloudformation.Denied");
+    let report = account.status().rollout.unwrap();
+    assert_eq!(report.state, "stuck");
+    assert!(report.message.contains("Slipway.cloudformation.Denied"), "{}", report.message);
+    account.run(Delivery::TicksOnly).await;
+    assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
+    assert_eq!(account.status().rollout.unwrap().state, "succeeded");
+}
+
+#[tokio::test]
+async fn a_hundred_pools_are_launched_ten_at_a_time() {
+    let account = Account::new();
+    let (head, rest) = PRODUCTION.split_once("  nodePools:\n").unwrap();
+    let tail = &rest[rest.find("\nkubernetes:").unwrap()..];
+    let pool = |n: u32| {
+        format!("    - name: p{n}\n      instanceType: m7i.large\n      subnets: [{{name: private-a}}]\n")
+    };
+    let pools: String = (0..100).map(pool).collect();
+    let outcome = account.render(format!("{head}  nodePools:\n{pools}{tail}")).await;
+    assert!(matches!(outcome, Outcome::Planned(_)), "{outcome:?}");
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    let report = account.status().rollout.unwrap();
+    assert_eq!(report.message, "103 of 103 stacks are as planned");
+    assert_eq!(account.calls("CreateChangeSet"), 103);
+}
+
+#[tokio::test]
 async fn a_newer_spec_that_comes_during_the_launch_is_adopted_between_two_steps() {
     let account = Account::new();
     account.render(PRODUCTION).await;

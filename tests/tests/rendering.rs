@@ -268,6 +268,36 @@ async fn a_refused_spec_says_so_and_changes_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_status_that_cannot_be_read_holds_nobody_up() {
+    let world = World::new();
+    world.assets.upload(&keys::status(NAME), "{ half a");
+    world.plan(PRODUCTION).await;
+    assert_eq!(world.said(), ["Plan Ready", "Rollout Requested"]);
+    assert_eq!(world.status().spec.unwrap().result, SpecResult::Accepted);
+}
+
+#[tokio::test]
+async fn a_state_that_another_version_wrote_says_so_and_is_left_as_it_is() {
+    let world = World::new();
+    let foreign = br#"{"format": 9, "somethingNew": true}"#;
+    world.assets.upload(&keys::rollout(NAME), foreign);
+    let error = world.render(PRODUCTION).await.unwrap_err();
+    assert_eq!(error.kind(), "Slipway.Corrupt");
+    assert!(error.to_string().contains("its format is 9"), "{error}");
+    assert_eq!(world.assets.peek(&keys::rollout(NAME)).unwrap(), foreign);
+}
+
+#[tokio::test]
+async fn p3_a_plan_that_now_needs_approval_is_another_plan() {
+    let world = World::new();
+    let auto = world.plan(PRODUCTION).await;
+    let manual = world.plan(PRODUCTION.replacen("approval: auto", "approval: manual", 1)).await;
+    assert_ne!(auto.id, manual.id);
+    assert_eq!(world.desired().unwrap().plan, manual.id);
+    assert_eq!(world.said(), ["Plan Ready", "Rollout Requested", "Plan Ready"]);
+}
+
+#[tokio::test]
 async fn a_spec_of_ten_megabytes_is_refused_unread() {
     let world = World::new();
     let Outcome::Rejected(findings) = world.render(vec![b'#'; 10 << 20]).await.unwrap() else { panic!() };

@@ -40,6 +40,16 @@ pub enum FlowError {
 pub type FlowResult<T> = Result<T, FlowError>;
 
 impl FlowError {
+    /// Whether the same flow may work later without anybody doing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Port(error) => error.kind == ErrorKind::Transient,
+            Self::Race { .. } => true,
+            Self::Corrupt { .. } | Self::Refused { .. } => false,
+        }
+    }
+
     /// A stable name for alarms, which becomes Lambda's `errorType`: `Slipway.kms.Denied`, `Slipway.Corrupt`.
     #[must_use]
     pub fn kind(&self) -> String {

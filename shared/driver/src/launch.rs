@@ -73,7 +73,29 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
 ///
 /// # Errors
 /// If a call fails for want of a permission, a resource or luck. What was decided is stored: the next wake goes on.
+/// What will not pass by itself is also said in `status.json`.
 pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    wake: &Wake,
+    now: Timestamp,
+) -> FlowResult<Report> {
+    let result = steps(ports, wake, now).await;
+    if let Err(error) = &result
+        && !error.is_transient()
+    {
+        let message = format!("cannot go on: {error} ({})", error.kind());
+        // The error that counts is the first one.
+        let _ = tell(ports.assets, &wake.cluster, |old| Report {
+            state: "stuck".to_owned(),
+            message: message.clone(),
+            ..old.unwrap_or_default()
+        })
+        .await;
+    }
+    result
+}
+
+async fn steps<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, B, T>,
     wake: &Wake,
     now: Timestamp,
@@ -95,7 +117,7 @@ pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
         if decision.next == state {
             if wake.by == Waker::Tick && !state.is_open() {
                 // One that was armed again by an effect that came twice.
-                ports.ticks.disarm(&wake.cluster).await?;
+                disarm(ports, &wake.cluster).await?;
             }
             break;
         }
@@ -106,7 +128,7 @@ pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
         }
     }
     let report = report.ok_or(FlowError::Race { key, tries: TRIES })?;
-    tell(ports.assets, &wake.cluster, &report).await?;
+    tell(ports.assets, &wake.cluster, |_| report.clone()).await?;
     Ok(report)
 }
 
@@ -248,13 +270,17 @@ async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     let mut next = Rollout { outbox: Vec::new(), ..state.clone() };
     for effect in &state.outbox {
         tracing::info!(cluster = state.cluster, effect = name(effect), "perform");
-        match (perform(ports, &state.cluster, effect).await, stack_of(effect)) {
-            (Ok(()), _) => {}
+        let Err(error) = perform(ports, &state.cluster, effect).await else { continue };
+        match (error, stack_of(effect)) {
             // CloudFormation's no is final: the step has failed, and the rollout says so in its words.
-            (Err(PortError { kind: ErrorKind::Invalid, message, .. }), Some(stack)) => {
+            (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Some(stack)) => {
                 next = next.refused(stack, &format!("CloudFormation refuses {stack}: {message}"));
             }
-            (Err(error), _) => return Err(error.into()),
+            // What can never be said or cleaned up must not hold up what comes after it.
+            (FlowError::Port(error), None) if error.kind == ErrorKind::Invalid => {
+                tracing::error!(cluster = state.cluster, effect = name(effect), %error, "left undone");
+            }
+            (error, _) => return Err(error),
         }
     }
     // Losing here is no loss: whoever wrote has performed the same effects.
@@ -262,22 +288,23 @@ async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     Ok(())
 }
 
-async fn perform<A, S: Stacks, B: Bus, T: Ticks>(
+async fn perform<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, B, T>,
     cluster: &str,
     effect: &Effect,
-) -> Result<(), PortError> {
+) -> FlowResult<()> {
     match effect {
-        Effect::CreateChangeSet(request) => ports.stacks.create_change_set(request).await,
+        Effect::CreateChangeSet(request) => ports.stacks.create_change_set(request).await?,
         Effect::ExecuteChangeSet { stack, name, token } => {
-            ports.stacks.execute_change_set(stack, name, token).await
+            ports.stacks.execute_change_set(stack, name, token).await?;
         }
-        Effect::DeleteChangeSet { stack, name } => ports.stacks.delete_change_set(stack, name).await,
-        Effect::DeleteStack { stack, token } => ports.stacks.delete_stack(stack, token).await,
-        Effect::ArmTick => ports.ticks.arm(cluster).await,
-        Effect::DisarmTick => ports.ticks.disarm(cluster).await,
-        Effect::Publish(event) => ports.bus.publish(std::slice::from_ref(event)).await,
+        Effect::DeleteChangeSet { stack, name } => ports.stacks.delete_change_set(stack, name).await?,
+        Effect::DeleteStack { id, token, .. } => ports.stacks.delete_stack(id, token).await?,
+        Effect::ArmTick => ports.ticks.arm(cluster).await?,
+        Effect::DisarmTick => disarm(ports, cluster).await?,
+        Effect::Publish(event) => ports.bus.publish(std::slice::from_ref(event)).await?,
     }
+    Ok(())
 }
 
 fn name(effect: &Effect) -> &'static str {
@@ -296,20 +323,31 @@ fn name(effect: &Effect) -> &'static str {
 fn stack_of(effect: &Effect) -> Option<&str> {
     match effect {
         Effect::CreateChangeSet(request) => Some(&request.stack),
-        Effect::ExecuteChangeSet { stack, .. } => Some(stack),
-        Effect::DeleteChangeSet { .. }
-        | Effect::DeleteStack { .. }
-        | Effect::ArmTick
-        | Effect::DisarmTick
-        | Effect::Publish(_) => None,
+        Effect::ExecuteChangeSet { stack, .. } | Effect::DeleteStack { stack, .. } => Some(stack),
+        Effect::DeleteChangeSet { .. } | Effect::ArmTick | Effect::DisarmTick | Effect::Publish(_) => None,
     }
 }
 
-/// Puts the report into `status.json`, unless it says that already.
-async fn tell(assets: &impl Objects, cluster: &str, report: &Report) -> FlowResult<()> {
-    store::update(assets, &keys::status(cluster), |status: Option<&Status>| {
-        let old = status.cloned().unwrap_or_else(|| Status::of(cluster));
-        Some(Status { rollout: Some(report.clone()), ..old })
-    })
-    .await
+/// Puts a report into `status.json`, made from the one that is there, unless it says that already.
+async fn tell(
+    assets: &impl Objects,
+    cluster: &str,
+    report: impl Fn(Option<Report>) -> Report + Send + Sync,
+) -> FlowResult<()> {
+    store::update_status(assets, cluster, |old| Status { rollout: Some(report(old.rollout.clone())), ..old })
+        .await
+}
+
+/// Deletes the tick; a rollout that began meanwhile gets it back. Whoever begins one stores that first and arms then,
+/// so a tick that was armed before ours was deleted belongs to a rollout that can be seen now.
+async fn disarm<A: Objects, S, B, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    cluster: &str,
+) -> FlowResult<()> {
+    ports.ticks.disarm(cluster).await?;
+    let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
+    if now.is_some_and(|rollout| rollout.active.is_some()) {
+        ports.ticks.arm(cluster).await?;
+    }
+    Ok(())
 }

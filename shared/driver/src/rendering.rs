@@ -102,7 +102,9 @@ pub async fn render_upload<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bu
     now: Timestamp,
 ) -> FlowResult<Outcome> {
     let result = render_newest(ports, site, upload, now).await;
-    if let Err(error) = &result {
+    if let Err(error) = &result
+        && is_newest(ports.specs, upload).await.unwrap_or(true)
+    {
         let failed = SpecStatus {
             version: upload.version.clone(),
             result: SpecResult::Failed,
@@ -174,7 +176,6 @@ async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
     prepared: &Prepared,
 ) -> FlowResult<Outcome> {
     let cluster = &prepared.cluster.name;
-    let spec_key = keys::spec(cluster);
     let status = |plan: Option<&Plan>| SpecStatus {
         version: upload.version.clone(),
         result: SpecResult::Accepted,
@@ -198,9 +199,7 @@ async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
         let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
         if !(unchanged && pointed) {
             store_rendering(ports.assets, prepared, &plan).await?;
-            let newest =
-                ports.specs.head(&spec_key).await?.is_some_and(|head| head.version == upload.version);
-            if !newest {
+            if !is_newest(ports.specs, upload).await? {
                 return Ok(Outcome::Superseded);
             }
             let wish = Desired {
@@ -251,10 +250,15 @@ async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan
     Ok(())
 }
 
+async fn is_newest(specs: &impl Objects, upload: &Upload) -> FlowResult<bool> {
+    let head = specs.head(&keys::spec(&upload.cluster)).await?;
+    Ok(head.is_some_and(|head| head.version == upload.version))
+}
+
 /// `Spec Rejected` carries so many findings: an event may have 256 KiB.
 const MOST_DIAGNOSTICS: usize = 50;
 
-async fn reject<S, A: Objects, K, P, B: Bus, C>(
+async fn reject<S: Objects, A: Objects, K, P, B: Bus, C>(
     ports: &RenderPorts<'_, S, A, K, P, B, C>,
     upload: &Upload,
     diagnostics: Vec<Diagnostic>,
@@ -267,6 +271,10 @@ async fn reject<S, A: Objects, K, P, B: Bus, C>(
         plan: None,
         summary: None,
     };
+    // What an older spec is refused for must not cover what became of a newer one.
+    if !is_newest(ports.specs, upload).await? {
+        return Ok(Outcome::Superseded);
+    }
     tell(ports.assets, &upload.cluster, rejected).await?;
     let line = |found: &Diagnostic| match &found.help {
         Some(help) => format!("{found} ({help})"),
@@ -285,8 +293,7 @@ async fn reject<S, A: Objects, K, P, B: Bus, C>(
 /// Puts what became of the spec into `status.json`. What says the same of another version is left as it is: an
 /// upload that changes nothing writes nothing.
 async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowResult<()> {
-    store::update(assets, &keys::status(cluster), |status: Option<&Status>| {
-        let old = status.cloned().unwrap_or_else(|| Status::of(cluster));
+    store::update_status(assets, cluster, |old| {
         let mut spec = spec.clone();
         if let Some(before) = &old.spec
             && spec.result == SpecResult::Accepted
@@ -296,7 +303,7 @@ async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowRes
         {
             spec.clone_from(before);
         }
-        Some(Status { spec: Some(spec), ..old })
+        Status { spec: Some(spec), ..old }
     })
     .await
 }

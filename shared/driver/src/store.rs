@@ -3,7 +3,10 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use slipway_core::status::Status;
+
 use crate::error::{FlowError, FlowResult};
+use crate::keys;
 use crate::ports::{Condition, Objects, Put};
 
 /// How often a lost race is tried again before the invocation gives up and Lambda tries later.
@@ -28,12 +31,30 @@ pub async fn load<T: DeserializeOwned>(objects: &impl Objects, key: &str) -> Flo
     let Some(object) = objects.get(key).await? else {
         return Ok(Stored { value: None, etag: None });
     };
-    let value = serde_json::from_slice(&object.bytes).map_err(|error| FlowError::Corrupt {
-        key: key.to_owned(),
-        problem: format!("cannot be read ({} bytes): {error}", object.bytes.len()),
-        cure: "bring back an earlier version of the object (the bucket keeps them)".to_owned(),
-    })?;
+    let value = serde_json::from_slice(&object.bytes).map_err(|error| corrupt(key, &object.bytes, &error))?;
     Ok(Stored { value: Some(value), etag: Some(object.etag) })
+}
+
+fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
+    #[derive(serde::Deserialize)]
+    struct Format {
+        format: u64,
+    }
+    let format = serde_json::from_slice::<Format>(bytes).map(|object| object.format);
+    let cure = match format {
+        Ok(format) => format!(
+            "if another version of Slipway wrote it (its format is {format}), deploy that version again; else repair it by \
+             hand, with its earlier versions beside you (the bucket keeps them)"
+        ),
+        Err(_) => {
+            "repair it by hand, with its earlier versions beside you (the bucket keeps them)".to_owned()
+        }
+    };
+    FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: format!("cannot be read ({} bytes): {error}", bytes.len()),
+        cure,
+    }
 }
 
 /// Writes `value` if the object is still the one that `stored` was read from. `None`: somebody else was first.
@@ -64,24 +85,28 @@ pub async fn keep(objects: &impl Objects, key: &str, bytes: impl Into<Vec<u8>>) 
     Ok(matches!(objects.put(key, bytes.into(), Condition::Absent).await?, Put::Written(_)))
 }
 
-/// Reads `key`, lets `change` make the new value (`None`: leave it), writes it, and starts over when somebody else
-/// was first.
+/// Changes `status.json`, unless it says that already, and starts over when somebody else was first. Nothing decides
+/// by it, so one that cannot be read holds nobody up: it is written anew.
 ///
 /// # Errors
-/// If the port fails, the object is corrupt, or the race was lost [`TRIES`] times.
-pub async fn update<T: Serialize + DeserializeOwned + PartialEq>(
+/// If the port fails, or the race was lost [`TRIES`] times.
+pub async fn update_status(
     objects: &impl Objects,
-    key: &str,
-    change: impl Fn(Option<&T>) -> Option<T> + Send,
+    cluster: &str,
+    change: impl Fn(Status) -> Status + Send,
 ) -> FlowResult<()> {
+    let key = keys::status(cluster);
     for _ in 0..TRIES {
-        let stored = load::<T>(objects, key).await?;
-        let Some(new) = change(stored.value.as_ref()) else { return Ok(()) };
-        if stored.value.as_ref() == Some(&new) || save(objects, key, &stored, new).await?.is_some() {
+        let object = objects.get(&key).await?;
+        let old: Option<Status> =
+            object.as_ref().and_then(|object| serde_json::from_slice(&object.bytes).ok());
+        let stored = Stored { value: old, etag: object.map(|object| object.etag) };
+        let new = change(stored.value.clone().unwrap_or_else(|| Status::of(cluster)));
+        if stored.value.as_ref() == Some(&new) || save(objects, &key, &stored, new).await?.is_some() {
             return Ok(());
         }
     }
-    Err(FlowError::Race { key: key.to_owned(), tries: TRIES })
+    Err(FlowError::Race { key, tries: TRIES })
 }
 
 /// Pretty JSON with a last newline: people read these objects.

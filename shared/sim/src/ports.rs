@@ -76,6 +76,7 @@ impl Stacks for SimulatedStacks {
                 id: stack.id.clone(),
                 status: stack.status,
                 reason: stack.reason.clone(),
+                tags: stack.revision.as_ref().map(|revision| revision.tags.clone()).unwrap_or_default(),
             })),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(port_error("cloudformation:DescribeStacks", name, &error)),

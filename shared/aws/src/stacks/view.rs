@@ -17,6 +17,11 @@ pub(super) fn stack(stack: &Stack) -> Result<StackView, String> {
         id: stack.stack_id().unwrap_or_default().to_owned(),
         status: known,
         reason: stack.stack_status_reason().map(str::to_owned),
+        tags: stack
+            .tags()
+            .iter()
+            .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value()?.to_owned())))
+            .collect(),
     })
 }
 

@@ -29,7 +29,7 @@ pub use diff::{Difference, diff};
 pub struct Plan {
     /// Version of this format.
     pub format: u32,
-    /// Twenty hex digits, the same for the same start and the same target.
+    /// Twenty hex digits, the same for the same start, target and policy.
     pub id: String,
     /// `clusterName`.
     pub cluster: String,
@@ -208,7 +208,9 @@ impl Baseline {
 #[must_use]
 pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
     let to = new.id();
-    let start = serde_json::to_string(&baseline.releases).expect("a map of strings is JSON");
+    // The policy is part of what a person approves: a plan that waits is another than one that does not.
+    let start =
+        serde_json::to_string(&(&baseline.releases, policy)).expect("maps of strings and a policy are JSON");
     Plan {
         format: Plan::FORMAT,
         id: sha256_hex(format!("{start}\n{to}").as_bytes())[..20].to_owned(),

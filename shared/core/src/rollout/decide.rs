@@ -13,6 +13,10 @@ use crate::cluster::Approval;
 use crate::event::{Event, PlanReference, RolloutReport};
 use crate::plan::{NodeAction, StackAction};
 
+/// Stacks of one kind that are worked on side by side: an invocation stays bounded however many pools there are, and
+/// CloudFormation throttles whoever asks for more.
+const AT_A_TIME: usize = 10;
+
 /// What to look at before [`decide`]: the stacks whose turn it is, or would be if `wanted` began now.
 #[must_use]
 pub fn to_observe(
@@ -23,14 +27,11 @@ pub fn to_observe(
 ) -> ToObserve {
     let mut state = rollout.clone();
     begin(&mut state, wanted, approval, now);
-    let name = state.change_set_name();
-    let stacks = state
-        .active
-        .iter()
-        .flat_map(|active| turn(&active.steps))
-        .map(|step| (step.stack.clone(), name.clone()))
-        .collect();
-    ToObserve { stacks }
+    let of = |active: &Active| -> BTreeMap<String, String> {
+        let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
+        turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect()
+    };
+    ToObserve { stacks: state.active.as_ref().map(of).unwrap_or_default() }
 }
 
 /// Decides the next safe steps. Total: any state, any observation.
@@ -47,25 +48,27 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let before = active.clone();
     // Several kinds of stack may be done at once (nothing to change): go on until something must be waited for.
     while let Some(kind) = turn(&active.steps).first().map(|step| step.kind) {
-        // After a failure nothing new starts; what CloudFormation works at is seen to its end.
-        let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
-        let starts = |step: &Step| !(failed && step.state == StepState::Waiting);
-        for step in active.steps.iter_mut().filter(|step| step.kind == kind && starts(step)) {
-            let stack = observed.stacks.get(&step.stack).and_then(Option::as_ref);
-            let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
-            let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
-            if !observed.stacks.contains_key(&step.stack) {
-                // Its turn has only just come: it was not looked at. The next wake does.
-                words.of(step, "next".to_owned());
+        for at in 0..active.steps.len() {
+            let step = &active.steps[at];
+            if step.kind != kind {
                 continue;
             }
-            let moved = advance(&next, step, stack, change_set, failures);
+            // After a failure nothing new starts; what CloudFormation works at is seen to its end (P10).
+            let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
+            if failed && step.state != StepState::Executing {
+                continue;
+            }
+            // Its turn has only just come: it was not looked at. The next wake does.
+            let Some(stack) = observed.stacks.get(&step.stack) else { continue };
+            let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
+            let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
+            let moved = advance(&active, step, stack.as_ref(), change_set, failures);
             words.of(step, moved.words);
-            step.state = moved.state;
             effects.extend(moved.effects);
-            if step.state == StepState::Done {
+            if moved.state == StepState::Done {
                 next.deployed.insert(step.stack.clone(), active.target.clone());
             }
+            active.steps[at].state = moved.state;
         }
         if active.steps.iter().any(|step| step.kind == kind && step.state != StepState::Done) {
             break;
@@ -84,16 +87,16 @@ fn begin(
     approval: Option<&str>,
     now: Timestamp,
 ) -> Vec<Effect> {
-    if let Some(plan) = approval {
-        state.approved = Some(plan.to_owned());
-    }
     let Some(wanted) = wanted else { return Vec::new() };
+    if approval == Some(wanted.plan.id.as_str()) && !state.is_spent(&wanted.desired) {
+        state.approved = approval.map(str::to_owned);
+    }
     if state.active.is_some() || !may_start(state, wanted) {
         return Vec::new();
     }
     state.generation += 1;
     state.said = None;
-    state.active = Some(open(wanted, now));
+    state.active = Some(open(state.generation, wanted, now));
     let reference = PlanReference { cluster: state.cluster.clone(), plan: wanted.plan.id.clone() };
     vec![Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))]
 }
@@ -109,12 +112,11 @@ fn approved(state: &Rollout, wanted: &Wanted) -> bool {
 /// A plan starts once, from the state that it was made for, with the approval that its policy asks for.
 fn may_start(state: &Rollout, wanted: &Wanted) -> bool {
     let fresh = wanted.plan.from == state.deployed && !wanted.plan.is_empty();
-    // A plan that failed is tried again only when somebody asks, by uploading or approving again.
-    let asked = state.approved.as_deref() == Some(wanted.plan.id.as_str());
-    fresh && approved(state, wanted) && (asked || !state.is_spent(&wanted.desired))
+    // A plan that failed is tried again only when somebody uploads again: an approval may come twice.
+    fresh && approved(state, wanted) && !state.is_spent(&wanted.desired)
 }
 
-fn open(wanted: &Wanted, now: Timestamp) -> Active {
+fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
     let plan = &wanted.plan;
     let step = |stack: &crate::plan::StackPlan| {
         let rendered = wanted.release.stack(&stack.name)?;
@@ -136,6 +138,7 @@ fn open(wanted: &Wanted, now: Timestamp) -> Active {
         spec_version: wanted.desired.spec_version.clone(),
         target: plan.to.clone(),
         started_at: now,
+        change_set: format!("slipway-{generation}-{}", plan.id),
         steps,
         nodes_left: plan.count(NodeAction::Replace) + plan.count(NodeAction::Refresh),
         stacks_left: in_action(StackAction::Delete).map(|stack| stack.name.clone()).collect(),
@@ -169,8 +172,12 @@ fn conclude(
             StepState::Waiting | StepState::ChangeSet | StepState::Executing | StepState::Done => None,
         })
         .collect();
-    let in_flight =
-        active.steps.iter().any(|step| matches!(step.state, StepState::ChangeSet | StepState::Executing));
+    // A change set that was asked for starts nothing by itself: after a failure it is left.
+    let in_flight = active.steps.iter().any(|step| match step.state {
+        StepState::Executing => true,
+        StepState::ChangeSet => failures.is_empty(),
+        StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
+    });
     let done = active.steps.iter().all(|step| step.state == StepState::Done);
     let newer = observed
         .desired

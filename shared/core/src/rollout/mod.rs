@@ -63,6 +63,8 @@ pub struct Active {
     pub target: String,
     /// When it began.
     pub started_at: Timestamp,
+    /// Name of its change sets, which no other rollout has: an idempotency key within each stack.
+    pub change_set: String,
     /// The stacks to create or update, in order.
     pub steps: Vec<Step>,
     /// Nodes that the plan says to replace or refresh: reported, since this version does not do it.
@@ -161,8 +163,10 @@ pub enum Effect {
     },
     /// Delete a stack that never came to be.
     DeleteStack {
-        /// The stack.
+        /// The stack's name.
         stack: String,
+        /// Its ARN: this incarnation and no later one.
+        id: String,
         /// Idempotency token.
         token: String,
     },
@@ -222,7 +226,7 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// `idle`, `running`, `waiting-for-approval`, `succeeded`, `failed`.
+    /// `idle`, `running`, `waiting-for-approval`, `succeeded`, `failed`, `superseded`, `stuck`.
     pub state: String,
     /// Counts the rollouts.
     pub generation: u64,
@@ -281,17 +285,13 @@ impl Rollout {
         }
         next
     }
+}
 
-    /// The name of the change sets of this generation; unique within a stack.
-    #[must_use]
-    pub fn change_set_name(&self) -> String {
-        format!("slipway-{}", self.generation)
-    }
-
+impl Active {
     /// An idempotency token for an operation on `stack` (CloudFormation: at most 128 of `[a-zA-Z0-9-]`).
     #[must_use]
     pub fn token(&self, stack: &str, operation: &str) -> String {
-        let whole = format!("{}/{}/{stack}/{operation}", self.cluster, self.generation);
-        format!("slipway-{}-{}", self.generation, &crate::digest::sha256_hex(whole.as_bytes())[..32])
+        let whole = format!("{}/{stack}/{operation}", self.change_set);
+        format!("{}-{}", self.change_set, &crate::digest::sha256_hex(whole.as_bytes())[..32])
     }
 }

@@ -30,6 +30,8 @@ pub struct StackView {
     pub status: StackStatus,
     /// CloudFormation's own reason, if it gives one.
     pub reason: Option<String>,
+    /// Its tags: `slipway:cluster` says whose it is.
+    pub tags: BTreeMap<String, String>,
 }
 
 /// `StackStatus` of the CloudFormation API.

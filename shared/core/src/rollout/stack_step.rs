@@ -1,7 +1,7 @@
 //! One stack's way from its template to `…_COMPLETE`, through a change set.
 
 use super::{
-    ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, ResourceFailure, Rollout, StackStatus,
+    Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, ResourceFailure, StackStatus,
     StackView, Step, StepState,
 };
 
@@ -14,6 +14,9 @@ pub(super) struct Advance {
     /// For a person.
     pub(super) words: String,
 }
+
+/// The tag that says which cluster a stack belongs to.
+const OWNER_TAG: &str = "slipway:cluster";
 
 /// What a stack's status means for a step.
 enum Phase {
@@ -61,7 +64,7 @@ fn phase(status: StackStatus) -> Phase {
 
 /// Takes `step` as far as what was observed allows.
 pub(super) fn advance(
-    rollout: &Rollout,
+    active: &Active,
     step: &Step,
     stack: Option<&StackView>,
     change_set: Option<&ChangeSetView>,
@@ -76,27 +79,34 @@ pub(super) fn advance(
         }
     };
     let executed = step.state == StepState::Executing;
+    if let Some(view) = stack
+        && matches!(standing, Some(Phase::Wreck | Phase::Stable))
+        && view.tags.get(OWNER_TAG) != step.tags.get(OWNER_TAG)
+    {
+        let cure = "delete or rename it, or give the cluster another name, then upload the spec again";
+        return failed(format!("{} exists and is not Slipway's: {cure}", step.stack), &[]);
+    }
     match standing.unwrap_or(Phase::Absent) {
         Phase::Busy => stay(format!("CloudFormation is at work ({})", status_of(stack))),
         Phase::Stuck(cure) => failed(format!("{} is {}: {cure}", step.stack, status_of(stack)), failures),
         Phase::Wreck if executed => failed(format!("{} could not be created", step.stack), failures),
         Phase::Wreck => Advance {
             state: StepState::Waiting,
-            effects: stack.map(|view| delete_stack(rollout, view)).into_iter().collect(),
+            effects: stack.map(|view| delete_stack(active, step, view)).into_iter().collect(),
             words: "deleting what an earlier failed creation left".to_owned(),
         },
         Phase::Absent if executed && change_set.is_none() => {
             failed(format!("{} was deleted while it was being created", step.stack), failures)
         }
-        Phase::Absent => through_change_set(rollout, step, true, change_set),
-        Phase::Stable if executed => settled(rollout, step, stack, change_set, failures),
-        Phase::Stable => through_change_set(rollout, step, false, change_set),
+        Phase::Absent => through_change_set(active, step, true, change_set),
+        Phase::Stable if executed => settled(active, step, stack, change_set, failures),
+        Phase::Stable => through_change_set(active, step, false, change_set),
     }
 }
 
 /// The stack stands and the change set was told to execute: did it?
 fn settled(
-    rollout: &Rollout,
+    active: &Active,
     step: &Step,
     stack: Option<&StackView>,
     change_set: Option<&ChangeSetView>,
@@ -119,7 +129,7 @@ fn settled(
             | ChangeSetStatus::NoChanges
             | ChangeSetStatus::Failed
             | ChangeSetStatus::Obsolete,
-        ) => through_change_set(rollout, step, false, change_set),
+        ) => through_change_set(active, step, false, change_set),
         Some(ChangeSetStatus::Executing) => Advance {
             state: StepState::Executing,
             effects: Vec::new(),
@@ -129,12 +139,12 @@ fn settled(
 }
 
 fn through_change_set(
-    rollout: &Rollout,
+    active: &Active,
     step: &Step,
     create: bool,
     change_set: Option<&ChangeSetView>,
 ) -> Advance {
-    let name = rollout.change_set_name();
+    let name = active.change_set.clone();
     let Some(view) = change_set else {
         let request = ChangeSetRequest {
             stack: step.stack.clone(),
@@ -150,7 +160,7 @@ fn through_change_set(
         };
     };
     let reason = view.reason.as_deref().unwrap_or("CloudFormation gave no reason");
-    let drop = || Effect::DeleteChangeSet { stack: step.stack.clone(), name: rollout.change_set_name() };
+    let drop = || Effect::DeleteChangeSet { stack: step.stack.clone(), name: active.change_set.clone() };
     match view.status {
         ChangeSetStatus::Pending => Advance {
             state: StepState::ChangeSet,
@@ -164,7 +174,7 @@ fn through_change_set(
                 effects: vec![Effect::ExecuteChangeSet {
                     stack: step.stack.clone(),
                     name,
-                    token: rollout.token(&step.stack, "execute"),
+                    token: active.token(&step.stack, "execute"),
                 }],
                 words: "executing the change set".to_owned(),
             },
@@ -207,8 +217,9 @@ fn unplanned(step: &Step, change_set: &ChangeSetView) -> Option<String> {
     })
 }
 
-fn delete_stack(rollout: &Rollout, view: &StackView) -> Effect {
-    Effect::DeleteStack { stack: view.id.clone(), token: rollout.token(&view.id, "delete") }
+fn delete_stack(active: &Active, step: &Step, view: &StackView) -> Effect {
+    let token = active.token(&view.id, "delete");
+    Effect::DeleteStack { stack: step.stack.clone(), id: view.id.clone(), token }
 }
 
 fn failed(what: String, failures: &[ResourceFailure]) -> Advance {

@@ -70,6 +70,8 @@ struct Fake {
     change_sets: BTreeMap<String, ChangeSetView>,
     fails: Option<&'static str>,
     replaces: Vec<String>,
+    /// Tags of every stack.
+    tags: BTreeMap<String, String>,
     log: Vec<String>,
 }
 
@@ -130,7 +132,13 @@ impl Fake {
 
     fn observe(&self, look: &ToObserve, wanted: Option<&Wanted>, approval: Option<&str>) -> Observed {
         let stack = |name: &String| {
-            self.stacks.get(name).map(|status| StackView { id: name.clone(), status: *status, reason: None })
+            let tags = self.tags.clone();
+            self.stacks.get(name).map(|status| StackView {
+                id: name.clone(),
+                status: *status,
+                reason: None,
+                tags,
+            })
         };
         let failure = ResourceFailure {
             logical_id: "Thing".to_owned(),
@@ -272,6 +280,60 @@ fn p3_a_change_set_that_would_replace_more_than_the_plan_says_is_not_executed() 
     assert!(report.message.contains("would replace or remove Surprise in c-network"), "{}", report.message);
     assert!(!fake.log.iter().any(|line| line.starts_with("execute")));
     assert!(fake.log.contains(&"drop c-network".to_owned()));
+}
+
+#[test]
+fn p3_a_stack_of_that_name_that_is_somebody_elses_is_left_alone() {
+    for status in [StackStatus::RollbackComplete, StackStatus::CreateComplete] {
+        let release = rendering(1);
+        let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+        let theirs = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
+        let mut fake = Fake { tags: theirs, ..Fake::default() };
+        fake.stacks.insert("c-network".to_owned(), status);
+        let (_, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+        assert_eq!(report.state, "failed");
+        assert!(report.message.contains("c-network exists and is not Slipway's"), "{}", report.message);
+        assert_eq!(fake.log, ["arm", "Rollout Started", "Rollout Failed", "disarm"]);
+    }
+}
+
+#[test]
+fn p3_another_policy_makes_another_plan() {
+    let release = rendering(1);
+    let auto = wanted(&release, &Baseline::default(), Approval::Auto);
+    let manual = wanted(&release, &Baseline::default(), Approval::Manual);
+    assert_ne!(auto.plan.id, manual.plan.id);
+}
+
+#[test]
+fn p8_an_approval_that_comes_twice_does_not_run_a_failed_plan_again() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Manual);
+    let mut fake = Fake { fails: Some("c-network"), ..Fake::default() };
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, Some(&wanted.plan.id), false);
+    assert_eq!(report.state, "failed");
+    let lines = fake.log.len();
+    let (state, report) = fake.run(state, &wanted, Some(&wanted.plan.id), false);
+    assert_eq!((report.state.as_str(), fake.log.len(), state.approved), ("failed", lines, None));
+}
+
+#[test]
+fn p10_after_one_pool_failed_no_other_starts() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    // One pool is refused outright while the other's change set is ready.
+    let mut fake = Fake::default();
+    let mut state = Rollout::new("c");
+    let pools_asked = |fake: &Fake| fake.log.contains(&"change set c-pool-b".to_owned());
+    while !pools_asked(&fake) {
+        let look = to_observe(&state, Some(&wanted), None, Timestamp::UNIX_EPOCH);
+        let decision = decide(&state, &fake.observe(&look, Some(&wanted), None), Timestamp::UNIX_EPOCH);
+        fake.perform(&decision.effects);
+        state = Rollout { outbox: Vec::new(), ..decision.next };
+    }
+    let (_, report) = fake.run(state.refused("c-pool-a", "no"), &wanted, None, false);
+    assert_eq!(report.state, "failed");
+    assert!(!fake.log.contains(&"execute c-pool-b".to_owned()), "{:?}", fake.log);
 }
 
 #[test]
