@@ -199,21 +199,26 @@ impl Client {
             "WaitTimeSeconds": 0,
         });
         let answer = self.json("sqs", "AmazonSQS.ReceiveMessage", request).await?;
-        let mut messages = Vec::new();
-        for message in answer["Messages"].as_array().into_iter().flatten() {
-            let gone = json!({"QueueUrl": queue_url, "ReceiptHandle": message["ReceiptHandle"]});
-            self.json("sqs", "AmazonSQS.DeleteMessage", gone).await?;
-            let attributes = message["MessageAttributes"].as_object().into_iter().flatten();
-            messages.push(Message {
-                body: message["Body"].as_str().unwrap_or_default().to_owned(),
-                attributes: attributes
-                    .map(|(name, value)| {
-                        (name.clone(), value["StringValue"].as_str().unwrap_or_default().to_owned())
-                    })
-                    .collect(),
-            });
+        let found = answer["Messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if found.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(messages)
+        let gone: Vec<Value> = found
+            .iter()
+            .enumerate()
+            .map(|(id, message)| json!({"Id": id.to_string(), "ReceiptHandle": message["ReceiptHandle"]}))
+            .collect();
+        let request = json!({"QueueUrl": queue_url, "Entries": gone});
+        self.json("sqs", "AmazonSQS.DeleteMessageBatch", request).await?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let attributes = |message: &Value| {
+            let attributes = message["MessageAttributes"].as_object().into_iter().flatten();
+            attributes.map(|(name, value)| (name.clone(), text(&value["StringValue"]))).collect()
+        };
+        let messages = found.iter();
+        Ok(messages
+            .map(|message| Message { body: text(&message["Body"]), attributes: attributes(message) })
+            .collect())
     }
 
     /// How many messages a queue holds.

@@ -88,7 +88,8 @@ impl Cloud {
                     sent.push(next);
                 }
                 if let Err(error) = reach.send(sent).await {
-                    tracing::error!(%error, "what the simulated services send is lost");
+                    let words = format!("what the simulated services send is lost: {error:?}");
+                    reach.observer.record(Observed::Trouble(words));
                 }
             }
         });

@@ -59,6 +59,8 @@ pub enum Observed {
         /// What is missing.
         reason: String,
     },
+    /// The embedded AWS itself did not do what it should: what is seen after this proves nothing.
+    Trouble(String),
     /// A line that a function wrote to its standard output or error.
     Log {
         /// Name of the function.
@@ -179,6 +181,14 @@ impl Observer {
         tokio::time::timeout(timeout, search).await.ok()
     }
 
+    /// What the embedded AWS itself did wrong since `mark`.
+    #[must_use]
+    pub fn troubles(&self, mark: usize) -> Vec<String> {
+        let seen = self.since(mark).into_iter();
+        seen.filter_map(|one| if let Observed::Trouble(what) = one.what { Some(what) } else { None })
+            .collect()
+    }
+
     /// The calls since `mark`.
     #[must_use]
     pub fn calls(&self, mark: usize) -> Vec<Call> {
@@ -189,6 +199,7 @@ impl Observer {
             | Observed::Finished { .. }
             | Observed::DeadLettered { .. }
             | Observed::NotPermitted { .. }
+            | Observed::Trouble(_)
             | Observed::Log { .. } => None,
         });
         calls.collect()

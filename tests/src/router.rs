@@ -112,7 +112,9 @@ impl Router {
                     () = tokio::time::sleep(IDLE) => {}
                 }
                 if let Err(error) = courier.round().await {
-                    tracing::error!(%error, "the router cannot read its queues");
+                    courier
+                        .observer
+                        .record(Observed::Trouble(format!("the router cannot read a queue: {error:?}")));
                 }
             }
         });
@@ -169,33 +171,39 @@ impl Drop for Router {
 }
 
 impl Courier {
-    /// Empties every queue once.
+    /// Empties all queues, in turns: a busy one must not keep the others waiting.
     async fn round(&mut self) -> Result<(), ClientError> {
-        for (bus, queue_url) in self.taps.clone() {
-            for event in self.drain(&bus, &queue_url).await? {
-                self.observer.record(Observed::Event { bus: bus.clone(), event });
+        loop {
+            let mut found = 0;
+            for (bus, queue_url) in self.taps.clone() {
+                for event in self.some(&bus, &queue_url, &mut found).await? {
+                    self.observer.record(Observed::Event { bus: bus.clone(), event });
+                }
+            }
+            for route in self.routes.clone() {
+                for event in self.some(&route.bus, &route.queue_url, &mut found).await? {
+                    self.deliver(&route, &event).await?;
+                }
+            }
+            if found == 0 {
+                return Ok(());
             }
         }
-        for route in self.routes.clone() {
-            for event in self.drain(&route.bus, &route.queue_url).await? {
-                self.deliver(&route, &event).await?;
-            }
-        }
-        Ok(())
     }
 
-    async fn drain(&mut self, bus: &str, queue_url: &str) -> Result<Vec<Value>, ClientError> {
-        let mut events = Vec::new();
-        loop {
-            let messages = self.client.take(queue_url).await?;
-            if messages.is_empty() {
-                return Ok(events);
-            }
-            for message in messages {
-                let event = serde_json::from_str(&message.body).unwrap_or_default();
-                events.extend(as_aws_sends_it(event, bus, &mut self.sequencers));
-            }
-        }
+    async fn some(
+        &mut self,
+        bus: &str,
+        queue_url: &str,
+        found: &mut usize,
+    ) -> Result<Vec<Value>, ClientError> {
+        let messages = self.client.take(queue_url).await?;
+        *found += messages.len();
+        let events = messages.into_iter().filter_map(|message| {
+            let event = serde_json::from_str(&message.body).unwrap_or_default();
+            as_aws_sends_it(event, bus, &mut self.sequencers)
+        });
+        Ok(events.collect())
     }
 
     async fn deliver(&self, route: &Route, event: &Value) -> Result<(), ClientError> {

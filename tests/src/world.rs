@@ -213,13 +213,24 @@ impl Embedded {
         invoked.map_err(WorldError::NoSuch)
     }
 
+    /// Whether every event on a bus was seen and delivered.
+    async fn delivered(&self) -> bool {
+        let taps = self.deployed.taps.iter().map(|(_, url)| url);
+        for url in taps.chain(self.deployed.routes.iter().map(|route| &route.queue_url)) {
+            if self.client.depth(url).await.is_ok_and(|depth| depth > 0) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Waits until nothing has happened for `quiet` and no event is open; false after `timeout`.
     pub async fn settle(&self, quiet: Duration, timeout: Duration) -> bool {
         let settled = async {
             loop {
                 let mark = self.observer.mark();
                 let more = tokio::time::timeout(quiet, self.observer.more(mark)).await;
-                if more.is_err() && self.lambda.open() == 0 {
+                if more.is_err() && self.lambda.open() == 0 && self.delivered().await {
                     return;
                 }
             }

@@ -87,7 +87,7 @@ pub struct Lambda {
 struct Shared {
     client: Client,
     observer: Observer,
-    /// Of Lambda's waits between tries, and the age of events.
+    /// Of Lambda's waits between tries.
     time_scale: f64,
     functions: Mutex<BTreeMap<String, Arc<Registered>>>,
     /// Events accepted and not yet done with.
@@ -239,7 +239,8 @@ impl Shared {
                 return;
             };
             let wait = RETRY_WAITS[usize::from(number > 1)].mul_f64(self.time_scale);
-            let too_old = accepted.elapsed() + wait > function.max_age.mul_f64(self.time_scale);
+            // Not scaled: the work between the waits takes as long here as there.
+            let too_old = accepted.elapsed() + wait > function.max_age;
             if number > function.retries || too_old {
                 let failure = Failure { error_type, message };
                 return self.bury(&function, attempt, &payload, failure).await;

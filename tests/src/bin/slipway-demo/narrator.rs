@@ -114,6 +114,10 @@ impl Narrator {
                 self.flush();
                 self.line("EventBridge", Ink::Bad, &format!("{caller}: {reason}"));
             }
+            Observed::Trouble(what) => {
+                self.flush();
+                self.line("embedded AWS", Ink::Bad, what);
+            }
             Observed::Started(_) | Observed::Finished { .. } | Observed::Log { .. } => {}
         }
     }

@@ -1,0 +1,184 @@
+//! The production example, launched end to end: the unmodified binaries, the template's wiring and permissions, the
+//! simulated CloudFormation.
+
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::http::Method;
+use serde_json::json;
+use slipway_core::plan::{NodeAction, Plan, StackAction};
+use slipway_core::status::{Desired, SpecResult, Status};
+use slipway_tests::client::Event;
+use slipway_tests::installation::Installation;
+use slipway_tests::observe::Observed;
+use slipway_tests::tools;
+use slipway_tests::world::Settings;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const QUIET: Duration = Duration::from_millis(400);
+
+fn production() -> String {
+    std::fs::read_to_string(tools::root().join("examples/production.yaml")).unwrap()
+}
+
+/// The plan that a cluster's newest spec leads to.
+async fn plan_of(slipway: &Installation, cluster: &str) -> Plan {
+    let desired: Desired = slipway.document(cluster, "desired.json").await.unwrap().unwrap();
+    slipway.document(cluster, &format!("plans/{}.json", desired.plan)).await.unwrap().unwrap()
+}
+
+/// Uploads a spec and waits for the end of the rollout.
+async fn roll_out(slipway: &Installation, cluster: &str, spec: String) -> String {
+    let mark = slipway.world().observer().mark();
+    slipway.upload(cluster, spec).await.unwrap();
+    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Spec Rejected"], PATIENCE).await;
+    let (kind, detail) =
+        end.unwrap_or_else(|| panic!("no end: {:#?}", slipway.world().observer().events(mark)));
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    format!("{kind}: {}", detail["message"].as_str().unwrap_or_default())
+}
+
+fn status(slipway: &Installation, stack: &str) -> String {
+    slipway.world().cloud().with(|cloud| cloud.stack_status(stack)).unwrap_or_default()
+}
+
+/// P1, P2, P3: launched as planned; the same bytes move nothing; one pool's size moves that pool's stack alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_p2_p3_production_is_launched_left_alone_and_resized() {
+    let slipway = Installation::start(&Settings::default()).await.unwrap();
+    let world = slipway.world();
+    let end = roll_out(&slipway, "production", production()).await;
+    assert!(end.starts_with("Rollout Succeeded"), "{end}");
+    let launch = plan_of(&slipway, "production").await;
+    assert_eq!(launch.stacks.len(), 6);
+    for stack in &launch.stacks {
+        assert_eq!(status(&slipway, &stack.name), "CREATE_COMPLETE", "{}", stack.name);
+        let planned: BTreeSet<&str> = stack.resources.iter().map(|one| one.logical_id.as_str()).collect();
+        let made = world.cloud().with(|cloud| cloud.physical_ids(&stack.name));
+        assert_eq!(made.keys().map(String::as_str).collect::<BTreeSet<_>>(), planned, "{}", stack.name);
+    }
+    assert_eq!(
+        world.cloud().with(|cloud| cloud.schedules()),
+        Vec::<String>::new(),
+        "the tick ends with the rollout"
+    );
+
+    // P1: the same bytes again.
+    let (before, mark) = (slipway.assets().await.unwrap(), world.observer().mark());
+    slipway.upload("production", production()).await.unwrap();
+    let answer = slipway.event(mark, &["Plan Unchanged", "Plan Ready", "Spec Rejected"], PATIENCE).await;
+    assert_eq!(answer.unwrap().0, "Plan Unchanged");
+    assert!(world.settle(QUIET, PATIENCE).await);
+    assert_eq!(slipway.assets().await.unwrap(), before);
+    let moved = |call: &slipway_tests::observe::Call| {
+        let (service, _) = call.action.split_once(':').unwrap();
+        ["kms", "cloudformation", "scheduler"].contains(&service) || call.action == "s3:PutObject"
+    };
+    let calls: Vec<_> = world.observer().calls(mark).into_iter().filter(moved).collect();
+    assert_eq!(calls, [], "an unchanged upload costs no call that changes anything");
+
+    // P2, P3: one pool's maxSize.
+    let mark = world.observer().mark();
+    let end = roll_out(&slipway, "production", production().replacen("maxSize: 10", "maxSize: 12", 1)).await;
+    assert!(end.starts_with("Rollout Succeeded"), "{end}");
+    let update = plan_of(&slipway, "production").await;
+    let touched: Vec<&str> = update
+        .stacks
+        .iter()
+        .filter(|stack| stack.action != StackAction::Unchanged)
+        .map(|stack| stack.name.as_str())
+        .collect();
+    assert_eq!(touched, ["production-pool-general-a"]);
+    assert!(update.nodes.iter().all(|node| node.action == NodeAction::Untouched), "{:?}", update.nodes);
+    for stack in &launch.stacks {
+        let wanted = if stack.name == touched[0] { "UPDATE_COMPLETE" } else { "CREATE_COMPLETE" };
+        assert_eq!(status(&slipway, &stack.name), wanted, "{}", stack.name);
+    }
+    let writes: Vec<_> = world.observer().calls(mark).into_iter().filter(|call| call.is_write()).collect();
+    let asked = writes.iter().filter(|call| call.action.starts_with("cloudformation:"));
+    assert!(asked.clone().count() >= 2);
+    for call in asked {
+        assert!(call.resource.contains(touched[0]), "{call:?}");
+    }
+    assert!(!writes.iter().any(|call| call.action.starts_with("kms:")), "no credential changed");
+
+    // Over the whole story.
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0);
+    let refused: Vec<_> =
+        world.observer().calls(0).into_iter().filter(|call| call.refused.is_some()).collect();
+    assert_eq!(refused, [], "the template grants the functions what they ask for");
+    p9_no_secret_is_where_it_must_not_be(&slipway).await;
+}
+
+/// P9: no private key in a log, an event or an object, unless sealed.
+async fn p9_no_secret_is_where_it_must_not_be(slipway: &Installation) {
+    let world = slipway.world();
+    // As it is, and in base64 as a PKCS #8 and a SEC 1 key begin.
+    let marks = ["PRIVATE KEY", "LS0tLS1CRUdJTiBQUklWQVRF", "LS0tLS1CRUdJTiBFQyBQUklWQVRF"];
+    let mut objects = 0;
+    for bucket in ["SpecBucket", "AssetBucket"] {
+        let bucket = world.reference(bucket).unwrap();
+        for version in world.client().versions(bucket).await.unwrap() {
+            let query = format!("versionId={}", version.version);
+            let (_, bytes) = world
+                .client()
+                .s3(Method::GET, &format!("{bucket}/{}", version.key), &query, Vec::new())
+                .await
+                .unwrap();
+            let text = String::from_utf8_lossy(&bytes);
+            let found = marks.iter().find(|mark| text.contains(**mark));
+            assert!(found.is_none(), "{} holds a private key in the open", version.key);
+            objects += 1;
+        }
+    }
+    assert!(objects > 60, "{objects}");
+    for seen in world.observer().since(0) {
+        let text = match &seen.what {
+            Observed::Log { line, .. } => line.clone(),
+            Observed::Event { event, .. } => event.to_string(),
+            Observed::Finished { outcome, .. } => format!("{outcome:?}"),
+            _ => continue,
+        };
+        assert!(!marks.iter().any(|mark| text.contains(mark)), "{text}");
+    }
+}
+
+/// A plan that waits for a person executes nothing until that very plan is approved.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manual_plan_waits_for_its_approval() {
+    let slipway = Installation::start(&Settings::default()).await.unwrap();
+    let spec = production().replace("approval: auto", "approval: manual");
+    assert_ne!(spec, production(), "examples/production.yaml approves by itself no more: adapt this test");
+    let mark = slipway.world().observer().mark();
+    slipway.upload("production", spec).await.unwrap();
+    let (_, ready) = slipway.event(mark, &["Plan Ready"], PATIENCE).await.unwrap();
+    assert_eq!(ready["needsApproval"], true);
+    assert!(slipway.world().settle(Duration::from_secs(1), PATIENCE).await);
+    let stacks = slipway.world().observer().calls(mark).into_iter();
+    assert_eq!(
+        stacks.filter(|call| call.action.starts_with("cloudformation:") && call.is_write()).count(),
+        0
+    );
+    let status: Status = slipway.document("production", "status.json").await.unwrap().unwrap();
+    assert_eq!(status.spec.unwrap().result, SpecResult::Accepted);
+
+    let approve = |plan: &str| Event {
+        source: "slipway".to_owned(),
+        detail_type: "Rollout Approved".to_owned(),
+        detail: json!({"cluster": "production", "plan": plan}),
+        resources: Vec::new(),
+    };
+    slipway.world().client().put_event("slipway", &approve("00000000000000000000")).await.unwrap();
+    assert!(slipway.world().settle(Duration::from_secs(1), PATIENCE).await);
+    let stacks = slipway.world().observer().calls(mark).into_iter();
+    let begun = stacks.filter(|call| call.action == "cloudformation:CreateChangeSet").count();
+    assert_eq!(begun, 0, "another plan's approval approves nothing");
+
+    let plan = ready["plan"].as_str().unwrap();
+    slipway.world().client().put_event("slipway", &approve(plan)).await.unwrap();
+    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed"], PATIENCE).await;
+    assert_eq!(end.unwrap().0, "Rollout Succeeded");
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0);
+}
