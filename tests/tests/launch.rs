@@ -44,9 +44,10 @@ fn status(slipway: &Installation, stack: &str) -> String {
     slipway.world().cloud().with(|cloud| cloud.stack_status(stack)).unwrap_or_default()
 }
 
-/// P1, P2, P3: launched as planned; the same bytes move nothing; one pool's size moves that pool's stack alone.
+/// P1, P2, P3: launched as planned; the same bytes move nothing; one pool's size moves that pool's stack alone. P9: no
+/// secret shows anywhere in all of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_p2_p3_production_is_launched_left_alone_and_resized() {
+async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
     let slipway = Installation::start(&Settings::default()).await.unwrap();
     let world = slipway.world();
     let end = roll_out(&slipway, "production", production()).await;

@@ -305,9 +305,11 @@ impl Demo {
 
     async fn rolled_out(&mut self, what: &str) {
         let observer = self.slipway.world().observer().clone();
-        let end = self.narrator.follow(&observer, PATIENCE, |seen| match &seen.what {
-            Observed::DeadLettered { .. } => Some("given up".to_owned()),
-            _ => slipway_event(seen, &["Rollout Succeeded", "Rollout Failed"]).map(|(kind, _)| kind),
+        let end = self.narrator.follow(&observer, PATIENCE, |seen| {
+            if let Observed::DeadLettered { .. } = &seen.what {
+                return Some("given up".to_owned());
+            }
+            slipway_event(seen, &["Rollout Succeeded", "Rollout Failed"]).map(|(kind, _)| kind)
         });
         let succeeded = end.await.is_some_and(|end| end == "Rollout Succeeded");
         self.promise(succeeded, &format!("{what} does not succeed"));
