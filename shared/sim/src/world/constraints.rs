@@ -15,10 +15,18 @@ use super::{Thing, World};
 /// EC2's limit, before base64.
 const USER_DATA_BYTES: usize = 16_384;
 
+/// EC2's limit of the description of a security group's rule, and what it takes besides letters and digits
+/// (`IpRange`). The schemas say so of a group's description alone.
+const RULE_DESCRIPTION_CHARACTERS: usize = 255;
+const RULE_DESCRIPTION_MARKS: &str = " ._-:/()#,@[]+=&;{}!$*";
+
 /// Why the service refuses to make `new`.
 pub(super) fn on_create(world: &World, new: &Resource) -> Option<String> {
     let view = View { world, resource: new };
     match new.kind.as_str() {
+        "AWS::EC2::SecurityGroup" | "AWS::EC2::SecurityGroupEgress" | "AWS::EC2::SecurityGroupIngress" => {
+            view.rule_descriptions()
+        }
         "AWS::EC2::Subnet" => view.subnet(),
         "AWS::EC2::Route" => view.route(),
         "AWS::EC2::NatGateway" => view.nat_gateway(),
@@ -35,6 +43,9 @@ pub(super) fn on_create(world: &World, new: &Resource) -> Option<String> {
 pub(super) fn on_update(world: &World, next: &Resource) -> Option<String> {
     let view = View { world, resource: next };
     match next.kind.as_str() {
+        "AWS::EC2::SecurityGroup" | "AWS::EC2::SecurityGroupEgress" | "AWS::EC2::SecurityGroupIngress" => {
+            view.rule_descriptions()
+        }
         "AWS::EC2::LaunchTemplate" => view.launch_template(),
         "AWS::AutoScaling::AutoScalingGroup" => view.group(),
         "AWS::IAM::InstanceProfile" => view.instance_profile(),
@@ -188,6 +199,20 @@ impl<'a> View<'a> {
         let vpc = self.vpc_of(self.text("SubnetId")?)?;
         let public = self.text("ConnectivityType") != Some("private");
         (public && self.is_closed(vpc)).then(|| format!("Network {vpc} has no Internet gateway attached"))
+    }
+
+    /// Of the rules in a group, and of a rule that is a resource.
+    fn rule_descriptions(&self) -> Option<String> {
+        let refused = |text: &&str| {
+            text.chars().count() > RULE_DESCRIPTION_CHARACTERS
+                || !text.chars().all(|c| c.is_ascii_alphanumeric() || RULE_DESCRIPTION_MARKS.contains(c))
+        };
+        let lists = ["SecurityGroupIngress", "SecurityGroupEgress"];
+        let inner = lists.iter().filter_map(|key| self.resource.properties.get(*key)?.as_array()).flatten();
+        let mut rules = inner.chain([&self.resource.properties]).filter_map(|rule| text(rule, "Description"));
+        rules.find(refused).map(|_| {
+            "Invalid rule description. Valid descriptions are strings less than 256 characters from the following set: a-zA-Z0-9. _-:/()#,@[]+=&;{}!$*".to_owned()
+        })
     }
 
     fn launch_template(&self) -> Option<String> {

@@ -33,7 +33,7 @@ const fn udp(to: &'static str, from: &'static str, port: u16, why: &'static str)
 const RULES: &[Rule] = &[
     tcp(ETCD, CONTROLLER, ports::ETCD_CLIENT, "API servers use etcd"),
     // A snapshot, a move of leadership and a health check of the whole go from one member to the others.
-    tcp(ETCD, ETCD, ports::ETCD_CLIENT, "Members ask each other's health"),
+    tcp(ETCD, ETCD, ports::ETCD_CLIENT, "Members ask the health of each other"),
     tcp(ETCD, ETCD, ports::ETCD_PEER, "Members replicate"),
     tcp(CONTROLLER, CONTROLLER, ports::API_SERVER, "Controllers and pods on them use the API"),
     // Pods reach the API through the service `kubernetes`, whose endpoints are the controllers themselves.

@@ -274,3 +274,23 @@ fn a_record_that_moves_to_another_zone_keeps_its_id_and_stands_once() {
     assert_eq!(world.physical_ids("names").len(), 1);
     assert_eq!(world.existing(), after);
 }
+
+#[test]
+fn a_description_that_ec2_does_not_take_fails_the_stack() {
+    let group = |rule: &str| {
+        let mut template = network("10.0.0.0/16", "10.0.0.0/24");
+        let properties = &mut template["Resources"]["Group"]["Properties"];
+        properties["SecurityGroupIngress"] = json!([{"IpProtocol": "tcp", "FromPort": 1, "ToPort": 1, "CidrIp": "10.0.0.0/8", "Description": rule}]);
+        template
+    };
+    let told = |template: &Value| {
+        let mut world = world();
+        create(&mut world, "s", template);
+        (status(&world, "s"), story(&mut world, "s").join("\n"))
+    };
+    assert_eq!(told(&group("a-z, A-Z: 0.9 (#@[]+=&;{}!$*)/_")).0, "CREATE_COMPLETE");
+    let (status, story) = told(&group("each other's"));
+    assert!(status == "ROLLBACK_COMPLETE" && story.contains("Invalid rule description"), "{story}");
+    let (status, story) = told(&group(&"a".repeat(256)));
+    assert!(status == "ROLLBACK_COMPLETE" && story.contains("less than 256"), "{story}");
+}
