@@ -1,18 +1,65 @@
 #!/usr/bin/env python3
 """Holds the roles and buckets of a plain CloudFormation template (on stdin, see transform.py) to Slipway's rules.
 
-- No statement that allows has a wildcard in an action.
-- A statement that allows on the bare resource `*` has a condition.
+- No statement that allows has a wildcard in an action; but CloudFormation's role may look at all that is in its region.
+- A statement that allows on the bare resource `*` has a condition, unless it only tells the names of zones.
+- A condition asks for nothing that is absent from every call of the role: `aws:CalledVia` and its like, of a role that
+  a service assumes.
+- CloudFormation's role may do what AWS' own handlers of the resources that Slipway renders ask for, but for what our
+  templates never make them do; and it attaches and passes only what is named.
 - No managed policy is attached: what may be done is said in the template.
 - Each bucket is versioned, encrypted, private, kept, and reached by TLS alone; each queue is encrypted.
-- Each function has a dead-letter queue, and each rule that wakes one too; each such queue has an alarm.
+- Each function's events wait as long as Lambda lets them; it has a dead-letter queue, and each rule that wakes one too; each such queue has an alarm.
 - The functions' roles name no service that only CloudFormation's may call (EC2, Auto Scaling, IAM but PassRole).
 
 The key policy is not held to this: in it, `*` is the key itself. Prints each breach; exit status 1 if there is one.
 """
 
+import fnmatch
+import functools
 import json
+import pathlib
+import re
 import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# What CloudFormation's service role may read, all of it, in its own region: its handlers' reads change without notice.
+READS = {"ec2:Describe*", "autoscaling:Describe*", "elasticloadbalancing:Describe*"}
+
+# Actions that know neither resources nor conditions, and tell the names of zones.
+TELL_NAMES = {"route53:ListHostedZones", "route53:ListHostedZonesByName"}
+
+# "Not present if the service uses a service role to make a call on the principal's behalf" (IAM's list of global
+# condition keys). A statement with such a condition grants a service role nothing.
+ABSENT = {"aws:calledvia", "aws:calledviafirst", "aws:calledvialast", "aws:viaawsservice"}
+
+# What handlers ask for and the templates never make them do, by what does. Patterns.
+UNASKED = [
+    "autoscaling:AttachLoadBalancers", "autoscaling:DetachLoadBalancers",  # classic load balancers
+    "autoscaling:AttachTrafficSources", "autoscaling:DetachTrafficSources",  # TrafficSources
+    "autoscaling:StartInstanceRefresh", "autoscaling:CancelInstanceRefresh",  # an update policy
+    "autoscaling:*NotificationConfiguration",  # NotificationConfigurations
+    "ec2:Get*",  # InstanceRequirements
+    "ssm:Get*",  # an image by parameter: the lock pins its id
+    "cloudwatch:PutMetricAlarm", "managed-fleets:*",  # AWS' own fleets
+    "vpc-lattice:*",  # VPC Lattice
+    "ec2:AcceptAddressTransfer", "ec2:AssociateAddress",  # an address from elsewhere; to an instance
+    "ec2:*NatGatewayAddress",  # second addresses of a NAT gateway
+    "ec2:AssociateSubnetCidrBlock", "ec2:DisassociateSubnetCidrBlock",  # IPv6
+    "ec2:CreateVpcEncryptionControl", "ec2:ModifyVpcTenancy",  # InstanceTenancy, encryption controls
+    "vpce:AllowMultiRegion",  # an endpoint of another region
+    "ec2:AttachVpnGateway", "ec2:DetachVpnGateway",  # VPN gateways
+    "ec2:CopyVolumes",  # SourceVolumeId
+    "cognito-idp:DescribeUserPoolClient",  # listeners that authenticate
+    "elasticloadbalancing:ModifyCapacityReservation", "elasticloadbalancing:ModifyIpPools",  # capacity units, IPAM
+    "iam:PutRolePermissionsBoundary", "iam:DeleteRolePermissionsBoundary",  # PermissionsBoundary
+    "route53:CreateQueryLoggingConfig", "route53:DeleteQueryLoggingConfig",  # QueryLoggingConfig
+    "route53:UpdateHostedZoneFeatures",  # HostedZoneFeatures
+]
+
+# The longest that Lambda keeps an event it could not deliver. Nothing repeats an upload, a request or an approval.
+MOST_PATIENCE_S = 21600
 
 CLOUDFORMATION_ALONE = ("ec2:", "autoscaling:", "elasticloadbalancing:", "route53:", "iam:")
 
@@ -45,6 +92,59 @@ def of_type(resources, kind):
     return {name: r.get("Properties", {}) for name, r in resources.items() if r["Type"] == kind}
 
 
+def assumed_by(role, service):
+    """Whether `service` may assume the role, and nobody else."""
+    who = [statement["Principal"] for statement in statements(role["AssumeRolePolicyDocument"])]
+    return bool(who) and all(principal == {"Service": service} for principal in who)
+
+
+def condition_keys(statement):
+    return {key.lower() for keys in statement.get("Condition", {}).values() for key in keys}
+
+
+def reads_its_region(statement):
+    """Whether a statement allows nothing but `READS`, in the template's own region."""
+    region = statement.get("Condition", {}).get("StringEquals", {}).get("aws:RequestedRegion")
+    return region == {"Ref": "AWS::Region"} and set(as_list(statement["Action"])) <= READS
+
+
+@functools.cache
+def handlers():
+    """What AWS' handlers ask for, by resource type, as cfn-lint's wheel carries their schemas; listing left aside."""
+    import cfnlint
+
+    found = {}
+    for path in (pathlib.Path(cfnlint.__file__).parent / "data" / "schemas" / "resources").glob("*.json"):
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        asked = found.setdefault(schema.get("typeName"), set())
+        for verb, handler in schema.get("handlers", {}).items():
+            if verb != "list":
+                asked.update(handler.get("permissions", []))
+    return found
+
+
+@functools.cache
+def rendered_types():
+    """The resource types of the clusters' templates."""
+    sources = (ROOT / "shared" / "core" / "src" / "render").rglob("*.rs")
+    texts = (path.read_text(encoding="utf-8") for path in sources)
+    return sorted({kind for text in texts for kind in re.findall(r'Resource::new\("(AWS::\w+::\w+)"\)', text)})
+
+
+def shortcomings(name, granted):
+    """What CloudFormation's role lacks, which is granted the actions `granted` on some resources."""
+    if len(rendered_types()) < 20:
+        yield f"{name}: shared/core/src/render names {rendered_types()} alone: is it still read aright?"
+    for kind in rendered_types():
+        asked = handlers().get(kind)
+        if not asked:
+            yield f"{name}: cfn-lint does not tell what the handler of {kind} asks for"
+        for action in sorted(asked or []):
+            may = any(fnmatch.fnmatch(action.lower(), mine.lower()) for mine in granted)
+            if not may and not any(fnmatch.fnmatch(action, pattern) for pattern in UNASKED):
+                yield f"{name}: the handler of {kind} asks for {action}"
+
+
 def queue_of(arn):
     """The logical id behind a {"Fn::GetAtt": [Queue, "Arn"]}."""
     return arn["Fn::GetAtt"][0] if isinstance(arn, dict) and "Fn::GetAtt" in arn else None
@@ -52,6 +152,8 @@ def queue_of(arn):
 
 def breaches(template):
     resources = template["Resources"]
+    roles = of_type(resources, "AWS::IAM::Role")
+    of_cloudformation = {name for name, role in roles.items() if assumed_by(role, "cloudformation.amazonaws.com")}
 
     for who, document in policies(resources):
         for statement in statements(document):
@@ -59,10 +161,30 @@ def breaches(template):
                 continue
             where = f"{who}/{statement.get('Sid', '?')}"
             for action in as_list(statement.get("Action", ["NotAction"])):
-                if "*" in action or action == "NotAction":
+                wild = "*" in action or action == "NotAction"
+                if wild and not (who.split("/")[0] in of_cloudformation and reads_its_region(statement)):
                     yield f"{where}: action {action}"
             if "*" in as_list(statement.get("Resource", "*")) and not statement.get("Condition"):
-                yield f"{where}: resource * without a condition"
+                if not set(as_list(statement["Action"])) <= TELL_NAMES:
+                    yield f"{where}: resource * without a condition"
+            for key in sorted(condition_keys(statement) & ABSENT):
+                yield f"{where}: {key} is absent from every call under a service role"
+            if "iam:AttachRolePolicy" in as_list(statement.get("Action", [])):
+                if statement.get("Condition", {}).get("ArnEquals", {}).get("iam:PolicyARN") != {"Ref": "ManagedPolicyArns"}:
+                    yield f"{where}: attaches policies that nobody named"
+            if "kms:CreateGrant" in as_list(statement.get("Action", [])):
+                if statement.get("Condition", {}).get("Bool", {}).get("kms:GrantIsForAWSResource") != "true":
+                    yield f"{where}: grants a key to others than AWS' services"
+
+    for role in of_cloudformation:
+        granted = set()
+        for who, document in policies(resources):
+            if who.split("/")[0] == role:
+                for statement in statements(document):
+                    granted.update(as_list(statement["Action"]) if statement["Effect"] == "Allow" else [])
+        yield from shortcomings(role, granted)
+    if not of_cloudformation:
+        yield "no role is CloudFormation's alone"
 
     for name, role in of_type(resources, "AWS::IAM::Role").items():
         if role.get("ManagedPolicyArns"):
@@ -89,6 +211,10 @@ def breaches(template):
                 yield f"{name}: no dead-letter queue"
             elif letters not in watched:
                 yield f"{name}: no alarm on {letters}"
+
+    for name, invocation in of_type(resources, "AWS::Lambda::EventInvokeConfig").items():
+        if invocation.get("MaximumEventAgeInSeconds") != MOST_PATIENCE_S:
+            yield f"{name}: a throttled event is dead before its time"
 
     for who, document in policies(resources):
         if who.split("/")[0] in function_roles:

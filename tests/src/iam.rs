@@ -39,7 +39,7 @@ struct Condition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     StringEquals,
-    /// `ArnEquals` and `ArnLike` are one and the same.
+    /// `ArnEquals` and `ArnLike` are one and the same; every comparison here takes any value of the key that fits.
     Like,
     Bool,
     Null,
@@ -164,7 +164,7 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
     for (operator, keys) in value["Condition"].as_object().into_iter().flatten() {
         let known = match operator.as_str() {
             "StringEquals" => Operator::StringEquals,
-            "StringLike" | "ArnEquals" | "ArnLike" => Operator::Like,
+            "StringLike" | "ForAnyValue:StringLike" | "ArnEquals" | "ArnLike" => Operator::Like,
             "Bool" => Operator::Bool,
             "Null" => Operator::Null,
             "NumericLessThan" => Operator::NumericLessThan,
