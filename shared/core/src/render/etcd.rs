@@ -132,7 +132,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         format!("arn:{partition}:route53:::hostedzone/${{Zone}}"),
         { "Zone": context.network_value(export::ETCD_HOSTED_ZONE) },
     ] });
-    vec![
+    let mut statements = vec![
         allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
         allow("AttachOwnVolume", &["ec2:AttachVolume"], json!([ec2("instance"), ec2("volume")]), tagged),
         allow(
@@ -145,5 +145,20 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
                 "route53:ChangeResourceRecordSetsActions": ["UPSERT"],
             } }),
         ),
-    ]
+    ];
+    // Who attaches a volume under a key of the user's gives EC2 a grant on it. Under the account's own key for EBS, the
+    // key's policy lets in whoever comes by way of EC2.
+    if let Some(key) = &context.cluster.etcd.data_volume.kms_key_arn {
+        let service = format!("ec2.{region}.{}", context.dns_suffix());
+        statements.push(allow(
+            "OpenOwnVolume",
+            &["kms:CreateGrant"],
+            json!(key),
+            json!({
+                "Bool": { "kms:GrantIsForAWSResource": "true" },
+                "StringEquals": { "kms:ViaService": service },
+            }),
+        ));
+    }
+    statements
 }

@@ -86,3 +86,63 @@ fn p9_nothing_rendered_looks_like_a_secret() {
         );
     }
 }
+
+/// Every description of a security group and of a rule in a template, wherever the rule stands.
+fn group_descriptions(template: &Value) -> Vec<&str> {
+    let mut found = Vec::new();
+    for group in of_type(template, "AWS::EC2::SecurityGroup") {
+        let properties = &group["Properties"];
+        found.push(properties["GroupDescription"].as_str().unwrap());
+        for key in ["SecurityGroupIngress", "SecurityGroupEgress"] {
+            let rules = properties[key].as_array().into_iter().flatten();
+            found.extend(rules.map(|rule| rule["Description"].as_str().unwrap()));
+        }
+    }
+    for kind in ["AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"] {
+        let rules = of_type(template, kind).into_iter();
+        found.extend(rules.map(|rule| rule["Properties"]["Description"].as_str().unwrap()));
+    }
+    found
+}
+
+#[test]
+fn ec2_takes_every_description_of_a_security_group_and_of_a_rule() {
+    for text in super::EXAMPLES {
+        let mut seen = 0;
+        for stack in &super::example(text).stacks {
+            let template: Value = serde_json::from_str(&stack.body).unwrap();
+            for description in group_descriptions(&template) {
+                // CreateSecurityGroup, IpRange: at most 255 characters of this set.
+                let allowed = |c: char| c.is_ascii_alphanumeric() || " ._-:/()#,@[]+=&;{}!$*".contains(c);
+                assert!(description.len() <= 255 && description.chars().all(allowed), "{description}");
+                seen += 1;
+            }
+        }
+        assert!(seen >= 16, "{seen}");
+    }
+}
+
+#[test]
+fn a_member_whose_volume_is_under_a_key_of_the_users_may_let_ec2_use_that_key() {
+    let grants = |cluster: &crate::cluster::Cluster| -> Vec<Value> {
+        let of_etcd = policies(&rendered(cluster)).into_iter().filter(|(role, _)| role.starts_with("etcd"));
+        let all = of_etcd.flat_map(|(_, document)| document["Statement"].as_array().unwrap().clone());
+        all.filter(|statement| statement["Action"] == json!(["kms:CreateGrant"])).collect()
+    };
+    let mut cluster = cluster();
+    assert_eq!(grants(&cluster), Vec::<Value>::new());
+    let key = "arn:aws:kms:eu-west-1:111122223333:key/mine";
+    cluster.etcd.data_volume.kms_key_arn = Some(key.to_owned());
+    let found = grants(&cluster);
+    assert_eq!(found.len(), cluster.etcd.members.len());
+    for statement in found {
+        assert_eq!(statement["Resource"], key);
+        assert_eq!(
+            statement["Condition"],
+            json!({
+                "Bool": { "kms:GrantIsForAWSResource": "true" },
+                "StringEquals": { "kms:ViaService": "ec2.eu-west-1.amazonaws.com" },
+            })
+        );
+    }
+}

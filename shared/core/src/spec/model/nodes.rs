@@ -247,7 +247,8 @@ pub(crate) struct VolumeSpec {
     /// MiB a second, for gp3.
     #[schemars(range(min = 125, max = 2000))]
     pub(crate) throughput: Option<u32>,
-    /// A KMS key of yours; the account's own for EBS unless given.
+    /// A KMS key of yours; the account's own for EBS unless given. Its policy must let in the account's IAM, and the
+    /// role `AWSServiceRoleForAutoScaling`, which launches the machines: use of the key, and `kms:CreateGrant`.
     pub(crate) kms_key_arn: Option<String>,
     /// Whether it is encrypted; it always is.
     pub(crate) encrypted: Option<bool>,
@@ -273,7 +274,7 @@ pub(crate) enum VolumeKind {
 pub(crate) struct IamSpec {
     /// The role that Slipway makes.
     pub(crate) role: RoleSpec,
-    /// An existing instance profile, used instead.
+    /// An existing instance profile, used instead. Its role must be among the installation's `InstanceRoleArns`.
     pub(crate) instance_profile: ArnSpec,
 }
 
@@ -283,7 +284,7 @@ pub(crate) struct IamSpec {
 pub(crate) struct RoleSpec {
     /// The end of the role's name: the whole is `<stack>-<name>`, at most 64 characters.
     pub(crate) name: Option<String>,
-    /// Managed policies besides Slipway's own statements.
+    /// Managed policies besides Slipway's own statements. They must be among the installation's `ManagedPolicyArns`.
     pub(crate) managed_policies: Vec<PolicySpec>,
 }
 
