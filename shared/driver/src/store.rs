@@ -85,6 +85,26 @@ pub async fn keep(objects: &impl Objects, key: &str, bytes: impl Into<Vec<u8>>) 
     Ok(matches!(objects.put(key, bytes.into(), Condition::Absent).await?, Put::Written(_)))
 }
 
+/// Reads `key`, lets `change` make the new value (`None`: leave it), writes it, and starts over when somebody else
+/// was first.
+///
+/// # Errors
+/// If the port fails, the object is corrupt, or the race was lost [`TRIES`] times.
+pub async fn update<T: Serialize + DeserializeOwned + PartialEq>(
+    objects: &impl Objects,
+    key: &str,
+    change: impl Fn(Option<&T>) -> Option<T> + Send,
+) -> FlowResult<()> {
+    for _ in 0..TRIES {
+        let stored = load::<T>(objects, key).await?;
+        let Some(new) = change(stored.value.as_ref()) else { return Ok(()) };
+        if stored.value.as_ref() == Some(&new) || save(objects, key, &stored, new).await?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(FlowError::Race { key: key.to_owned(), tries: TRIES })
+}
+
 /// Changes `status.json`, unless it says that already, and starts over when somebody else was first. Nothing decides
 /// by it, so one that cannot be read holds nobody up: it is written anew.
 ///
