@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use slipway_core::spec::{Accepted, Diagnostic, parse};
+use slipway_core::spec::{Accepted, Diagnostic, Expected, parse};
 
 use crate::failure::Failure;
 
@@ -37,7 +37,9 @@ impl Source {
 
     /// The spec, or what is wrong with it.
     pub(crate) fn parse(&self) -> Result<Accepted, Vec<Diagnostic>> {
-        parse(&self.bytes, self.expected_name.as_deref())
+        // Which installation it goes to is not known here, nor its region.
+        let expected = self.expected_name.as_deref().map(|name| Expected { name, region: None });
+        parse(&self.bytes, expected.as_ref())
     }
 }
 

@@ -71,7 +71,11 @@ impl Account {
             bus: &self.bus,
             crypto: &AwsLc,
         };
-        let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
+        let site = Site {
+            asset_bucket: "assets".to_owned(),
+            kms_key_arn: OWN_KEY.to_owned(),
+            region: Some("eu-west-1".to_owned()),
+        };
         let now = lock(&self.cloudformation).now();
         render_upload(&ports, &site, &Upload { cluster: NAME.to_owned(), version }, now).await.unwrap()
     }

@@ -51,7 +51,11 @@ impl World {
             bus: &life.of(&self.bus),
             crypto: &AwsLc,
         };
-        let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
+        let site = Site {
+            asset_bucket: "assets".to_owned(),
+            kms_key_arn: OWN_KEY.to_owned(),
+            region: Some("eu-west-1".to_owned()),
+        };
         render_upload(&ports, &site, upload, "2026-11-20T12:00:00Z".parse().unwrap()).await
     }
 
@@ -339,4 +343,20 @@ async fn an_image_parameter_that_does_not_exist_is_named() {
     let error = world.render(PRODUCTION).await.unwrap_err();
     assert!(error.to_string().contains(X86_64), "{error}");
     assert_eq!(error.kind(), "Slipway.Refused");
+}
+
+#[tokio::test]
+async fn a_spec_of_another_region_is_refused_before_anything_is_made() {
+    let world = World::new();
+    let elsewhere = PRODUCTION.replace("eu-west-1", "us-west-2");
+    let Outcome::Rejected(findings) = world.render(elsewhere).await.unwrap() else {
+        panic!("a spec of another region was taken");
+    };
+    let found: Vec<(&str, &str)> =
+        findings.iter().map(|found| (found.code.as_str(), found.path.as_str())).collect();
+    assert_eq!(found, [("other-region", "region")]);
+    assert!(findings[0].line > 0);
+    assert_eq!(world.said(), ["Spec Rejected"]);
+    // Neither an image nor a credential: the status is all there is.
+    assert_eq!(world.assets.keys(), [keys::status(NAME)]);
 }

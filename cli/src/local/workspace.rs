@@ -82,6 +82,7 @@ impl Workspace {
         let site = Site {
             asset_bucket: bucket.unwrap_or_else(|| STAND_IN_BUCKET.to_owned()),
             kms_key_arn: key.unwrap_or_else(|| stand_in_key(&cluster.region)),
+            region: None,
         };
         Ok((Folder::new(&self.root, &cluster.name), site))
     }

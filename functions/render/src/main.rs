@@ -29,7 +29,11 @@ impl Function for Render {
             keys: aws.keys(&told.kms_key_arn),
             parameters: aws.parameters(),
             bus: aws.bus(&told.bus_name),
-            site: Site { asset_bucket: told.asset_bucket, kms_key_arn: told.kms_key_arn },
+            site: Site {
+                asset_bucket: told.asset_bucket,
+                kms_key_arn: told.kms_key_arn,
+                region: Some(told.region),
+            },
             spec_bucket: told.spec_bucket,
         })
     }

@@ -54,6 +54,7 @@ fn write(out: &Path, cluster: &Cluster) -> Result<(), Box<dyn Error>> {
             "arn:aws:kms:{}:111122223333:key/00000000-0000-0000-0000-000000000000",
             cluster.region
         ),
+        region: Some(cluster.region.clone()),
     };
     let rendering = render(cluster, &lock(cluster), &credentials(cluster), &site)
         .map_err(|errors| lines(&cluster.name, &errors))?;

@@ -156,8 +156,9 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
     text: &[u8],
     now: Timestamp,
 ) -> Result<Prepared, NotPrepared> {
+    let expected = spec::Expected { name: cluster_name, region: site.region.as_deref() };
     let spec::Accepted { cluster, mut warnings } =
-        spec::parse(text, Some(cluster_name)).map_err(NotPrepared::Rejected)?;
+        spec::parse(text, Some(&expected)).map_err(NotPrepared::Rejected)?;
     let lock = lock::resolve(ports.assets, ports.parameters, &cluster).await?;
     if lock.agent.is_empty() {
         warnings.push(no_agent());

@@ -1,6 +1,6 @@
 //! The environment of the functions: every variable, read once, with all that is wrong said together.
 //!
-//! Besides these, the AWS SDKs read their own (`AWS_REGION`, credentials, `AWS_ENDPOINT_URL`,
+//! Besides these, the AWS SDKs read their own (`AWS_REGION` too, credentials, `AWS_ENDPOINT_URL`,
 //! `AWS_ENDPOINT_URL_<SERVICE>`), and the Lambda runtime its own (`AWS_LAMBDA_RUNTIME_API` and others).
 
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ pub const CLOUDFORMATION_ROLE_ARN: &str = "SLIPWAY_CLOUDFORMATION_ROLE_ARN";
 pub const TICK_ROLE_ARN: &str = "SLIPWAY_TICK_ROLE_ARN";
 /// Name of the schedule group that the ticks are in. Rollout.
 pub const TICK_GROUP: &str = "SLIPWAY_TICK_GROUP";
+/// The region that the function runs in; Lambda sets it. Render, which takes specs of that region alone.
+pub const REGION: &str = "AWS_REGION";
 /// What is logged: `info`, or by module, `slipway_driver=debug,info`. Libraries never log below `info`. Both functions.
 pub const RUST_LOG: &str = "RUST_LOG";
 
@@ -29,7 +31,7 @@ pub const RUST_LOG: &str = "RUST_LOG";
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Reads Slipway's variables, and no other: the environment of a function also holds its credentials.
+    /// Reads Slipway's variables and the region, and no other: the environment of a function also holds its credentials.
     #[must_use]
     pub fn of_process() -> Self {
         let names = [
@@ -40,6 +42,7 @@ impl Environment {
             CLOUDFORMATION_ROLE_ARN,
             TICK_ROLE_ARN,
             TICK_GROUP,
+            REGION,
             RUST_LOG,
         ];
         names.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?))).collect()
@@ -69,6 +72,8 @@ pub struct Render {
     pub kms_key_arn: String,
     /// [`BUS_NAME`].
     pub bus_name: String,
+    /// [`REGION`].
+    pub region: String,
 }
 
 impl Render {
@@ -83,6 +88,7 @@ impl Render {
             asset_bucket: reader.bucket(ASSET_BUCKET),
             kms_key_arn: reader.arn(KMS_KEY_ARN, "kms"),
             bus_name: reader.name(BUS_NAME),
+            region: reader.name(REGION),
         };
         reader.done(read)
     }
@@ -188,7 +194,8 @@ mod tests {
         assert_eq!(
             failure.message(),
             "SLIPWAY_SPEC_BUCKET is not set; SLIPWAY_ASSET_BUCKET is \"arn:aws:s3:::assets\"; it must be the bare name of a \
-             bucket; SLIPWAY_KMS_KEY_ARN is \"alias/slipway\"; it must be an ARN of kms; SLIPWAY_BUS_NAME is not set"
+             bucket; SLIPWAY_KMS_KEY_ARN is \"alias/slipway\"; it must be an ARN of kms; SLIPWAY_BUS_NAME is not set; \
+             AWS_REGION is not set"
         );
     }
 

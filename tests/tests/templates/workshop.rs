@@ -92,7 +92,7 @@ impl Workshop {
             bus: &self.bus,
             crypto: &AwsLc,
         };
-        let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
+        let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None };
         let upload = Upload { cluster: self.cluster.clone(), version };
         let now = "2026-11-20T12:00:00Z".parse().unwrap();
         let plan = match render_upload(&ports, &site, &upload, now).await.unwrap() {

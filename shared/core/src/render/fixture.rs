@@ -15,6 +15,7 @@ pub(super) fn site() -> Site {
     Site {
         asset_bucket: "slipway-assets-example".to_owned(),
         kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(),
+        region: None,
     }
 }
 

@@ -50,6 +50,9 @@ pub struct Site {
     pub asset_bucket: String,
     /// ARN of Slipway's own KMS key, used where the spec names none.
     pub kms_key_arn: String,
+    /// The region that the functions work in, and that a spec must therefore name; `None` where there is no installation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
 }
 
 /// The whole of what a spec turns into. Its id is the SHA-256 of its JSON.

@@ -74,16 +74,26 @@ pub struct Accepted {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// What a spec must agree with because of where it was uploaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected<'a> {
+    /// The folder that the spec lies in, which must be the cluster's name.
+    pub name: &'a str,
+    /// The region of the installation, which makes all its clusters in it; `None` if none is known, as on a
+    /// person's machine.
+    pub region: Option<&'a str>,
+}
+
 /// The largest spec that is read, in bytes: hundreds of pools fit in, and an upload of 10 MB costs nothing.
 pub const MOST_BYTES: usize = 256 * 1024;
 
 /// Reads a `cluster.yaml`: syntax, keys and types, references and relations, all findings at once.
 ///
-/// `expected_name` is the folder that the spec lies in, which must be the cluster's name; `None` where there is none.
+/// `expected` is what the place of the upload says; `None` where a spec has none.
 ///
 /// # Errors
 /// Every finding in the order of the text, warnings included, if at least one is an error.
-pub fn parse(text: &[u8], expected_name: Option<&str>) -> Result<Accepted, Vec<Diagnostic>> {
+pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, Vec<Diagnostic>> {
     let whole = |problems: Vec<Problem>| {
         let mut diagnostics: Vec<Diagnostic> = problems
             .into_iter()
@@ -97,7 +107,7 @@ pub fn parse(text: &[u8], expected_name: Option<&str>) -> Result<Accepted, Vec<D
     let mut report = Report::new(&tree);
     let shaped = shape::read(schema::root(), &tree, &mut report);
     let cluster = match serde_json::from_value::<model::Spec>(shaped) {
-        Ok(spec) => lower::lower(&spec, expected_name, &mut report),
+        Ok(spec) => lower::lower(&spec, expected, &mut report),
         // Items that were refused leave holes that the types do not take: the findings so far are the answer.
         Err(error) => {
             if !report.refused(&Path::default()) {

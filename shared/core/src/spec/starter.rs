@@ -200,7 +200,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::spec::parse;
+    use crate::spec::{Expected, parse};
 
     fn told(zones: &[&str]) -> Starter {
         Starter {
@@ -225,7 +225,9 @@ mod tests {
                 ..plain.clone()
             };
             for told in [plain, full] {
-                let accepted = parse(starter(&told).as_bytes(), Some("first")).unwrap();
+                let accepted =
+                    parse(starter(&told).as_bytes(), Some(&Expected { name: "first", region: None }))
+                        .unwrap();
                 assert_eq!(accepted.warnings, []);
                 assert_eq!(accepted.cluster.key_name, told.key_name);
                 assert!(accepted.cluster.certificates.rollout_before_expiry.is_some());

@@ -48,7 +48,7 @@ impl World {
             keys: MemoryKeys::new(1),
             parameters: MemoryParameters::new(images),
             bus: MemoryBus::new(),
-            site: Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() },
+            site: Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None },
         }
     }
 
@@ -79,7 +79,8 @@ impl World {
 #[tokio::main]
 async fn main() -> Anyhow<()> {
     let production = PRODUCTION.as_bytes();
-    let accepted = spec::parse(production, Some("production")).map_err(|found| format!("{found:?}"))?;
+    let accepted = spec::parse(production, Some(&spec::Expected { name: "production", region: None }))
+        .map_err(|found| format!("{found:?}"))?;
     println!("slipway bench, medians of {RUNS} runs\n");
 
     let mut first = Vec::new();
@@ -121,16 +122,17 @@ const RUNS: usize = 11;
 
 /// Rendering alone, as the number of pools grows.
 fn pools() -> Anyhow<()> {
-    let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned() };
+    let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None };
     let mut last: Option<(usize, Duration)> = None;
     for count in [1, 10, 50, 100] {
         let spec = with_pools(PRODUCTION, count);
         let mut times = Vec::new();
         for _ in 0..RUNS {
             let started = Instant::now();
-            let cluster = spec::parse(spec.as_bytes(), Some("production"))
-                .map_err(|found| format!("{found:?}"))?
-                .cluster;
+            let cluster =
+                spec::parse(spec.as_bytes(), Some(&spec::Expected { name: "production", region: None }))
+                    .map_err(|found| format!("{found:?}"))?
+                    .cluster;
             let credentials =
                 policy::roles(&cluster).into_iter().map(|role| (role, "0".repeat(64))).collect();
             render::render(&cluster, &lock(), &credentials, &site).map_err(|errors| format!("{errors:?}"))?;

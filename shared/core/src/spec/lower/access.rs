@@ -72,9 +72,17 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// `region`.
-    pub(super) fn region(&mut self) -> Option<String> {
+    pub(super) fn region(&mut self, expected: Option<&str>) -> Option<String> {
         let region = self.spec.region.as_deref()?;
         if REGIONS.contains(&region) {
+            if let Some(here) = expected.filter(|here| *here != region) {
+                self.report.error(
+                    "other-region",
+                    &Path::of("region"),
+                    format!("the cluster is for `{region}`, but this installation works in `{here}`"),
+                    format!("upload it to the installation in `{region}`, or write `region: {here}`"),
+                );
+            }
             return Some(region.to_owned());
         }
         let help = nearest(region, REGIONS.into_iter()).map_or_else(

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use ipnet::Ipv4Net;
 
+use super::Expected;
 use super::model::Spec;
 use super::path::Path;
 use super::report::Report;
@@ -28,10 +29,14 @@ pub(crate) struct Lowering<'s, 'r, 't> {
 }
 
 /// The cluster, if nothing was amiss.
-pub(crate) fn lower(spec: &Spec, expected_name: Option<&str>, report: &mut Report<'_>) -> Option<Cluster> {
+pub(crate) fn lower(
+    spec: &Spec,
+    expected: Option<&Expected<'_>>,
+    report: &mut Report<'_>,
+) -> Option<Cluster> {
     let mut lowering = Lowering { spec, report, role_names: BTreeSet::new() };
-    let name = lowering.name(expected_name);
-    let region = lowering.region();
+    let name = lowering.name(expected.map(|place| place.name));
+    let region = lowering.region(expected.and_then(|place| place.region));
     let kubernetes_version = lowering.kubernetes_version();
     let image = lowering.image();
     let network = lowering.network(region.as_deref());

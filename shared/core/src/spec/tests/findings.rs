@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Diagnostic, Severity, parse};
+use super::super::{Diagnostic, Expected, Severity, parse};
 
 /// Three zones, public and private; every test changes something of it.
 const BASE: &str = "\

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_name_that_is_not_the_folder() {
-    says!(told(&parse(BASE.as_bytes(), Some("other")).unwrap_err()), @r##"
+    says!(told(&parse(BASE.as_bytes(), Some(&Expected { name: "other", region: None })).unwrap_err()), @r##"
     1:14 error name-mismatch at `clusterName`: the spec names the cluster `base`, but lies in the folder of `other`
         write `clusterName: other`, or put the spec into clusters/base/
     "##);
@@ -359,4 +359,15 @@ fn ssh_keys() {
     16:3 error ssh-key at `sshAuthorizedKeys[0]`: this is no public ssh key
         write the one line of a `.pub` file, such as `ssh-ed25519 AAAA… name`
     "##);
+}
+
+#[test]
+fn a_region_that_is_not_the_installations() {
+    let at = |region| parse(BASE.as_bytes(), Some(&Expected { name: "base", region }));
+    says!(told(&at(Some("us-west-2")).unwrap_err()), @r##"
+    2:9 error other-region at `region`: the cluster is for `eu-west-1`, but this installation works in `us-west-2`
+        upload it to the installation in `eu-west-1`, or write `region: us-west-2`
+    "##);
+    assert!(at(Some("eu-west-1")).is_ok());
+    assert!(at(None).is_ok(), "a person's machine is in no region");
 }
