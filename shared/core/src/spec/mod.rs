@@ -9,6 +9,7 @@ mod regions;
 mod report;
 mod schema;
 mod shape;
+mod shown;
 mod starter;
 mod tree;
 
@@ -186,4 +187,5 @@ mod tests {
     mod findings;
     mod fuzz;
     mod schema;
+    mod secrets;
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::shown;
+
 /// One step of a [`Path`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -42,10 +44,10 @@ impl Path {
 
     /// Without its indices, for tables of keys: `worker.nodePools[].name`.
     pub(crate) fn pattern(&self) -> String {
-        self.render(|_| "[]".to_owned())
+        self.render(|_| "[]".to_owned(), str::to_owned)
     }
 
-    fn render(&self, index: impl Fn(usize) -> String) -> String {
+    fn render(&self, index: impl Fn(usize) -> String, word: impl Fn(&str) -> String) -> String {
         let mut text = String::new();
         for step in &self.0 {
             match step {
@@ -53,7 +55,7 @@ impl Path {
                     if !text.is_empty() {
                         text.push('.');
                     }
-                    text.push_str(key);
+                    text.push_str(&word(key));
                 }
                 Step::Index(number) => text.push_str(&index(*number)),
             }
@@ -64,6 +66,7 @@ impl Path {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(|number| format!("[{number}]")))
+        // Keys are the spec's own words, and may be as long as it likes.
+        f.write_str(&self.render(|number| format!("[{number}]"), shown::value))
     }
 }

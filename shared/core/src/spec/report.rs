@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::path::{Path, Step};
+use super::shown;
 use super::tree::{Node, Span};
 use super::{Diagnostic, Severity};
 
@@ -30,6 +31,7 @@ impl Problem {
         self
     }
 
+    /// The finding as it leaves this module: what it quotes of the spec is clipped here, whoever wrote the message.
     pub(crate) fn into_diagnostic(self, severity: Severity, path: &Path) -> Diagnostic {
         let Self { span, code, message, help } = self;
         Diagnostic {
@@ -38,8 +40,8 @@ impl Problem {
             line: span.line,
             column: span.column,
             path: path.to_string(),
-            message,
-            help,
+            message: shown::sentence(&message),
+            help: help.as_deref().map(shown::sentence),
             span: (span.line > 0).then_some((span.start, span.end)),
         }
     }

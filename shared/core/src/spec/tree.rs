@@ -10,6 +10,7 @@ use std::rc::Rc;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 
 use super::report::Problem;
+use super::shown;
 
 /// A spec with every alias expanded may have so many nodes; the largest cluster that CloudFormation's limits
 /// allow (200 pools) stays below a third of it.
@@ -80,9 +81,8 @@ impl Node {
         match &self.kind {
             Kind::Scalar { .. } if self.is_null() => "empty".to_owned(),
             Kind::Scalar { text, plain } => {
-                let shown: String = text.chars().take(40).collect();
-                let dots = if shown.len() < text.len() { "…" } else { "" };
-                if *plain { format!("`{shown}{dots}`") } else { format!("the text \"{shown}{dots}\"") }
+                let shown = shown::value(text);
+                if *plain { format!("`{shown}`") } else { format!("the text \"{shown}\"") }
             }
             Kind::List(_) => "a list".to_owned(),
             Kind::Map(_) => "a group of keys".to_owned(),
