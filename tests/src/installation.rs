@@ -1,6 +1,6 @@
 //! Slipway as `infra/template.yaml` installs it, and what its users do: upload a spec, read what came of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -81,6 +81,35 @@ impl Installation {
             }
         }
         Ok(assets)
+    }
+
+    /// What of the wiring did not show itself since the beginning: rules that brought nothing, whoever may not do what
+    /// it tried, and what the embedded AWS did wrong. A tick or a retry may have hidden it.
+    #[must_use]
+    pub fn loose_ends(&self) -> Vec<String> {
+        let mut ends = Vec::new();
+        let mut used = BTreeSet::new();
+        for seen in self.world.observer().since(0) {
+            match seen.what {
+                Observed::Routed { rule, .. } => {
+                    used.insert(rule);
+                }
+                Observed::NotPermitted { caller, reason, .. } => ends.push(format!("{caller}: {reason}")),
+                Observed::Trouble(what) => ends.push(what),
+                Observed::Call(call) => ends.extend(call.refused),
+                Observed::Event { .. }
+                | Observed::Started(_)
+                | Observed::Finished { .. }
+                | Observed::DeadLettered { .. }
+                | Observed::Log { .. } => {}
+            }
+        }
+        let rules = self.world.deployed().routes.iter().map(|route| &route.rule_arn);
+        ends.extend(
+            rules.filter(|rule| !used.contains(*rule)).map(|rule| format!("{rule} never brought an event")),
+        );
+        ends.dedup();
+        ends
     }
 
     /// How many messages lie in both dead-letter queues.

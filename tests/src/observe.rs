@@ -50,6 +50,13 @@ pub enum Observed {
         /// `errorType` of the last try.
         error_type: String,
     },
+    /// A rule brought an event to its function.
+    Routed {
+        /// ARN of the rule.
+        rule: String,
+        /// ARN of the function.
+        function: String,
+    },
     /// Somebody who may not tried to invoke a function: AWS would drop this event.
     NotPermitted {
         /// ARN of the rule or schedule.
@@ -198,6 +205,7 @@ impl Observer {
             | Observed::Started(_)
             | Observed::Finished { .. }
             | Observed::DeadLettered { .. }
+            | Observed::Routed { .. }
             | Observed::NotPermitted { .. }
             | Observed::Trouble(_)
             | Observed::Log { .. } => None,

@@ -222,8 +222,12 @@ impl Courier {
         };
         for _ in 0..copies {
             let invoked = self.lambda.invoke(&route.function_arn, &caller, event.to_string().into_bytes());
-            if let Err(reason) = invoked {
-                self.cannot_deliver(route, event, &reason).await?;
+            match invoked {
+                Ok(_) => self.observer.record(Observed::Routed {
+                    rule: route.rule_arn.clone(),
+                    function: route.function_arn.clone(),
+                }),
+                Err(reason) => self.cannot_deliver(route, event, &reason).await?,
             }
         }
         Ok(())

@@ -214,6 +214,9 @@ impl Demo {
         self.narrator.say(table.trim_end());
         let dead = self.slipway.dead_letters().await?;
         self.promise(dead == 0, &format!("{dead} events were given up"));
+        for end in self.slipway.loose_ends() {
+            self.promise(false, &end);
+        }
         let ticks = self.slipway.world().cloud().with(|cloud| cloud.schedules());
         self.promise(ticks.is_empty(), &format!("ticks go on when nothing rolls: {ticks:?}"));
         self.narrator.say(&format!(
@@ -261,6 +264,11 @@ impl Demo {
         self.narrator.say("  aws cloudformation describe-stacks");
     }
 
+    /// Whether everything so far came out as promised.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.broken.is_empty()
+    }
+
     fn mark(&self) -> usize {
         self.slipway.world().observer().mark()
     }
@@ -276,10 +284,16 @@ impl Demo {
         }
     }
 
-    /// Tells what happens until an event of one of those types.
+    /// Tells what happens until an event of one of those types, or until an event is given up.
     async fn until(&mut self, kinds: &[&str], patience: Duration) -> Option<(String, Value)> {
         let observer = self.slipway.world().observer().clone();
-        self.narrator.follow(&observer, patience, |seen| slipway_event(seen, kinds)).await
+        let found = self.narrator.follow(&observer, patience, |seen| {
+            if let Observed::DeadLettered { error_type, .. } = &seen.what {
+                return Some(Err(error_type.clone()));
+            }
+            slipway_event(seen, kinds).map(Ok)
+        });
+        found.await.and_then(Result::ok)
     }
 
     /// The plan that the last upload leads to.

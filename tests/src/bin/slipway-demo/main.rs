@@ -63,9 +63,12 @@ async fn main() -> ExitCode {
 async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
     let mut demo = Demo::set_up(options.speed).await?;
     demo.launch().await?;
-    demo.unchanged().await?;
-    demo.resized().await?;
-    demo.refused().await?;
+    // What follows would only say once more that the launch failed.
+    if demo.is_whole() {
+        demo.unchanged().await?;
+        demo.resized().await?;
+        demo.refused().await?;
+    }
     let good = demo.summary().await?;
     if options.keep {
         demo.leave_running();

@@ -118,7 +118,10 @@ impl Narrator {
                 self.flush();
                 self.line("embedded AWS", Ink::Bad, what);
             }
-            Observed::Started(_) | Observed::Finished { .. } | Observed::Log { .. } => {}
+            Observed::Routed { .. }
+            | Observed::Started(_)
+            | Observed::Finished { .. }
+            | Observed::Log { .. } => {}
         }
     }
 
