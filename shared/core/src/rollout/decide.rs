@@ -307,7 +307,16 @@ fn report(
 }
 
 fn detail(rollout: &Rollout, active: &Active, message: &str) -> RolloutReport {
-    RolloutReport { cluster: rollout.cluster.clone(), plan: active.plan.clone(), message: message.to_owned() }
+    RolloutReport { cluster: rollout.cluster.clone(), plan: active.plan.clone(), message: clipped(message) }
+}
+
+/// An event may have 256 KiB, and a stack 500 resources with a reason each: what comes first is what counts.
+fn clipped(message: &str) -> String {
+    const LONGEST: usize = 8_000;
+    match message.char_indices().nth(LONGEST) {
+        None => message.to_owned(),
+        Some((end, _)) => format!("{}… (the whole is in status.json)", &message[..end]),
+    }
 }
 
 fn finish(mut next: Rollout, effects: Vec<Effect>, report: Report) -> Decision {
