@@ -253,7 +253,7 @@ impl Demo {
         self.narrator.title("The embedded AWS runs on; Ctrl-C ends it. To point the AWS CLI at it:");
         let world = self.slipway.world();
         self.narrator.say(&format!("  export AWS_ENDPOINT_URL={}", world.gateway().url()));
-        self.narrator.say(&format!("  export AWS_REGION={}", world.region()));
+        self.narrator.say(&format!("  export AWS_REGION={0} AWS_DEFAULT_REGION={0}", world.region()));
         self.narrator.say("  export AWS_ACCESS_KEY_ID=operator AWS_SECRET_ACCESS_KEY=operator");
         if let (Ok(specs), Ok(assets)) = (world.reference("SpecBucket"), world.reference("AssetBucket")) {
             self.narrator.say(&format!("  aws s3 ls --recursive s3://{assets}/"));
