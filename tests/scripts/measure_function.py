@@ -31,6 +31,8 @@ class Run:
         self.peaks_kib = []
         self.answers = []
         self.done = threading.Event()
+        # A function may ask for work before Popen has returned here.
+        self.spawned = threading.Event()
         run = self
 
         class Api(http.server.BaseHTTPRequestHandler):
@@ -93,6 +95,7 @@ class Run:
         self.process = subprocess.Popen(
             [binary], env={**nowhere, **os.environ, **runtime}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
+        self.spawned.set()
         if not self.done.wait(timeout=120):
             self.process.kill()
             raise SystemExit(f"the function did not ask for work: {self.process.stdout.read().decode()}")
@@ -101,6 +104,7 @@ class Run:
         server.shutdown()
 
     def peak_kib(self):
+        self.spawned.wait()
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
