@@ -1,7 +1,5 @@
 //! `status.json`: what a person or a script asks first. Nothing decides by it.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use crate::rollout::Report;
@@ -81,6 +79,3 @@ impl Desired {
     /// The current format.
     pub const FORMAT: u32 = 1;
 }
-
-/// Each stack's state in words, by name.
-pub type StackStates = BTreeMap<String, String>;
