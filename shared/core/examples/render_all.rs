@@ -19,7 +19,7 @@ use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::digest::sha256_hex;
 use slipway_core::lock::Lock;
 use slipway_core::pki::Role;
-use slipway_core::render::{Site, render};
+use slipway_core::render::{Inputs, Site, render};
 use slipway_core::spec;
 
 #[allow(clippy::print_stderr, reason = "a program for a terminal")]
@@ -56,7 +56,7 @@ fn write(out: &Path, cluster: &Cluster) -> Result<(), Box<dyn Error>> {
         ),
         region: Some(cluster.region.clone()),
     };
-    let rendering = render(cluster, &lock(cluster), &credentials(cluster), &site)
+    let rendering = render(&Inputs::new(cluster, &lock(cluster), &credentials(cluster), &site))
         .map_err(|errors| lines(&cluster.name, &errors))?;
     let folder = out.join(&cluster.name);
     std::fs::create_dir_all(&folder)?;

@@ -164,9 +164,12 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
         warnings.push(no_agent());
     }
     let credentials = credentials::ensure(ports.assets, ports.keys, ports.crypto, &cluster, now).await?;
-    let rendering = render::render(&cluster, &lock, &credentials.digests, site).map_err(|errors| {
-        NotPrepared::Rejected(errors.iter().map(|error| whole_file("render", &error.to_string())).collect())
-    })?;
+    let rendering = render::render(&render::Inputs::new(&cluster, &lock, &credentials.digests, site))
+        .map_err(|errors| {
+            NotPrepared::Rejected(
+                errors.iter().map(|error| whole_file("render", &error.to_string())).collect(),
+            )
+        })?;
     Ok(Prepared { cluster, warnings, rendering, credentials, lock })
 }
 

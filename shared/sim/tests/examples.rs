@@ -9,7 +9,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
 use slipway_core::lock::Lock;
 use slipway_core::pki::Role;
-use slipway_core::render::{Rendering, Site, Stack, render};
+use slipway_core::render::{Inputs, Rendering, Site, Stack, render};
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
 use slipway_core::spec;
 use slipway_driver::ports::Stacks as _;
@@ -45,7 +45,7 @@ fn rendering(cluster: &Cluster) -> Rendering {
         kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(),
         region: None,
     };
-    render(cluster, &pinned, &credentials, &site).unwrap()
+    render(&Inputs::new(cluster, &pinned, &credentials, &site)).unwrap()
 }
 
 struct Account {

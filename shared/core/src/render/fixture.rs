@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Rendering, Site, render};
+use super::{Inputs, Rendering, Site, render};
 use crate::cluster::*;
 use crate::lock::Lock;
 use crate::pki::Role;
@@ -48,7 +48,7 @@ pub(super) fn credentials(cluster: &Cluster) -> BTreeMap<Role, String> {
 }
 
 pub(super) fn rendered(cluster: &Cluster) -> Rendering {
-    render(cluster, &lock(), &credentials(cluster), &site()).unwrap()
+    render(&Inputs::new(cluster, &lock(), &credentials(cluster), &site())).unwrap()
 }
 
 pub(super) fn volume(size_gib: u32) -> Volume {

@@ -37,6 +37,7 @@ use serde_json::Value;
 use crate::cluster::{Cluster, GroupSize};
 use crate::digest::sha256_hex;
 use crate::lock::Lock;
+use crate::patch::Patch;
 use crate::pki::Role;
 use cfn::{Template, canonical_json};
 use context::Context;
@@ -118,16 +119,40 @@ pub struct NodeRole {
     pub credentials_digest: String,
 }
 
-/// Renders `cluster`. `credentials` holds the keyed digest of each role's bundle.
+/// What [`render`] reads. Nothing else decides what comes out (P1).
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The checked spec.
+    pub cluster: &'a Cluster,
+    /// What the outside world decided.
+    pub lock: &'a Lock,
+    /// The keyed digest of each role's credentials bundle.
+    pub credentials: &'a BTreeMap<Role, String>,
+    /// Where the functions keep things.
+    pub site: &'a Site,
+    /// What the cluster's owner changes in what was rendered, in the order in which it is applied.
+    pub patches: &'a [Patch],
+}
+
+impl<'a> Inputs<'a> {
+    /// What every cluster has; the rest is empty.
+    #[must_use]
+    pub const fn new(
+        cluster: &'a Cluster,
+        lock: &'a Lock,
+        credentials: &'a BTreeMap<Role, String>,
+        site: &'a Site,
+    ) -> Self {
+        Self { cluster, lock, credentials, site, patches: &[] }
+    }
+}
+
+/// Renders `inputs.cluster`.
 ///
 /// # Errors
 /// All reasons at once: what the lock does not pin, credentials that are not there, AWS' limits.
-pub fn render(
-    cluster: &Cluster,
-    lock: &Lock,
-    credentials: &BTreeMap<Role, String>,
-    site: &Site,
-) -> Result<Rendering, Vec<RenderError>> {
+pub fn render(inputs: &Inputs<'_>) -> Result<Rendering, Vec<RenderError>> {
+    let &Inputs { cluster, lock, credentials, site, patches: _ } = inputs;
     let mut context = Context { cluster, lock, credentials, site, errors: Vec::new() };
     let mut stacks = Vec::with_capacity(3 + cluster.pools.len());
     let mut roles = BTreeMap::new();

@@ -25,7 +25,7 @@ fn p1_same_arguments_render_the_same_bytes() {
 fn example(text: &str) -> Rendering {
     let cluster = crate::spec::parse(text.as_bytes(), None).unwrap().cluster;
     let lock = pinned(&cluster);
-    render(&cluster, &lock, &fixture::credentials(&cluster), &fixture::site()).unwrap()
+    render(&Inputs::new(&cluster, &lock, &fixture::credentials(&cluster), &fixture::site())).unwrap()
 }
 
 fn pinned(cluster: &Cluster) -> Lock {

@@ -135,7 +135,8 @@ fn pools() -> Anyhow<()> {
                     .cluster;
             let credentials =
                 policy::roles(&cluster).into_iter().map(|role| (role, "0".repeat(64))).collect();
-            render::render(&cluster, &lock(), &credentials, &site).map_err(|errors| format!("{errors:?}"))?;
+            render::render(&render::Inputs::new(&cluster, &lock(), &credentials, &site))
+                .map_err(|errors| format!("{errors:?}"))?;
             times.push(started.elapsed());
         }
         let time = row(&format!("parse and render with {count} pools"), &mut times, "");

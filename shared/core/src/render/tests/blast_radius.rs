@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::cluster::{Architecture, Cluster, Egress, Image, Subnet, SubnetSource, Taint};
 use crate::pki::Role;
 use crate::render::fixture::{cluster, credentials, lock, pool, rendered, site, volume};
-use crate::render::{Rendering, render};
+use crate::render::{Inputs, Rendering, render};
 
 const ETCD: &[&str] = &["etcd-0", "etcd-1", "etcd-2"];
 const POOLS: &[&str] = &["pool-general", "pool-ingress", "pool-spot"];
@@ -195,7 +195,7 @@ fn p2_renewed_credentials_make_their_role_stale_and_nobody_outdated() {
     let cluster = cluster();
     let mut renewed = credentials(&cluster);
     renewed.insert(Role::Controller, "c".repeat(64));
-    let after = render(&cluster, &lock(), &renewed, &site()).unwrap();
+    let after = render(&Inputs::new(&cluster, &lock(), &renewed, &site())).unwrap();
     let blast = Blast::between(&rendered(&cluster), &after);
     let expected = Blast {
         stacks: vec!["control-plane".to_owned()],
@@ -210,7 +210,7 @@ fn p2_a_new_agent_or_image_touches_the_nodes_of_its_architecture() {
     let cluster = cluster();
     let mut newer = lock();
     newer.agent.insert(Architecture::X86_64, "d".repeat(64));
-    let after = render(&cluster, &newer, &credentials(&cluster), &site()).unwrap();
+    let after = render(&Inputs::new(&cluster, &newer, &credentials(&cluster), &site())).unwrap();
     // The ingress pool alone is x86_64.
     assert_eq!(Blast::between(&rendered(&cluster), &after).outdated, ["pool-ingress"]);
 }

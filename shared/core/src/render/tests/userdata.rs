@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::digest::sha256_hex;
 use crate::lock::Lock;
 use crate::render::fixture::{cluster, credentials, lock, site};
-use crate::render::{Rendering, render};
+use crate::render::{Inputs, Rendering, render};
 
 /// Answers as the metadata service and S3 do; what S3 has lies in `$ROOT/s3`. It notes its arguments and its
 /// standard input.
@@ -91,7 +91,7 @@ fn executable(path: &Path) {
 }
 
 fn rendering(lock: &Lock) -> Rendering {
-    render(&cluster(), lock, &credentials(&cluster()), &site()).unwrap()
+    render(&Inputs::new(&cluster(), lock, &credentials(&cluster()), &site())).unwrap()
 }
 
 fn with_agent() -> Lock {

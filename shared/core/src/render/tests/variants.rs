@@ -7,7 +7,7 @@ use super::references::dangling;
 use crate::cluster::{Architecture, Cluster, Egress, Iam, Image, SubnetSource, Vpc};
 use crate::lock::Lock;
 use crate::render::fixture::{cluster, credentials, lock, pool, rendered, site};
-use crate::render::{RenderError, Rendering, limits, render};
+use crate::render::{Inputs, RenderError, Rendering, limits, render};
 
 fn subnet<'a>(cluster: &'a mut Cluster, name: &str) -> &'a mut SubnetSource {
     &mut cluster.network.subnets.iter_mut().find(|subnet| subnet.name == name).unwrap().source
@@ -56,7 +56,7 @@ fn template(rendering: &Rendering, stack: &str) -> Value {
 }
 
 fn errors(cluster: &Cluster, lock: &Lock) -> Vec<RenderError> {
-    render(cluster, lock, &credentials(cluster), &site()).unwrap_err()
+    render(&Inputs::new(cluster, lock, &credentials(cluster), &site())).unwrap_err()
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn public_subnets_of_an_existing_vpc_need_its_gateway() {
 #[test]
 fn everything_that_is_missing_is_said_at_once_with_its_cure() {
     let cluster = cluster();
-    let errors = render(&cluster, &Lock::default(), &Default::default(), &site()).unwrap_err();
+    let errors = render(&Inputs::new(&cluster, &Lock::default(), &Default::default(), &site())).unwrap_err();
     let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
     // An image and a bundle for each of seven roles, one release of Kubernetes, one of etcd.
     assert_eq!(text.iter().filter(|line| line.contains("credentials")).count(), 7, "{text:#?}");
