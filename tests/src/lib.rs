@@ -7,6 +7,7 @@
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
 //! - [`cloud`]: the simulated CloudFormation and Scheduler, which `shared/sim` is, wired in.
 //! - [`router`]: brings what moto's patterns match to the functions.
+//! - [`workshop`]: none of that: the render flow alone, in memory.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
 
 pub mod client;
@@ -21,4 +22,5 @@ pub mod observe;
 pub mod process;
 pub mod router;
 pub mod tools;
+pub mod workshop;
 pub mod world;

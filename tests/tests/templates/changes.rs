@@ -10,7 +10,7 @@ use slipway_driver::ports::Stacks as _;
 use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
 use slipway_sim::world::{Config, Verdict, World};
 
-use super::workshop::{Rendered, Workshop, example};
+use slipway_tests::workshop::{Rendered, Workshop, example};
 
 /// A change: what it is, and which pieces of an example become what.
 type Change = (&'static str, &'static [(&'static str, &'static str)]);

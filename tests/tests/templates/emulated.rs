@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use super::userdata;
-use super::workshop::{Workshop, example};
+use slipway_tests::workshop::{Workshop, example};
 
 async fn launch(rendering: &Rendering, region: &str, zone: &str) -> Value {
     let moto = Moto::start(&[]).await.unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use slipway_tests::tools;
 
-use super::workshop::{Workshop, examples};
+use slipway_tests::workshop::{Workshop, examples};
 
 /// What does not count, and why.
 const LEFT_ASIDE: &[&str] = &[

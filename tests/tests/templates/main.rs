@@ -6,4 +6,3 @@ mod changes;
 mod emulated;
 mod lint;
 mod userdata;
-mod workshop;

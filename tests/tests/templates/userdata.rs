@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use slipway_tests::tools;
 
-use super::workshop::{Workshop, examples};
+use slipway_tests::workshop::{Workshop, examples};
 
 /// A quarter of what EC2 takes (16 KiB): what is larger belongs into the bundles.
 const BYTES_AT_MOST: usize = 4096;

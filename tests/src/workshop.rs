@@ -1,7 +1,14 @@
-//! Specs rendered by the real flow, over buckets and keys in memory.
+//! Specs rendered by the real flow and real cryptography, over buckets and keys in memory: no process, no port.
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test's room may panic"
+)]
 
 use std::fs;
 
+use crate::tools;
 use slipway_core::lock::Lock;
 use slipway_core::plan::Plan;
 use slipway_core::render::{Rendering, Site};
@@ -11,18 +18,18 @@ use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
-use slipway_tests::tools;
 
 /// A file of `examples/`.
-pub(crate) struct Example {
+#[derive(Debug)]
+pub struct Example {
     /// `production`.
-    pub(crate) name: String,
+    pub name: String,
     /// Its text.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// Every example, by name.
-pub(crate) fn examples() -> Vec<Example> {
+pub fn examples() -> Vec<Example> {
     let folder = fs::read_dir(tools::root().join("examples")).unwrap();
     let mut examples: Vec<Example> = folder
         .map(|entry| entry.unwrap().path())
@@ -38,23 +45,28 @@ pub(crate) fn examples() -> Vec<Example> {
 }
 
 /// The example of that name.
-pub(crate) fn example(name: &str) -> String {
+pub fn example(name: &str) -> String {
     examples().into_iter().find(|example| example.name == name).unwrap().text
 }
 
 /// What a spec turned into.
-pub(crate) struct Rendered {
+#[derive(Debug)]
+pub struct Rendered {
     /// The plan that leads there.
-    pub(crate) plan: Plan,
+    pub plan: Plan,
     /// What it leads to.
-    pub(crate) rendering: Rendering,
+    pub rendering: Rendering,
 }
 
 /// One cluster's buckets, and the region that it lies in.
-pub(crate) struct Workshop {
-    pub(crate) cluster: String,
-    pub(crate) region: String,
-    pub(crate) assets: MemoryBucket,
+#[derive(Debug)]
+pub struct Workshop {
+    /// `clusterName`.
+    pub cluster: String,
+    /// `region`.
+    pub region: String,
+    /// The asset bucket.
+    pub assets: MemoryBucket,
     specs: MemoryBucket,
     keys: MemoryKeys,
     parameters: MemoryParameters,
@@ -63,7 +75,7 @@ pub(crate) struct Workshop {
 
 impl Workshop {
     /// Empty buckets for the cluster of `text`, and an image under every parameter that it names.
-    pub(crate) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         let cluster = slipway_core::spec::parse(text.as_bytes(), None).unwrap().cluster;
         let parameters = MemoryParameters::new([]);
         for name in Lock::default().missing(&cluster).parameters {
@@ -81,8 +93,18 @@ impl Workshop {
         }
     }
 
-    /// Uploads `text`, and takes what comes of it.
-    pub(crate) async fn render(&self, text: &str) -> Rendered {
+    /// Uploads `text`, which changes something, and takes what comes of it.
+    pub async fn render(&self, text: &str) -> Rendered {
+        let plan = match self.upload(text).await {
+            Outcome::Planned(plan) => *plan,
+            other => panic!("no plan of {} but {other:?}", self.cluster),
+        };
+        let release = self.assets.peek(&keys::release(&self.cluster, &plan.to)).unwrap();
+        Rendered { rendering: serde_json::from_slice(&release).unwrap(), plan }
+    }
+
+    /// Uploads `text`.
+    pub async fn upload(&self, text: &str) -> Outcome {
         let version = self.specs.upload(&keys::spec(&self.cluster), text);
         let ports = RenderPorts {
             specs: &self.specs,
@@ -95,16 +117,11 @@ impl Workshop {
         let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None };
         let upload = Upload { cluster: self.cluster.clone(), version };
         let now = "2026-11-20T12:00:00Z".parse().unwrap();
-        let plan = match render_upload(&ports, &site, &upload, now).await.unwrap() {
-            Outcome::Planned(plan) => *plan,
-            other => panic!("no plan of {} but {other:?}", self.cluster),
-        };
-        let release = self.assets.peek(&keys::release(&self.cluster, &plan.to)).unwrap();
-        Rendered { rendering: serde_json::from_slice(&release).unwrap(), plan }
+        render_upload(&ports, &site, &upload, now).await.unwrap()
     }
 
     /// As if `plan` had been rolled out.
-    pub(crate) async fn deployed(&self, plan: &Plan) {
+    pub async fn deployed(&self, plan: &Plan) {
         let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
         let rollout = Rollout { deployed, ..Rollout::new(&self.cluster) };
         let rollout = store::json(&rollout);
