@@ -77,19 +77,26 @@ impl Workshop {
     /// Empty buckets for the cluster of `text`, and an image under every parameter that it names.
     pub fn of(text: &str) -> Self {
         let cluster = slipway_core::spec::parse(text.as_bytes(), None).unwrap().cluster;
-        let parameters = MemoryParameters::new([]);
-        for name in Lock::default().missing(&cluster).parameters {
-            parameters.set(&name, "ami-0123456789abcdef0");
-        }
         let bucket = |name| MemoryBucket::new(name, &cluster.region);
-        Self {
+        let workshop = Self {
             assets: bucket("assets"),
             specs: bucket("specs"),
             keys: MemoryKeys::new(1),
-            parameters,
+            parameters: MemoryParameters::new([]),
             bus: MemoryBus::new(),
             region: cluster.region,
             cluster: cluster.name,
+        };
+        workshop.know_images(text);
+        workshop
+    }
+
+    /// An image under every parameter that `text` names.
+    pub fn know_images(&self, text: &str) {
+        let cluster = slipway_core::spec::parse(text.as_bytes(), None).unwrap().cluster;
+        for name in Lock::default().missing(&cluster).parameters {
+            let digits = slipway_core::digest::sha256_hex(name.as_bytes());
+            self.parameters.set(&name, &format!("ami-{}", &digits[..17]));
         }
     }
 

@@ -8,6 +8,7 @@ mod functions;
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use slipway_core::cluster::KeyAlgorithm;
@@ -78,6 +79,11 @@ impl World {
 
 #[tokio::main]
 async fn main() -> Anyhow<()> {
+    if let [_, asked, pools] = std::env::args().collect::<Vec<_>>().as_slice()
+        && asked == ONE_RENDERING
+    {
+        return one_rendering(pools.parse()?);
+    }
     let production = PRODUCTION.as_bytes();
     let accepted = spec::parse(production, Some(&spec::Expected { name: "production", region: None }))
         .map_err(|found| format!("{found:?}"))?;
@@ -122,21 +128,13 @@ const RUNS: usize = 11;
 
 /// Rendering alone, as the number of pools grows.
 fn pools() -> Anyhow<()> {
-    let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None };
     let mut last: Option<(usize, Duration)> = None;
     for count in [1, 10, 50, 100] {
         let spec = with_pools(PRODUCTION, count);
         let mut times = Vec::new();
         for _ in 0..RUNS {
             let started = Instant::now();
-            let cluster =
-                spec::parse(spec.as_bytes(), Some(&spec::Expected { name: "production", region: None }))
-                    .map_err(|found| format!("{found:?}"))?
-                    .cluster;
-            let credentials =
-                policy::roles(&cluster).into_iter().map(|role| (role, "0".repeat(64))).collect();
-            render::render(&render::Inputs::new(&cluster, &lock(), &credentials, &site))
-                .map_err(|errors| format!("{errors:?}"))?;
+            parse_and_render(&spec)?;
             times.push(started.elapsed());
         }
         let time = row(&format!("parse and render with {count} pools"), &mut times, "");
@@ -146,6 +144,37 @@ fn pools() -> Anyhow<()> {
         }
         last = Some((count, time));
     }
+    // In a process of its own, which has done nothing else.
+    let child = Command::new(std::env::current_exe()?).args([ONE_RENDERING, "100"]).output()?;
+    let peak_kib: f64 = String::from_utf8(child.stdout)?.trim().parse()?;
+    println!(
+        "{:<58} {:>8.1} MiB  target ≤ 64 MiB",
+        "peak memory of a process that renders 100 pools",
+        peak_kib / 1024.0
+    );
+    Ok(())
+}
+
+/// The argument by which this program measures one rendering in another process.
+const ONE_RENDERING: &str = "--one-rendering";
+
+/// Renders once, and prints the peak of this process' resident memory in KiB.
+fn one_rendering(pools: usize) -> Anyhow<()> {
+    parse_and_render(&with_pools(PRODUCTION, pools))?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the kernel says no VmHWM")?;
+    println!("{}", peak.trim().trim_end_matches(" kB"));
+    Ok(())
+}
+
+fn parse_and_render(spec: &str) -> Anyhow<()> {
+    let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None };
+    let place = spec::Expected { name: "production", region: None };
+    let cluster = spec::parse(spec.as_bytes(), Some(&place)).map_err(|found| format!("{found:?}"))?.cluster;
+    let credentials = policy::roles(&cluster).into_iter().map(|role| (role, "0".repeat(64))).collect();
+    render::render(&render::Inputs::new(&cluster, &lock(), &credentials, &site))
+        .map_err(|errors| format!("{errors:?}"))?;
     Ok(())
 }
 
