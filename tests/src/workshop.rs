@@ -1,10 +1,5 @@
 //! Specs rendered by the real flow and real cryptography, over buckets and keys in memory: no process, no port.
-#![allow(
-    clippy::unwrap_used,
-    clippy::missing_panics_doc,
-    clippy::wildcard_enum_match_arm,
-    reason = "a test's room may panic"
-)]
+#![allow(clippy::missing_panics_doc, clippy::wildcard_enum_match_arm, reason = "a test's room may panic")]
 
 use std::fs;
 
@@ -30,13 +25,13 @@ pub struct Example {
 
 /// Every example, by name.
 pub fn examples() -> Vec<Example> {
-    let folder = fs::read_dir(tools::root().join("examples")).unwrap();
+    let folder = fs::read_dir(tools::root().join("examples")).expect("the repository has examples");
     let mut examples: Vec<Example> = folder
-        .map(|entry| entry.unwrap().path())
+        .map(|entry| entry.expect("the examples can be listed").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .map(|path| Example {
-            name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
-            text: fs::read_to_string(&path).unwrap(),
+            name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            text: fs::read_to_string(&path).expect("an example can be read"),
         })
         .collect();
     examples.sort_by(|one, other| one.name.cmp(&other.name));
@@ -46,7 +41,11 @@ pub fn examples() -> Vec<Example> {
 
 /// The example of that name.
 pub fn example(name: &str) -> String {
-    examples().into_iter().find(|example| example.name == name).unwrap().text
+    examples()
+        .into_iter()
+        .find(|example| example.name == name)
+        .expect("there is an example of that name")
+        .text
 }
 
 /// What a spec turned into.
@@ -76,7 +75,7 @@ pub struct Workshop {
 impl Workshop {
     /// Empty buckets for the cluster of `text`, and an image under every parameter that it names.
     pub fn of(text: &str) -> Self {
-        let cluster = slipway_core::spec::parse(text.as_bytes(), None).unwrap().cluster;
+        let cluster = slipway_core::spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
         let bucket = |name| MemoryBucket::new(name, &cluster.region);
         let workshop = Self {
             assets: bucket("assets"),
@@ -93,7 +92,7 @@ impl Workshop {
 
     /// An image under every parameter that `text` names.
     pub fn know_images(&self, text: &str) {
-        let cluster = slipway_core::spec::parse(text.as_bytes(), None).unwrap().cluster;
+        let cluster = slipway_core::spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
         for name in Lock::default().missing(&cluster).parameters {
             let digits = slipway_core::digest::sha256_hex(name.as_bytes());
             self.parameters.set(&name, &format!("ami-{}", &digits[..17]));
@@ -106,8 +105,9 @@ impl Workshop {
             Outcome::Planned(plan) => *plan,
             other => panic!("no plan of {} but {other:?}", self.cluster),
         };
-        let release = self.assets.peek(&keys::release(&self.cluster, &plan.to)).unwrap();
-        Rendered { rendering: serde_json::from_slice(&release).unwrap(), plan }
+        let release =
+            self.assets.peek(&keys::release(&self.cluster, &plan.to)).expect("a plan's release is stored");
+        Rendered { rendering: serde_json::from_slice(&release).expect("a release reads back"), plan }
     }
 
     /// Uploads `text`.
@@ -123,8 +123,8 @@ impl Workshop {
         };
         let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None };
         let upload = Upload { cluster: self.cluster.clone(), version };
-        let now = "2026-11-20T12:00:00Z".parse().unwrap();
-        render_upload(&ports, &site, &upload, now).await.unwrap()
+        let now = "2026-11-20T12:00:00Z".parse().expect("a timestamp");
+        render_upload(&ports, &site, &upload, now).await.expect("nothing fails in memory")
     }
 
     /// As if `plan` had been rolled out.
@@ -132,6 +132,9 @@ impl Workshop {
         let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
         let rollout = Rollout { deployed, ..Rollout::new(&self.cluster) };
         let rollout = store::json(&rollout);
-        self.assets.put(&keys::rollout(&self.cluster), rollout, Condition::Always).await.unwrap();
+        self.assets
+            .put(&keys::rollout(&self.cluster), rollout, Condition::Always)
+            .await
+            .expect("nothing fails in memory");
     }
 }
