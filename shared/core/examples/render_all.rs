@@ -81,6 +81,7 @@ fn lock(cluster: &Cluster) -> Lock {
             .map(|name| (name, "ami-0123456789abcdef0".to_owned()))
             .collect(),
         agent: [Architecture::Arm64, Architecture::X86_64].map(|one| (one, sha256_hex(b"agent"))).into(),
+        ..Lock::default()
     }
 }
 

@@ -293,10 +293,10 @@ pub struct Etcd {
     pub version: Option<String>,
     /// Root volume.
     pub root_volume: Volume,
-    /// Data volume, which outlives the instance.
-    pub data_volume: Volume,
-    /// The private hosted zone of the members' names, such as `prod.etcd.internal`.
+    /// The domain of the members' names, such as `prod.etcd.internal`.
     pub internal_domain: String,
+    /// `hostedZone.id`: the private zone that exists and holds the members' records; `None`: one is made for `internal_domain`.
+    pub hosted_zone_id: Option<String>,
     /// Members, 1, 3 or 5, each with its subnet: the n-th is `members[n]`.
     pub members: Vec<EtcdMember>,
     /// Besides our own.
@@ -308,12 +308,16 @@ pub struct Etcd {
 /// One etcd member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EtcdMember {
-    /// Counted from 0; the member is called `etcd-<index>`.
+    /// Counted from 0; the member's role is `etcd-<index>`.
     pub index: u32,
+    /// etcd's own name of it: `nodes[].name`, or `etcd-<index>`.
+    pub name: String,
     /// Full DNS name, such as `etcd-0.prod.etcd.internal`.
     pub dns_name: String,
     /// Name of its subnet, which fixes the zone of its volume.
     pub subnet: String,
+    /// Data volume, which outlives the instance.
+    pub data_volume: Volume,
 }
 
 /// One pool of workers.
@@ -323,6 +327,8 @@ pub struct NodePool {
     pub name: String,
     /// The first instance type; all types of a pool share one architecture.
     pub instance_type: String,
+    /// The pool's own `kubernetesVersion`, where it lags behind the controllers'; `None` is the cluster's.
+    pub kubernetes_version: Option<KubernetesVersion>,
     /// The pool's own image; `None` is the cluster's.
     pub image: Option<Image>,
     /// Root volume.
@@ -543,6 +549,12 @@ impl Cluster {
     #[must_use]
     pub fn api_service_ip(&self) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.network.service_cidr.network()) + 1)
+    }
+
+    /// The Kubernetes version of a pool's kubelets.
+    #[must_use]
+    pub fn version_of(&self, pool: &NodePool) -> KubernetesVersion {
+        pool.kubernetes_version.unwrap_or(self.kubernetes_version)
     }
 
     /// The image of a pool.

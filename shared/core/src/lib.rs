@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod digest;
 pub mod event;
 pub mod lock;
+pub mod members;
 pub mod patch;
 pub mod pki;
 pub mod plan;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Architecture, Cluster, Image, KubernetesVersion};
+use crate::members::MemberPin;
 use crate::versions;
 
 /// `clusters/<name>/lock.json`.
@@ -19,6 +20,9 @@ pub struct Lock {
     pub etcd: BTreeMap<String, String>,
     /// The image id behind each SSM public parameter.
     pub images: BTreeMap<String, String>,
+    /// How each etcd member comes up, by index: see [`crate::members`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub etcd_members: BTreeMap<u32, MemberPin>,
     /// SHA-256 of the node agent for each architecture; empty while none has been published.
     pub agent: BTreeMap<Architecture, String>,
 }
@@ -49,18 +53,20 @@ impl Lock {
                 .into_iter()
                 .filter(|name| !self.images.contains_key(name))
                 .collect(),
-            kubernetes: self.missing_release(cluster).into_iter().collect(),
+            kubernetes: self.missing_releases(cluster),
             etcd: self.missing_etcd(cluster).into_iter().collect(),
             agent: self.agent.is_empty(),
         }
     }
 
-    fn missing_release(&self, cluster: &Cluster) -> Option<(String, String)> {
-        let asked = cluster.kubernetes_version;
-        if asked.patch.is_some() || self.kubernetes.contains_key(&asked.to_string()) {
-            return None;
-        }
-        Some((asked.to_string(), versions::newest_patch(asked)?.to_string()))
+    /// Of the controllers' version, and of each pool's that lags.
+    fn missing_releases(&self, cluster: &Cluster) -> BTreeMap<String, String> {
+        let pools = cluster.pools.iter().map(|pool| cluster.version_of(pool));
+        std::iter::once(cluster.kubernetes_version)
+            .chain(pools)
+            .filter(|asked| asked.patch.is_none() && !self.kubernetes.contains_key(&asked.to_string()))
+            .filter_map(|asked| Some((asked.to_string(), versions::newest_patch(asked)?.to_string())))
+            .collect()
     }
 
     fn missing_etcd(&self, cluster: &Cluster) -> Option<(String, String)> {

@@ -19,6 +19,9 @@ pub struct Release {
     pub etcd: &'static str,
 }
 
+/// So many minors a kubelet may be behind its API server.
+pub const KUBELET_LAG: u16 = 3;
+
 /// Known releases, oldest first.
 pub const RELEASES: [Release; 4] = [
     Release { minor: 34, patch: 13, etcd: "3.6.16" },

@@ -133,7 +133,8 @@ async fn p2_a_new_member_and_a_new_pool_leave_the_others_alone() {
     let mut grown = cluster.clone();
     for index in [3, 4] {
         let dns_name = format!("etcd-{index}.prod.etcd.internal");
-        grown.etcd.members.push(EtcdMember { index, dns_name, subnet: "a".to_owned() });
+        let first = grown.etcd.members[0].clone();
+        grown.etcd.members.push(EtcdMember { index, dns_name, ..first });
     }
     let mut pool = grown.pools[0].clone();
     pool.name = "spot".to_owned();

@@ -2,7 +2,6 @@
 //! changed where it changed, and deleted.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use slipway_core::cluster::Cluster;
@@ -23,13 +22,7 @@ fn cluster(text: &str) -> Cluster {
 
 /// `cluster` with everything pinned and credentials for every role.
 fn rendering(cluster: &Cluster) -> Rendering {
-    let mut pinned = Lock {
-        format: Lock::FORMAT,
-        kubernetes: BTreeMap::new(),
-        etcd: BTreeMap::new(),
-        images: BTreeMap::new(),
-        agent: BTreeMap::new(),
-    };
+    let mut pinned = Lock { format: Lock::FORMAT, ..Lock::default() };
     let missing = pinned.missing(cluster);
     pinned
         .images

@@ -26,8 +26,9 @@ fn shaped(members: u32, pools: &BTreeSet<String>, sans: &BTreeSet<String>, encry
     cluster.etcd.members = (0..members)
         .map(|index| EtcdMember {
             index,
+            name: format!("etcd-{index}"),
             dns_name: format!("etcd-{index}.prod.etcd.internal"),
-            subnet: "a".to_owned(),
+            ..cluster.etcd.members[0].clone()
         })
         .collect();
     let pool = cluster.pools[0].clone();

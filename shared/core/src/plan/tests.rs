@@ -33,6 +33,8 @@ fn role(stack: &str, machine: Value, config: &Value, credentials: &str) -> NodeR
         config_digest: sha256_hex(config.as_bytes()),
         config,
         credentials_digest: credentials.to_owned(),
+        version: None,
+        member: None,
     }
 }
 

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::cfn::{Tags, import_value};
 use super::{RenderError, Site, StackKind};
-use crate::cluster::{Architecture, Cluster, Image, SubnetSource, Vpc};
+use crate::cluster::{Architecture, Cluster, EtcdMember, Image, KubernetesVersion, SubnetSource, Vpc};
 use crate::lock::Lock;
+use crate::members::{self, MemberPin};
 use crate::pki::Role;
 
 /// Logical ids of the network stack's outputs that other stacks import.
@@ -76,15 +77,14 @@ impl Context<'_> {
     }
 
     /// The exact Kubernetes release, from the spec if it names a patch, else from the lock.
-    pub(super) fn kubernetes_version(&mut self) -> String {
-        let asked = self.cluster.kubernetes_version.to_string();
-        if let Some(exact) = self.lock.kubernetes.get(&asked) {
+    pub(super) fn kubernetes_version(&mut self, asked: KubernetesVersion) -> String {
+        if let Some(exact) = self.lock.kubernetes.get(&asked.to_string()) {
             return exact.clone();
         }
-        if self.cluster.kubernetes_version.patch.is_none() {
-            self.errors.push(RenderError::UnpinnedVersion { asked: asked.clone() });
+        if asked.patch.is_none() {
+            self.errors.push(RenderError::UnpinnedVersion { asked: asked.to_string() });
         }
-        asked
+        asked.to_string()
     }
 
     /// The exact etcd release, from the spec if it names one, else from the lock.
@@ -95,6 +95,20 @@ impl Context<'_> {
         self.errors
             .push(RenderError::UnpinnedEtcd { kubernetes: self.cluster.kubernetes_version.to_string() });
         String::new()
+    }
+
+    /// What is settled about `member`; in a cluster that nobody settled anything for, it is one of the founders.
+    pub(super) fn member_pin(&self, member: &EtcdMember) -> MemberPin {
+        let pinned = self.lock.etcd_members.get(&member.index).cloned();
+        pinned.unwrap_or_else(|| members::founder(self.cluster, member))
+    }
+
+    /// The hosted zone of etcd's names, for a stack other than network's.
+    pub(super) fn etcd_zone(&self) -> Value {
+        match &self.cluster.etcd.hosted_zone_id {
+            Some(id) => json!(id),
+            None => self.network_value(export::ETCD_HOSTED_ZONE),
+        }
     }
 
     /// The image of `role`'s nodes.

@@ -73,6 +73,8 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
         config: config.text,
         config_digest: config.digest,
         credentials_digest: credentials,
+        version: Some(context.kubernetes_version(context.cluster.kubernetes_version)),
+        member: None,
     };
     (template, (role, node_role))
 }

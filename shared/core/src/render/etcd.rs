@@ -11,10 +11,8 @@ use super::launch_template::{Machine, ebs, node_tags, root_device};
 use super::userdata::{Digests, userdata};
 use super::{NodeRole, StackKind, node_config};
 use crate::cluster::{Architecture, EtcdMember, GroupSize};
+use crate::members::{self, MemberRole, VolumePin};
 use crate::pki::Role;
-
-/// Value of the tag `slipway:volume` of a data volume.
-pub(super) const DATA_VOLUME: &str = "etcd-data";
 
 /// A new instance may have to wait for the old one to let go of the volume, so the launch hook waits much
 /// longer.
@@ -36,9 +34,11 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
     let group = format!("{stack}-{}", member.index);
     let index = member.index.to_string();
     let architecture = Architecture::of_instance_type(&etcd.instance_type);
-    let zone = context.network_value(export::ETCD_HOSTED_ZONE);
+    let zone = context.etcd_zone();
+    let pin = context.member_pin(member);
 
-    template.add(format!("DataVolume{index}"), data_volume(context, member, &role));
+    let volume_id = volume_id(member, &pin.volume);
+    template.add(&volume_id, data_volume(context, member, &role, &pin.volume));
     let principal = Principal {
         prefix: "Etcd",
         suffix: index.clone(),
@@ -60,7 +60,7 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         security_group_ids: etcd.security_group_ids.clone(),
         profile,
     };
-    let config = node_config::etcd(context, member, &group);
+    let config = node_config::etcd(context, member, &pin, &group);
     let credentials = context.credentials_digest(&role);
     let userdata = userdata(
         context,
@@ -85,7 +85,7 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
     .resource(context, Vec::new())
     .set("LaunchTemplate", launch_template_specification(&launch_template))
     // The first instance looks for its volume as soon as it boots.
-    .depends_on(Some(&format!("DataVolume{index}")));
+    .depends_on(Some(&volume_id));
     template.add(format!("Group{index}"), resource);
     let node_role = NodeRole {
         stack,
@@ -94,28 +94,41 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         config: config.text,
         config_digest: config.digest,
         credentials_digest: credentials,
+        version: Some(context.etcd_version()),
+        member: Some(MemberRole {
+            peer_url: members::peer_url(member),
+            volume_gib: member.data_volume.size_gib,
+            pin,
+        }),
     };
     (role, node_role)
 }
 
+/// CloudFormation refuses to move a volume or to encrypt it anew ("updates are not supported"): one that lies elsewhere is
+/// another resource.
+fn volume_id(member: &EtcdMember, pin: &VolumePin) -> String {
+    match pin.number {
+        0 | 1 => format!("DataVolume{}", member.index),
+        number => format!("DataVolume{}Number{number}", member.index),
+    }
+}
+
 /// A snapshot is kept when the volume is deleted, so that a destroyed cluster can be restored without paying
 /// for a volume that nobody uses.
-fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Resource {
+fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role, pin: &VolumePin) -> Resource {
     let cluster = context.cluster;
     let tags = node_tags(context, role)
         .with("Name", format!("{}-{role}-data", cluster.name))
-        .with("slipway:volume", DATA_VOLUME)
+        .with("slipway:volume", pin.tag())
         .list();
-    let Value::Object(ebs) = ebs(&cluster.etcd.data_volume) else {
-        unreachable!("a block device is an object")
-    };
+    let Value::Object(ebs) = ebs(&member.data_volume) else { unreachable!("a block device is an object") };
     let mut volume = Resource::new("AWS::EC2::Volume");
     for (name, value) in ebs {
         // `AWS::EC2::Volume` calls it `Size`.
         volume = volume.set(if name == "VolumeSize" { "Size" } else { &name }, value);
     }
     volume
-        .set("AvailabilityZone", cluster.subnet(&member.subnet).availability_zone.as_str())
+        .set("AvailabilityZone", pin.availability_zone.as_str())
         .set("Tags", tags)
         .on_delete(Removal::Snapshot)
 }
@@ -130,7 +143,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
     let ec2 = |kind: &str| sub(format!("arn:{partition}:ec2:{region}:${{AWS::AccountId}}:{kind}/*"));
     let zone = json!({ "Fn::Sub": [
         format!("arn:{partition}:route53:::hostedzone/${{Zone}}"),
-        { "Zone": context.network_value(export::ETCD_HOSTED_ZONE) },
+        { "Zone": context.etcd_zone() },
     ] });
     let mut statements = vec![
         allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
@@ -148,7 +161,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
     ];
     // Who attaches a volume under a key of the user's gives EC2 a grant on it. Under the account's own key for EBS, the
     // key's policy lets in whoever comes by way of EC2.
-    if let Some(key) = &context.cluster.etcd.data_volume.kms_key_arn {
+    if let Some(key) = &member.data_volume.kms_key_arn {
         let service = format!("ec2.{region}.{}", context.dns_suffix());
         statements.push(allow(
             "OpenOwnVolume",

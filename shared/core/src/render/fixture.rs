@@ -32,6 +32,7 @@ pub(super) fn lock() -> Lock {
             (Architecture::Arm64, "a".repeat(64)),
             (Architecture::X86_64, "b".repeat(64)),
         ]),
+        ..Lock::default()
     }
 }
 
@@ -59,6 +60,7 @@ pub(super) fn pool(name: &str) -> NodePool {
     NodePool {
         name: name.to_owned(),
         instance_type: "m7g.large".to_owned(),
+        kubernetes_version: None,
         image: None,
         root_volume: volume(50),
         subnets: vec!["private-a".to_owned()],
@@ -150,8 +152,10 @@ fn pools() -> Vec<NodePool> {
 pub(super) fn cluster() -> Cluster {
     let members = ["a", "b", "c"].iter().enumerate().map(|(index, letter)| EtcdMember {
         index: u32::try_from(index).unwrap(),
+        name: format!("etcd-{index}"),
         dns_name: format!("etcd-{index}.prod.etcd.internal"),
         subnet: format!("private-{letter}"),
+        data_volume: Volume { iops: Some(3000), throughput: Some(125), ..volume(20) },
     });
     Cluster {
         name: "prod".to_owned(),
@@ -190,8 +194,8 @@ pub(super) fn cluster() -> Cluster {
             instance_type: "m7g.medium".to_owned(),
             version: None,
             root_volume: volume(30),
-            data_volume: Volume { iops: Some(3000), throughput: Some(125), ..volume(20) },
             internal_domain: "prod.etcd.internal".to_owned(),
+            hosted_zone_id: None,
             members: members.collect(),
             security_group_ids: Vec::new(),
             iam: Iam::default(),

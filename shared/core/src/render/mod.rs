@@ -37,6 +37,7 @@ use serde_json::Value;
 use crate::cluster::{Cluster, GroupSize};
 use crate::digest::sha256_hex;
 use crate::lock::Lock;
+use crate::members::MemberRole;
 use crate::patch::Patch;
 use crate::pki::Role;
 use cfn::{Template, canonical_json};
@@ -117,6 +118,13 @@ pub struct NodeRole {
     pub config_digest: String,
     /// Keyed digest of the credentials: a node is stale, no more, when this alone differs.
     pub credentials_digest: String,
+    /// The exact release that its nodes run: of etcd for a member, of Kubernetes for the others. `None`: an older release of
+    /// Slipway did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What there is to know of an etcd member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberRole>,
 }
 
 /// What [`render`] reads. Nothing else decides what comes out (P1).

@@ -74,6 +74,9 @@ fn subnets(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
 /// name.
 fn hosted_zone(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
     let cluster = context.cluster;
+    if cluster.etcd.hosted_zone_id.is_some() {
+        return;
+    }
     let zone = Resource::new("AWS::Route53::HostedZone")
         .set("Name", format!("{}.", cluster.etcd.internal_domain.trim_end_matches('.')))
         .set(

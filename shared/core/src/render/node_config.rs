@@ -15,6 +15,8 @@ use super::groups::Hooks;
 use super::ports;
 use crate::cluster::{Addons, Cluster, EtcdMember, NodePool, Taint};
 use crate::digest::sha256_hex;
+use crate::members::MemberPin;
+use crate::pki::Role;
 
 /// The label that tells a worker's pool.
 pub(super) const POOL_LABEL: &str = "slipway/pool";
@@ -87,6 +89,9 @@ struct EtcdSettings {
     peer_port: u16,
     /// For a member without data. One that has data knows its fellows from there.
     initial_cluster: BTreeMap<String, String>,
+    /// `existing`: with an empty volume it joins, as a learner first; absent: it founds the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    initial_cluster_state: Option<&'static str>,
     initial_cluster_token: String,
 }
 
@@ -100,37 +105,28 @@ struct DataVolume {
     mount_point: &'static str,
 }
 
-/// Name of an etcd member.
-pub(super) fn member_name(member: &EtcdMember) -> String {
-    format!("etcd-{}", member.index)
-}
-
-/// The configuration of one etcd member.
-pub(super) fn etcd(context: &mut Context<'_>, member: &EtcdMember, group: &str) -> Config {
+/// The configuration of one etcd member. Of its fellows it holds what was settled for it, and nothing that changes with them.
+pub(super) fn etcd(context: &mut Context<'_>, member: &EtcdMember, pin: &MemberPin, group: &str) -> Config {
     let version = context.etcd_version();
     let cluster = context.cluster;
-    let name = member_name(member);
-    let members = cluster.etcd.members.iter();
+    let role = Role::Etcd(member.index).to_string();
     Config::new(&EtcdConfig {
-        base: Base::new(cluster, name.clone(), group),
+        base: Base::new(cluster, role.clone(), group),
         etcd: EtcdSettings {
             version,
-            name: name.clone(),
+            name: member.name.clone(),
             dns_name: member.dns_name.clone(),
             client_port: ports::ETCD_CLIENT,
             peer_port: ports::ETCD_PEER,
-            initial_cluster: members
-                .map(|member| {
-                    (member_name(member), format!("https://{}:{}", member.dns_name, ports::ETCD_PEER))
-                })
-                .collect(),
+            initial_cluster: pin.initial_cluster.clone(),
+            initial_cluster_state: pin.joins.then_some("existing"),
             initial_cluster_token: cluster.name.clone(),
         },
         data_volume: DataVolume {
             tags: BTreeMap::from([
                 ("slipway:cluster", cluster.name.clone()),
-                ("slipway:role", name),
-                ("slipway:volume", super::etcd::DATA_VOLUME.to_owned()),
+                ("slipway:role", role),
+                ("slipway:volume", pin.volume.tag()),
             ]),
             device: "/dev/sdf",
             file_system: "ext4",
@@ -204,8 +200,8 @@ impl From<Addons> for AddonSettings {
 
 /// The configuration of every controller.
 pub(super) fn controller(context: &mut Context<'_>, group: &str) -> Config {
-    let kubernetes_version = context.kubernetes_version();
     let cluster = context.cluster;
+    let kubernetes_version = context.kubernetes_version(cluster.kubernetes_version);
     let members = cluster.etcd.members.iter();
     Config::new(&ControllerConfig {
         base: Base::new(cluster, "controller".to_owned(), group),
@@ -254,8 +250,8 @@ struct WorkerConfig {
 
 /// The configuration of every worker of `pool`.
 pub(super) fn worker(context: &mut Context<'_>, pool: &NodePool, group: &str) -> Config {
-    let kubernetes_version = context.kubernetes_version();
     let cluster = context.cluster;
+    let kubernetes_version = context.kubernetes_version(cluster.version_of(pool));
     let mut taints = pool.taints.clone();
     taints.sort();
     Config::new(&WorkerConfig {

@@ -90,6 +90,8 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         config: config.text,
         config_digest: config.digest,
         credentials_digest: credentials,
+        version: Some(context.kubernetes_version(context.cluster.version_of(pool))),
+        member: None,
     };
     (template, (role, node_role))
 }

@@ -4,7 +4,7 @@
 /// etcd's client port.
 pub(super) const ETCD_CLIENT: u16 = 2379;
 /// etcd's peer port.
-pub(super) const ETCD_PEER: u16 = 2380;
+pub(super) const ETCD_PEER: u16 = crate::members::PEER_PORT;
 /// The API server on each controller.
 pub(super) const API_SERVER: u16 = 6443;
 /// The API on its load balancers.

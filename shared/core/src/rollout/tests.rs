@@ -41,6 +41,8 @@ fn rendering(size: u32) -> Rendering {
         config: "{}".to_owned(),
         config_digest: String::new(),
         credentials_digest: String::new(),
+        version: None,
+        member: None,
     };
     Rendering {
         format: Rendering::FORMAT,

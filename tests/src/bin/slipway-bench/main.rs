@@ -201,7 +201,7 @@ fn lock() -> Lock {
         kubernetes: BTreeMap::from([(minor.clone(), format!("{minor}.{}", newest.patch))]),
         etcd: BTreeMap::from([(minor, newest.etcd.to_owned())]),
         images: BTreeMap::from([(image, "ami-0123456789abcdef0".to_owned())]),
-        agent: BTreeMap::new(),
+        ..Lock::default()
     }
 }
 

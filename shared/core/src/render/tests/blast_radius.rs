@@ -131,7 +131,7 @@ fn p2_what_etcd_is_touches_etcd() {
     p2(|c| c.etcd.instance_type = "m7g.large".to_owned(), &[&["etcd"]], &[ETCD]);
     p2(|c| c.etcd.version = Some("3.6.1".to_owned()), &[&["etcd"]], &[ETCD]);
     // The data volume grows in place, under the instance.
-    p2(|c| c.etcd.data_volume = volume(40), &[&["etcd"]], &[NOBODY]);
+    p2(|c| c.etcd.members[1].data_volume = volume(40), &[&["etcd"]], &[NOBODY]);
 }
 
 #[test]

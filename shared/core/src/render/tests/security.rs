@@ -132,7 +132,9 @@ fn a_member_whose_volume_is_under_a_key_of_the_users_may_let_ec2_use_that_key() 
     let mut cluster = cluster();
     assert_eq!(grants(&cluster), Vec::<Value>::new());
     let key = "arn:aws:kms:eu-west-1:111122223333:key/mine";
-    cluster.etcd.data_volume.kms_key_arn = Some(key.to_owned());
+    for member in &mut cluster.etcd.members {
+        member.data_volume.kms_key_arn = Some(key.to_owned());
+    }
     let found = grants(&cluster);
     assert_eq!(found.len(), cluster.etcd.members.len());
     for statement in found {

@@ -100,12 +100,15 @@ impl Lowering<'_, '_, '_> {
 
     /// `kubernetesVersion`.
     pub(super) fn kubernetes_version(&mut self) -> Option<KubernetesVersion> {
-        let text = self.spec.kubernetes_version.as_deref()?;
-        let path = Path::of("kubernetesVersion");
+        self.release(self.spec.kubernetes_version.as_deref()?, &Path::of("kubernetesVersion"))
+    }
+
+    /// A Kubernetes release that is known here.
+    pub(super) fn release(&mut self, text: &str, path: &Path) -> Option<KubernetesVersion> {
         let Some(version) = version(text) else {
             self.report.error(
                 "kubernetes-version",
-                &path,
+                path,
                 format!("`{text}` is no Kubernetes version"),
                 format!("write one such as `1.{}`", NEWEST.minor),
             );
@@ -114,7 +117,7 @@ impl Lowering<'_, '_, '_> {
         let Some(known) = release(version) else {
             self.report.error(
                 "kubernetes-version",
-                &path,
+                path,
                 format!("Kubernetes {version} is not supported"),
                 format!("write one from `1.{}` to `1.{}`", RELEASES[0].minor, NEWEST.minor),
             );
@@ -123,7 +126,7 @@ impl Lowering<'_, '_, '_> {
         if version.patch.is_some_and(|patch| patch > known.patch) {
             self.report.warning(
                 "kubernetes-version",
-                &path,
+                path,
                 format!("Kubernetes {version} is newer than the patches known here"),
                 format!("check that it exists; the newest known is `1.{}.{}`", known.minor, known.patch),
             );

@@ -329,6 +329,6 @@ impl Lowering<'_, '_, '_> {
 }
 
 /// Route 53 ids are capital letters and digits, 32 at most.
-fn is_zone_id(id: &str) -> bool {
+pub(super) fn is_zone_id(id: &str) -> bool {
     (1..=32).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }

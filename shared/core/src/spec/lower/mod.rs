@@ -3,6 +3,7 @@
 
 mod access;
 mod endpoints;
+mod etcd;
 mod network;
 mod nodes;
 mod policy;
@@ -45,7 +46,7 @@ pub(crate) fn lower(
     let worker_api_endpoint = lowering.endpoint_for_workers(&api_endpoints);
     let controller = lowering.controller(name.as_deref(), &network);
     let etcd = lowering.etcd(name.as_deref(), kubernetes_version, &network);
-    let pools = lowering.pools(name.as_deref(), &network);
+    let pools = lowering.pools(name.as_deref(), kubernetes_version, &network);
     lowering.architectures(&image, controller.as_ref(), etcd.as_ref(), &pools);
     let kms_key_arn = lowering.kms_key(region.as_deref());
     let ssh_authorized_keys = lowering.ssh_keys();

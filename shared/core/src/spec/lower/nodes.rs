@@ -1,23 +1,19 @@
-//! Controllers and etcd members, and what every kind of node has.
+//! Controllers, and what every kind of node has.
 
 use std::collections::BTreeMap;
 
 use super::Lowering;
 use super::network::Draft;
-use super::text::{arn, is_dns_name, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
-use crate::cluster::{Controller, Etcd, EtcdMember, Iam, KubernetesVersion, Volume};
+use super::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
+use crate::cluster::{Controller, Iam, Volume};
 use crate::spec::model::{IamSpec, VolumeKind, VolumeSpec};
 use crate::spec::path::Path;
-use crate::versions;
 
 /// What kube-aws took as `t2.medium`.
 pub(super) const INSTANCE_TYPE: &str = "t3.medium";
 pub(super) const ROOT_GIB: u32 = 30;
-const DATA_GIB: u32 = 30;
 /// IAM's limit on a role's name.
 const MOST_ROLE_NAME: usize = 64;
-/// Members beyond five slow every write and save nothing (etcd.io, "FAQ: what is maximum cluster size").
-const ETCD_COUNTS: [u32; 3] = [1, 3, 5];
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn controller(&mut self, cluster: Option<&str>, network: &Draft) -> Option<Controller> {
@@ -51,139 +47,6 @@ impl Lowering<'_, '_, '_> {
             ),
             node_labels: spec.node_labels.clone(),
         })
-    }
-
-    pub(super) fn etcd(
-        &mut self,
-        cluster: Option<&str>,
-        version: Option<KubernetesVersion>,
-        network: &Draft,
-    ) -> Option<Etcd> {
-        let spec = &self.spec.etcd;
-        let path = Path::of("etcd");
-        let count = spec.count.unwrap_or(1);
-        if !ETCD_COUNTS.contains(&count) {
-            let message = match count {
-                0 => "a cluster without etcd has no memory".to_owned(),
-                2 | 4 => format!(
-                    "{count} etcd members survive no more failures than {}, and have one more to fail",
-                    count - 1
-                ),
-                _ => format!("{count} etcd members are slower than 5, and hardly safer"),
-            };
-            self.report.error("etcd-count", &path.key("count"), message, "write 1, 3 or 5");
-        }
-        let subnets_path = path.key("subnets");
-        let subnets = self.subnet_names(&spec.subnets, &subnets_path, network.names_for_nodes(), network);
-        self.one_kind(&subnets, &subnets_path, network);
-        self.security_groups(&spec.security_group_ids, &path.key("securityGroupIds"));
-        self.etcd_version(spec.version.as_deref(), version);
-        let internal_domain = match &spec.internal_domain_name {
-            Some(domain) => {
-                let path = path.key("internalDomainName");
-                if !is_dns_name(domain) || !domain.contains('.') {
-                    let help = "write a name such as `prod.etcd.internal`, which exists in this VPC alone";
-                    self.report.error(
-                        "dns-name",
-                        &path,
-                        format!("`{domain}` is no domain for a private zone"),
-                        help,
-                    );
-                }
-                Some(domain.to_ascii_lowercase())
-            }
-            None => cluster.map(|cluster| format!("{}.etcd.internal", cluster.to_ascii_lowercase())),
-        };
-        let members = self.members(count, &subnets, internal_domain.as_deref(), network);
-        Some(Etcd {
-            instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
-            version: spec.version.clone(),
-            root_volume: self.volume(&spec.root_volume, ROOT_GIB, &path.key("rootVolume"))?,
-            data_volume: self.volume(&spec.data_volume, DATA_GIB, &path.key("dataVolume"))?,
-            internal_domain: internal_domain?,
-            members,
-            security_group_ids: spec.security_group_ids.clone(),
-            // Each member has a role of its own, so that it reads its own bundle alone.
-            iam: self.iam(
-                &spec.iam,
-                cluster.map(|cluster| format!("{cluster}-etcd")),
-                "-0",
-                &path.key("iam"),
-            ),
-        })
-    }
-
-    /// One member in each subnet in turn; warns where the loss of one zone would cost the quorum.
-    fn members(
-        &mut self,
-        count: u32,
-        subnets: &[String],
-        domain: Option<&str>,
-        network: &Draft,
-    ) -> Vec<EtcdMember> {
-        let most = ETCD_COUNTS[ETCD_COUNTS.len() - 1];
-        let members: Vec<EtcdMember> = (0..count.min(most))
-            .zip(subnets.iter().cycle())
-            .map(|(index, subnet)| EtcdMember {
-                index,
-                dns_name: format!("etcd-{index}.{}", domain.unwrap_or_default()),
-                subnet: subnet.clone(),
-            })
-            .collect();
-        let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
-        for subnet in members.iter().filter_map(|member| network.subnet(&member.subnet)) {
-            *zones.entry(&subnet.availability_zone).or_default() += 1;
-        }
-        let may_fail = members.len().saturating_sub(members.len() / 2 + 1);
-        let widest = zones.iter().max_by_key(|(_, members)| **members);
-        if let Some((zone, there)) =
-            widest.filter(|(_, there)| **there > may_fail && count > 1 && ETCD_COUNTS.contains(&count))
-        {
-            let path = Path::of("etcd.subnets");
-            let path = if self.report.has(&path) { path } else { Path::of("etcd.count") };
-            let message = format!(
-                "{there} of {} etcd members stand in {zone}: without that zone the cluster has no quorum",
-                members.len()
-            );
-            self.report.warning("etcd-zones", &path, message, "name subnets in three zones");
-        }
-        members
-    }
-
-    fn etcd_version(&mut self, text: Option<&str>, kubernetes: Option<KubernetesVersion>) {
-        let Some(text) = text else { return };
-        let path = Path::of("etcd.version");
-        let parts: Option<Vec<u16>> = text.split('.').map(|part| part.parse().ok()).collect();
-        let wanted = kubernetes.and_then(versions::etcd);
-        match parts.as_deref() {
-            Some([3, 5..=7, _]) => {
-                let minor =
-                    |version: &str| version.split('.').nth(1).and_then(|minor| minor.parse::<u16>().ok());
-                if let Some(wanted) = wanted.filter(|wanted| minor(text) < minor(wanted)) {
-                    let message = format!(
-                        "etcd {text} is older than the {wanted} that this Kubernetes release is tested with"
-                    );
-                    self.report.warning(
-                        "etcd-version",
-                        &path,
-                        message,
-                        "remove the line, unless etcd is to be upgraded later",
-                    );
-                }
-            }
-            Some(_) | None => {
-                let help = format!(
-                    "write one such as `{}`, or remove the line",
-                    wanted.unwrap_or(versions::NEWEST.etcd)
-                );
-                self.report.error(
-                    "etcd-version",
-                    &path,
-                    format!("`{text}` is no etcd release that is supported"),
-                    help,
-                );
-            }
-        }
     }
 
     /// `instanceType` of the group at `path`.

@@ -4,18 +4,26 @@ use super::network::Draft;
 use super::nodes::ROOT_GIB;
 use super::text::{arn, is_label_key, is_label_value, is_name};
 use super::{Lowering, fold};
-use crate::cluster::{Architecture, GroupSize, MixedInstances, NodePool, PoolStrategy, Taint, WeightedType};
+use crate::cluster::{
+    Architecture, GroupSize, KubernetesVersion, MixedInstances, NodePool, PoolStrategy, Taint, WeightedType,
+};
 use crate::spec::model::{
     MixedInstancesSpec, PoolSpec, PoolStrategySpec, SpotStrategySpec, TaintEffect, TaintSpec,
     WeightedTypeSpec,
 };
 use crate::spec::path::Path;
+use crate::versions::KUBELET_LAG;
 
 /// Amazon's own advice for most workloads.
 const SPOT_STRATEGY: &str = "price-capacity-optimized";
 
 impl Lowering<'_, '_, '_> {
-    pub(super) fn pools(&mut self, cluster: Option<&str>, network: &Draft) -> Vec<NodePool> {
+    pub(super) fn pools(
+        &mut self,
+        cluster: Option<&str>,
+        version: Option<KubernetesVersion>,
+        network: &Draft,
+    ) -> Vec<NodePool> {
         let specs = &self.spec.worker.node_pools;
         let root = Path::of("worker.nodePools");
         if specs.is_empty() && !self.report.refused(&Path::of("worker")) {
@@ -26,7 +34,7 @@ impl Lowering<'_, '_, '_> {
         let pools = specs
             .iter()
             .enumerate()
-            .filter_map(|(index, pool)| self.pool(pool, cluster, &root.index(index), network))
+            .filter_map(|(index, pool)| self.pool(pool, cluster, version, &root.index(index), network))
             .collect();
         let names = specs
             .iter()
@@ -40,6 +48,7 @@ impl Lowering<'_, '_, '_> {
         &mut self,
         spec: &PoolSpec,
         cluster: Option<&str>,
+        version: Option<KubernetesVersion>,
         path: &Path,
         network: &Draft,
     ) -> Option<NodePool> {
@@ -67,6 +76,7 @@ impl Lowering<'_, '_, '_> {
         Some(NodePool {
             name: spec.name.clone()?,
             instance_type,
+            kubernetes_version: self.pool_version(spec.kubernetes_version.as_deref(), version, path),
             image: self.own_image(spec.ami_id.as_deref(), spec.image.as_ref(), path),
             root_volume: self.volume(&spec.root_volume, ROOT_GIB, &path.key("rootVolume"))?,
             subnets,
@@ -79,6 +89,40 @@ impl Lowering<'_, '_, '_> {
             node_labels: spec.node_labels.clone(),
             taints: self.taints(&spec.taints, &path.key("taints")),
         })
+    }
+
+    /// The pool's own release, if it is another than the controllers': kubelets may lag behind the API server, and never lead
+    /// (kubernetes.io/releases/version-skew-policy).
+    fn pool_version(
+        &mut self,
+        text: Option<&str>,
+        cluster: Option<KubernetesVersion>,
+        path: &Path,
+    ) -> Option<KubernetesVersion> {
+        let path = path.key("kubernetesVersion");
+        let own = self.release(text?, &path)?;
+        let cluster = cluster?;
+        if own.minor > cluster.minor {
+            let message = format!(
+                "kubelets of {own} would be newer than the API server, whose `kubernetesVersion` is {cluster}"
+            );
+            let help = format!(
+                "write 1.{} at most, or raise the cluster's `kubernetesVersion` first",
+                cluster.minor
+            );
+            self.report.error("kubelet-skew", &path, message, help);
+        } else if cluster.minor - own.minor > KUBELET_LAG {
+            let message = format!(
+                "kubelets of {own} are {} minors behind the API server, whose `kubernetesVersion` is {cluster}",
+                cluster.minor - own.minor
+            );
+            let help = format!(
+                "write 1.{} or newer: {KUBELET_LAG} minors are the most",
+                cluster.minor - KUBELET_LAG
+            );
+            self.report.error("kubelet-skew", &path, message, help);
+        }
+        Some(own).filter(|own| *own != cluster)
     }
 
     /// Its longest stack, `<cluster>-pool-<name>` with 56 and 63 characters, stays below CloudFormation's 128.

@@ -4,6 +4,7 @@
 //! `required` in the schema, and `shape` reports it. The comment on each key is its description in the schema.
 //! A key marked `deprecated` comes from kube-aws and is translated, with the warning that `legacy` holds.
 
+mod etcd;
 mod network;
 mod nodes;
 mod policy;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use etcd::*;
 pub(crate) use network::*;
 pub(crate) use nodes::*;
 pub(crate) use policy::*;

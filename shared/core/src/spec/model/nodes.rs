@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ImageSpec, SubnetRef, SwitchSpec};
+use super::{EtcdNodeSpec, EtcdTopology, IdSpec, IdentityProvider, ImageSpec, SubnetRef, SwitchSpec};
 
 /// The controllers.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -32,9 +32,13 @@ pub(crate) struct ControllerSpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct EtcdSpec {
-    /// How many: 1, 3 or 5; 1 unless given.
+    /// How many: 1, 3 or 5; as many as `nodes` name, or 1, unless given. A change is carried out member by member.
     #[schemars(range(max = 1000))]
     pub(crate) count: Option<u32>,
+    /// Where etcd runs; `external`, on machines of its own, unless given.
+    pub(crate) topology: Option<EtcdTopology>,
+    /// What the members have of their own, the first first; those that are not named here have what all have.
+    pub(crate) nodes: Vec<EtcdNodeSpec>,
     /// EC2 instance type; `t3.medium` unless given.
     pub(crate) instance_type: Option<String>,
     /// The etcd release, such as `3.6.16`; what the Kubernetes release wants unless given.
@@ -43,8 +47,13 @@ pub(crate) struct EtcdSpec {
     pub(crate) root_volume: VolumeSpec,
     /// The data volume, which outlives the instance.
     pub(crate) data_volume: VolumeSpec,
-    /// The private DNS zone of the members' names; `<clusterName>.etcd.internal` unless given.
+    /// The domain of the members' names, for which a private zone is made; `<clusterName>.etcd.internal` unless given. With `hostedZone` it must be given: that zone's domain, or one below it that no other cluster uses.
     pub(crate) internal_domain_name: Option<String>,
+    /// An existing private hosted zone, associated with the VPC, that holds the members' records; one is made unless given.
+    pub(crate) hosted_zone: IdSpec,
+    /// What kept a member's identity.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) member_identity_provider: Option<IdentityProvider>,
     /// Their subnets, one member in each in turn; unless given, all private ones, or all public ones if there are none.
     pub(crate) subnets: Vec<SubnetRef>,
     /// Security groups besides Slipway's own.
@@ -102,6 +111,8 @@ pub(crate) struct PoolSpec {
     pub(crate) count: Option<u32>,
     /// EC2 instance type; `t3.medium` unless given.
     pub(crate) instance_type: Option<String>,
+    /// The Kubernetes release of this pool's kubelets, where it lags: at most three minors behind the cluster's `kubernetesVersion`, never newer.
+    pub(crate) kubernetes_version: Option<String>,
     /// An AMI for this pool.
     pub(crate) ami_id: Option<String>,
     /// SSM parameters from which this pool's image is taken.

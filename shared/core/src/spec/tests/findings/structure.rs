@@ -150,7 +150,7 @@ fn an_unknown_key_that_is_like_none() {
     15:1 error unknown-key at `zebra`: `zebra` is no key that is known here
         remove it, or look it up in the published schema
     17:3 error unknown-key at `etcd.zebra`: `zebra` is no key that is known here
-        remove it; the keys known here are `count`, `dataVolume`, `iam`, `instanceType`, `internalDomainName`, `rootVolume`, `securityGroupIds`, `subnets`, `version`
+        remove it; the keys known here are `count`, `dataVolume`, `hostedZone`, `iam`, `instanceType`, `internalDomainName`, `nodes`, `rootVolume`, `securityGroupIds`, `subnets`, `topology`, `version`
     "##);
 }
 

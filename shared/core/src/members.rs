@@ -1,0 +1,140 @@
+//! How each etcd member comes up, and on which volume: settled when it is first asked for, and not touched by what the
+//! spec says of other members later.
+//!
+//! etcd reads `initial-cluster` once, with an empty volume. Were it made of the present spec each time, a change of the count
+//! would make every member outdated, although it concerns only who comes or goes (P2). A member that stands is left exactly as it was
+//! deployed; one that is new, or comes back on another volume, joins a cluster that is there: as a learner first, one at a time.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::{Cluster, EtcdMember};
+
+/// Port of the members among themselves.
+pub const PEER_PORT: u16 = 2380;
+
+/// What is settled about one member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MemberPin {
+    /// It joins a cluster that is there, as a learner first. `false`: it is one of those that found it.
+    pub joins: bool,
+    /// Peer URL of each member by name: those that found the cluster, or those that there are to be once this one has joined.
+    pub initial_cluster: BTreeMap<String, String>,
+    /// Where its data lie.
+    pub volume: VolumePin,
+}
+
+/// A data volume can be moved neither to another zone nor under another key: it is another volume then, without the data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VolumePin {
+    /// Counts the member's volumes, from 1.
+    pub number: u32,
+    /// The zone that it lies in.
+    pub availability_zone: String,
+    /// The key that it is encrypted with, where it is the user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kms_key_arn: Option<String>,
+}
+
+impl VolumePin {
+    /// Value of its tag `slipway:volume`, by which the node tells it from an earlier one.
+    #[must_use]
+    pub fn tag(&self) -> String {
+        match self.number {
+            0 | 1 => "etcd-data".to_owned(),
+            number => format!("etcd-data-{number}"),
+        }
+    }
+}
+
+/// A member as a release has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MemberRole {
+    /// How its fellows reach it. etcd keeps this in the membership itself.
+    pub peer_url: String,
+    /// The size of its data volume.
+    pub volume_gib: u32,
+    /// What was settled.
+    pub pin: MemberPin,
+}
+
+/// `https://<name>:2380`.
+#[must_use]
+pub fn peer_url(member: &EtcdMember) -> String {
+    format!("https://{}:{PEER_PORT}", member.dns_name)
+}
+
+/// The members of `cluster` with their peer URLs, by name.
+fn all(cluster: &Cluster) -> BTreeMap<String, String> {
+    cluster.etcd.members.iter().map(|member| (member.name.clone(), peer_url(member))).collect()
+}
+
+fn volume(cluster: &Cluster, member: &EtcdMember, number: u32) -> VolumePin {
+    VolumePin {
+        number,
+        availability_zone: cluster.subnet(&member.subnet).availability_zone.clone(),
+        kms_key_arn: member.data_volume.kms_key_arn.clone(),
+    }
+}
+
+/// `member` as one of those that found the cluster.
+#[must_use]
+pub fn founder(cluster: &Cluster, member: &EtcdMember) -> MemberPin {
+    MemberPin { joins: false, initial_cluster: all(cluster), volume: volume(cluster, member, 1) }
+}
+
+/// What is deployed of etcd, for [`settle`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing, and nothing is on its way.
+    Nothing,
+    /// A rollout is at work that may be making these: what was settled for it holds.
+    OnItsWay,
+    /// These members, each as its release has it; `None` where an older release did not write that down.
+    Members(BTreeMap<u32, Option<MemberPin>>),
+}
+
+/// Settles each member of `cluster`. `known` is what was settled before.
+///
+/// The same cluster against the same standing gives the same, and what is given stays when it has been deployed (P1). Taking a change
+/// back before it was rolled out takes back what was settled for it.
+#[must_use]
+pub fn settle(
+    cluster: &Cluster,
+    known: &BTreeMap<u32, MemberPin>,
+    standing: &Standing,
+) -> BTreeMap<u32, MemberPin> {
+    let one = |member: &EtcdMember| {
+        let known = known.get(&member.index);
+        let wanted = |number| volume(cluster, member, number);
+        let joining = |number| {
+            // What was settled for it when it was first asked for holds until it stands: a rollout may be making it just now.
+            let settled = known.filter(|pin| pin.joins && pin.volume == wanted(number));
+            settled.cloned().unwrap_or_else(|| MemberPin {
+                joins: true,
+                initial_cluster: all(cluster),
+                volume: wanted(number),
+            })
+        };
+        let before = match standing {
+            Standing::Nothing => return founder(cluster, member),
+            Standing::OnItsWay => known,
+            Standing::Members(members) => match members.get(&member.index) {
+                // An older release of Slipway knew founders alone.
+                Some(None) => return known.cloned().unwrap_or_else(|| founder(cluster, member)),
+                Some(Some(pin)) => Some(pin),
+                None => None,
+            },
+        };
+        match before {
+            Some(pin) if pin.volume == wanted(pin.volume.number) => pin.clone(),
+            Some(pin) => joining(pin.volume.number + 1),
+            None => joining(1),
+        }
+    };
+    cluster.etcd.members.iter().map(|member| (member.index, one(member))).collect()
+}
