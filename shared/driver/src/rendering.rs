@@ -166,9 +166,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
     let credentials = credentials::ensure(ports.assets, ports.keys, ports.crypto, &cluster, now).await?;
     let rendering = render::render(&render::Inputs::new(&cluster, &lock, &credentials.digests, site))
         .map_err(|errors| {
-            NotPrepared::Rejected(
-                errors.iter().map(|error| whole_file("render", &error.to_string())).collect(),
-            )
+            NotPrepared::Rejected(errors.iter().map(render::RenderError::diagnostic).collect())
         })?;
     Ok(Prepared { cluster, warnings, rendering, credentials, lock })
 }
@@ -312,19 +310,6 @@ async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowRes
     .await
 }
 
-fn whole_file(code: &str, message: &str) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        code: code.to_owned(),
-        line: 0,
-        column: 0,
-        path: String::new(),
-        message: message.to_owned(),
-        help: None,
-        span: None,
-    }
-}
-
 fn no_agent() -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
@@ -332,6 +317,6 @@ fn no_agent() -> Diagnostic {
             "publish slipway-node and its {} to the asset bucket, then upload the spec again",
             keys::AGENT_MANIFEST
         )),
-        ..whole_file("no-agent", "no node agent has been published: instances will start and not join")
+        ..Diagnostic::whole("no-agent", "no node agent has been published: instances will start and not join")
     }
 }

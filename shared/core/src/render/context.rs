@@ -9,6 +9,7 @@ use super::{RenderError, Site, StackKind};
 use crate::cluster::{Architecture, Cluster, EtcdMember, Image, KubernetesVersion, SubnetSource, Vpc};
 use crate::lock::Lock;
 use crate::members::{self, MemberPin};
+use crate::patch::Applied;
 use crate::pki::Role;
 
 /// Logical ids of the network stack's outputs that other stacks import.
@@ -27,6 +28,9 @@ pub(super) struct Context<'a> {
     pub(super) lock: &'a Lock,
     pub(super) credentials: &'a BTreeMap<Role, String>,
     pub(super) site: &'a Site,
+    pub(super) patches: Applied<'a>,
+    /// What patches changed of the machines, by role.
+    pub(super) patched_machines: BTreeMap<Role, Value>,
     pub(super) errors: Vec<RenderError>,
 }
 

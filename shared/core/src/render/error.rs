@@ -1,5 +1,7 @@
 //! Why a cluster cannot be rendered. Each error says what to do.
 
+use crate::spec::Diagnostic;
+
 /// One reason why a cluster cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
@@ -80,6 +82,9 @@ pub enum RenderError {
         /// The id.
         id: String,
     },
+    /// A patch does not apply, or may not do what it does.
+    #[error("{0}")]
+    Patch(Box<Diagnostic>),
     /// A quota of AWS would be exceeded.
     #[error("stack {stack}: {what} is {actual}, and AWS allows {limit}; {cure}")]
     Limit {
@@ -94,4 +99,23 @@ pub enum RenderError {
         /// What to do.
         cure: &'static str,
     },
+}
+
+impl RenderError {
+    /// The error as a finding, with its place where it has one.
+    #[must_use]
+    pub fn diagnostic(&self) -> Diagnostic {
+        match self {
+            Self::Patch(found) => found.as_ref().clone(),
+            Self::UnpinnedImage { .. }
+            | Self::NoImage { .. }
+            | Self::UnpinnedVersion { .. }
+            | Self::UnpinnedEtcd { .. }
+            | Self::NoCredentials { .. }
+            | Self::NoInternetGateway { .. }
+            | Self::TwoNatAddresses { .. }
+            | Self::LogicalIdCollision { .. }
+            | Self::Limit { .. } => Diagnostic::whole("render", self.to_string()),
+        }
+    }
 }

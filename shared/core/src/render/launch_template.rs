@@ -7,6 +7,7 @@ use super::context::Context;
 use super::iam::Profile;
 use crate::cluster::{Architecture, Image, Volume};
 use crate::pki::Role;
+use crate::plan::diff;
 
 /// Hops that an answer of the metadata service may take. One: it reaches the instance itself, and no pod that
 /// has a network of its own, so pods cannot take the node's role (P9). Who needs it in a pod runs that pod on
@@ -152,4 +153,35 @@ pub(super) fn root_device(image: &Image) -> &'static str {
         Image::SsmParameter(names) if names.values().any(|name| name.contains("/canonical/")) => "/dev/sda1",
         Image::SsmParameter(_) => "/dev/xvda",
     }
+}
+
+/// What patches changed of each role's machine: the paths below `LaunchTemplateData` with their new values. Tags are no
+/// reason to replace a node.
+pub(super) fn patched(before: &Value, after: &Value) -> Vec<(Role, Value)> {
+    let resources = before["Resources"].as_object().into_iter().flatten();
+    let templates = resources.filter(|(_, resource)| resource["Type"] == "AWS::EC2::LaunchTemplate");
+    let data = |template: &Value, id: &str| {
+        let mut data = template["Resources"][id]["Properties"]["LaunchTemplateData"].clone();
+        if let Some(data) = data.as_object_mut() {
+            data.remove("TagSpecifications");
+        }
+        data
+    };
+    let changed = templates.filter_map(|(id, _)| {
+        let found = diff(&data(before, id), &data(after, id));
+        let changes: serde_json::Map<String, Value> =
+            found.into_iter().map(|found| (found.path, found.after.unwrap_or_default())).collect();
+        let role = role_of(&before["Resources"][id])?;
+        (!changes.is_empty()).then_some((role, Value::Object(changes)))
+    });
+    changed.collect()
+}
+
+/// The role whose nodes a launch template makes.
+fn role_of(launch_template: &Value) -> Option<Role> {
+    let specifications =
+        launch_template.pointer("/Properties/LaunchTemplateData/TagSpecifications")?.as_array()?;
+    let tags = specifications.iter().filter_map(|one| one["Tags"].as_array()).flatten();
+    let role = tags.into_iter().find(|tag| tag["Key"] == "slipway:role")?;
+    role["Value"].as_str()?.parse().ok()
 }

@@ -38,8 +38,9 @@ use crate::cluster::{Cluster, GroupSize};
 use crate::digest::sha256_hex;
 use crate::lock::Lock;
 use crate::members::MemberRole;
-use crate::patch::Patch;
+use crate::patch::{Applied, Patch, Target};
 use crate::pki::Role;
+use crate::spec::Diagnostic;
 use cfn::{Template, canonical_json};
 use context::Context;
 pub use error::RenderError;
@@ -160,8 +161,19 @@ impl<'a> Inputs<'a> {
 /// # Errors
 /// All reasons at once: what the lock does not pin, credentials that are not there, AWS' limits.
 pub fn render(inputs: &Inputs<'_>) -> Result<Rendering, Vec<RenderError>> {
-    let &Inputs { cluster, lock, credentials, site, patches: _ } = inputs;
-    let mut context = Context { cluster, lock, credentials, site, errors: Vec::new() };
+    render_with_warnings(inputs).map(|(rendering, _)| rendering)
+}
+
+/// As [`render`], with what a person should know: patches that do nothing.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_with_warnings(inputs: &Inputs<'_>) -> Result<(Rendering, Vec<Diagnostic>), Vec<RenderError>> {
+    let &Inputs { cluster, lock, credentials, site, patches } = inputs;
+    let patches = Applied::new(patches);
+    let patched_machines = BTreeMap::new();
+    let mut context =
+        Context { cluster, lock, credentials, site, patches, patched_machines, errors: Vec::new() };
     let mut stacks = Vec::with_capacity(3 + cluster.pools.len());
     let mut roles = BTreeMap::new();
 
@@ -179,9 +191,17 @@ pub fn render(inputs: &Inputs<'_>) -> Result<Rendering, Vec<RenderError>> {
         roles.extend([workers]);
     }
 
+    for (role, changed) in context.patched_machines {
+        if let Some(node) = roles.get_mut(&role) {
+            node.machine["patched"] = changed;
+        }
+    }
     let mut errors = context.errors;
+    let (refused, warnings) = context.patches.finish();
+    errors.extend(refused.into_iter().map(Box::new).map(RenderError::Patch));
     if errors.is_empty() {
-        return Ok(Rendering { format: Rendering::FORMAT, cluster: cluster.name.clone(), stacks, roles });
+        let cluster = cluster.name.clone();
+        return Ok((Rendering { format: Rendering::FORMAT, cluster, stacks, roles }, warnings));
     }
     // Several roles may lack the same thing.
     errors.sort_by_key(ToString::to_string);
@@ -189,10 +209,10 @@ pub fn render(inputs: &Inputs<'_>) -> Result<Rendering, Vec<RenderError>> {
     Err(errors)
 }
 
-/// Finishes a stack, and checks it against AWS' limits.
+/// Finishes a stack: patches it, and checks it against AWS' limits.
 fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Template) -> Stack {
     let name = context.stack_name(kind, pool);
-    let value = template.value();
+    let value = patched(context, &name, template.value());
     let body = canonical_json(&value);
     for id in template.collisions() {
         context.errors.push(RenderError::LogicalIdCollision { stack: name.clone(), id: id.clone() });
@@ -201,6 +221,20 @@ fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Temp
     tags.insert("slipway:cluster".to_owned(), context.cluster.name.clone());
     context.errors.extend(limits::check(&name, &value, body.len(), tags.len()));
     Stack { sha256: sha256_hex(body.as_bytes()), name, kind, body, tags }
+}
+
+/// The template with what patches change in it. What they change of a machine makes its nodes outdated.
+fn patched(context: &mut Context<'_>, stack: &str, rendered: Value) -> Value {
+    if context.patches.is_empty() {
+        return rendered;
+    }
+    let mut value = rendered.clone();
+    let own = stack.strip_prefix(&format!("{}-", context.cluster.name)).unwrap_or(stack);
+    context.patches.apply(Target::Stack(own), &mut value);
+    if value != rendered {
+        context.patched_machines.extend(launch_template::patched(&rendered, &value));
+    }
+    value
 }
 
 impl Rendering {

@@ -16,6 +16,7 @@ use super::ports;
 use crate::cluster::{Addons, Cluster, EtcdMember, NodePool, Taint};
 use crate::digest::sha256_hex;
 use crate::members::MemberPin;
+use crate::patch::Target;
 use crate::pki::Role;
 
 /// The label that tells a worker's pool.
@@ -29,8 +30,10 @@ pub(super) struct Config {
 }
 
 impl Config {
-    fn new(content: &impl Serialize) -> Self {
-        let value = serde_json::to_value(content).expect("a node configuration has string keys only");
+    /// `content` with what patches change in it.
+    fn new(context: &mut Context<'_>, role: &Role, content: &impl Serialize) -> Self {
+        let mut value = serde_json::to_value(content).expect("a node configuration has string keys only");
+        context.patches.apply(Target::Node(role), &mut value);
         let text = canonical_json(&value);
         let digest = sha256_hex(text.as_bytes());
         Self { text, digest }
@@ -110,7 +113,7 @@ pub(super) fn etcd(context: &mut Context<'_>, member: &EtcdMember, pin: &MemberP
     let version = context.etcd_version();
     let cluster = context.cluster;
     let role = Role::Etcd(member.index).to_string();
-    Config::new(&EtcdConfig {
+    let content = EtcdConfig {
         base: Base::new(cluster, role.clone(), group),
         etcd: EtcdSettings {
             version,
@@ -132,7 +135,8 @@ pub(super) fn etcd(context: &mut Context<'_>, member: &EtcdMember, pin: &MemberP
             file_system: "ext4",
             mount_point: "/var/lib/etcd",
         },
-    })
+    };
+    Config::new(context, &Role::Etcd(member.index), &content)
 }
 
 #[derive(Debug, Serialize)]
@@ -203,7 +207,7 @@ pub(super) fn controller(context: &mut Context<'_>, group: &str) -> Config {
     let cluster = context.cluster;
     let kubernetes_version = context.kubernetes_version(cluster.kubernetes_version);
     let members = cluster.etcd.members.iter();
-    Config::new(&ControllerConfig {
+    let content = ControllerConfig {
         base: Base::new(cluster, "controller".to_owned(), group),
         kubernetes_version,
         api_server: format!("https://127.0.0.1:{}", ports::API_SERVER),
@@ -229,7 +233,8 @@ pub(super) fn controller(context: &mut Context<'_>, group: &str) -> Config {
             audit_log: cluster.kubernetes.audit_log,
             addons: cluster.addons.into(),
         },
-    })
+    };
+    Config::new(context, &Role::Controller, &content)
 }
 
 /// The domain of service names. No key of the spec changes it: certificates and the world's manifests expect
@@ -254,7 +259,7 @@ pub(super) fn worker(context: &mut Context<'_>, pool: &NodePool, group: &str) ->
     let kubernetes_version = context.kubernetes_version(cluster.version_of(pool));
     let mut taints = pool.taints.clone();
     taints.sort();
-    Config::new(&WorkerConfig {
+    let content = WorkerConfig {
         base: Base::new(cluster, format!("pool-{}", pool.name), group),
         kubernetes_version,
         api_server: format!("https://{}", worker_endpoint(cluster)),
@@ -266,7 +271,8 @@ pub(super) fn worker(context: &mut Context<'_>, pool: &NodePool, group: &str) ->
         },
         pod_network: PodNetwork::new(cluster),
         feature_gates: cluster.kubernetes.feature_gates.clone(),
-    })
+    };
+    Config::new(context, &Role::Pool(pool.name.clone()), &content)
 }
 
 /// The labels of a pool's nodes: the spec's, and ours that tells the pool.

@@ -3,6 +3,7 @@
 
 mod blast_radius;
 mod order;
+mod patches;
 mod references;
 mod security;
 mod userdata;

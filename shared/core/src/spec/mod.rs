@@ -4,14 +4,14 @@ mod check;
 mod legacy;
 mod lower;
 mod model;
-mod path;
+pub(crate) mod path;
 mod regions;
-mod report;
+pub(crate) mod report;
 mod schema;
-mod shape;
+pub(crate) mod shape;
 mod shown;
 mod starter;
-mod tree;
+pub(crate) mod tree;
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Cluster;
 use path::Path;
 use report::{Problem, Report};
-use tree::Span;
+use tree::{Document, Span};
 
 pub use schema::schema;
 pub use starter::{SCHEMA_FILE, Starter, starter};
@@ -55,14 +55,38 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// Byte range in the text, for a printer that underlines it.
     pub span: Option<(usize, usize)>,
+    /// The file, such as `patches/10-tags.yaml`; `None` for the spec itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 0 {
-            write!(f, "{}:{}: ", self.line, self.column)?;
+        match (&self.file, self.line) {
+            (Some(file), 0) => write!(f, "{file}: ")?,
+            (Some(file), line) => write!(f, "{file}:{line}:{}: ", self.column)?,
+            (None, 0) => {}
+            (None, line) => write!(f, "{line}:{}: ", self.column)?,
         }
         f.write_str(&self.message)
+    }
+}
+
+impl Diagnostic {
+    /// An error about the whole of the spec.
+    #[must_use]
+    pub fn whole(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            code: code.to_owned(),
+            line: 0,
+            column: 0,
+            path: String::new(),
+            message: message.into(),
+            help: None,
+            span: None,
+            file: None,
+        }
     }
 }
 
@@ -88,6 +112,16 @@ pub struct Expected<'a> {
 /// The largest spec that is read, in bytes: hundreds of pools fit in, and an upload of 10 MB costs nothing.
 pub const MOST_BYTES: usize = 256 * 1024;
 
+/// What findings call a spec.
+const SPEC: Document = Document {
+    name: "the spec",
+    other: "upload the cluster.yaml itself",
+    empty: "write one with `slipway init`, or start from examples/minimal.yaml",
+    several: "one file describes one cluster: put each into clusters/<name>/cluster.yaml of its own",
+    tag: "a cluster.yaml holds plain values; CloudFormation functions such as !Ref belong into templates",
+    most_bytes: MOST_BYTES,
+};
+
 /// Reads a `cluster.yaml`: syntax, keys and types, references and relations, all findings at once.
 ///
 /// `expected` is what the place of the upload says; `None` where a spec has none.
@@ -103,8 +137,8 @@ pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, V
         diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
         diagnostics
     };
-    let text = decode(text).map_err(|problem| whole(vec![problem]))?;
-    let tree = tree::read(text).map_err(whole)?;
+    let text = decode(text, &SPEC).map_err(|problem| whole(vec![problem]))?;
+    let tree = tree::read(text, &SPEC).map_err(whole)?;
     let mut report = Report::new(&tree);
     let shaped = shape::read(schema::root(), &tree, &mut report);
     let cluster = match serde_json::from_value::<model::Spec>(shaped) {
@@ -134,18 +168,19 @@ pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, V
 /// The finding about a spec that is too large to be read: it need not be fetched.
 #[must_use]
 pub fn too_large(length: usize) -> Diagnostic {
-    oversize(length).into_diagnostic(Severity::Error, &Path::default())
+    oversize(length, &SPEC).into_diagnostic(Severity::Error, &Path::default())
 }
 
-fn oversize(length: usize) -> Problem {
-    let message = format!("the spec has {length} bytes; {MOST_BYTES} are read at most");
-    Problem::file("too-large", message).help("upload the cluster.yaml itself: no cluster needs so many keys")
+pub(crate) fn oversize(length: usize, document: &Document) -> Problem {
+    let Document { name, other, most_bytes, .. } = document;
+    let message = format!("{name} has {length} bytes; {most_bytes} are read at most");
+    Problem::file("too-large", message).help(format!("{other}: nobody needs so many keys"))
 }
 
 /// The text of a file, if it is text of a sensible size.
-fn decode(bytes: &[u8]) -> Result<&str, Problem> {
-    if bytes.len() > MOST_BYTES {
-        return Err(oversize(bytes.len()));
+pub(crate) fn decode<'t>(bytes: &'t [u8], document: &Document) -> Result<&'t str, Problem> {
+    if bytes.len() > document.most_bytes {
+        return Err(oversize(bytes.len(), document));
     }
     let at = |text: &str, length: usize| {
         let line = text.matches('\n').count() + 1;
@@ -162,11 +197,12 @@ fn decode(bytes: &[u8]) -> Result<&str, Problem> {
         Err(error) => {
             let good = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
             let help = if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-                "it looks like UTF-16: save it as UTF-8"
+                "it looks like UTF-16: save it as UTF-8".to_owned()
             } else {
-                "upload the cluster.yaml itself, saved as UTF-8: this is something else"
+                format!("{}, saved as UTF-8: this is something else", document.other)
             };
-            return Err(Problem::at(at(good, 0), "not-text", "the spec is no UTF-8 text").help(help));
+            return Err(Problem::at(at(good, 0), "not-text", format!("{} is no UTF-8 text", document.name))
+                .help(help));
         }
     };
     let control = |letter: char| letter.is_control() && !matches!(letter, '\t' | '\n' | '\r' | '\u{85}');

@@ -43,6 +43,7 @@ impl Problem {
             message: shown::sentence(&message),
             help: help.as_deref().map(shown::sentence),
             span: (span.line > 0).then_some((span.start, span.end)),
+            file: None,
         }
     }
 }
@@ -148,7 +149,7 @@ impl<'t> Report<'t> {
             .any(|diagnostic| diagnostic.severity == Severity::Error && diagnostic.path == path)
     }
 
-    fn locate(&self, path: &Path) -> Span {
+    pub(crate) fn locate(&self, path: &Path) -> Span {
         let mut node = self.root;
         let mut span = Span::default();
         for step in &path.0 {

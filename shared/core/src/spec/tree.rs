@@ -18,6 +18,23 @@ pub(crate) const MAX_NODES: usize = 20_000;
 /// The deepest key of the schema lies at depth 8; more than this is an attack or an accident.
 const MAX_DEPTH: usize = 32;
 
+/// A kind of file that is read: what findings call it, and where they send people.
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// `the spec`.
+    pub(crate) name: &'static str,
+    /// What to do about something that is no such file at all.
+    pub(crate) other: &'static str,
+    /// What to do about an empty one.
+    pub(crate) empty: &'static str,
+    /// What to do about two in one file.
+    pub(crate) several: &'static str,
+    /// What to do about a YAML tag.
+    pub(crate) tag: &'static str,
+    /// The largest that is read, in bytes.
+    pub(crate) most_bytes: usize,
+}
+
 /// A place in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Span {
@@ -112,9 +129,10 @@ enum Pending {
 ///
 /// # Errors
 /// Everything that makes the text no usable YAML: the first syntax error, and all duplicate keys before it.
-pub(crate) fn read(text: &str) -> Result<Node, Vec<Problem>> {
+pub(crate) fn read(text: &str, document: &Document) -> Result<Node, Vec<Problem>> {
     let options = granit_parser::options! { emit_comments: false };
     let mut builder = Builder {
+        document,
         problems: Vec::new(),
         anchors: BTreeMap::new(),
         stack: Vec::new(),
@@ -142,10 +160,9 @@ pub(crate) fn read(text: &str) -> Result<Node, Vec<Problem>> {
     }
     match root {
         Some(node) if !node.is_null() => Ok(Rc::try_unwrap(node).unwrap_or_else(|shared| clone_top(&shared))),
-        Some(_) | None => Err(vec![
-            Problem::file("empty-file", "the spec is empty")
-                .help("write one with `slipway init`, or start from examples/minimal.yaml"),
-        ]),
+        Some(_) | None => {
+            Err(vec![Problem::file("empty-file", format!("{} is empty", document.name)).help(document.empty)])
+        }
     }
 }
 
@@ -159,7 +176,8 @@ fn clone_top(node: &Node) -> Node {
     Node { span: node.span, kind, size: node.size, height: node.height }
 }
 
-struct Builder {
+struct Builder<'d> {
+    document: &'d Document,
     problems: Vec<Problem>,
     anchors: BTreeMap<usize, Rc<Node>>,
     stack: Vec<Frame>,
@@ -168,7 +186,7 @@ struct Builder {
     documents: usize,
 }
 
-impl Builder {
+impl Builder<'_> {
     /// Takes one event; `false` ends the reading.
     fn take(&mut self, event: Event<'_>, span: Span) -> bool {
         match event {
@@ -177,7 +195,7 @@ impl Builder {
                 if self.documents > 1 {
                     self.problems.push(
                         Problem::at(span, "several-documents", "there is a second YAML document here")
-                            .help("one file describes one cluster: put each into clusters/<name>/cluster.yaml of its own"),
+                            .help(self.document.several),
                     );
                     return false;
                 }
@@ -221,7 +239,7 @@ impl Builder {
             (handle, suffix) => {
                 self.problems.push(
                     Problem::at(span, "yaml-tag", format!("the tag `{handle}{suffix}` means nothing here"))
-                        .help("a cluster.yaml holds plain values; CloudFormation functions such as !Ref belong into templates"),
+                        .help(self.document.tag),
                 );
                 None
             }
@@ -237,9 +255,9 @@ impl Builder {
             Problem::at(
                 span,
                 "too-many-values",
-                format!("with its aliases expanded the spec has more than {MAX_NODES} values"),
+                format!("with its aliases expanded {} has more than {MAX_NODES} values", self.document.name),
             )
-            .help("no cluster needs so many: look for anchors that repeat one another (`&a`, `*a`)"),
+            .help("nobody needs so many: look for anchors that repeat one another (`&a`, `*a`)"),
         );
         false
     }
@@ -250,7 +268,7 @@ impl Builder {
         }
         self.problems.push(
             Problem::at(span, "too-deep", format!("values are nested more than {MAX_DEPTH} levels deep"))
-                .help("no key of a cluster.yaml lies that deep: check the indentation and the brackets"),
+                .help("no key lies that deep: check the indentation and the brackets"),
         );
         false
     }
@@ -397,7 +415,7 @@ fn syntax(text: &str, error: &ScanError) -> Problem {
     let deep = matches!(error.kind(), ErrorKind::RecursionLimitExceeded);
     if deep {
         return Problem::at(span, "too-deep", format!("values are nested more than {MAX_DEPTH} levels deep"))
-            .help("no key of a cluster.yaml lies that deep: check the indentation and the brackets");
+            .help("no key lies that deep: check the indentation and the brackets");
     }
     if matches!(error.kind(), ErrorKind::UnknownAnchor) {
         return Problem::at(span, "yaml-alias", "no anchor of that name stands before this alias")
