@@ -32,6 +32,17 @@ pub enum Role {
     Admin,
 }
 
+impl Role {
+    /// The index of an etcd member; `None` for the others.
+    #[must_use]
+    pub fn member(&self) -> Option<u32> {
+        match self {
+            Self::Etcd(index) => Some(*index),
+            Self::Controller | Self::Pool(_) | Self::Admin => None,
+        }
+    }
+}
+
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

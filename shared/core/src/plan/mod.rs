@@ -4,6 +4,7 @@
 //! rollout holds CloudFormation's own change set against it before it executes one.
 
 mod diff;
+mod membership;
 mod nodes;
 mod stacks;
 #[cfg(test)]
@@ -18,10 +19,12 @@ use serde_json::Value;
 
 use crate::cluster::RolloutPolicy;
 use crate::digest::sha256_hex;
+use crate::members::{MemberPin, Standing};
 use crate::pki::Role;
 use crate::render::{Rendering, StackKind};
 
 pub use diff::{Difference, diff};
+pub use membership::{MembershipAction, MembershipChange};
 
 /// `plans/<id>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +46,9 @@ pub struct Plan {
     pub stacks: Vec<StackPlan>,
     /// Each role of either side.
     pub nodes: Vec<NodePlan>,
+    /// What becomes of etcd's membership, in order, one at a time; empty if nothing does.
+    #[serde(default)]
+    pub membership: Vec<MembershipChange>,
 }
 
 /// What happens to a stack.
@@ -202,6 +208,22 @@ impl Baseline {
         whole.stacks.sort_by_key(|stack| stack.kind);
         Ok(Self { releases: deployed.clone(), rendering: Some(whole) })
     }
+
+    /// How etcd stands; `on_its_way`: a rollout is at work, which may be making members that are not written down yet.
+    #[must_use]
+    pub fn etcd(&self, on_its_way: bool) -> Standing {
+        let roles = self.rendering.iter().flat_map(|rendering| &rendering.roles);
+        let members: BTreeMap<u32, Option<MemberPin>> = roles
+            .filter_map(|(role, node)| {
+                Some((role.member()?, node.member.as_ref().map(|member| member.pin.clone())))
+            })
+            .collect();
+        match (members.is_empty(), on_its_way) {
+            (false, _) => Standing::Members(members),
+            (true, true) => Standing::OnItsWay,
+            (true, false) => Standing::Nothing,
+        }
+    }
 }
 
 /// Compares what is deployed with a new rendering.
@@ -218,14 +240,15 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         from: baseline.releases.clone(),
         stacks: stacks::compare(baseline.rendering.as_ref(), new),
         nodes: nodes::compare(baseline.rendering.as_ref(), new),
+        membership: membership::compare(baseline.rendering.as_ref(), new),
         to,
         policy: policy.clone(),
     }
 }
 
 impl Plan {
-    /// The current format.
-    pub const FORMAT: u32 = 1;
+    /// The current format: 2 since it lists changes of etcd's membership.
+    pub const FORMAT: u32 = 2;
 
     /// Nothing would move.
     #[must_use]
@@ -238,6 +261,41 @@ impl Plan {
     #[must_use]
     pub fn count(&self, action: NodeAction) -> u32 {
         self.nodes.iter().filter(|node| node.action == action).map(|node| node.nodes.min.max(1)).sum()
+    }
+
+    /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
+    ///
+    /// A rollout updates stacks, and CloudFormation would delete the groups and volumes of all members that leave or move at once,
+    /// while etcd still counts their votes (P4). Until something takes members out one at a time, such a plan is not begun.
+    ///
+    /// Members that join may be launched side by side, since etcd itself lets them in one after the other: each asks to be added as a
+    /// learner, there may be one learner at a time (`--max-learners` is 1 unless set: etcd.io/docs, "Learner"), it takes no part in
+    /// the quorum, and it can be promoted only once it has caught up with the leader.
+    #[must_use]
+    pub fn not_executable(&self) -> Option<String> {
+        let names = |action| -> Vec<String> {
+            let changes = self.membership.iter().filter(|change| change.action == action);
+            changes.map(|change| change.member.to_string()).collect()
+        };
+        let mut why = Vec::new();
+        for (action, words) in [
+            (MembershipAction::Remove, "takes etcd members away"),
+            (MembershipAction::Replace, "replaces the data volumes of etcd members"),
+            (MembershipAction::Readdress, "changes the addresses of etcd members"),
+        ] {
+            let names = names(action);
+            if !names.is_empty() {
+                why.push(format!("{words} ({})", names.join(", ")));
+            }
+        }
+        (!why.is_empty()).then(|| {
+            format!(
+                "the plan {}: that must be done one member at a time through etcd itself, which this version of Slipway cannot do yet, \
+                 and updating the stacks at once could cost the quorum. Nothing was touched; upload a spec that leaves these members \
+                 as they are",
+                why.join(", and ")
+            )
+        })
     }
 
     /// One line for a person.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::diff::Difference;
+use super::membership::other_volume;
 use super::{NodeAction, NodePlan, diff, short};
 use crate::pki::Role;
 use crate::render::{NodeRole, Rendering};
@@ -20,25 +21,40 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<NodePlan>
         stack: node.stack.clone(),
         nodes: node.nodes,
         action: NodeAction::Remove,
-        reasons: vec!["the spec no longer has it".to_owned()],
+        reasons: vec![match role.member() {
+            Some(_) => {
+                "the spec no longer has it: it leaves the membership first, then its machine goes".to_owned()
+            }
+            None => "the spec no longer has it".to_owned(),
+        }],
     }));
     plans
 }
 
 fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole) -> NodePlan {
     let (action, reasons) = match before {
-        None => (NodeAction::Create, vec!["the spec has it, and nothing is deployed".to_owned()]),
+        None => (NodeAction::Create, vec![created(after).to_owned()]),
         Some(before) => judge(before, after),
     };
     NodePlan { role: role.clone(), stack: after.stack.clone(), nodes: after.nodes, action, reasons }
 }
 
+fn created(node: &NodeRole) -> &'static str {
+    if node.member.as_ref().is_some_and(|member| member.pin.joins) {
+        "it joins the etcd cluster as a learner, and votes once it has caught up"
+    } else {
+        "the spec has it, and nothing is deployed"
+    }
+}
+
 fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
-    let mut reasons: Vec<String> = diff(&before.machine, &after.machine)
-        .iter()
-        .filter(|found| !allows_more_types(found))
-        .map(|found| line("machine", &found.path, found.before.as_ref(), found.after.as_ref()))
-        .collect();
+    let mut reasons: Vec<String> = another_volume(before, after).into_iter().collect();
+    reasons.extend(
+        diff(&before.machine, &after.machine)
+            .iter()
+            .filter(|found| !allows_more_types(found))
+            .map(|found| line("machine", &found.path, found.before.as_ref(), found.after.as_ref())),
+    );
     if before.config_digest != after.config_digest {
         reasons.extend(config_reasons(&before.config, &after.config));
     }
@@ -55,6 +71,12 @@ fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
         return (NodeAction::Untouched, vec![reason]);
     }
     (NodeAction::Untouched, Vec::new())
+}
+
+/// Why an etcd member does not find its data again.
+fn another_volume(before: &NodeRole, after: &NodeRole) -> Option<String> {
+    let (before, after) = (&before.member.as_ref()?.pin.volume, &after.member.as_ref()?.pin.volume);
+    (before != after).then(|| other_volume(before, after))
 }
 
 /// Whether a mixed group only gained instance types: the nodes that it has are still of a type that it names.

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    NodeAction, NodePlan, Plan, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan, short,
+    MembershipAction, MembershipChange, NodeAction, NodePlan, Plan, Replacement, ResourceAction,
+    ResourceChange, StackAction, StackPlan, short,
 };
 
 /// One line: how many stacks and nodes, by what happens to them.
@@ -38,8 +39,27 @@ pub(super) fn summary(plan: &Plan) -> String {
     if nodes.is_empty() {
         nodes.push("none touched".to_owned());
     }
-    format!("{}; nodes: {}", parts.join(", "), nodes.join(", "))
+    let mut text = format!("{}; nodes: {}", parts.join(", "), nodes.join(", "));
+    let mut members = Vec::new();
+    for (action, word) in MEMBERSHIP {
+        let count = plan.membership.iter().filter(|change| change.action == action).count();
+        if count > 0 {
+            members.push(format!("{count} {word}"));
+        }
+    }
+    if !members.is_empty() {
+        text.push_str(&format!("; etcd's membership: {}", members.join(", ")));
+    }
+    text
 }
+
+/// What is said of a member, by what happens to it.
+const MEMBERSHIP: [(MembershipAction, &str); 4] = [
+    (MembershipAction::Add, "joining"),
+    (MembershipAction::Readdress, "readdressed"),
+    (MembershipAction::Replace, "leaving and joining anew"),
+    (MembershipAction::Remove, "leaving"),
+];
 
 /// Every stack and role, and what happens to it.
 pub(super) fn whole(plan: &Plan) -> String {
@@ -50,6 +70,12 @@ pub(super) fn whole(plan: &Plan) -> String {
     text.push_str("\nNodes\n");
     for node in &plan.nodes {
         node_lines(node, &mut text);
+    }
+    if !plan.membership.is_empty() {
+        text.push_str("\nMembership of etcd, one change after the other\n");
+        for (index, change) in plan.membership.iter().enumerate() {
+            member_lines(index + 1, change, &mut text);
+        }
     }
     text
 }
@@ -125,6 +151,18 @@ fn node_lines(node: &NodePlan, text: &mut String) {
             push(text, format_args!("      {reason}"));
         }
     }
+}
+
+fn member_lines(number: usize, change: &MembershipChange, text: &mut String) {
+    let (sign, word) = match change.action {
+        MembershipAction::Add => ('+', "joins as a learner, then votes"),
+        MembershipAction::Readdress => ('~', "gets another address"),
+        MembershipAction::Replace => ('±', "leaves, and joins again with an empty volume"),
+        MembershipAction::Remove => ('-', "leaves"),
+    };
+    push(text, format_args!("  {number}. {sign} {} {word}", change.member));
+    push(text, format_args!("      {}", change.reason));
+    push(text, format_args!("      {}", change.quorum));
 }
 
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {

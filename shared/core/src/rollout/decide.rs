@@ -41,7 +41,8 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     next.outbox.clear();
     let mut effects = begin(&mut next, observed.desired.as_ref(), observed.approval.as_deref(), now);
     let Some(mut active) = next.active.take() else {
-        return finish(next, effects, idle(rollout, observed));
+        let report = idle(&next, observed);
+        return finish(next, effects, report);
     };
 
     let mut words = Words::default();
@@ -91,7 +92,14 @@ fn begin(
     if approval == Some(wanted.plan.id.as_str()) && !state.is_spent(&wanted.desired) {
         state.approved = approval.map(str::to_owned);
     }
-    if state.active.is_some() || !may_start(state, wanted) {
+    if state.active.is_some() || !is_due(state, wanted) {
+        return Vec::new();
+    }
+    // Said at once, and not only after somebody has approved it.
+    if let Some(why) = wanted.plan.not_executable() {
+        return refuse(state, wanted, why, now);
+    }
+    if !approved(state, wanted) {
         return Vec::new();
     }
     state.generation += 1;
@@ -109,11 +117,31 @@ fn approved(state: &Rollout, wanted: &Wanted) -> bool {
     }
 }
 
-/// A plan starts once, from the state that it was made for, with the approval that its policy asks for.
-fn may_start(state: &Rollout, wanted: &Wanted) -> bool {
+/// A plan starts once, from the state that it was made for.
+fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
     let fresh = wanted.plan.from == state.deployed && !wanted.plan.is_empty();
     // A plan that failed is tried again only when somebody uploads again: an approval may come twice.
-    fresh && approved(state, wanted) && !state.is_spent(&wanted.desired)
+    fresh && !state.is_spent(&wanted.desired)
+}
+
+/// Ends a rollout before it begins: nothing was touched, and why is said.
+fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> Vec<Effect> {
+    let plan = &wanted.plan;
+    let event =
+        RolloutReport { cluster: state.cluster.clone(), plan: plan.id.clone(), message: clipped(&why) };
+    state.generation += 1;
+    state.said = None;
+    state.approved = None;
+    state.last = Some(Ended {
+        plan: plan.id.clone(),
+        spec_version: wanted.desired.spec_version.clone(),
+        target: plan.to.clone(),
+        result: RolloutResult::Failed,
+        message: why,
+        ended_at: now,
+        steps: Vec::new(),
+    });
+    vec![Effect::Publish(Event::RolloutFailed(event))]
 }
 
 fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};
 use crate::digest::sha256_hex;
+use crate::members::{MemberPin, MemberRole, VolumePin};
 use crate::pki::Role;
 use crate::plan::{Baseline, plan};
 use crate::render::{NodeRole, Stack};
@@ -410,4 +411,81 @@ fn a_call_that_cloudformation_refuses_fails_its_step() {
     let refused = begun.refused("c-network", "Template format error");
     let (_, report) = fake.run(refused, &wanted, None, false);
     assert_eq!((report.state.as_str(), report.message.as_str()), ("failed", "Template format error"));
+}
+
+/// [`rendering`] with so many etcd members, each in that zone.
+fn with_members(size: u32, members: u32, zone: &str) -> Rendering {
+    let mut rendering = rendering(size);
+    let node = rendering.roles.values().next().unwrap().clone();
+    for index in 0..members {
+        let pin = MemberPin {
+            joins: false,
+            initial_cluster: BTreeMap::new(),
+            volume: VolumePin { number: 1, availability_zone: zone.to_owned(), kms_key_arn: None },
+        };
+        let member = MemberRole { peer_url: format!("https://etcd-{index}:2380"), volume_gib: 30, pin };
+        let node = NodeRole { stack: "c-etcd".to_owned(), member: Some(member), ..node.clone() };
+        rendering.roles.insert(Role::Etcd(index), node);
+    }
+    rendering
+}
+
+/// What happens when a cluster at `before` is to become `after`.
+fn onward(before: &Rendering, after: &Rendering, approval: Approval) -> (Rollout, Report, Vec<String>) {
+    let mut fake = Fake::default();
+    let (state, _) =
+        fake.run(Rollout::new("c"), &wanted(before, &Baseline::default(), Approval::Auto), None, false);
+    let releases = BTreeMap::from([(before.id(), before.clone())]);
+    let baseline = Baseline::assemble("c", &state.deployed, &releases).unwrap();
+    fake.log.clear();
+    fake.change_sets.clear();
+    let (state, report) = fake.run(state, &wanted(after, &baseline, approval), None, false);
+    (state, report, fake.log)
+}
+
+#[test]
+fn p4_a_plan_that_takes_members_away_is_refused_and_nothing_is_touched() {
+    let (five, three) = (with_members(1, 5, "a"), with_members(2, 3, "a"));
+    for approval in [Approval::Auto, Approval::Manual] {
+        let (state, report, log) = onward(&five, &three, approval);
+        assert_eq!(log, ["Rollout Failed"], "no tick, no change set");
+        assert_eq!(report.state, "failed");
+        assert!(report.message.contains("takes etcd members away (etcd-4, etcd-3)"), "{}", report.message);
+        assert!(state.deployed.values().all(|release| release == &five.id()));
+    }
+}
+
+#[test]
+fn p4_a_plan_that_replaces_a_members_volume_is_refused() {
+    let (_, report, log) = onward(&with_members(1, 3, "a"), &with_members(2, 3, "b"), Approval::Auto);
+    assert_eq!(log, ["Rollout Failed"]);
+    assert!(
+        report.message.contains("replaces the data volumes of etcd members (etcd-0, etcd-1, etcd-2)"),
+        "{}",
+        report.message
+    );
+}
+
+#[test]
+fn p4_members_that_join_are_launched() {
+    let (state, report, log) = onward(&with_members(1, 3, "a"), &with_members(2, 5, "a"), Approval::Auto);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert!(log.contains(&"execute c-etcd".to_owned()), "{log:?}");
+    assert!(state.deployed.values().all(|release| release == &with_members(2, 5, "a").id()));
+}
+
+#[test]
+fn p4_a_refused_plan_is_not_said_again_and_makes_way_for_a_newer_one() {
+    let (five, three) = (with_members(1, 5, "a"), with_members(2, 3, "a"));
+    let (state, ..) = onward(&five, &three, Approval::Auto);
+    let releases = BTreeMap::from([(five.id(), five.clone())]);
+    let baseline = Baseline::assemble("c", &state.deployed, &releases).unwrap();
+    let mut fake = Fake::default();
+    let (again, _) = fake.run(state.clone(), &wanted(&three, &baseline, Approval::Auto), None, false);
+    assert_eq!((again, fake.log.len()), (state.clone(), 0));
+
+    fake.stacks = five.stacks.iter().map(|stack| (stack.name.clone(), StackStatus::CreateComplete)).collect();
+    let other = with_members(2, 5, "a");
+    let (_, report) = fake.run(state, &wanted(&other, &baseline, Approval::Auto), None, false);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
 }
