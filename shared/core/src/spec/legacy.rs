@@ -1,4 +1,13 @@
 //! Keys of kube-aws that are taken in another form, or not taken, and what to do instead.
+//!
+//! `data/kube-aws-keys.txt` lists all that kube-aws knew; a test (`tests/kube_aws.rs`) holds that each is a key here too, or
+//! has its note. Notes on keys that somebody may ask for are here, those on what has no place any more in `rest`.
+
+mod rest;
+
+use std::borrow::Cow;
+
+use super::schema;
 
 /// What to say about one key.
 pub(crate) struct Note {
@@ -59,6 +68,38 @@ pub(crate) const TRANSLATED: &[Note] = &[
         "remove it and write `rollout.maxUnavailable`: nodes are replaced by Slipway, not by CloudFormation",
     ),
 ];
+
+/// A key that a node pool of kube-aws had because it had all the cluster's.
+const POOL: &str = "worker.nodePools[].";
+
+/// What to do instead of a key that is refused by name; `None` if nobody ever knew it.
+pub(crate) fn retired(pattern: &str) -> Option<Cow<'static, str>> {
+    if let Some(note) = notes().find(|note| note.pattern == pattern) {
+        return Some(note.help.into());
+    }
+    // A pool of kube-aws took the cluster's keys too, and those of `experimental` and `kubelet` without their group.
+    let key = pattern.strip_prefix(POOL)?;
+    [key.to_owned(), format!("experimental.{key}"), format!("kubelet.{key}")].into_iter().find_map(|place| {
+        if let Some(note) = notes().find(|note| note.pattern == place) {
+            return Some(note.help.into());
+        }
+        schema::knows(&place)
+            .then(|| format!("write `{place}` at the top of the spec: it holds for all pools").into())
+    })
+}
+
+/// Whether keys below `pattern` have each an answer of their own, though it has none itself.
+pub(crate) fn retired_inside(pattern: &str) -> bool {
+    let inside = |place: &str| {
+        notes().any(|note| note.pattern.strip_prefix(place).is_some_and(|rest| rest.starts_with('.')))
+    };
+    inside(pattern) || pattern.strip_prefix(POOL).is_some_and(inside)
+}
+
+/// Every key that is refused by name.
+pub(crate) fn notes() -> impl Iterator<Item = &'static Note> {
+    RETIRED.iter().chain(rest::REST)
+}
 
 const AGENT_ROLES: &str = "remove it: give pods their AWS roles through IAM roles for service accounts; a node's own role is `iam.role`";
 const OS: &str =

@@ -222,6 +222,7 @@ mod tests {
     mod examples;
     mod findings;
     mod fuzz;
+    mod kube_aws;
     mod schema;
     mod secrets;
 }

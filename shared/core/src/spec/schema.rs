@@ -18,3 +18,16 @@ pub fn schema() -> Value {
 pub(super) fn root() -> &'static Value {
     &SCHEMA
 }
+
+/// Whether there is a key at that place: names with dots between them, through no list.
+pub(super) fn knows(place: &str) -> bool {
+    let root = root();
+    let mut at = root;
+    place.split('.').all(|name| {
+        if let Some(pointer) = at.get("$ref").and_then(Value::as_str) {
+            at = pointer.strip_prefix('#').and_then(|pointer| root.pointer(pointer)).unwrap_or(&Value::Null);
+        }
+        at = at.get("properties").and_then(|known| known.get(name)).unwrap_or(&Value::Null);
+        !at.is_null()
+    })
+}

@@ -284,21 +284,28 @@ const MOST_SHOWN: usize = 12;
 /// A key that the schema does not know: retired by name, or mistyped.
 fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, report: &mut Report<'_>) {
     let pattern = path.pattern();
-    if let Some(note) = legacy::RETIRED.iter().find(|note| note.pattern == pattern) {
+    let refuse = |report: &mut Report<'_>, help: &str| {
         let message = format!("`{}` is a key of kube-aws that Slipway does not take", entry.key);
-        report.key(Severity::Error, entry.key_span, "retired-key", path, message, note.help);
-        return;
+        report.key(Severity::Error, entry.key_span, "retired-key", path, message, help);
+    };
+    if let Some(help) = legacy::retired(&pattern) {
+        return refuse(report, &help);
     }
     // A group that is retired as a whole, but whose members have each an answer of their own.
-    let inside = format!("{pattern}.");
-    if let Kind::Map(entries) = &entry.value.kind
-        && !entries.is_empty()
-        && legacy::RETIRED.iter().any(|note| note.pattern.starts_with(&inside))
-    {
-        for below in entries {
-            unknown(None, below, &path.key(&below.key), report);
+    if legacy::retired_inside(&pattern) {
+        match &entry.value.kind {
+            Kind::Map(entries) if !entries.is_empty() => {
+                for below in entries {
+                    unknown(None, below, &path.key(&below.key), report);
+                }
+                return;
+            }
+            Kind::Map(_) => return refuse(report, "remove it: it says nothing"),
+            Kind::Scalar { .. } if entry.value.is_null() => {
+                return refuse(report, "remove it: it says nothing");
+            }
+            Kind::Scalar { .. } | Kind::List(_) => {}
         }
-        return;
     }
     let current = |property: &Value| property.get("deprecated") != Some(&Value::Bool(true));
     let names: Vec<&str> = known
