@@ -1,0 +1,87 @@
+//! What a controller must know: its Kubernetes components, and what the node manager applies.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork};
+use crate::cluster::{Addons, Taint};
+use crate::pki::Role;
+use crate::render::context::Context;
+use crate::render::ports;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ControllerConfig {
+    #[serde(flatten)]
+    base: Base,
+    kubernetes_version: String,
+    /// A controller's components use the API server beside them: a load balancer does not send a connection
+    /// back to where it came from, and a controller must not depend on its fellows to start.
+    api_server: String,
+    kubelet: Kubelet,
+    pod_network: PodNetwork,
+    feature_gates: BTreeMap<String, bool>,
+    control_plane: ControlPlane,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ControlPlane {
+    bind_port: u16,
+    etcd_servers: Vec<String>,
+    service_cidr: String,
+    encryption_at_rest: bool,
+    audit_log: bool,
+    addons: AddonSettings,
+}
+
+/// What the node manager on the controllers applies.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AddonSettings {
+    cluster_autoscaler: bool,
+    metrics_server: bool,
+    network_policy: bool,
+}
+
+impl From<Addons> for AddonSettings {
+    fn from(Addons { cluster_autoscaler, metrics_server, network_policy }: Addons) -> Self {
+        Self { cluster_autoscaler, metrics_server, network_policy }
+    }
+}
+
+/// The configuration of every controller.
+pub(in crate::render) fn controller(context: &mut Context<'_>, group: &str) -> Config {
+    let cluster = context.cluster;
+    let kubernetes_version = context.kubernetes_version(cluster.kubernetes_version);
+    let members = cluster.etcd.members.iter();
+    let content = ControllerConfig {
+        base: Base::new(cluster, "controller".to_owned(), group),
+        kubernetes_version,
+        api_server: format!("https://127.0.0.1:{}", ports::API_SERVER),
+        kubelet: Kubelet {
+            cluster_dns: cluster.network.dns_service_ip.to_string(),
+            cluster_domain: CLUSTER_DOMAIN,
+            node_labels: cluster.controller.node_labels.clone(),
+            taints: vec![Taint {
+                key: "node-role.kubernetes.io/control-plane".to_owned(),
+                value: String::new(),
+                effect: "NoSchedule".to_owned(),
+            }],
+        },
+        pod_network: PodNetwork::new(cluster),
+        feature_gates: cluster.kubernetes.feature_gates.clone(),
+        control_plane: ControlPlane {
+            bind_port: ports::API_SERVER,
+            etcd_servers: members
+                .map(|member| format!("https://{}:{}", member.dns_name, ports::ETCD_CLIENT))
+                .collect(),
+            service_cidr: cluster.network.service_cidr.to_string(),
+            encryption_at_rest: cluster.kubernetes.encryption_at_rest,
+            audit_log: cluster.kubernetes.audit_log,
+            addons: cluster.addons.into(),
+        },
+    };
+    Config::new(context, &Role::Controller, &content)
+}

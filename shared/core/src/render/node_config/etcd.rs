@@ -1,0 +1,83 @@
+//! What an etcd member must know: nothing of Kubernetes.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Base, Config};
+use crate::cluster::EtcdMember;
+use crate::members::MemberPin;
+use crate::pki::Role;
+use crate::render::context::Context;
+use crate::render::ports;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EtcdConfig {
+    #[serde(flatten)]
+    base: Base,
+    etcd: EtcdSettings,
+    data_volume: DataVolume,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EtcdSettings {
+    version: String,
+    name: String,
+    dns_name: String,
+    client_port: u16,
+    peer_port: u16,
+    /// For a member without data. One that has data knows its fellows from there.
+    initial_cluster: BTreeMap<String, String>,
+    /// `existing`: with an empty volume it joins, as a learner first; absent: it founds the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    initial_cluster_state: Option<&'static str>,
+    initial_cluster_token: String,
+}
+
+/// Where the data lie: the node finds the volume by its tags, which its role limits it to.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DataVolume {
+    tags: BTreeMap<&'static str, String>,
+    device: &'static str,
+    file_system: &'static str,
+    mount_point: &'static str,
+}
+
+/// The configuration of one etcd member. Of its fellows it holds what was settled for it, and nothing that changes with them.
+pub(in crate::render) fn etcd(
+    context: &mut Context<'_>,
+    member: &EtcdMember,
+    pin: &MemberPin,
+    group: &str,
+) -> Config {
+    let version = context.etcd_version();
+    let cluster = context.cluster;
+    let role = Role::Etcd(member.index).to_string();
+    let content = EtcdConfig {
+        base: Base::new(cluster, role.clone(), group),
+        etcd: EtcdSettings {
+            version,
+            name: member.name.clone(),
+            dns_name: member.dns_name.clone(),
+            client_port: ports::ETCD_CLIENT,
+            peer_port: ports::ETCD_PEER,
+            initial_cluster: pin.initial_cluster.clone(),
+            initial_cluster_state: pin.joins.then_some("existing"),
+            initial_cluster_token: cluster.name.clone(),
+        },
+        data_volume: DataVolume {
+            tags: BTreeMap::from([
+                ("slipway:cluster", cluster.name.clone()),
+                ("slipway:role", role),
+                ("slipway:volume", pin.volume.tag()),
+            ]),
+            device: "/dev/sdf",
+            file_system: "ext4",
+            mount_point: "/var/lib/etcd",
+        },
+    };
+    Config::new(context, &Role::Etcd(member.index), &content)
+}
