@@ -3,12 +3,16 @@
 //! Only [`crate::spec`] makes a [`Cluster`]; whoever holds one need not check it again. What a person may
 //! write is wider (`spec::model`) and is lowered into this.
 
+mod storage;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+
+pub use storage::{InstanceStore, Mount, Storage};
 
 /// One Kubernetes cluster as its spec describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +25,9 @@ pub struct Cluster {
     pub kubernetes_version: KubernetesVersion,
     /// Where node images come from; pools may override it.
     pub image: Image,
+    /// `image.rootDeviceName`; `None` is what is usual for such an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_device: Option<String>,
     /// `keyName`: an EC2 key pair for ssh.
     pub key_name: Option<String>,
     /// `sshAuthorizedKeys`, written to each node.
@@ -86,13 +93,15 @@ pub enum Architecture {
 
 impl Architecture {
     /// The architecture of an EC2 instance type: Graviton families carry a `g` after the generation
-    /// (`m7g`, `c6gn`, `r8gd`, `t4g`), and `a1` was the first.
+    /// (`m7g`, `c6gn`, `r8gd`, `t4g`), `a1` was the first, and NVIDIA's Grace (`p6e-gb200`) is Arm's too.
     #[must_use]
     pub fn of_instance_type(instance_type: &str) -> Self {
         let family = instance_type.split('.').next().unwrap_or_default();
         let after_generation = family.trim_start_matches(|c: char| !c.is_ascii_digit());
         let capabilities = after_generation.trim_start_matches(|c: char| c.is_ascii_digit());
-        if family == "a1" || capabilities.starts_with('g') { Self::Arm64 } else { Self::X86_64 }
+        let grace =
+            family.split_once("-gb").is_some_and(|(_, chip)| chip.bytes().all(|c| c.is_ascii_digit()));
+        if family == "a1" || grace || capabilities.starts_with('g') { Self::Arm64 } else { Self::X86_64 }
     }
 
     /// `arm64` or `x86_64`.
@@ -331,8 +340,20 @@ pub struct NodePool {
     pub kubernetes_version: Option<KubernetesVersion>,
     /// The pool's own image; `None` is the cluster's.
     pub image: Option<Image>,
+    /// `image.rootDeviceName` of the pool's own image.
+    pub root_device: Option<String>,
+    /// The pool's own `keyName`; `None` is the cluster's.
+    pub key_name: Option<String>,
+    /// The pool's own `sshAuthorizedKeys`; `None` are the cluster's.
+    pub ssh_authorized_keys: Option<Vec<String>>,
+    /// The pool's own `apiEndpointName`; `None` is that of all workers.
+    pub api_endpoint: Option<String>,
     /// Root volume.
     pub root_volume: Volume,
+    /// Volumes besides the root, and the instance store.
+    pub storage: Storage,
+    /// `gpu.nvidia.enabled`: pods may use NVIDIA's GPUs.
+    pub nvidia: bool,
     /// Names of subnets, resolved, never empty.
     pub subnets: Vec<String>,
     /// Group sizes.
@@ -345,12 +366,16 @@ pub struct NodePool {
     pub security_group_ids: Vec<String>,
     /// `targetGroup.arns`.
     pub target_group_arns: Vec<String>,
+    /// `loadBalancer.names`: classic load balancers.
+    pub load_balancer_names: Vec<String>,
     /// IAM.
     pub iam: Iam,
     /// `nodeLabels`.
     pub node_labels: BTreeMap<String, String>,
     /// `taints`.
     pub taints: Vec<Taint>,
+    /// `featureGates` of the pool's kubelets, besides those of every component.
+    pub feature_gates: BTreeMap<String, bool>,
 }
 
 /// Sizes of an Auto Scaling group, in instances, or in capacity units where weights are given.
@@ -371,8 +396,12 @@ pub struct MixedInstances {
     pub on_demand_base: u32,
     /// `onDemandPercentageAboveBaseCapacity`.
     pub on_demand_percentage: u32,
+    /// `onDemandAllocationStrategy`; `None` is the order of the types.
+    pub on_demand_strategy: Option<String>,
     /// `spotAllocationStrategy`.
     pub spot_strategy: String,
+    /// `capacityRebalance`: a spot instance at risk is replaced before EC2 takes it.
+    pub capacity_rebalance: bool,
 }
 
 /// An instance type and how much capacity it counts for.
@@ -561,5 +590,12 @@ impl Cluster {
     #[must_use]
     pub fn image_of<'a>(&'a self, pool: &'a NodePool) -> &'a Image {
         pool.image.as_ref().unwrap_or(&self.image)
+    }
+
+    /// The name of a pool's root device, where the spec says it: it goes with the image.
+    #[must_use]
+    pub fn root_device_of<'a>(&'a self, pool: &'a NodePool) -> Option<&'a str> {
+        let said = if pool.image.is_some() { &pool.root_device } else { &self.root_device };
+        said.as_deref()
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Read in this order:
 //! 1. [`spec`] turns the text of a `cluster.yaml` into a checked [`cluster::Cluster`], or into diagnostics.
+//!    [`instance_types`] knows what EC2 has.
 //! 2. [`lock`] pins what the outside world decides; [`pki`] says which credentials a cluster has.
 //! 3. [`render`] makes the CloudFormation stacks and the node configurations, byte for byte the same each time.
 //! 4. [`plan`] compares two renderings; [`rollout`] decides the next safe steps towards one.
@@ -13,6 +14,7 @@
 pub mod cluster;
 pub mod digest;
 pub mod event;
+pub mod instance_types;
 pub mod lock;
 pub mod members;
 pub mod patch;

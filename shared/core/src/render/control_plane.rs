@@ -1,5 +1,7 @@
 //! The control-plane stack: one group of controllers, which are stateless, behind the API's endpoints.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::cfn::Template;
@@ -40,7 +42,9 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
         architecture,
         image_id: context.image_id(&role, &cluster.image, architecture),
         instance_types: vec![controller.instance_type.clone()],
-        root_device: root_device(&cluster.image),
+        root_device: root_device(&cluster.image, cluster.root_device.as_deref()),
+        volumes: BTreeMap::new(),
+        key_name: None,
         root_volume: controller.root_volume.clone(),
         subnet: None,
         security_group: export::CONTROLLER_SECURITY_GROUP,

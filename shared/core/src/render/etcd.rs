@@ -1,6 +1,8 @@
 //! The etcd stack. Each member has a group of one, a data volume and a DNS name that outlive its instance: a
 //! replaced member comes back with its data and its name, and nothing downstream changes.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::cfn::{Removal, Resource, Template, sub};
@@ -53,7 +55,9 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         architecture,
         image_id: context.image_id(&role, &cluster.image, architecture),
         instance_types: vec![etcd.instance_type.clone()],
-        root_device: root_device(&cluster.image),
+        root_device: root_device(&cluster.image, cluster.root_device.as_deref()),
+        volumes: BTreeMap::new(),
+        key_name: None,
         root_volume: etcd.root_volume.clone(),
         subnet: Some(member.subnet.clone()),
         security_group: export::ETCD_SECURITY_GROUP,

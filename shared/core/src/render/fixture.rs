@@ -62,16 +62,24 @@ pub(super) fn pool(name: &str) -> NodePool {
         instance_type: "m7g.large".to_owned(),
         kubernetes_version: None,
         image: None,
+        root_device: None,
+        key_name: None,
+        ssh_authorized_keys: None,
+        api_endpoint: None,
         root_volume: volume(50),
+        storage: Storage::default(),
+        nvidia: false,
         subnets: vec!["private-a".to_owned()],
         size: GroupSize { min: 2, max: 6 },
         mixed_instances: None,
         cluster_autoscaler: false,
         security_group_ids: Vec::new(),
         target_group_arns: Vec::new(),
+        load_balancer_names: Vec::new(),
         iam: Iam::default(),
         node_labels: BTreeMap::new(),
         taints: Vec::new(),
+        feature_gates: BTreeMap::new(),
     }
 }
 
@@ -127,7 +135,9 @@ fn pools() -> Vec<NodePool> {
                 .to_vec(),
             on_demand_base: 0,
             on_demand_percentage: 0,
+            on_demand_strategy: None,
             spot_strategy: "price-capacity-optimized".to_owned(),
+            capacity_rebalance: true,
         }),
         node_labels: BTreeMap::from([("lifecycle".to_owned(), "spot".to_owned())]),
         taints: vec![Taint {
@@ -164,6 +174,7 @@ pub(super) fn cluster() -> Cluster {
         image: Image::SsmParameter(
             [Architecture::Arm64, Architecture::X86_64].map(|one| (one, parameter(one))).into(),
         ),
+        root_device: None,
         key_name: Some("ops".to_owned()),
         ssh_authorized_keys: vec!["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample ops@example.com".to_owned()],
         kms_key_arn: None,

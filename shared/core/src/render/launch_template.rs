@@ -1,5 +1,7 @@
 //! What a machine is: the launch template, and its description for plans.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::cfn::{Resource, Tags};
@@ -22,8 +24,12 @@ pub(super) struct Machine {
     pub(super) image_id: String,
     /// The first is the template's own; the others stand in a mixed-instances policy.
     pub(super) instance_types: Vec<String>,
-    pub(super) root_device: &'static str,
+    pub(super) root_device: String,
     pub(super) root_volume: Volume,
+    /// Volumes besides the root that come and go with the machine, by the name under which they are attached.
+    pub(super) volumes: BTreeMap<String, Volume>,
+    /// An EC2 key pair instead of the cluster's.
+    pub(super) key_name: Option<String>,
     /// The subnet of an etcd member, which fixes the zone of its volume. The groups of others spread over
     /// theirs.
     pub(super) subnet: Option<String>,
@@ -52,8 +58,11 @@ impl Machine {
             "metadata": { "tokens": "required", "hopLimit": METADATA_HOPS },
             "tags": self.tags(context).map(),
         });
+        let volumes: BTreeMap<&str, Value> =
+            self.volumes.iter().map(|(device, volume)| (device.as_str(), describe_volume(volume))).collect();
         let optional = [
-            ("keyName", context.cluster.key_name.clone().map(Value::from)),
+            ("keyName", self.key_name(context).map(Value::from)),
+            ("volumes", (!volumes.is_empty()).then(|| json!(volumes))),
             ("agent", context.lock.agent.get(&self.architecture).cloned().map(Value::from)),
             ("subnet", self.subnet.clone().map(Value::from)),
         ];
@@ -70,12 +79,18 @@ impl Machine {
         let tags = self.tags(context).with_all(&context.cluster.stack_tags).list();
         let mut root = ebs(&self.root_volume);
         root["DeleteOnTermination"] = json!(true);
+        let mut mappings = vec![json!({ "DeviceName": self.root_device, "Ebs": root })];
+        for (device, volume) in &self.volumes {
+            let mut ebs = ebs(volume);
+            ebs["DeleteOnTermination"] = json!(true);
+            mappings.push(json!({ "DeviceName": device, "Ebs": ebs }));
+        }
         let mut data = json!({
             "ImageId": self.image_id,
             "InstanceType": self.instance_types.first(),
             "IamInstanceProfile": { "Arn": self.profile.arn() },
             "SecurityGroupIds": self.security_groups(|name| context.network_value(name)),
-            "BlockDeviceMappings": [{ "DeviceName": self.root_device, "Ebs": root }],
+            "BlockDeviceMappings": mappings,
             "MetadataOptions": {
                 "HttpEndpoint": "enabled",
                 "HttpTokens": "required",
@@ -90,7 +105,7 @@ impl Machine {
             ],
             "UserData": userdata,
         });
-        if let Some(key_name) = &context.cluster.key_name {
+        if let Some(key_name) = self.key_name(context) {
             data["KeyName"] = json!(key_name);
         }
         Resource::new("AWS::EC2::LaunchTemplate").set("LaunchTemplateData", data)
@@ -101,6 +116,10 @@ impl Machine {
         given.sort();
         given.dedup();
         std::iter::once(of_network(self.security_group)).chain(given.into_iter().map(Value::from)).collect()
+    }
+
+    fn key_name<'c>(&'c self, context: &'c Context<'_>) -> Option<&'c str> {
+        self.key_name.as_ref().or(context.cluster.key_name.as_ref()).map(String::as_str)
     }
 
     fn tags(&self, context: &Context<'_>) -> Tags {
@@ -147,12 +166,14 @@ fn describe_volume(volume: &Volume) -> Value {
 /// The name under which an image expects its root volume. A mapping under another name would add a second
 /// volume, and leave the root as small as the image. Ubuntu's say `/dev/sda1`; those of Amazon Linux, Debian
 /// and Flatcar `/dev/xvda`, which is assumed of an image that is given by its id alone.
-pub(super) fn root_device(image: &Image) -> &'static str {
-    match image {
+/// `image.rootDeviceName` says it of others.
+pub(super) fn root_device(image: &Image, said: Option<&str>) -> String {
+    let usual = match image {
         Image::Ami(_) => "/dev/xvda",
         Image::SsmParameter(names) if names.values().any(|name| name.contains("/canonical/")) => "/dev/sda1",
         Image::SsmParameter(_) => "/dev/xvda",
-    }
+    };
+    said.unwrap_or(usual).to_owned()
 }
 
 /// What patches changed of each role's machine: the paths below `LaunchTemplateData` with their new values. Tags are no

@@ -44,6 +44,7 @@ use crate::spec::Diagnostic;
 use cfn::{Template, canonical_json};
 use context::Context;
 pub use error::RenderError;
+pub(crate) use pool::LABEL_TAG;
 
 /// Where the functions keep things; the same for all clusters of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

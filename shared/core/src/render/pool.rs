@@ -1,5 +1,7 @@
 //! The stack of one pool of workers.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::cfn::{Tags, Template};
@@ -10,8 +12,13 @@ use super::launch_template::{Machine, root_device};
 use super::node_config::{self, labels};
 use super::userdata::{Digests, userdata};
 use super::{NodeRole, StackKind};
-use crate::cluster::{Architecture, MixedInstances, NodePool};
+use crate::cluster::{Architecture, MixedInstances, NodePool, Volume};
 use crate::pki::Role;
+
+/// What the cluster autoscaler's tags begin with.
+const PREFIX: &str = "k8s.io/cluster-autoscaler";
+/// What goes before a label's key in its tag.
+pub(crate) const LABEL_TAG: &str = "k8s.io/cluster-autoscaler/node-template/label/";
 
 /// A drain may take hours; the agent's heartbeat, not this figure, keeps the instance while it does. A worker whose
 /// drain nobody finished still has its pods.
@@ -45,8 +52,10 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         architecture,
         image_id: context.image_id(&role, image, architecture),
         instance_types,
-        root_device: root_device(image),
+        root_device: root_device(image, cluster.root_device_of(pool)),
         root_volume: pool.root_volume.clone(),
+        volumes: volumes(pool),
+        key_name: pool.key_name.clone(),
         subnet: None,
         security_group: export::WORKER_SECURITY_GROUP,
         security_group_ids: pool.security_group_ids.clone(),
@@ -60,9 +69,8 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
     );
     let launch_template = template.add("LaunchTemplate", machine.launch_template(context, userdata));
 
-    let mut target_groups = pool.target_group_arns.clone();
-    target_groups.sort();
-    target_groups.dedup();
+    let target_groups = sorted(&pool.target_group_arns);
+    let load_balancers = sorted(&pool.load_balancer_names);
     let group = Group {
         name: &stack,
         role: &role,
@@ -71,7 +79,8 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         hooks: HOOKS,
     }
     .resource(context, autoscaler_tags(context, pool))
-    .set_some("TargetGroupARNs", (!target_groups.is_empty()).then(|| json!(target_groups)));
+    .set_some("TargetGroupARNs", (!target_groups.is_empty()).then(|| json!(target_groups)))
+    .set_some("LoadBalancerNames", (!load_balancers.is_empty()).then(|| json!(load_balancers)));
     let launch = launch_template_specification(&launch_template);
     template.add(
         "Group",
@@ -79,8 +88,7 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
             None => group.set("LaunchTemplate", launch),
             Some(mixed) => group
                 .set("MixedInstancesPolicy", mixed_instances_policy(mixed, &launch))
-                // Where spot instances are used, a replacement comes up before the warned instance is taken.
-                .set_some("CapacityRebalance", (mixed.on_demand_percentage < 100).then_some(true)),
+                .set_some("CapacityRebalance", mixed.capacity_rebalance.then_some(true)),
         },
     );
     let node_role = NodeRole {
@@ -96,6 +104,22 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
     (template, (role, node_role))
 }
 
+/// What the spec's order of names does not change (P1).
+fn sorted(names: &[String]) -> Vec<&String> {
+    let mut names: Vec<&String> = names.iter().collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Volumes besides the root. The instance store needs no mapping: NVMe disks are there anyway.
+fn volumes(pool: &NodePool) -> BTreeMap<String, Volume> {
+    let mounts = pool.storage.mounts.iter();
+    mounts
+        .flat_map(|mount| mount.devices.iter().map(|device| (device.clone(), mount.volume.clone())))
+        .collect()
+}
+
 fn mixed_instances_policy(mixed: &MixedInstances, launch: &Value) -> Value {
     let overrides: Vec<Value> = mixed
         .types
@@ -108,13 +132,17 @@ fn mixed_instances_policy(mixed: &MixedInstances, launch: &Value) -> Value {
             one
         })
         .collect();
+    let mut distribution = json!({
+        "OnDemandBaseCapacity": mixed.on_demand_base,
+        "OnDemandPercentageAboveBaseCapacity": mixed.on_demand_percentage,
+        "SpotAllocationStrategy": mixed.spot_strategy,
+    });
+    if let Some(strategy) = &mixed.on_demand_strategy {
+        distribution["OnDemandAllocationStrategy"] = json!(strategy);
+    }
     json!({
         "LaunchTemplate": { "LaunchTemplateSpecification": launch, "Overrides": overrides },
-        "InstancesDistribution": {
-            "OnDemandBaseCapacity": mixed.on_demand_base,
-            "OnDemandPercentageAboveBaseCapacity": mixed.on_demand_percentage,
-            "SpotAllocationStrategy": mixed.spot_strategy,
-        },
+        "InstancesDistribution": distribution,
     })
 }
 
@@ -124,12 +152,16 @@ fn autoscaler_tags(context: &Context<'_>, pool: &NodePool) -> Vec<Value> {
     if !pool.cluster_autoscaler {
         return Vec::new();
     }
-    const PREFIX: &str = "k8s.io/cluster-autoscaler";
     let mut tags = Tags::default()
         .with(format!("{PREFIX}/enabled"), "true")
         .with(format!("{PREFIX}/{}", context.cluster.name), "owned");
     for (key, value) in labels(pool) {
-        tags = tags.with(format!("{PREFIX}/node-template/label/{key}"), value);
+        tags = tags.with(format!("{LABEL_TAG}{key}"), value);
+    }
+    // The rest it asks EC2 about, by the instance type; how large a root volume is, only we know.
+    if pool.storage.instance_store.as_ref().is_none_or(|store| store.path.is_some()) {
+        let size = format!("{}Gi", pool.root_volume.size_gib);
+        tags = tags.with(format!("{PREFIX}/node-template/resources/ephemeral-storage"), size);
     }
     for taint in &pool.taints {
         let value = format!("{}:{}", taint.value, taint.effect);

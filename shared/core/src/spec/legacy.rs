@@ -60,6 +60,14 @@ pub(crate) const TRANSLATED: &[Note] = &[
         "write `mixedInstances`: spot never costs more than on demand, so the price cap is dropped",
     ),
     note(
+        "worker.nodePools[].autoScalingGroup.mixedInstances",
+        "write `mixedInstances` on the pool itself, where it is on unless `enabled: false`",
+    ),
+    note(
+        "worker.nodePools[].ephemeralImageStorage",
+        "write `ephemeralStorage: {}`: the node finds its disks by itself",
+    ),
+    note(
         "worker.nodePools[].autoScalingGroup.rollingUpdateMinInstancesInService",
         "remove it and write `rollout.maxUnavailable`: nodes are replaced by Slipway, not by CloudFormation",
     ),
@@ -105,6 +113,8 @@ const AGENT_ROLES: &str = "remove it: give pods their AWS roles through IAM role
 const OS: &str =
     "remove it: nodes run Amazon Linux 2023; choose another image with `amiId` or `image.ssmParameters`";
 const VOLUMES: &str = "write `rootVolume: {size, type, iops}`";
+const AWS_ENVIRONMENT: &str =
+    "remove it: give pods their settings through ConfigMaps, machines through `customFiles`";
 const ALWAYS_TLS: &str = "remove it: kubelets always join by TLS bootstrapping";
 const NOT_YET: &str = "remove it: Slipway does not support it yet";
 
@@ -184,8 +194,6 @@ pub(crate) const RETIRED: &[Note] = &[
     note("etcd.nodes[].dataVolume.ephemeral", "remove it: the data volume must outlive its machine"),
     note("worker.nodePools[].kube2IamSupport", AGENT_ROLES),
     note("worker.nodePools[].kiamSupport", AGENT_ROLES),
-    note("worker.nodePools[].volumeMounts", NOT_YET),
-    note("worker.nodePools[].raid0Mounts", NOT_YET),
     note("worker.nodePools[].customFiles", NOT_YET),
     note("worker.nodePools[].customSystemdUnits", NOT_YET),
     note("worker.nodePools[].tenancy", NOT_YET),
@@ -195,29 +203,36 @@ pub(crate) const RETIRED: &[Note] = &[
     ),
     note("worker.nodePools[].waitSignal", "remove it: a node is taken into service when it is healthy"),
     note(
-        "worker.nodePools[].loadBalancer",
-        "write `targetGroup: {arns: […]}`: classic load balancers are retired",
-    ),
-    note("worker.nodePools[].apiEndpointName", "write `worker.apiEndpointName`, which holds for all pools"),
-    note(
         "worker.nodePools[].nodeDrainer",
         "remove it: nodes are always drained before they go; see `rollout.drain`",
     ),
     note("worker.nodePools[].clusterAutoscaler", "write `autoscaling: {clusterAutoscaler: {enabled: true}}`"),
-    note("worker.nodePools[].autoscaling.customMetrics", NOT_YET),
+    note(
+        "worker.nodePools[].autoscaling.customMetrics",
+        "remove it: install an autoscaler by events, such as KEDA, in the cluster",
+    ),
+    note("worker.nodePools[].gpuSupport", "write `gpu: {nvidia: {enabled: true}}`"),
+    note(
+        "worker.nodePools[].gpu.nvidia.version",
+        "remove it: the driver is that of the image; choose another with `image`",
+    ),
     note("worker.nodePools[].rootVolumeSize", VOLUMES),
     note("worker.nodePools[].rootVolumeType", VOLUMES),
     note("worker.nodePools[].rootVolumeIOPS", VOLUMES),
     note("worker.nodePools[].iam.role.strictName", "remove it: the name is always `<stack>-<name>`"),
     note(
-        "worker.nodePools[].mixedInstances.onDemandAllocationStrategy",
-        "remove it: on-demand capacity follows the order of the types",
-    ),
-    note(
         "worker.nodePools[].mixedInstances.spotInstancePools",
         "remove it: it belongs to `lowest-price`; EC2 chooses the pools by `spotAllocationStrategy`",
     ),
     note("worker.nodePools[].mixedInstances.spotMaxPrice", "remove it: spot never costs more than on demand"),
+    note(
+        "worker.nodePools[].autoScalingGroup.mixedInstances.spotInstancePools",
+        "remove it: it belongs to `lowest-price`; EC2 chooses the pools by `spotAllocationStrategy`",
+    ),
+    note(
+        "worker.nodePools[].autoScalingGroup.mixedInstances.spotMaxPrice",
+        "remove it: spot never costs more than on demand",
+    ),
     note("worker.nodePools[].spotFleet.spotPrice", "remove it: spot never costs more than on demand"),
     note(
         "worker.nodePools[].spotFleet.iamFleetRoleArn",
@@ -245,8 +260,12 @@ pub(crate) const RETIRED: &[Note] = &[
     ),
     note("experimental.auditLog", "write `kubernetes: {apiServer: {auditLog: {enabled: true}}}`"),
     note("experimental.clusterAutoscalerSupport", "write `addons: {clusterAutoscaler: {enabled: true}}`"),
+    note("experimental.ephemeralImageStorage", "write `ephemeralStorage: {}` on the pools"),
+    note("experimental.gpuSupport", "write `gpu: {nvidia: {enabled: true}}` on the pools"),
+    note("experimental.loadBalancer", "write `loadBalancer: {names: […]}` on the pools"),
+    note("experimental.targetGroup", "write `targetGroup: {arns: […]}` on the pools"),
+    note("experimental.awsEnvironment", AWS_ENVIRONMENT),
     note("experimental.disableSecurityGroupIngress", NOT_YET),
-    note("experimental.ephemeralImageStorage", NOT_YET),
     note("experimental.authentication", NOT_YET),
     note(
         "experimental.admission",
@@ -254,13 +273,6 @@ pub(crate) const RETIRED: &[Note] = &[
     ),
     note("experimental.plugins", NOT_YET),
     note("experimental.dex", NOT_YET),
-    note("experimental.gpuSupport", NOT_YET),
-    note(
-        "experimental.loadBalancer",
-        "write `targetGroup: {arns: […]}` on the pools: classic load balancers are retired",
-    ),
-    note("experimental.targetGroup", "write `targetGroup: {arns: […]}` on the pools"),
-    note("experimental.awsEnvironment", NOT_YET),
     note(
         "experimental.awsNodeLabels",
         "remove it: the cloud provider sets labels of zone, region and instance type",

@@ -7,6 +7,7 @@
 
 mod controller;
 mod etcd;
+mod machine;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -60,20 +61,25 @@ struct Base {
 
 impl Base {
     fn new(cluster: &Cluster, role: String, auto_scaling_group: &str) -> Self {
-        let mut ssh_authorized_keys = cluster.ssh_authorized_keys.clone();
-        ssh_authorized_keys.sort();
-        ssh_authorized_keys.dedup();
         Self {
             format: 1,
             cluster: cluster.name.clone(),
             role,
             region: cluster.region.clone(),
-            ssh_authorized_keys,
+            ssh_authorized_keys: in_order(&cluster.ssh_authorized_keys),
             auto_scaling_group: auto_scaling_group.to_owned(),
             launch_hook: Hooks::LAUNCH,
             terminate_hook: Hooks::TERMINATE,
         }
     }
+}
+
+/// Keys whose order in the spec means nothing.
+fn in_order(keys: &[String]) -> Vec<String> {
+    let mut keys = keys.to_vec();
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
 #[derive(Debug, Serialize)]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork};
+use super::machine::Machine;
+use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork, in_order};
 use crate::cluster::{Cluster, NodePool};
 use crate::pki::Role;
 use crate::render::context::Context;
@@ -22,6 +23,8 @@ struct WorkerConfig {
     kubelet: Kubelet,
     pod_network: PodNetwork,
     feature_gates: BTreeMap<String, bool>,
+    #[serde(flatten)]
+    machine: Machine,
 }
 
 /// The configuration of every worker of `pool`.
@@ -30,10 +33,16 @@ pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, grou
     let kubernetes_version = context.kubernetes_version(cluster.version_of(pool));
     let mut taints = pool.taints.clone();
     taints.sort();
+    let mut base = Base::new(cluster, format!("pool-{}", pool.name), group);
+    if let Some(keys) = &pool.ssh_authorized_keys {
+        base.ssh_authorized_keys = in_order(keys);
+    }
+    let mut feature_gates = cluster.kubernetes.feature_gates.clone();
+    feature_gates.extend(pool.feature_gates.clone());
     let content = WorkerConfig {
-        base: Base::new(cluster, format!("pool-{}", pool.name), group),
+        base,
         kubernetes_version,
-        api_server: format!("https://{}", worker_endpoint(cluster)),
+        api_server: format!("https://{}", worker_endpoint(cluster, pool)),
         kubelet: Kubelet {
             cluster_dns: cluster.network.dns_service_ip.to_string(),
             cluster_domain: CLUSTER_DOMAIN,
@@ -41,7 +50,8 @@ pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, grou
             taints,
         },
         pod_network: PodNetwork::new(cluster),
-        feature_gates: cluster.kubernetes.feature_gates.clone(),
+        feature_gates,
+        machine: Machine::of(pool),
     };
     Config::new(context, &Role::Pool(pool.name.clone()), &content)
 }
@@ -54,7 +64,8 @@ pub(in crate::render) fn labels(pool: &NodePool) -> BTreeMap<String, String> {
 }
 
 /// The name under which workers reach the API.
-fn worker_endpoint(cluster: &Cluster) -> &str {
-    let chosen = cluster.api_endpoints.iter().find(|endpoint| endpoint.name == cluster.worker_api_endpoint);
+fn worker_endpoint<'c>(cluster: &'c Cluster, pool: &NodePool) -> &'c str {
+    let name = pool.api_endpoint.as_ref().unwrap_or(&cluster.worker_api_endpoint);
+    let chosen = cluster.api_endpoints.iter().find(|endpoint| endpoint.name == *name);
     chosen.map_or("", |endpoint| endpoint.dns_name.as_str())
 }

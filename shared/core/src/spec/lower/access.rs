@@ -280,19 +280,24 @@ impl Lowering<'_, '_, '_> {
 
     /// `sshAuthorizedKeys`: public keys, and not by mistake a private one.
     pub(super) fn ssh_keys(&mut self) -> Vec<String> {
-        for (index, key) in self.spec.ssh_authorized_keys.iter().enumerate() {
+        self.ssh_keys_of(&self.spec.ssh_authorized_keys, &Path::of("sshAuthorizedKeys"));
+        self.spec.ssh_authorized_keys.clone()
+    }
+
+    /// The keys at `path`.
+    pub(super) fn ssh_keys_of(&mut self, keys: &[String], path: &Path) {
+        for (index, key) in keys.iter().enumerate() {
             let kind = key.split_whitespace().next().unwrap_or_default();
             let known = kind.starts_with("ssh-") || kind.starts_with("ecdsa-") || kind.starts_with("sk-");
             if !known || key.lines().count() > 1 {
                 self.report.error(
                     "ssh-key",
-                    &Path::of("sshAuthorizedKeys").index(index),
+                    &path.index(index),
                     "this is no public ssh key",
                     "write the one line of a `.pub` file, such as `ssh-ed25519 AAAA… name`",
                 );
             }
         }
-        self.spec.ssh_authorized_keys.clone()
     }
 }
 

@@ -288,7 +288,7 @@ impl Lowering<'_, '_, '_> {
         )
     }
 
-    fn chosen_endpoint(
+    pub(super) fn chosen_endpoint(
         &mut self,
         name: Option<&str>,
         path: &Path,

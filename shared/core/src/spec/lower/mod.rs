@@ -4,10 +4,13 @@
 mod access;
 mod endpoints;
 mod etcd;
+mod machines;
+mod mixed;
 mod network;
 mod nodes;
 mod policy;
 mod pools;
+mod storage;
 mod subnets;
 mod text;
 
@@ -40,13 +43,14 @@ pub(crate) fn lower(
     let region = lowering.region(expected.and_then(|place| place.region));
     let kubernetes_version = lowering.kubernetes_version();
     let image = lowering.image();
+    let root_device = lowering.root_device(spec.image.as_ref(), &Path::default());
     let network = lowering.network(region.as_deref());
     let api_endpoints = lowering.endpoints(&network);
     let admin_api_endpoint = lowering.endpoint_for_admin(&api_endpoints);
     let worker_api_endpoint = lowering.endpoint_for_workers(&api_endpoints);
     let controller = lowering.controller(name.as_deref(), &network);
     let etcd = lowering.etcd(name.as_deref(), kubernetes_version, &network);
-    let pools = lowering.pools(name.as_deref(), kubernetes_version, &network);
+    let pools = lowering.pools(name.as_deref(), kubernetes_version, &network, &api_endpoints);
     lowering.architectures(&image, controller.as_ref(), etcd.as_ref(), &pools);
     let kms_key_arn = lowering.kms_key(region.as_deref());
     let ssh_authorized_keys = lowering.ssh_keys();
@@ -61,6 +65,7 @@ pub(crate) fn lower(
         region: region?,
         kubernetes_version: kubernetes_version?,
         image: image?,
+        root_device,
         key_name: spec.key_name.clone(),
         ssh_authorized_keys,
         kms_key_arn,

@@ -64,7 +64,9 @@ impl Lowering<'_, '_, '_> {
                 format!("`{text}` is no EC2 instance type"),
                 "write one such as `m7g.large`",
             );
+            return;
         }
+        self.known_instance_type(text, path);
     }
 
     /// A volume of `default` GiB unless it says otherwise.

@@ -2,20 +2,14 @@
 
 use super::network::Draft;
 use super::nodes::ROOT_GIB;
-use super::text::{arn, is_label_key, is_label_value, is_name};
+use super::text::{arn, is_dns_label, is_label_key, is_label_value, is_name};
 use super::{Lowering, fold};
 use crate::cluster::{
-    Architecture, GroupSize, KubernetesVersion, MixedInstances, NodePool, PoolStrategy, Taint, WeightedType,
+    ApiEndpoint, GroupSize, KubernetesVersion, MixedInstances, NodePool, PoolStrategy, Taint,
 };
-use crate::spec::model::{
-    MixedInstancesSpec, PoolSpec, PoolStrategySpec, SpotStrategySpec, TaintEffect, TaintSpec,
-    WeightedTypeSpec,
-};
+use crate::spec::model::{PoolSpec, PoolStrategySpec, TaintEffect, TaintSpec};
 use crate::spec::path::Path;
 use crate::versions::KUBELET_LAG;
-
-/// Amazon's own advice for most workloads.
-const SPOT_STRATEGY: &str = "price-capacity-optimized";
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn pools(
@@ -23,6 +17,7 @@ impl Lowering<'_, '_, '_> {
         cluster: Option<&str>,
         version: Option<KubernetesVersion>,
         network: &Draft,
+        endpoints: &[ApiEndpoint],
     ) -> Vec<NodePool> {
         let specs = &self.spec.worker.node_pools;
         let root = Path::of("worker.nodePools");
@@ -34,7 +29,9 @@ impl Lowering<'_, '_, '_> {
         let pools = specs
             .iter()
             .enumerate()
-            .filter_map(|(index, pool)| self.pool(pool, cluster, version, &root.index(index), network))
+            .filter_map(|(index, pool)| {
+                self.pool(pool, cluster, version, &root.index(index), network, endpoints)
+            })
             .collect();
         let names = specs
             .iter()
@@ -51,6 +48,7 @@ impl Lowering<'_, '_, '_> {
         version: Option<KubernetesVersion>,
         path: &Path,
         network: &Draft,
+        endpoints: &[ApiEndpoint],
     ) -> Option<NodePool> {
         let stack = cluster.zip(spec.name.as_deref()).map(|(cluster, name)| format!("{cluster}-pool-{name}"));
         if let Some(name) = &spec.name {
@@ -62,32 +60,56 @@ impl Lowering<'_, '_, '_> {
             .and_then(|mixed| mixed.types.first())
             .map(|first| first.instance_type.as_str());
         let instance_type = self.instance_type(spec.instance_type.as_deref().or(first), path);
-        if let Some(mixed) = &mixed_instances {
-            self.one_architecture(mixed, &path.key("mixedInstances"));
+        let mut types = vec![instance_type.clone()];
+        types
+            .extend(mixed_instances.iter().flat_map(|mixed| &mixed.types).map(|of| of.instance_type.clone()));
+        if mixed_instances.is_some() {
+            self.one_architecture(&types, &path.key("mixedInstances"));
         }
         let subnets = self.pool_subnets(spec, path, network);
+        let size = self.size(spec, path);
         let cluster_autoscaler = spec.autoscaling.cluster_autoscaler.enabled;
         if cluster_autoscaler {
-            self.autoscaled(&subnets, path, network);
+            self.autoscaled(spec, mixed_instances.as_ref(), &subnets, path, network);
         }
-        self.security_groups(&spec.security_group_ids, &path.key("securityGroupIds"));
         self.labels(&spec.node_labels, &path.key("nodeLabels"));
-        let target_group_arns = self.target_groups(spec, path);
+        let mut node_labels = spec.node_labels.clone();
+        let mut taints = self.taints(&spec.taints, &path.key("taints"));
+        let own_image = self.own_image(spec.ami_id.as_deref(), spec.image.as_ref(), path);
+        let nvidia = self.nvidia(spec, &types, path);
+        if nvidia {
+            super::machines::tell_of_gpus(&spec.gpu, &mut node_labels, &mut taints);
+        }
+        let root_gib = if nvidia { super::machines::NVIDIA_ROOT_GIB } else { ROOT_GIB };
+        if let Some(keys) = &spec.ssh_authorized_keys {
+            self.ssh_keys_of(keys, &path.key("sshAuthorizedKeys"));
+        }
+        let api_endpoint = spec.api_endpoint_name.as_deref().and_then(|name| {
+            self.chosen_endpoint(Some(name), &path.key("apiEndpointName"), "workers go through", endpoints)
+        });
         Some(NodePool {
             name: spec.name.clone()?,
-            instance_type,
             kubernetes_version: self.pool_version(spec.kubernetes_version.as_deref(), version, path),
-            image: self.own_image(spec.ami_id.as_deref(), spec.image.as_ref(), path),
-            root_volume: self.volume(&spec.root_volume, ROOT_GIB, &path.key("rootVolume"))?,
+            image: own_image.or_else(|| self.image_with_driver(spec, nvidia)),
+            root_device: self.root_device(spec.image.as_ref(), path),
+            key_name: spec.key_name.clone(),
+            ssh_authorized_keys: spec.ssh_authorized_keys.clone(),
+            api_endpoint,
+            root_volume: self.volume(&spec.root_volume, root_gib, &path.key("rootVolume"))?,
+            storage: self.storage(spec, &types, path),
+            nvidia,
+            instance_type,
             subnets,
-            size: self.size(spec, path),
+            size,
             mixed_instances,
             cluster_autoscaler,
-            security_group_ids: spec.security_group_ids.clone(),
-            target_group_arns,
+            security_group_ids: self.groups_of_pool(spec, path),
+            target_group_arns: self.target_groups(spec, path),
+            load_balancer_names: self.load_balancers(spec, path),
             iam: self.iam(&spec.iam, stack, "", &path.key("iam")),
-            node_labels: spec.node_labels.clone(),
-            taints: self.taints(&spec.taints, &path.key("taints")),
+            node_labels,
+            taints,
+            feature_gates: spec.feature_gates.clone(),
         })
     }
 
@@ -162,7 +184,14 @@ impl Lowering<'_, '_, '_> {
 
     /// The cluster autoscaler asks for a node, not for a zone: a group in several gives it the wrong one
     /// (seed 001; kubernetes/autoscaler, "Common notes and gotchas" of its AWS provider).
-    fn autoscaled(&mut self, subnets: &[String], path: &Path, network: &Draft) {
+    fn autoscaled(
+        &mut self,
+        spec: &PoolSpec,
+        mixed: Option<&MixedInstances>,
+        subnets: &[String],
+        path: &Path,
+        network: &Draft,
+    ) {
         let switch = path.key("autoscaling").key("clusterAutoscaler").key("enabled");
         let mut zones: Vec<&str> = subnets
             .iter()
@@ -183,6 +212,24 @@ impl Lowering<'_, '_, '_> {
                 &path,
                 message,
                 "make one pool for each zone, with `subnets` in that zone alone",
+            );
+        }
+        if mixed.is_some_and(|mixed| mixed.types.iter().any(|of| of.weight.is_some_and(|weight| weight > 1)))
+        {
+            let message =
+                "the cluster autoscaler counts a weighted instance as one node, the group as several";
+            let help =
+                "leave the weights out and name instance types of one size, or scale the pool by other means";
+            self.report.warning("autoscaler-weights", &switch, message, help);
+        }
+        // A tag's key may have 128 characters; a label's key 317.
+        for key in spec.node_labels.keys().filter(|key| crate::render::LABEL_TAG.len() + key.len() > 128) {
+            let help = format!("shorten it to {} characters", 128 - crate::render::LABEL_TAG.len());
+            self.report.error(
+                "autoscaler-label",
+                &path.key("nodeLabels").key(key),
+                "the key is too long for the tag by which the cluster autoscaler knows it",
+                help,
             );
         }
         if !self.spec.addons.cluster_autoscaler.enabled {
@@ -245,120 +292,6 @@ impl Lowering<'_, '_, '_> {
         size
     }
 
-    fn mixed_instances(&mut self, spec: &PoolSpec, path: &Path) -> Option<MixedInstances> {
-        let ways = [
-            ("mixedInstances", spec.mixed_instances.is_some()),
-            ("spotFleet", spec.spot_fleet.is_some()),
-            ("spotPrice", spec.spot_price.is_some()),
-        ];
-        let ways: Vec<&str> = ways.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect();
-        if let [first, second, ..] = ways.as_slice() {
-            let message = format!("`{first}` and `{second}` both say how the pool is made up");
-            self.report.error("given-twice", &path.key(second), message, "keep `mixedInstances`");
-            return None;
-        }
-        let spot = |types| MixedInstances {
-            types,
-            on_demand_base: 0,
-            on_demand_percentage: 0,
-            spot_strategy: SPOT_STRATEGY.to_owned(),
-        };
-        let own = || {
-            let instance_type =
-                spec.instance_type.clone().unwrap_or_else(|| super::nodes::INSTANCE_TYPE.to_owned());
-            vec![WeightedType { instance_type, weight: None }]
-        };
-        if let Some(mixed) = &spec.mixed_instances {
-            return self.mixed(mixed, &path.key("mixedInstances"), own);
-        }
-        if let Some(fleet) = &spec.spot_fleet {
-            let types = self
-                .weighted(&fleet.launch_specifications, &path.key("spotFleet").key("launchSpecifications"));
-            return Some(spot(if types.is_empty() { own() } else { types }));
-        }
-        spec.spot_price.as_ref().map(|_| spot(own()))
-    }
-
-    fn mixed(
-        &mut self,
-        spec: &MixedInstancesSpec,
-        path: &Path,
-        own: impl Fn() -> Vec<WeightedType>,
-    ) -> Option<MixedInstances> {
-        if spec.enabled == Some(false) {
-            return None;
-        }
-        if !spec.instance_types.is_empty() && !spec.overrides.is_empty() {
-            let message = "`instanceTypes` and `overrides` both name the instance types";
-            self.report.error(
-                "given-twice",
-                &path.key("overrides"),
-                message,
-                "keep `overrides` if types have weights, else `instanceTypes`",
-            );
-        }
-        let plain = path.key("instanceTypes");
-        for (index, name) in spec.instance_types.iter().enumerate() {
-            self.check_instance_type(name, &plain.index(index));
-        }
-        let mut types = self.weighted(&spec.overrides, &path.key("overrides"));
-        types.extend(
-            spec.instance_types.iter().map(|name| WeightedType { instance_type: name.clone(), weight: None }),
-        );
-        let strategy = match spec.spot_allocation_strategy {
-            None | Some(SpotStrategySpec::PriceCapacityOptimized) => SPOT_STRATEGY,
-            Some(SpotStrategySpec::CapacityOptimized) => "capacity-optimized",
-            Some(SpotStrategySpec::CapacityOptimizedPrioritized) => "capacity-optimized-prioritized",
-            Some(SpotStrategySpec::LowestPrice) => "lowest-price",
-        };
-        Some(MixedInstances {
-            types: if types.is_empty() { own() } else { types },
-            on_demand_base: spec.on_demand_base_capacity.unwrap_or(0),
-            on_demand_percentage: spec.on_demand_percentage_above_base_capacity.unwrap_or(0),
-            spot_strategy: strategy.to_owned(),
-        })
-    }
-
-    /// Types with weights: Auto Scaling wants one for each type or for none, so an absent weight is 1.
-    fn weighted(&mut self, specs: &[WeightedTypeSpec], path: &Path) -> Vec<WeightedType> {
-        let weigh = specs.iter().any(|spec| spec.weighted_capacity.is_some());
-        let mut types: Vec<WeightedType> = Vec::new();
-        for (index, spec) in specs.iter().enumerate() {
-            let Some(instance_type) = spec.instance_type.clone() else { continue };
-            let path = path.index(index).key("instanceType");
-            self.check_instance_type(&instance_type, &path);
-            if types.iter().any(|other| other.instance_type == instance_type) {
-                self.report.error(
-                    "duplicate-name",
-                    &path,
-                    format!("`{instance_type}` is named twice"),
-                    "name each instance type once",
-                );
-            }
-            types.push(WeightedType {
-                instance_type,
-                weight: weigh.then(|| spec.weighted_capacity.unwrap_or(1)),
-            });
-        }
-        types
-    }
-
-    fn one_architecture(&mut self, mixed: &MixedInstances, path: &Path) {
-        let mut architectures =
-            mixed.types.iter().map(|of| Architecture::of_instance_type(&of.instance_type));
-        if let Some(first) = architectures.next()
-            && architectures.any(|other| other != first)
-        {
-            let help = "make one pool for Graviton and one for Intel and AMD: a pool has one image";
-            self.report.error(
-                "mixed-architectures",
-                path,
-                "the pool's instance types have different architectures",
-                help,
-            );
-        }
-    }
-
     fn target_groups(&mut self, spec: &PoolSpec, path: &Path) -> Vec<String> {
         let path = path.key("targetGroup").key("arns");
         for (index, text) in spec.target_group.arns.iter().enumerate() {
@@ -375,6 +308,39 @@ impl Lowering<'_, '_, '_> {
             }
         }
         if spec.target_group.enabled == Some(false) { Vec::new() } else { spec.target_group.arns.clone() }
+    }
+
+    fn load_balancers(&mut self, spec: &PoolSpec, path: &Path) -> Vec<String> {
+        let path = path.key("loadBalancer").key("names");
+        for (index, name) in spec.load_balancer.names.iter().enumerate() {
+            if name.len() > 32 || !is_dns_label(name) {
+                let help = "write the name of a classic load balancer: 32 letters, digits and hyphens at most; others are reached by `targetGroup`";
+                self.report.error(
+                    "name-syntax",
+                    &path.index(index),
+                    format!("`{name}` cannot be a classic load balancer's name"),
+                    help,
+                );
+            }
+        }
+        if spec.load_balancer.enabled == Some(false) { Vec::new() } else { spec.load_balancer.names.clone() }
+    }
+
+    /// The pool's own groups, and those that let its balancers' traffic in.
+    fn groups_of_pool(&mut self, spec: &PoolSpec, path: &Path) -> Vec<String> {
+        let balancers = [
+            ("targetGroup", spec.target_group.enabled, &spec.target_group.security_group_ids),
+            ("loadBalancer", spec.load_balancer.enabled, &spec.load_balancer.security_group_ids),
+        ];
+        self.security_groups(&spec.security_group_ids, &path.key("securityGroupIds"));
+        let mut groups = spec.security_group_ids.clone();
+        for (key, enabled, ids) in balancers {
+            self.security_groups(ids, &path.key(key).key("securityGroupIds"));
+            if enabled != Some(false) {
+                groups.extend(ids.iter().cloned());
+            }
+        }
+        groups
     }
 
     fn taints(&mut self, specs: &[TaintSpec], path: &Path) -> Vec<Taint> {

@@ -8,6 +8,7 @@ mod etcd;
 mod network;
 mod nodes;
 mod policy;
+mod storage;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ pub(crate) use etcd::*;
 pub(crate) use network::*;
 pub(crate) use nodes::*;
 pub(crate) use policy::*;
+pub(crate) use storage::*;
 
 /// A Kubernetes cluster on EC2, as Slipway launches it and keeps it up to date.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -121,6 +123,8 @@ pub(crate) struct ImageSpec {
     pub(crate) ami_id: Option<String>,
     /// The name of the SSM parameter for each architecture.
     pub(crate) ssm_parameters: SsmParametersSpec,
+    /// The name under which the image expects its root volume; unless given, `/dev/sda1` for Canonical's images, `/dev/xvda` for others.
+    pub(crate) root_device_name: Option<String>,
 }
 
 /// The name of an SSM parameter for each processor architecture.

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{EtcdNodeSpec, EtcdTopology, IdSpec, IdentityProvider, ImageSpec, SubnetRef, SwitchSpec};
+use super::{
+    ClassicLoadBalancerSpec, EphemeralImageStorageSpec, EphemeralStorageSpec, EtcdNodeSpec, EtcdTopology,
+    GpuSpec, IdSpec, IdentityProvider, ImageSpec, Raid0MountSpec, SubnetRef, SwitchSpec, VolumeMountSpec,
+};
 
 /// The controllers.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -115,10 +118,27 @@ pub(crate) struct PoolSpec {
     pub(crate) kubernetes_version: Option<String>,
     /// An AMI for this pool.
     pub(crate) ami_id: Option<String>,
-    /// SSM parameters from which this pool's image is taken.
+    /// Another image for this pool.
     pub(crate) image: Option<ImageSpec>,
+    /// Another EC2 key pair for this pool.
+    pub(crate) key_name: Option<String>,
+    /// Other public ssh keys for this pool, instead of the cluster's.
+    pub(crate) ssh_authorized_keys: Option<Vec<String>>,
+    /// Another endpoint through which this pool's nodes reach the API.
+    pub(crate) api_endpoint_name: Option<String>,
     /// The root volume.
     pub(crate) root_volume: VolumeSpec,
+    /// Volumes besides the root, each with a file system of its own.
+    pub(crate) volume_mounts: Vec<VolumeMountSpec>,
+    /// File systems on several equal volumes, put together by RAID 0.
+    pub(crate) raid0_mounts: Vec<Raid0MountSpec>,
+    /// Use of the machine's own NVMe disks, which are empty at every start.
+    pub(crate) ephemeral_storage: Option<EphemeralStorageSpec>,
+    /// Use of the machine's own disks for container images.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) ephemeral_image_storage: Option<EphemeralImageStorageSpec>,
+    /// GPUs for pods.
+    pub(crate) gpu: GpuSpec,
     /// Its subnets; unless given, all private ones, or all public ones if there are none. One zone only with the cluster autoscaler.
     pub(crate) subnets: Vec<SubnetRef>,
     /// The zone whose subnets the pool stands in.
@@ -140,12 +160,16 @@ pub(crate) struct PoolSpec {
     pub(crate) security_group_ids: Vec<String>,
     /// Target groups that the nodes register with.
     pub(crate) target_group: TargetGroupSpec,
+    /// Classic load balancers that the nodes register with.
+    pub(crate) load_balancer: ClassicLoadBalancerSpec,
     /// IAM role or instance profile.
     pub(crate) iam: IamSpec,
     /// Labels of the Kubernetes nodes.
     pub(crate) node_labels: BTreeMap<String, String>,
     /// Taints of the Kubernetes nodes.
     pub(crate) taints: Vec<TaintSpec>,
+    /// Feature gates of this pool's kubelets, besides `kubernetes.featureGates`.
+    pub(crate) feature_gates: BTreeMap<String, bool>,
 }
 
 /// Sizes of an Auto Scaling group.
@@ -164,6 +188,9 @@ pub(crate) struct GroupSpec {
     /// How many nodes stay while others are replaced.
     #[schemars(extend("deprecated" = true))]
     pub(crate) rolling_update_min_instance_in_service: Option<u32>,
+    /// Several instance types, spot instances and weights; off unless `enabled: true`.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) mixed_instances: Option<MixedInstancesSpec>,
 }
 
 /// A mixed-instances policy.
@@ -182,8 +209,22 @@ pub(crate) struct MixedInstancesSpec {
     /// So many in a hundred above that are on demand; 0 unless given, which is spot only.
     #[schemars(range(min = 0, max = 100))]
     pub(crate) on_demand_percentage_above_base_capacity: Option<u32>,
+    /// How instance types are chosen for capacity on demand; `prioritized` unless given, which is the order of the types.
+    pub(crate) on_demand_allocation_strategy: Option<OnDemandStrategySpec>,
     /// How spot pools are chosen; `price-capacity-optimized` unless given.
     pub(crate) spot_allocation_strategy: Option<SpotStrategySpec>,
+    /// Whether a spot instance that EC2 says is at risk is replaced before it is taken; `true` unless given.
+    pub(crate) capacity_rebalance: Option<bool>,
+}
+
+/// How EC2 chooses instance types on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OnDemandStrategySpec {
+    /// The first that is to be had.
+    Prioritized,
+    /// The cheapest.
+    LowestPrice,
 }
 
 /// How EC2 chooses among spot pools.
@@ -240,6 +281,8 @@ pub(crate) struct TargetGroupSpec {
     pub(crate) enabled: Option<bool>,
     /// Their ARNs.
     pub(crate) arns: Vec<String>,
+    /// Security groups that let the balancers' traffic in; the nodes get them besides `securityGroupIds`.
+    pub(crate) security_group_ids: Vec<String>,
 }
 
 /// A volume. It is always encrypted.

@@ -75,5 +75,6 @@ fn the_base_itself_is_accepted() {
 }
 
 mod nodes;
+mod pools;
 mod relations;
 mod structure;

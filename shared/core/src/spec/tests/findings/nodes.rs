@@ -20,11 +20,11 @@ fn keys_that_kube_aws_had_and_we_do_not() {
 
 #[test]
 fn pool_keys_that_kube_aws_had_and_we_do_not() {
-    says!(with("    kube2IamSupport:\n      enabled: true\n    volumeMounts: []\n"), @r##"
+    says!(with("    kube2IamSupport:\n      enabled: true\n    createTimeout: PT15M\n"), @r##"
     15:5 error retired-key at `worker.nodePools[0].kube2IamSupport`: `kube2IamSupport` is a key of kube-aws that Slipway does not take
         remove it: give pods their AWS roles through IAM roles for service accounts; a node's own role is `iam.role`
-    17:5 error retired-key at `worker.nodePools[0].volumeMounts`: `volumeMounts` is a key of kube-aws that Slipway does not take
-        remove it: Slipway does not support it yet
+    17:5 error retired-key at `worker.nodePools[0].createTimeout`: `createTimeout` is a key of kube-aws that Slipway does not take
+        remove it: Slipway waits for nodes itself, with `rollout.failureBudget`
     "##);
 }
 
