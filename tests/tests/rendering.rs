@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 use slipway_core::event::Event;
+use slipway_core::lock::Lock;
 use slipway_core::plan::{NodeAction, Plan, StackAction};
 use slipway_core::render::Site;
 use slipway_core::rollout::Rollout;
@@ -359,4 +360,84 @@ async fn a_spec_of_another_region_is_refused_before_anything_is_made() {
     assert_eq!(world.said(), ["Spec Rejected"]);
     // Neither an image nor a credential: the status is all there is.
     assert_eq!(world.assets.keys(), [keys::status(NAME)]);
+}
+
+#[tokio::test]
+async fn a_spec_that_skips_a_minor_release_is_refused_at_its_line_and_changes_nothing() {
+    let world = World::new();
+    let older = PRODUCTION.replace("\"1.37\"", "\"1.34\"");
+    let plan = world.plan(older.clone()).await;
+    world.deploy(&plan).await;
+    world.said();
+    let (writes, calls) = (world.assets.writes(), world.keys.journal().calls().len());
+
+    let Outcome::Rejected(found) = world.render(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await.unwrap()
+    else {
+        panic!("it was taken")
+    };
+    let line = PRODUCTION.lines().position(|line| line.starts_with("kubernetesVersion")).unwrap() + 1;
+    assert_eq!((found.len(), found[0].line as usize, found[0].column), (1, line, 20));
+    assert_eq!(
+        found[0].message,
+        "Kubernetes 1.34.13 runs, and 1.36 is asked for: a minor release cannot be skipped"
+    );
+    assert_eq!(
+        found[0].help.as_deref(),
+        Some("upload 1.35 first, then 1.36, each when the one before has been rolled out")
+    );
+    assert_eq!(world.said(), ["Spec Rejected"]);
+    // status.json alone says so: no release was pinned, no credential made, no pointer moved.
+    assert_eq!(world.assets.writes(), writes + 1);
+    assert_eq!(world.keys.journal().calls().len(), calls);
+    let lock: Lock = serde_json::from_slice(&world.assets.peek(&keys::lock(NAME)).unwrap()).unwrap();
+    assert_eq!(lock.kubernetes.keys().collect::<Vec<_>>(), ["1.34"]);
+    assert_eq!(world.desired().unwrap().plan, plan.id);
+
+    // One minor on, with a pool that stays behind: its nodes are left alone.
+    let next = PRODUCTION.replace("\"1.37\"", "\"1.35\"").replacen(
+        "    - name: general-a\n",
+        "    - name: general-a\n      kubernetesVersion: \"1.34\"\n",
+        1,
+    );
+    let plan = world.plan(next).await;
+    let untouched: Vec<String> = plan
+        .nodes
+        .iter()
+        .filter(|node| node.action == NodeAction::Untouched)
+        .map(|node| node.role.to_string())
+        .collect();
+    assert_eq!(untouched, ["etcd-0", "etcd-1", "etcd-2", "pool-general-a"]);
+}
+
+#[tokio::test]
+async fn p2_more_etcd_members_leave_those_that_stand_as_they_are() {
+    let world = World::new();
+    let first = world.plan(PRODUCTION).await;
+    world.deploy(&first).await;
+    let etcd = PRODUCTION.find("\netcd:").unwrap();
+    let (head, tail) = PRODUCTION.split_at(etcd);
+    let five = format!("{head}{}", tail.replacen("count: 3", "count: 5", 1));
+    assert_ne!(five, PRODUCTION);
+    let plan = world.plan(five.clone()).await;
+    let touched: Vec<(String, NodeAction)> = plan
+        .nodes
+        .iter()
+        .filter(|node| node.action != NodeAction::Untouched)
+        .map(|node| (node.role.to_string(), node.action))
+        .collect();
+    let one = |role: &str, action| (role.to_owned(), action);
+    assert_eq!(
+        touched,
+        [
+            one("etcd-3", NodeAction::Create),
+            one("etcd-4", NodeAction::Create),
+            one("controller", NodeAction::Replace)
+        ]
+    );
+    assert_eq!(plan.membership.len(), 2);
+    world.deploy(&plan).await;
+    assert_eq!(world.render(five).await.unwrap(), Outcome::Unchanged);
+    // And back, to the bytes of before.
+    let back = world.plan(PRODUCTION).await;
+    assert_eq!((back.to, back.membership.len()), (first.to, 2));
 }

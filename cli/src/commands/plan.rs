@@ -1,6 +1,5 @@
 //! `slipway plan`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -60,21 +59,13 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     };
     let objects = Overlay::new(folder);
     pin(&objects, &cluster, &args.with.images).await?;
-    let prepared = match prepared(&objects, &keys, &site, &cluster.name, &source.bytes).await? {
+    let baseline = Baseline::whole(workspace.release()?);
+    let prepared = match prepared(&objects, &keys, &site, &cluster.name, &source.bytes, &baseline).await? {
         Ok(prepared) => prepared,
         Err(findings) => {
             printer.refused(&source, &findings);
             return Ok(Exit::Findings);
         }
-    };
-    let baseline = match workspace.release()? {
-        Some(release) => {
-            let id = release.id();
-            let deployed = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
-            let releases = BTreeMap::from([(id, release)]);
-            Baseline::assemble(&cluster.name, &deployed, &releases).expect("the one release is there")
-        }
-        None => Baseline::default(),
     };
     let plan = plan(&baseline, &prepared.rendering, &cluster.rollout);
     // That no agent is published is for whoever deploys, and `render` says it.

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use slipway_core::plan::Baseline;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::spec::Diagnostic;
 use slipway_driver::ports::Objects;
-use slipway_driver::rendering::{NotPrepared, Prepared, RenderPorts, prepare};
+use slipway_driver::rendering::{NotPrepared, Prepared, RenderPorts, Running, prepare};
 use slipway_pki::AwsLc;
 
 use crate::Exit;
@@ -72,14 +73,16 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let keys = keys(&workspace)?;
     workspace.mark(&cluster, &site)?;
     pin(&folder, &cluster, &args.with.images).await?;
-    let prepared = match prepared(&folder, &keys, &site, &cluster.name, &source.bytes).await? {
+    let before = workspace.release()?;
+    // What the directory holds stands for what runs: that is what a spec is held against.
+    let baseline = Baseline::whole(before.clone());
+    let prepared = match prepared(&folder, &keys, &site, &cluster.name, &source.bytes, &baseline).await? {
         Ok(prepared) => prepared,
         Err(findings) => {
             printer.refused(&source, &findings);
             return Ok(Exit::Findings);
         }
     };
-    let before = workspace.release()?;
     let changed = write(&workspace, before.as_ref(), &prepared.rendering)?;
     printer.findings(Stream::Err, &source, &prepared.warnings);
     let machine = json!({
@@ -121,6 +124,7 @@ pub(crate) async fn prepared<O: Objects>(
     site: &Site,
     cluster: &str,
     text: &[u8],
+    against: &Baseline,
 ) -> Result<Result<Prepared, Vec<Diagnostic>>, Failure> {
     // Preparing neither reads the spec bucket nor publishes.
     let ports = RenderPorts {
@@ -131,7 +135,8 @@ pub(crate) async fn prepared<O: Objects>(
         bus: &(),
         crypto: &AwsLc,
     };
-    match prepare(&ports, site, cluster, text, Timestamp::now()).await {
+    let running = Running { baseline: against.clone(), on_its_way: false };
+    match prepare(&ports, site, cluster, text, &running, Timestamp::now()).await {
         Ok(prepared) => Ok(Ok(prepared)),
         Err(NotPrepared::Rejected(findings)) => Ok(Err(findings)),
         Err(NotPrepared::Failed(error)) => Err(error.into()),

@@ -22,6 +22,7 @@ pub mod pki;
 pub mod plan;
 pub mod render;
 pub mod rollout;
+pub mod skew;
 pub mod spec;
 pub mod status;
 pub mod versions;

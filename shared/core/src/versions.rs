@@ -22,6 +22,10 @@ pub struct Release {
 /// So many minors a kubelet may be behind its API server.
 pub const KUBELET_LAG: u16 = 3;
 
+/// The oldest patch of an etcd minor from which the next minor can be reached: 3.5 and 3.6, from the checklists of "Upgrade etcd
+/// from v3.5 to v3.6" and "from v3.6 to v3.7" (etcd.io/docs). Older ones lose count of their members on the way.
+pub const ETCD_STEPS: [(u16, u16); 2] = [(5, 26), (6, 11)];
+
 /// Known releases, oldest first.
 pub const RELEASES: [Release; 4] = [
     Release { minor: 34, patch: 13, etcd: "3.6.16" },

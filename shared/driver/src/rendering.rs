@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use slipway_core::cluster::{Approval, Cluster};
 use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
 use slipway_core::lock::Lock;
-use slipway_core::plan::{self, Plan};
+use slipway_core::members::Standing;
+use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::{self, Rendering, Site};
 use slipway_core::rollout::Rollout;
 use slipway_core::spec::{self, Diagnostic, Severity};
@@ -58,6 +59,15 @@ pub enum Outcome {
     Unchanged,
     /// There is a plan.
     Planned(Box<Plan>),
+}
+
+/// What a spec is held against: what stands, and what may be on its way.
+#[derive(Debug, Clone, Default)]
+pub struct Running {
+    /// What is deployed.
+    pub baseline: Baseline,
+    /// A rollout is at work.
+    pub on_its_way: bool,
 }
 
 /// What a spec turns into, before it is compared with anything.
@@ -137,15 +147,24 @@ async fn render_newest<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bus, C
         return Ok(Outcome::Superseded);
     };
 
-    let prepared = match prepare(ports, site, &upload.cluster, &text.bytes, now).await {
+    let running = running(ports.assets, &upload.cluster).await?;
+    let prepared = match prepare(ports, site, &upload.cluster, &text.bytes, &running, now).await {
         Ok(prepared) => prepared,
         Err(NotPrepared::Rejected(diagnostics)) => return reject(ports, upload, diagnostics).await,
         Err(NotPrepared::Failed(error)) => return Err(error),
     };
-    publish_plan(ports, upload, &prepared).await
+    publish_plan(ports, upload, &prepared, running).await
 }
 
-/// Checks a spec, makes the credentials that are missing, and renders.
+/// What stands, and what may be on its way.
+async fn running(assets: &impl Objects, cluster: &str) -> FlowResult<Running> {
+    let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
+    let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
+    let baseline = baseline(assets, cluster, &rollout.deployed).await?;
+    Ok(Running { baseline, on_its_way: rollout.active.is_some() })
+}
+
+/// Checks a spec, by itself and against what runs, makes the credentials that are missing, and renders.
 ///
 /// # Errors
 /// Diagnostics, or a call that failed.
@@ -154,12 +173,24 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
     site: &Site,
     cluster_name: &str,
     text: &[u8],
+    running: &Running,
     now: Timestamp,
 ) -> Result<Prepared, NotPrepared> {
     let expected = spec::Expected { name: cluster_name, region: site.region.as_deref() };
     let spec::Accepted { cluster, mut warnings } =
         spec::parse(text, Some(&expected)).map_err(NotPrepared::Rejected)?;
-    let lock = lock::resolve(ports.assets, ports.parameters, &cluster).await?;
+    let update = |lock: &Lock| match &running.baseline.rendering {
+        Some(rendering) => spec::check_update(text, &cluster, lock, rendering),
+        None => Vec::new(),
+    };
+    let check = |lock: &Lock| {
+        let found = update(lock);
+        let grave = found.iter().any(|finding| finding.severity == Severity::Error);
+        if grave { Err(NotPrepared::Rejected(found)) } else { Ok(()) }
+    };
+    let etcd = running.baseline.etcd(running.on_its_way);
+    let lock = lock::resolve(ports.assets, ports.parameters, &cluster, &etcd, check).await?;
+    warnings.extend(update(&lock));
     if lock.agent.is_empty() {
         warnings.push(no_agent());
     }
@@ -176,6 +207,7 @@ async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
     ports: &RenderPorts<'_, S, A, K, P, B, C>,
     upload: &Upload,
     prepared: &Prepared,
+    running: Running,
 ) -> FlowResult<Outcome> {
     let cluster = &prepared.cluster.name;
     let status = |plan: Option<&Plan>| SpecStatus {
@@ -190,7 +222,17 @@ async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
         let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
         let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
-        let deployed = baseline(ports.assets, cluster, &rollout.deployed).await?;
+        let deployed = if rollout.deployed == running.baseline.releases {
+            running.baseline.clone()
+        } else {
+            baseline(ports.assets, cluster, &rollout.deployed).await?
+        };
+        // Members were settled as founders of a cluster that somebody else is making by now: once more, from the start.
+        let started = running.baseline.etcd(running.on_its_way) == Standing::Nothing
+            && deployed.etcd(rollout.active.is_some()) != Standing::Nothing;
+        if started {
+            return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
+        }
         let plan = plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout);
         let under_way = rollout.active.as_ref();
         let unchanged = match under_way {

@@ -209,6 +209,15 @@ impl Baseline {
         Ok(Self { releases: deployed.clone(), rendering: Some(whole) })
     }
 
+    /// One release of which every stack is deployed; nothing if there is none.
+    #[must_use]
+    pub fn whole(release: Option<Rendering>) -> Self {
+        let Some(release) = release else { return Self::default() };
+        let id = release.id();
+        let releases = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
+        Self { releases, rendering: Some(release) }
+    }
+
     /// How etcd stands; `on_its_way`: a rollout is at work, which may be making members that are not written down yet.
     #[must_use]
     pub fn etcd(&self, on_its_way: bool) -> Standing {
@@ -290,9 +299,8 @@ impl Plan {
         }
         (!why.is_empty()).then(|| {
             format!(
-                "the plan {}: that must be done one member at a time through etcd itself, which this version of Slipway cannot do yet, \
-                 and updating the stacks at once could cost the quorum. Nothing was touched; upload a spec that leaves these members \
-                 as they are",
+                "it {}, which must be done one member at a time through etcd itself. This version of Slipway cannot do that yet, and \
+                 to update the stacks at once could cost the quorum: nothing is touched. Upload a spec that leaves these members as they are",
                 why.join(", and ")
             )
         })

@@ -77,6 +77,9 @@ pub(super) fn whole(plan: &Plan) -> String {
             member_lines(index + 1, change, &mut text);
         }
     }
+    if let Some(why) = plan.not_executable() {
+        push(&mut text, format_args!("\nThis plan is not executed: {why}"));
+    }
     text
 }
 

@@ -18,6 +18,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
+use crate::lock::Lock;
+use crate::render::Rendering;
+use crate::skew::{self, Objection};
 use path::Path;
 use report::{Problem, Report};
 use tree::{Document, Span};
@@ -129,14 +132,6 @@ const SPEC: Document = Document {
 /// # Errors
 /// Every finding in the order of the text, warnings included, if at least one is an error.
 pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, Vec<Diagnostic>> {
-    let whole = |problems: Vec<Problem>| {
-        let mut diagnostics: Vec<Diagnostic> = problems
-            .into_iter()
-            .map(|problem| problem.into_diagnostic(Severity::Error, &Path::default()))
-            .collect();
-        diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
-        diagnostics
-    };
     let text = decode(text, &SPEC).map_err(|problem| whole(vec![problem]))?;
     let tree = tree::read(text, &SPEC).map_err(whole)?;
     let mut report = Report::new(&tree);
@@ -163,6 +158,42 @@ pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, V
         }
         Some(_) | None => Err(diagnostics),
     }
+}
+
+/// What speaks against bringing `running` to the cluster that `text` was accepted as, each finding at its place in the text.
+#[must_use]
+pub fn check_update(text: &[u8], cluster: &Cluster, lock: &Lock, running: &Rendering) -> Vec<Diagnostic> {
+    let objections = skew::objections(cluster, lock, running);
+    if objections.is_empty() {
+        return Vec::new();
+    }
+    let read = decode(text, &SPEC).map_err(|problem| whole(vec![problem]));
+    let tree = match read.and_then(|text| tree::read(text, &SPEC).map_err(whole)) {
+        Ok(tree) => tree,
+        Err(diagnostics) => return diagnostics,
+    };
+    let mut report = Report::new(&tree);
+    for Objection { severity, code, paths, message, help } in objections {
+        // What is written is what must be changed; what is not takes its value from the last.
+        let paths: Vec<Path> = paths.iter().map(|path| Path::of(path)).collect();
+        let written = paths.iter().find(|path| report.has(path)).or(paths.last());
+        let path = written.cloned().unwrap_or_default();
+        match severity {
+            Severity::Error => report.error(code, &path, message, help),
+            Severity::Warning => report.warning(code, &path, message, help),
+        }
+    }
+    report.finish()
+}
+
+/// Findings about a text that is no spec at all.
+fn whole(problems: Vec<Problem>) -> Vec<Diagnostic> {
+    let mut diagnostics: Vec<Diagnostic> = problems
+        .into_iter()
+        .map(|problem| problem.into_diagnostic(Severity::Error, &Path::default()))
+        .collect();
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    diagnostics
 }
 
 /// The finding about a spec that is too large to be read: it need not be fetched.

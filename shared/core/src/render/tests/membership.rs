@@ -24,10 +24,7 @@ impl Life {
     }
 
     fn baseline(&self) -> Baseline {
-        let Some(rendering) = &self.deployed else { return Baseline::default() };
-        let id = rendering.id();
-        let stacks = rendering.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
-        Baseline::assemble("prod", &stacks, &BTreeMap::from([(id, rendering.clone())])).unwrap()
+        Baseline::whole(self.deployed.clone())
     }
 
     /// As the render function does: settle, render, plan.

@@ -74,7 +74,9 @@ fn the_base_itself_is_accepted() {
     assert_eq!(told_of(BASE), "");
 }
 
+mod etcd;
 mod nodes;
 mod pools;
 mod relations;
 mod structure;
+mod update;

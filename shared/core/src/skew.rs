@@ -1,0 +1,207 @@
+//! What an update may not do to what runs: skip a minor release, go back one, leave kubelets too far behind.
+//!
+//! The rules are those of kubernetes.io/releases/version-skew-policy and of etcd.io/docs ("Upgrading etcd clusters", with the guides of
+//! each minor). What runs is known from the release that is deployed; a release of an older Slipway, which did not write versions down,
+//! objects to nothing.
+
+use std::collections::BTreeMap;
+
+use crate::cluster::{Cluster, EtcdMember, KubernetesVersion};
+use crate::lock::Lock;
+use crate::pki::Role;
+use crate::render::{NodeRole, Rendering};
+use crate::spec::Severity;
+use crate::versions::{self, ETCD_STEPS, KUBELET_LAG};
+
+/// What is amiss with an update, and where in the spec it is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Objection {
+    /// An error: the update is refused.
+    pub severity: Severity,
+    /// A stable name, as of a [`crate::spec::Diagnostic`].
+    pub code: &'static str,
+    /// Paths of the keys that may say it, the most particular first.
+    pub paths: Vec<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+impl Objection {
+    fn error(code: &'static str, paths: Vec<String>, message: String, help: String) -> Self {
+        Self { severity: Severity::Error, code, paths, message, help }
+    }
+}
+
+/// `1.34.2` or `3.6.16`: both projects number alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Release {
+    major: u16,
+    minor: u16,
+    patch: u16,
+}
+
+impl Release {
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split('.').map(|part| part.parse().ok());
+        let read = Self { major: parts.next()??, minor: parts.next()??, patch: parts.next()?? };
+        parts.next().is_none().then_some(read)
+    }
+}
+
+impl std::fmt::Display for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// Everything that speaks against bringing `running` to `cluster` in one step.
+#[must_use]
+pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Vec<Objection> {
+    let mut found = Vec::new();
+    found.extend(control_plane(cluster, lock, running));
+    found.extend(kubelets(cluster, running));
+    found.extend(etcd(cluster, lock, running));
+    found.extend(volumes(cluster, running));
+    found
+}
+
+fn version(node: &NodeRole) -> Option<Release> {
+    Release::read(node.version.as_deref()?)
+}
+
+/// The exact release that `asked` will be; the lock may be about to pin it.
+fn exact(lock: &Lock, asked: KubernetesVersion) -> Option<Release> {
+    let pinned = lock.kubernetes.get(&asked.to_string()).cloned();
+    Release::read(&pinned.or_else(|| versions::newest_patch(asked).map(|version| version.to_string()))?)
+}
+
+fn control_plane(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Option<Objection> {
+    let runs = version(running.roles.get(&Role::Controller)?)?;
+    let asked = exact(lock, cluster.kubernetes_version)?;
+    step("Kubernetes", runs, asked, vec!["kubernetesVersion".to_owned()])
+}
+
+/// Objects to more than one minor up, or one down; warns of a patch down.
+fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option<Objection> {
+    let both = format!("{what} {runs} runs, and {}.{} is asked for", asked.major, asked.minor);
+    if (asked.major, asked.minor) < (runs.major, runs.minor) {
+        let message = format!("{both}: it cannot go back a minor release");
+        let help = format!("write {}.{} or newer, or restore a snapshot from before", runs.major, runs.minor);
+        return Some(Objection::error("version-downgrade", paths, message, help));
+    }
+    if asked.major != runs.major || asked.minor > runs.minor + 1 {
+        let message = format!("{both}: a minor release cannot be skipped");
+        let way: Vec<String> =
+            (runs.minor + 1..=asked.minor).map(|minor| format!("{}.{minor}", asked.major)).collect();
+        // A bare number is Kubernetes', as people say it.
+        let of = if what == "Kubernetes" { String::new() } else { format!("{what} ") };
+        let help = match way.split_first() {
+            Some((first, rest)) => format!(
+                "upload {of}{first} first, then {}, each when the one before has been rolled out",
+                rest.join(", then ")
+            ),
+            None => format!("write {}.{}", runs.major, runs.minor),
+        };
+        return Some(Objection::error("version-skip", paths, message, help));
+    }
+    (asked < runs).then(|| Objection {
+        severity: Severity::Warning,
+        code: "version-downgrade",
+        paths,
+        message: format!("{what} {runs} runs, and the older patch {asked} is asked for"),
+        help: format!("write {runs}, unless going back is on purpose"),
+    })
+}
+
+/// The controllers come first, so that for a while the new API server serves the kubelets that run now.
+fn kubelets(cluster: &Cluster, running: &Rendering) -> Vec<Objection> {
+    let served = cluster.kubernetes_version;
+    let mut found = Vec::new();
+    for (role, node) in &running.roles {
+        let (Role::Pool(name), Some(runs)) = (role, version(node)) else { continue };
+        if served.major != runs.major || served.minor <= runs.minor + KUBELET_LAG {
+            continue;
+        }
+        let index = cluster.pools.iter().position(|pool| &pool.name == name);
+        let oldest = served.minor - KUBELET_LAG;
+        let message = format!(
+            "the kubelets of pool `{name}` run {runs}, and the API server is to be {served}: three minors are the most that they may be behind"
+        );
+        let (paths, help) = match index {
+            Some(index) => (
+                vec![format!("worker.nodePools[{index}].kubernetesVersion"), "kubernetesVersion".to_owned()],
+                format!(
+                    "bring the pool to 1.{oldest} or newer first, with the cluster's `kubernetesVersion` as it is, then upload this"
+                ),
+            ),
+            None => (
+                vec!["kubernetesVersion".to_owned()],
+                format!(
+                    "the pool is no longer in the spec, but its nodes stand: drain them and delete the stack {} first",
+                    node.stack
+                ),
+            ),
+        };
+        found.push(Objection::error("kubelet-skew", paths, message, help));
+    }
+    found
+}
+
+fn etcd(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Option<Objection> {
+    let asked = match lock.etcd_version(cluster) {
+        Some(version) => Release::read(version),
+        None => versions::etcd(cluster.kubernetes_version).and_then(Release::read),
+    }?;
+    let members = members(running);
+    let mut runs: Vec<Release> = members.values().filter_map(|node| version(node)).collect();
+    runs.sort_unstable();
+    // Members may differ after an update that stopped half-way: the oldest bounds the way up, the newest the way down.
+    let (oldest, newest) = (*runs.first()?, *runs.last()?);
+    let paths = vec!["etcd.version".to_owned(), "kubernetesVersion".to_owned()];
+    let runs = if asked < newest { newest } else { oldest };
+    if let Some(objection) = step("etcd", runs, asked, paths.clone()) {
+        return Some(objection);
+    }
+    let least = ETCD_STEPS.iter().find(|(minor, _)| *minor == oldest.minor).map(|(_, patch)| *patch)?;
+    (asked.minor == oldest.minor + 1 && oldest.patch < least).then(|| {
+        let first = Release { patch: least, ..oldest };
+        let message = format!(
+            "etcd {oldest} runs, and {asked} is asked for: only {first} and newer can go to {}.{}",
+            asked.major, asked.minor
+        );
+        let help = format!("upload `etcd: {{version: {first}}}` first, and this when it has been rolled out");
+        Objection::error("version-skip", paths, message, help)
+    })
+}
+
+fn members(running: &Rendering) -> BTreeMap<u32, &NodeRole> {
+    running.roles.iter().filter_map(|(role, node)| Some((role.member()?, node))).collect()
+}
+
+/// A volume grows in place and never shrinks; one that is replaced anyway may have any size.
+fn volumes(cluster: &Cluster, running: &Rendering) -> Vec<Objection> {
+    let members = members(running);
+    let smaller = |asked: &EtcdMember| {
+        let stands = members.get(&asked.index)?.member.as_ref()?;
+        let place = &stands.pin.volume;
+        let stays = cluster.subnet(&asked.subnet).availability_zone == place.availability_zone
+            && asked.data_volume.kms_key_arn == place.kms_key_arn;
+        (stays && asked.data_volume.size_gib < stands.volume_gib).then(|| {
+            Objection::error(
+                "volume-shrinks",
+                vec![
+                    format!("etcd.nodes[{}].dataVolume.size", asked.index),
+                    "etcd.dataVolume.size".to_owned(),
+                ],
+                format!(
+                    "the data volume of `{}` has {} GiB, and {} are asked for: a volume cannot shrink",
+                    asked.name, stands.volume_gib, asked.data_volume.size_gib
+                ),
+                format!("write {} or more", stands.volume_gib),
+            )
+        })
+    };
+    cluster.etcd.members.iter().filter_map(smaller).collect()
+}
