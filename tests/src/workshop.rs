@@ -66,6 +66,8 @@ pub struct Workshop {
     pub region: String,
     /// The asset bucket.
     pub assets: MemoryBucket,
+    /// The issuer bucket.
+    pub issuer: MemoryBucket,
     specs: MemoryBucket,
     keys: MemoryKeys,
     parameters: MemoryParameters,
@@ -79,6 +81,7 @@ impl Workshop {
         let bucket = |name| MemoryBucket::new(name, &cluster.region);
         let workshop = Self {
             assets: bucket("assets"),
+            issuer: bucket("issuer"),
             specs: bucket("specs"),
             keys: MemoryKeys::new(1),
             parameters: MemoryParameters::new([]),
@@ -116,12 +119,18 @@ impl Workshop {
         let ports = RenderPorts {
             specs: &self.specs,
             assets: &self.assets,
+            issuer: Some(&self.issuer),
             keys: &self.keys,
             parameters: &self.parameters,
             bus: &self.bus,
             crypto: &AwsLc,
         };
-        let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None };
+        let site = Site {
+            asset_bucket: "assets".to_owned(),
+            kms_key_arn: OWN_KEY.to_owned(),
+            region: None,
+            issuer_bucket: Some("issuer".to_owned()),
+        };
         let upload = Upload { cluster: self.cluster.clone(), version };
         let now = "2026-11-20T12:00:00Z".parse().expect("a timestamp");
         render_upload(&ports, &site, &upload, now).await.expect("nothing fails in memory")

@@ -40,6 +40,7 @@ enum Delivery {
 struct Account {
     specs: MemoryBucket,
     assets: MemoryBucket,
+    issuer: MemoryBucket,
     keys: MemoryKeys,
     bus: MemoryBus,
     cloudformation: SharedWorld,
@@ -53,6 +54,7 @@ impl Account {
         Self {
             specs: MemoryBucket::new("specs", "eu-west-1"),
             assets: MemoryBucket::new("assets", "eu-west-1"),
+            issuer: MemoryBucket::new("issuer", "eu-west-1"),
             keys: MemoryKeys::new(1),
             bus: MemoryBus::new(),
             cloudformation: Arc::new(Mutex::new(World::new(config))),
@@ -66,6 +68,7 @@ impl Account {
         let ports = RenderPorts {
             specs: &self.specs,
             assets: &self.assets,
+            issuer: Some(&self.issuer),
             keys: &self.keys,
             parameters: &MemoryParameters::new([(image, "ami-0123456789abcdef0")]),
             bus: &self.bus,
@@ -75,6 +78,7 @@ impl Account {
             asset_bucket: "assets".to_owned(),
             kms_key_arn: OWN_KEY.to_owned(),
             region: Some("eu-west-1".to_owned()),
+            issuer_bucket: Some("issuer".to_owned()),
         };
         let now = lock(&self.cloudformation).now();
         render_upload(&ports, &site, &Upload { cluster: NAME.to_owned(), version }, now).await.unwrap()

@@ -21,6 +21,7 @@ const X86_64: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-def
 struct World {
     specs: MemoryBucket,
     assets: MemoryBucket,
+    issuer: MemoryBucket,
     keys: MemoryKeys,
     parameters: MemoryParameters,
     bus: MemoryBus,
@@ -31,6 +32,7 @@ impl World {
         Self {
             specs: MemoryBucket::new("specs", "eu-west-1"),
             assets: MemoryBucket::new("assets", "eu-west-1"),
+            issuer: MemoryBucket::new("issuer", "eu-west-1"),
             keys: MemoryKeys::new(1),
             parameters: MemoryParameters::new([(X86_64, "ami-0123456789abcdef0")]),
             bus: MemoryBus::new(),
@@ -47,6 +49,7 @@ impl World {
         let ports = RenderPorts {
             specs: &life.of(&self.specs),
             assets: &life.of(&self.assets),
+            issuer: Some(&life.of(&self.issuer)),
             keys: &life.of(&self.keys),
             parameters: &life.of(&self.parameters),
             bus: &life.of(&self.bus),
@@ -56,6 +59,7 @@ impl World {
             asset_bucket: "assets".to_owned(),
             kms_key_arn: OWN_KEY.to_owned(),
             region: Some("eu-west-1".to_owned()),
+            issuer_bucket: Some("issuer".to_owned()),
         };
         render_upload(&ports, &site, upload, "2026-11-20T12:00:00Z".parse().unwrap()).await
     }

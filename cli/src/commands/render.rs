@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use slipway_core::plan::Baseline;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::spec::Diagnostic;
+use slipway_driver::issuer;
 use slipway_driver::ports::Objects;
 use slipway_driver::rendering::{NotPrepared, Prepared, RenderPorts, Running, prepare};
 use slipway_pki::AwsLc;
@@ -83,7 +84,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             return Ok(Exit::Findings);
         }
     };
-    let changed = write(&workspace, before.as_ref(), &prepared.rendering)?;
+    let documents =
+        issuer::documents(&folder, &AwsLc, &cluster, &prepared.credentials.manifest, &site).await?;
+    let changed = write(&workspace, before.as_ref(), &prepared.rendering, documents)?;
     printer.findings(Stream::Err, &source, &prepared.warnings);
     let machine = json!({
         "ok": true,
@@ -93,7 +96,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         "stacks": prepared.rendering.stacks.iter().map(|stack| &stack.name).collect::<Vec<_>>(),
         "changed": changed,
         "credentialsMade": prepared.credentials.made,
-        "standIns": is_stand_in(&site),
+        "standIns": is_stand_in(&site, &cluster),
         "diagnostics": prepared.warnings,
     });
     printer.result(&told(args, &prepared, &changed, &site), &machine);
@@ -130,6 +133,7 @@ pub(crate) async fn prepared<O: Objects>(
     let ports = RenderPorts {
         specs: &(),
         assets: objects,
+        issuer: None,
         keys,
         parameters: &LocalParameters,
         bus: &(),
@@ -149,9 +153,17 @@ fn write(
     workspace: &Workspace,
     before: Option<&Rendering>,
     rendering: &Rendering,
+    documents: Vec<(String, Vec<u8>)>,
 ) -> Result<Vec<String>, Failure> {
     let files = files(rendering);
     let mut changed = Vec::new();
+    let prefix = format!("clusters/{}/", rendering.cluster);
+    for (key, bytes) in documents {
+        let name = format!("issuer/{}", key.strip_prefix(&prefix).unwrap_or(&key));
+        if workspace.write(&name, &bytes)? {
+            changed.push(name);
+        }
+    }
     for (name, bytes) in &files {
         if workspace.write(name, bytes)? {
             changed.push(name.clone());
@@ -231,8 +243,8 @@ fn told(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> St
         0 => text.push_str("nothing changed\n"),
         count => text.push_str(&format!("{count} files changed\n")),
     }
-    if is_stand_in(site) {
-        text.push_str("the templates name a stand-in bucket or key: give --asset-bucket and --kms-key-arn of your installation\n");
+    if is_stand_in(site, &prepared.cluster) {
+        text.push_str("the templates name a stand-in bucket or key: give --asset-bucket, --kms-key-arn and --issuer-bucket of your installation\n");
     }
     text
 }

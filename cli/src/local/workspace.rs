@@ -33,6 +33,9 @@ pub(crate) struct SiteArgs {
     /// The KMS key of the Slipway installation, which templates name unless the spec has its own; a stand-in unless given.
     #[arg(long, value_name = "ARN")]
     kms_key_arn: Option<String>,
+    /// The issuer bucket of the Slipway installation, which `iamRolesForServiceAccounts` needs; a stand-in unless given.
+    #[arg(long, value_name = "NAME")]
+    issuer_bucket: Option<String>,
 }
 
 /// A directory, and what is known of it.
@@ -79,10 +82,12 @@ impl Workspace {
         let kept = self.marker.as_ref().map(|marker| &marker.site);
         let bucket = args.asset_bucket.clone().or_else(|| kept.map(|site| site.asset_bucket.clone()));
         let key = args.kms_key_arn.clone().or_else(|| kept.map(|site| site.kms_key_arn.clone()));
+        let issuer = args.issuer_bucket.clone().or_else(|| kept.and_then(|site| site.issuer_bucket.clone()));
         let site = Site {
             asset_bucket: bucket.unwrap_or_else(|| STAND_IN_BUCKET.to_owned()),
             kms_key_arn: key.unwrap_or_else(|| stand_in_key(&cluster.region)),
             region: None,
+            issuer_bucket: Some(issuer.unwrap_or_else(|| STAND_IN_ISSUER.to_owned())),
         };
         Ok((Folder::new(&self.root, &cluster.name), site))
     }
@@ -132,10 +137,12 @@ impl Workspace {
 }
 
 /// Whether templates name an installation that does not exist.
-pub(crate) fn is_stand_in(site: &Site) -> bool {
-    site.asset_bucket == STAND_IN_BUCKET || site.kms_key_arn.contains(STAND_IN_ACCOUNT)
+pub(crate) fn is_stand_in(site: &Site, cluster: &Cluster) -> bool {
+    let issuer = cluster.iam_roles.is_some() && site.issuer_bucket.as_deref() == Some(STAND_IN_ISSUER);
+    issuer || site.asset_bucket == STAND_IN_BUCKET || site.kms_key_arn.contains(STAND_IN_ACCOUNT)
 }
 
+const STAND_IN_ISSUER: &str = "slipway-issuer-stand-in";
 const STAND_IN_BUCKET: &str = "slipway-assets-stand-in";
 /// An account that AWS gives to nobody.
 const STAND_IN_ACCOUNT: &str = ":000000000000:";

@@ -12,6 +12,7 @@ use slipway_pki::AwsLc;
 struct Render {
     specs: S3Bucket,
     assets: S3Bucket,
+    issuer: Option<S3Bucket>,
     keys: KmsKeys,
     parameters: SsmParameters,
     bus: EventBus,
@@ -26,6 +27,7 @@ impl Function for Render {
         Ok(Self {
             specs: aws.bucket(&told.spec_bucket),
             assets: aws.bucket(&told.asset_bucket),
+            issuer: told.issuer_bucket.as_deref().map(|bucket| aws.bucket(bucket).public_json()),
             keys: aws.keys(&told.kms_key_arn),
             parameters: aws.parameters(),
             bus: aws.bus(&told.bus_name),
@@ -33,6 +35,7 @@ impl Function for Render {
                 asset_bucket: told.asset_bucket,
                 kms_key_arn: told.kms_key_arn,
                 region: Some(told.region),
+                issuer_bucket: told.issuer_bucket,
             },
             spec_bucket: told.spec_bucket,
         })
@@ -46,6 +49,7 @@ impl Function for Render {
         let ports = RenderPorts {
             specs: &self.specs,
             assets: &self.assets,
+            issuer: self.issuer.as_ref(),
             keys: &self.keys,
             parameters: &self.parameters,
             bus: &self.bus,

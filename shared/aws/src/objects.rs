@@ -17,11 +17,28 @@ pub struct S3Bucket {
     client: aws_sdk_s3::Client,
     name: String,
     region: String,
+    /// How others than us are to take what we write; `None` where nobody else reads.
+    public: Option<Public>,
+}
+
+/// How a document that anyone may read is served.
+#[derive(Debug, Clone, Copy)]
+struct Public {
+    content_type: &'static str,
+    cache_control: &'static str,
 }
 
 impl S3Bucket {
     pub(crate) fn new(client: aws_sdk_s3::Client, name: String, region: String) -> Self {
-        Self { client, name, region }
+        Self { client, name, region, public: None }
+    }
+
+    /// The same bucket, into which JSON is written for anyone to read, and to keep for a minute: no longer, so that a key
+    /// that was just added is soon known.
+    #[must_use]
+    pub fn public_json(self) -> Self {
+        let public = Public { content_type: "application/json", cache_control: "public, max-age=60" };
+        Self { public: Some(public), ..self }
     }
 
     /// How errors name an object.
@@ -102,6 +119,12 @@ impl Objects for S3Bucket {
             Condition::Absent => request.if_none_match("*"),
             Condition::Unchanged(etag) => request.if_match(etag),
             Condition::Always => request,
+        };
+        let request = match self.public {
+            Some(Public { content_type, cache_control }) => {
+                request.content_type(content_type).cache_control(cache_control)
+            }
+            None => request,
         };
         match request.send().await {
             Ok(output) => Ok(Put::Written(output.e_tag().unwrap_or_default().to_owned())),
@@ -213,6 +236,19 @@ mod tests {
         let requests = server.requests();
         assert!(requests[0].headers.contains(&"if-none-match: *".to_owned()), "{:?}", requests[0]);
         assert!(requests[2].headers.contains(&"if-match: \"e0\"".to_owned()), "{:?}", requests[2]);
+    }
+
+    #[tokio::test]
+    async fn what_anyone_may_read_says_what_it_is_and_for_how_long() {
+        let server = Server::new(&[(200, ""), (200, "")]);
+        let ours = server.aws().bucket("issuer");
+        ours.put("k", b"{}".to_vec(), Condition::Absent).await.unwrap();
+        ours.public_json().put("k", b"{}".to_vec(), Condition::Absent).await.unwrap();
+        let [private, public] = &server.requests()[..] else { panic!("two requests") };
+        let of = |headers: &[String], name: &str| headers.iter().find(|line| line.starts_with(name)).cloned();
+        assert_eq!(of(&public.headers, "content-type").unwrap(), "content-type: application/json");
+        assert_eq!(of(&public.headers, "cache-control").unwrap(), "cache-control: public, max-age=60");
+        assert_eq!(of(&private.headers, "cache-control"), None);
     }
 
     #[tokio::test]

@@ -54,6 +54,8 @@ pub struct Cluster {
     pub kubernetes: Kubernetes,
     /// `addons`.
     pub addons: Addons,
+    /// `iamRolesForServiceAccounts`; `None`: the spec does not speak of it.
+    pub iam_roles: Option<IamRoles>,
     /// `certificatesConfiguration` and `tls*DurationDays`.
     pub certificates: Certificates,
     /// `rollout`.
@@ -460,6 +462,29 @@ pub struct Addons {
     pub network_policy: bool,
 }
 
+/// IAM roles that pods take by the token of their service account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IamRoles {
+    /// Whether tokens are issued under the public issuer. If not, it is only accepted: the step between, in which a
+    /// running cluster's API servers come to agree.
+    pub enabled: bool,
+    /// `roles`, in the order of the spec, with unique names.
+    pub roles: Vec<ServiceAccountRole>,
+}
+
+/// An IAM role that one service account may take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceAccountRole {
+    /// `name`: the role's full name holds it.
+    pub name: String,
+    /// Namespace of the service account.
+    pub namespace: String,
+    /// `serviceAccount`.
+    pub service_account: String,
+    /// `managedPolicies[].arn`, at least one.
+    pub managed_policy_arns: Vec<String>,
+}
+
 /// How certificates are made and renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificates {
@@ -584,6 +609,27 @@ impl Cluster {
     #[must_use]
     pub fn version_of(&self, pool: &NodePool) -> KubernetesVersion {
         pool.kubernetes_version.unwrap_or(self.kubernetes_version)
+    }
+
+    /// `aws`, or the partition that the region lies in.
+    #[must_use]
+    pub fn partition(&self) -> &'static str {
+        if self.region.starts_with("cn-") {
+            "aws-cn"
+        } else if self.region.starts_with("us-gov-") {
+            "aws-us-gov"
+        } else {
+            "aws"
+        }
+    }
+
+    /// The domain of AWS' endpoints and service principals in the region.
+    #[must_use]
+    pub fn dns_suffix(&self) -> &'static str {
+        match self.partition() {
+            "aws-cn" => "amazonaws.com.cn",
+            _ => "amazonaws.com",
+        }
     }
 
     /// The image of a pool.

@@ -17,6 +17,7 @@ pub mod event;
 pub mod instance_types;
 pub mod lock;
 pub mod members;
+pub mod oidc;
 pub mod patch;
 pub mod pki;
 pub mod plan;

@@ -1,5 +1,7 @@
 //! Where things lie in the buckets (design §4, State).
 
+use slipway_core::oidc;
+
 /// The spec of a cluster, in the spec bucket.
 #[must_use]
 pub fn spec(cluster: &str) -> String {
@@ -79,12 +81,24 @@ pub fn credentials(cluster: &str, role: &str, digest: &str) -> String {
     format!("clusters/{cluster}/bundles/{role}/credentials-{digest}")
 }
 
-/// The clusters that a stack of that name may belong to: `<cluster>-network`, `-etcd`, `-control-plane`,
+/// The discovery document of a cluster's issuer, in the issuer bucket.
+#[must_use]
+pub fn discovery(cluster: &str) -> String {
+    format!("clusters/{cluster}/{}", oidc::DISCOVERY_PATH)
+}
+
+/// The public keys of a cluster's service accounts, in the issuer bucket.
+#[must_use]
+pub fn jwks(cluster: &str) -> String {
+    format!("clusters/{cluster}/{}", oidc::JWKS_PATH)
+}
+
+/// The clusters that a stack of that name may belong to: `<cluster>-network`, `-identity`, `-etcd`, `-control-plane`,
 /// `-pool-<name>`. Several, where a name holds `-pool-` more than once.
 #[must_use]
 pub fn clusters_of_stack(stack: &str) -> Vec<String> {
-    let plain =
-        ["-network", "-etcd", "-control-plane"].iter().filter_map(|suffix| stack.strip_suffix(suffix));
+    let suffixes = ["-network", "-identity", "-etcd", "-control-plane"];
+    let plain = suffixes.iter().filter_map(|suffix| stack.strip_suffix(suffix));
     let pools = stack.match_indices("-pool-").map(|(at, _)| &stack[..at]);
     plain.chain(pools).filter(|cluster| !cluster.is_empty()).map(str::to_owned).collect()
 }
@@ -99,6 +113,7 @@ mod tests {
     #[test]
     fn a_stack_names_every_cluster_that_it_may_belong_to() {
         assert_eq!(clusters_of_stack("prod-eu-control-plane"), ["prod-eu"]);
+        assert_eq!(clusters_of_stack("prod-identity"), ["prod"]);
         assert_eq!(clusters_of_stack("a-pool-b-pool-c"), ["a", "a-pool-b"]);
         assert_eq!(clusters_of_stack("somebody-elses"), Vec::<String>::new());
     }

@@ -11,6 +11,7 @@
 
 pub mod credentials;
 pub mod error;
+pub mod issuer;
 pub mod keys;
 pub mod launch;
 pub mod lock;

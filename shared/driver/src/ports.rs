@@ -6,6 +6,7 @@ use std::future::Future;
 
 use jiff::Timestamp;
 use slipway_core::event::Event;
+use slipway_core::oidc::VerificationKey;
 use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use zeroize::Zeroizing;
@@ -242,6 +243,11 @@ pub trait Crypto: Send + Sync {
     /// # Errors
     /// If `pem` is no certificate.
     fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)>;
+    /// Reads a public key, as AWS and others are to know it.
+    ///
+    /// # Errors
+    /// If `pem` is no public key, or of a kind that signs no tokens.
+    fn verification_key(&self, pem: &str) -> PortResult<VerificationKey>;
     /// Seals `plain` under a data key: AES-256-GCM, `context` as additional data, the wrapped key carried along.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use crate::error::{FlowError, FlowResult};
 use crate::launch::{baseline, plan_ready};
 use crate::ports::{Bus, Crypto, Keys, Objects, Parameters};
 use crate::store::{self, TRIES};
-use crate::{keys, lock};
+use crate::{issuer, keys, lock};
 
 /// What rendering needs of the world.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub struct RenderPorts<'a, S, A, K, P, B, C> {
     pub specs: &'a S,
     /// The asset bucket.
     pub assets: &'a A,
+    /// The issuer bucket, which anyone may read; `None` where the installation has none.
+    pub issuer: Option<&'a A>,
     /// KMS.
     pub keys: &'a K,
     /// SSM parameters.
@@ -153,6 +155,11 @@ async fn render_newest<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bus, C
         Err(NotPrepared::Rejected(diagnostics)) => return reject(ports, upload, diagnostics).await,
         Err(NotPrepared::Failed(error)) => return Err(error),
     };
+    if let Some(bucket) = ports.issuer {
+        let (cluster, manifest) = (&prepared.cluster, &prepared.credentials.manifest);
+        let documents = issuer::documents(ports.assets, ports.crypto, cluster, manifest, site).await?;
+        issuer::publish(bucket, documents).await?;
+    }
     publish_plan(ports, upload, &prepared, running).await
 }
 

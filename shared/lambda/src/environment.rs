@@ -11,6 +11,8 @@ use crate::Failure;
 pub const SPEC_BUCKET: &str = "SLIPWAY_SPEC_BUCKET";
 /// Name of the bucket for everything that Slipway makes. Both functions.
 pub const ASSET_BUCKET: &str = "SLIPWAY_ASSET_BUCKET";
+/// Name of the bucket from which anyone may read the clusters' public keys; empty where the installation has none. Render.
+pub const ISSUER_BUCKET: &str = "SLIPWAY_ISSUER_BUCKET";
 /// ARN of the key that seals the credentials of clusters that name no key of their own. Render.
 pub const KMS_KEY_ARN: &str = "SLIPWAY_KMS_KEY_ARN";
 /// Name of the event bus. Both functions.
@@ -37,6 +39,7 @@ impl Environment {
         let names = [
             SPEC_BUCKET,
             ASSET_BUCKET,
+            ISSUER_BUCKET,
             KMS_KEY_ARN,
             BUS_NAME,
             CLOUDFORMATION_ROLE_ARN,
@@ -68,6 +71,8 @@ pub struct Render {
     pub spec_bucket: String,
     /// [`ASSET_BUCKET`].
     pub asset_bucket: String,
+    /// [`ISSUER_BUCKET`].
+    pub issuer_bucket: Option<String>,
     /// [`KMS_KEY_ARN`].
     pub kms_key_arn: String,
     /// [`BUS_NAME`].
@@ -86,6 +91,7 @@ impl Render {
         let read = Self {
             spec_bucket: reader.bucket(SPEC_BUCKET),
             asset_bucket: reader.bucket(ASSET_BUCKET),
+            issuer_bucket: reader.issuer_bucket(),
             kms_key_arn: reader.arn(KMS_KEY_ARN, "kms"),
             bus_name: reader.name(BUS_NAME),
             region: reader.name(REGION),
@@ -154,6 +160,16 @@ impl<'a> Reader<'a> {
             self.problems.push(format!("{name} is {value:?}; it must be the bare name of a bucket"));
         }
         value
+    }
+
+    /// A bucket that need not be; its address is an issuer's, and the certificate of S3 covers no name with dots.
+    fn issuer_bucket(&mut self) -> Option<String> {
+        self.environment.get(ISSUER_BUCKET)?;
+        let value = self.bucket(ISSUER_BUCKET);
+        if value.contains('.') {
+            self.problems.push(format!("{ISSUER_BUCKET} is {value:?}; its name must be one without dots"));
+        }
+        Some(value)
     }
 
     /// An ARN of `service`.

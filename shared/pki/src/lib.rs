@@ -13,8 +13,10 @@ mod certificates;
 mod keys;
 mod seal;
 mod secrets;
+mod tokens;
 
 use jiff::Timestamp;
+use slipway_core::oidc::VerificationKey;
 use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
 use slipway_driver::ports::{
     Context, Crypto, DataKey, ErrorKind, Made, PortError, PortResult, Secret, Signer,
@@ -52,6 +54,10 @@ impl Crypto for AwsLc {
 
     fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)> {
         certificates::facts(pem)
+    }
+
+    fn verification_key(&self, pem: &str) -> PortResult<VerificationKey> {
+        tokens::verification_key(pem)
     }
 
     fn seal(&self, key: &DataKey, context: &Context, plain: &[u8]) -> PortResult<Vec<u8>> {

@@ -37,6 +37,7 @@ fn rendering(cluster: &Cluster) -> Rendering {
         asset_bucket: "assets".to_owned(),
         kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(),
         region: None,
+        issuer_bucket: Some("issuer".to_owned()),
     };
     render(&Inputs::new(cluster, &pinned, &credentials, &site)).unwrap()
 }

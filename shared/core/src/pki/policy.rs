@@ -39,6 +39,9 @@ const CONTROLLER_CLIENTS: [(&str, &str, Option<&str>, &str); 6] = [
     ("node-manager", "slipway:node-manager", Some("system:masters"), CA),
 ];
 
+/// The key pairs that sign tokens of service accounts, or have signed some that are still valid.
+pub const SERVICE_ACCOUNT_KEYS: [&str; 1] = [SERVICE_ACCOUNT];
+
 /// The longest CN, X.520 `ub-common-name` (RFC 5280, appendix A.1).
 const COMMON_NAME_MAX: usize = 64;
 

@@ -147,21 +147,12 @@ impl Context<'_> {
 
     /// `aws`, or the partition that the region lies in.
     pub(super) fn partition(&self) -> &'static str {
-        if self.cluster.region.starts_with("cn-") {
-            "aws-cn"
-        } else if self.cluster.region.starts_with("us-gov-") {
-            "aws-us-gov"
-        } else {
-            "aws"
-        }
+        self.cluster.partition()
     }
 
     /// The domain of AWS' endpoints and service principals in the region.
     pub(super) fn dns_suffix(&self) -> &'static str {
-        match self.partition() {
-            "aws-cn" => "amazonaws.com.cn",
-            _ => "amazonaws.com",
-        }
+        self.cluster.dns_suffix()
     }
 }
 
@@ -169,6 +160,7 @@ impl Context<'_> {
 pub(super) fn stack_name(cluster: &str, kind: StackKind, pool: &str) -> String {
     match kind {
         StackKind::Network => format!("{cluster}-network"),
+        StackKind::Identity => format!("{cluster}-identity"),
         StackKind::Etcd => format!("{cluster}-etcd"),
         StackKind::ControlPlane => format!("{cluster}-control-plane"),
         StackKind::Pool => format!("{cluster}-pool-{pool}"),

@@ -50,6 +50,20 @@ pub enum RenderError {
         /// The role.
         role: String,
     },
+    /// The installation cannot publish the cluster's keys.
+    #[error(
+        "iamRolesForServiceAccounts needs a bucket from which AWS reads the cluster's public keys, and this installation has \
+         none; deploy infra/template.yaml with ServiceAccountIssuer=public, or remove iamRolesForServiceAccounts"
+    )]
+    NoIssuerBucket,
+    /// An ARN does not tell the account.
+    #[error(
+        "the ARN of Slipway's own key, {arn}, names no account; mend the installation's SLIPWAY_KMS_KEY_ARN"
+    )]
+    NoAccount {
+        /// The ARN.
+        arn: String,
+    },
     /// Public subnets in an existing VPC need its gateway.
     #[error(
         "public subnet {subnet} in the existing VPC {vpc} needs the VPC's internet gateway; \
@@ -115,6 +129,8 @@ impl RenderError {
             | Self::NoInternetGateway { .. }
             | Self::TwoNatAddresses { .. }
             | Self::LogicalIdCollision { .. }
+            | Self::NoIssuerBucket
+            | Self::NoAccount { .. }
             | Self::Limit { .. } => Diagnostic::whole("render", self.to_string()),
         }
     }

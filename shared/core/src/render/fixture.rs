@@ -16,6 +16,7 @@ pub(super) fn site() -> Site {
         asset_bucket: "slipway-assets-example".to_owned(),
         kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(),
         region: None,
+        issuer_bucket: None,
     }
 }
 
@@ -215,6 +216,7 @@ pub(super) fn cluster() -> Cluster {
         pool_strategy: PoolStrategy::Sequential,
         kubernetes: Kubernetes { encryption_at_rest: true, audit_log: true, ..Kubernetes::default() },
         addons: Addons { cluster_autoscaler: true, metrics_server: true, network_policy: false },
+        iam_roles: None,
         certificates: Certificates {
             key_algorithm: KeyAlgorithm::EcdsaP256,
             ca_days: 3650,

@@ -35,7 +35,7 @@ impl Profile {
 
 /// The IAM path of every role and profile of ours: CloudFormation's service role may make no others
 /// (`infra/template.yaml`). Their names cannot be told apart instead, because CloudFormation cuts the ones that it makes.
-const PATH: &str = "/slipway/";
+pub(super) const PATH: &str = "/slipway/";
 
 /// What the nodes of one role are called in IAM.
 pub(super) struct Principal<'a> {
@@ -94,7 +94,8 @@ pub(super) fn add(
     Profile::Own(template.add(format!("{}Profile{}", principal.prefix, principal.suffix), profile))
 }
 
-fn policy(statements: Vec<Value>) -> Value {
+/// A policy of those statements.
+pub(super) fn policy(statements: Vec<Value>) -> Value {
     json!({ "Version": "2012-10-17", "Statement": statements })
 }
 

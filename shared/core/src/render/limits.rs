@@ -50,7 +50,7 @@ pub(super) fn check(stack: &str, template: &Value, body_bytes: usize, stack_tags
         "the number of resources",
         entries("Resources"),
         RESOURCES,
-        "have fewer subnets or API endpoints",
+        "have fewer subnets, API endpoints or roles for service accounts",
     );
     check.at_most("the number of outputs", entries("Outputs"), OUTPUTS, "have fewer managed subnets");
     for (id, resource) in template["Resources"].as_object().into_iter().flatten() {

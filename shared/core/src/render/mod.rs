@@ -16,6 +16,7 @@ mod error;
 mod etcd;
 mod groups;
 mod iam;
+mod identity;
 mod launch_template;
 pub mod limits;
 mod network;
@@ -41,7 +42,8 @@ use crate::members::MemberRole;
 use crate::patch::{Applied, Patch, Target};
 use crate::pki::Role;
 use crate::spec::Diagnostic;
-use cfn::{Template, canonical_json};
+use cfn::Template;
+pub(crate) use cfn::canonical_json;
 use context::Context;
 pub use error::RenderError;
 pub(crate) use pool::LABEL_TAG;
@@ -57,6 +59,9 @@ pub struct Site {
     /// The region that the functions work in, and that a spec must therefore name; `None` where there is no installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// Name of the bucket that anyone may read the clusters' public keys from; `None` where the installation has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer_bucket: Option<String>,
 }
 
 /// The whole of what a spec turns into. Its id is the SHA-256 of its JSON.
@@ -77,9 +82,9 @@ pub struct Rendering {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Stack {
-    /// `<cluster>-network`, `<cluster>-etcd`, `<cluster>-control-plane`, `<cluster>-pool-<name>`.
+    /// `<cluster>-network`, `-identity`, `-etcd`, `-control-plane`, `-pool-<name>`.
     pub name: String,
-    /// Which of the four.
+    /// Which of the five.
     pub kind: StackKind,
     /// The template, canonical JSON.
     pub body: String,
@@ -89,18 +94,33 @@ pub struct Stack {
     pub tags: BTreeMap<String, String>,
 }
 
-/// The four kinds of stack, in the order in which they are launched.
+/// The kinds of stack, in the order in which they are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackKind {
     /// VPC, subnets, security groups, endpoints.
     Network,
+    /// What AWS knows of the cluster's service accounts, and the roles that they may take.
+    Identity,
     /// etcd members with their volumes.
     Etcd,
     /// Controllers.
     ControlPlane,
     /// One pool of workers.
     Pool,
+}
+
+impl StackKind {
+    /// Stacks of one wave need nothing of each other and are worked on side by side; a later wave waits for the earlier.
+    #[must_use]
+    pub const fn wave(self) -> u8 {
+        match self {
+            Self::Network | Self::Identity => 0,
+            Self::Etcd => 1,
+            Self::ControlPlane => 2,
+            Self::Pool => 3,
+        }
+    }
 }
 
 /// What a node of one role is, and so when it must be replaced.
@@ -175,11 +195,14 @@ pub fn render_with_warnings(inputs: &Inputs<'_>) -> Result<(Rendering, Vec<Diagn
     let patched_machines = BTreeMap::new();
     let mut context =
         Context { cluster, lock, credentials, site, patches, patched_machines, errors: Vec::new() };
-    let mut stacks = Vec::with_capacity(3 + cluster.pools.len());
+    let mut stacks = Vec::with_capacity(4 + cluster.pools.len());
     let mut roles = BTreeMap::new();
 
     let network = network::template(&mut context);
     stacks.push(stack(&mut context, StackKind::Network, "", &network));
+    if let Some(identity) = identity::template(&mut context) {
+        stacks.push(stack(&mut context, StackKind::Identity, "", &identity));
+    }
     let (etcd, members) = etcd::template(&mut context);
     stacks.push(stack(&mut context, StackKind::Etcd, "", &etcd));
     roles.extend(members);

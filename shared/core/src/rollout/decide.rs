@@ -13,7 +13,7 @@ use crate::cluster::Approval;
 use crate::event::{Event, PlanReference, RolloutReport};
 use crate::plan::{NodeAction, StackAction};
 
-/// Stacks of one kind that are worked on side by side: an invocation stays bounded however many pools there are, and
+/// Stacks of one wave that are worked on side by side: an invocation stays bounded however many pools there are, and
 /// CloudFormation throttles whoever asks for more.
 const AT_A_TIME: usize = 10;
 
@@ -47,11 +47,11 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
 
     let mut words = Words::default();
     let before = active.clone();
-    // Several kinds of stack may be done at once (nothing to change): go on until something must be waited for.
-    while let Some(kind) = turn(&active.steps).first().map(|step| step.kind) {
+    // Several waves may be done at once (nothing to change): go on until something must be waited for.
+    while let Some(wave) = turn(&active.steps).first().map(|step| step.kind.wave()) {
         for at in 0..active.steps.len() {
             let step = &active.steps[at];
-            if step.kind != kind {
+            if step.kind.wave() != wave {
                 continue;
             }
             // After a failure nothing new starts; what CloudFormation works at is seen to its end (P10).
@@ -71,7 +71,7 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
             }
             active.steps[at].state = moved.state;
         }
-        if active.steps.iter().any(|step| step.kind == kind && step.state != StepState::Done) {
+        if active.steps.iter().any(|step| step.kind.wave() == wave && step.state != StepState::Done) {
             break;
         }
     }
@@ -173,13 +173,14 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
     }
 }
 
-/// The steps whose turn it is: of the first kind that is not done. None once a step has failed and nothing is in
+/// The steps whose turn it is: of the first wave that is not done. None once a step has failed and nothing is in
 /// flight.
 fn turn(steps: &[Step]) -> Vec<&Step> {
-    let Some(kind) = steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind) else {
+    let Some(wave) = steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave())
+    else {
         return Vec::new();
     };
-    steps.iter().filter(|step| step.kind == kind && step.state != StepState::Done).collect()
+    steps.iter().filter(|step| step.kind.wave() == wave && step.state != StepState::Done).collect()
 }
 
 /// Ends the rollout if it is at its end, and says how it stands.

@@ -79,7 +79,7 @@ pub struct Active {
 pub struct Step {
     /// Name of the stack.
     pub stack: String,
-    /// Its kind: steps of one kind run side by side, kinds one after the other.
+    /// Its kind: steps of one wave run side by side, waves one after the other.
     pub kind: StackKind,
     /// Key of the template in the asset bucket.
     pub template_key: String,

@@ -109,7 +109,7 @@ pub(crate) fn notes() -> impl Iterator<Item = &'static Note> {
     RETIRED.iter().chain(rest::REST)
 }
 
-const AGENT_ROLES: &str = "remove it: give pods their AWS roles through IAM roles for service accounts; a node's own role is `iam.role`";
+const AGENT_ROLES: &str = "write `iamRolesForServiceAccounts: {enabled: true, roles: […]}`: pods take roles by their service account's token; a node's own role is `iam.role`";
 const OS: &str =
     "remove it: nodes run Amazon Linux 2023; choose another image with `amiId` or `image.ssmParameters`";
 const VOLUMES: &str = "write `rootVolume: {size, type, iops}`";

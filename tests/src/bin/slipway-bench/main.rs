@@ -32,6 +32,7 @@ const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
 struct World {
     specs: MemoryBucket,
     assets: MemoryBucket,
+    issuer: MemoryBucket,
     keys: MemoryKeys,
     parameters: MemoryParameters,
     bus: MemoryBus,
@@ -46,10 +47,16 @@ impl World {
         Self {
             specs: MemoryBucket::new("specs", "eu-west-1"),
             assets: MemoryBucket::new("assets", "eu-west-1"),
+            issuer: MemoryBucket::new("issuer", "eu-west-1"),
             keys: MemoryKeys::new(1),
             parameters: MemoryParameters::new(images),
             bus: MemoryBus::new(),
-            site: Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None },
+            site: Site {
+                asset_bucket: "assets".to_owned(),
+                kms_key_arn: OWN_KEY.to_owned(),
+                region: None,
+                issuer_bucket: Some("issuer".to_owned()),
+            },
         }
     }
 
@@ -58,6 +65,7 @@ impl World {
         let ports = RenderPorts {
             specs: &self.specs,
             assets: &self.assets,
+            issuer: Some(&self.issuer),
             keys: &self.keys,
             parameters: &self.parameters,
             bus: &self.bus,
@@ -169,7 +177,12 @@ fn one_rendering(pools: usize) -> Anyhow<()> {
 }
 
 fn parse_and_render(spec: &str) -> Anyhow<()> {
-    let site = Site { asset_bucket: "assets".to_owned(), kms_key_arn: OWN_KEY.to_owned(), region: None };
+    let site = Site {
+        asset_bucket: "assets".to_owned(),
+        kms_key_arn: OWN_KEY.to_owned(),
+        region: None,
+        issuer_bucket: Some("issuer".to_owned()),
+    };
     let place = spec::Expected { name: "production", region: None };
     let cluster = spec::parse(spec.as_bytes(), Some(&place)).map_err(|found| format!("{found:?}"))?.cluster;
     let credentials = policy::roles(&cluster).into_iter().map(|role| (role, "0".repeat(64))).collect();

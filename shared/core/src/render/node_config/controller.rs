@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork};
 use crate::cluster::{Addons, Taint};
+use crate::oidc;
 use crate::pki::Role;
 use crate::render::context::Context;
-use crate::render::ports;
+use crate::render::{identity, ports};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,7 +34,39 @@ struct ControlPlane {
     service_cidr: String,
     encryption_at_rest: bool,
     audit_log: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_account_tokens: Option<ServiceAccountTokens>,
     addons: AddonSettings,
+}
+
+/// Tokens of service accounts that the world can check, besides the cluster.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ServiceAccountTokens {
+    /// `--service-account-issuer`, one flag each: the first makes tokens, all are accepted.
+    issuers: Vec<String>,
+    /// `--api-audiences`: a token for the API itself stays one, whichever issuer made it.
+    audiences: Vec<String>,
+    /// `--service-account-jwks-uri`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jwks_uri: Option<String>,
+}
+
+/// The issuer of a cluster whose spec does not speak of one.
+const LOCAL_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+impl ServiceAccountTokens {
+    /// The issuer that is not in use is accepted too: the pods' tokens live on while controllers change, one by one.
+    fn new(context: &mut Context<'_>) -> Option<Self> {
+        let issuer = identity::issuer(context)?;
+        let mut issuers = vec![LOCAL_ISSUER.to_owned(), issuer.clone()];
+        let audiences = issuers.clone();
+        let signs = identity::is_on(context);
+        if signs {
+            issuers.reverse();
+        }
+        Some(Self { issuers, audiences, jwks_uri: signs.then(|| oidc::jwks_uri(&issuer)) })
+    }
 }
 
 /// What the node manager on the controllers applies.
@@ -53,6 +86,7 @@ impl From<Addons> for AddonSettings {
 
 /// The configuration of every controller.
 pub(in crate::render) fn controller(context: &mut Context<'_>, group: &str) -> Config {
+    let service_account_tokens = ServiceAccountTokens::new(context);
     let cluster = context.cluster;
     let kubernetes_version = context.kubernetes_version(cluster.kubernetes_version);
     let members = cluster.etcd.members.iter();
@@ -80,6 +114,7 @@ pub(in crate::render) fn controller(context: &mut Context<'_>, group: &str) -> C
             service_cidr: cluster.network.service_cidr.to_string(),
             encryption_at_rest: cluster.kubernetes.encryption_at_rest,
             audit_log: cluster.kubernetes.audit_log,
+            service_account_tokens,
             addons: cluster.addons.into(),
         },
     };

@@ -4,6 +4,7 @@
 mod access;
 mod endpoints;
 mod etcd;
+mod identity;
 mod machines;
 mod mixed;
 mod network;
@@ -56,6 +57,7 @@ pub(crate) fn lower(
     let ssh_authorized_keys = lowering.ssh_keys();
     let kubernetes = lowering.kubernetes();
     let addons = lowering.addons();
+    let iam_roles = lowering.iam_roles();
     let certificates = lowering.certificates();
     let rollout = lowering.rollout();
     let stack_tags = lowering.stack_tags();
@@ -79,6 +81,7 @@ pub(crate) fn lower(
         pool_strategy,
         kubernetes,
         addons,
+        iam_roles,
         certificates,
         rollout: rollout?,
         stack_tags,

@@ -6,7 +6,7 @@ use super::Lowering;
 use super::network::Draft;
 use super::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
 use crate::cluster::{Controller, Iam, Volume};
-use crate::spec::model::{IamSpec, VolumeKind, VolumeSpec};
+use crate::spec::model::{IamSpec, PolicySpec, VolumeKind, VolumeSpec};
 use crate::spec::path::Path;
 
 /// What kube-aws took as `t2.medium`.
@@ -190,26 +190,32 @@ impl Lowering<'_, '_, '_> {
                 );
             }
         }
-        let policies = role.key("managedPolicies");
-        let mut managed_policy_arns = Vec::new();
-        for (index, policy) in spec.role.managed_policies.iter().enumerate() {
-            let Some(text) = policy.arn.as_deref() else { continue };
-            if arn(text, "iam").is_none_or(|(_, resource)| !resource.starts_with("policy/")) {
-                let help = "write one such as `arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore`";
-                self.report.error(
-                    "arn-syntax",
-                    &policies.index(index).key("arn"),
-                    format!("`{text}` is no ARN of a policy"),
-                    help,
-                );
-            }
-            managed_policy_arns.push(text.to_owned());
-        }
+        let managed_policy_arns =
+            self.managed_policies(&spec.role.managed_policies, &role.key("managedPolicies"));
         Iam {
             role_name: spec.role.name.clone(),
             managed_policy_arns,
             instance_profile_arn: spec.instance_profile.arn.clone(),
         }
+    }
+
+    /// `managedPolicies` at `path`.
+    pub(super) fn managed_policies(&mut self, policies: &[PolicySpec], path: &Path) -> Vec<String> {
+        let mut arns = Vec::new();
+        for (index, policy) in policies.iter().enumerate() {
+            let Some(text) = policy.arn.as_deref() else { continue };
+            if arn(text, "iam").is_none_or(|(_, resource)| !resource.starts_with("policy/")) {
+                let help = "write one such as `arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore`";
+                self.report.error(
+                    "arn-syntax",
+                    &path.index(index).key("arn"),
+                    format!("`{text}` is no ARN of a policy"),
+                    help,
+                );
+            }
+            arns.push(text.to_owned());
+        }
+        arns
     }
 
     /// `nodeLabels` at `path`.

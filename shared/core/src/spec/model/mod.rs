@@ -5,6 +5,7 @@
 //! A key marked `deprecated` comes from kube-aws and is translated, with the warning that `legacy` holds.
 
 mod etcd;
+mod identity;
 mod network;
 mod nodes;
 mod policy;
@@ -16,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use etcd::*;
+pub(crate) use identity::*;
 pub(crate) use network::*;
 pub(crate) use nodes::*;
 pub(crate) use policy::*;
@@ -100,6 +102,8 @@ pub(crate) struct Spec {
     pub(crate) kubernetes: KubernetesSpec,
     /// Add-ons that Slipway keeps installed.
     pub(crate) addons: AddonsSpec,
+    /// IAM roles that pods take by the token of their service account. Changing it rolls the controllers.
+    pub(crate) iam_roles_for_service_accounts: Option<IamRolesSpec>,
     /// How certificates are made and renewed.
     pub(crate) certificates_configuration: CertificatesSpec,
     /// How long certificate authorities live, in days; 3650 unless given.

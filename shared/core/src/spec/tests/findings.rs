@@ -75,6 +75,7 @@ fn the_base_itself_is_accepted() {
 }
 
 mod etcd;
+mod identity;
 mod nodes;
 mod pools;
 mod relations;

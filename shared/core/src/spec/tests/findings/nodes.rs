@@ -10,9 +10,9 @@ fn keys_that_kube_aws_had_and_we_do_not() {
     16:1 error retired-key at `releaseChannel`: `releaseChannel` is a key of kube-aws that Slipway does not take
         remove it: nodes run Amazon Linux 2023; choose another image with `amiId` or `image.ssmParameters`
     18:3 error retired-key at `experimental.kiamSupport`: `kiamSupport` is a key of kube-aws that Slipway does not take
-        remove it: give pods their AWS roles through IAM roles for service accounts; a node's own role is `iam.role`
+        write `iamRolesForServiceAccounts: {enabled: true, roles: […]}`: pods take roles by their service account's token; a node's own role is `iam.role`
     20:3 error retired-key at `experimental.kube2IamSupport`: `kube2IamSupport` is a key of kube-aws that Slipway does not take
-        remove it: give pods their AWS roles through IAM roles for service accounts; a node's own role is `iam.role`
+        write `iamRolesForServiceAccounts: {enabled: true, roles: […]}`: pods take roles by their service account's token; a node's own role is `iam.role`
     23:3 error retired-key at `addons.tiller`: `tiller` is a key of kube-aws that Slipway does not take
         remove it: Helm 3 and newer need no tiller
     "##);
@@ -22,7 +22,7 @@ fn keys_that_kube_aws_had_and_we_do_not() {
 fn pool_keys_that_kube_aws_had_and_we_do_not() {
     says!(with("    kube2IamSupport:\n      enabled: true\n    createTimeout: PT15M\n"), @r##"
     15:5 error retired-key at `worker.nodePools[0].kube2IamSupport`: `kube2IamSupport` is a key of kube-aws that Slipway does not take
-        remove it: give pods their AWS roles through IAM roles for service accounts; a node's own role is `iam.role`
+        write `iamRolesForServiceAccounts: {enabled: true, roles: […]}`: pods take roles by their service account's token; a node's own role is `iam.role`
     17:5 error retired-key at `worker.nodePools[0].createTimeout`: `createTimeout` is a key of kube-aws that Slipway does not take
         remove it: Slipway waits for nodes itself, with `rollout.failureBudget`
     "##);
