@@ -137,19 +137,69 @@ pub struct ApiEndpoint {
     pub load_balancer: LoadBalancer,
 }
 
-/// An endpoint's network load balancer.
+/// What stands behind an endpoint's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancer {
-    /// `false`: it is reached from the internet.
+    /// Ours, or one that exists, or none.
+    pub backing: Backing,
+    /// `false`: it is reached from the internet. Said of a managed balancer alone.
     pub private: bool,
-    /// Names of the subnets it stands in, resolved: never empty, all public or all private.
+    /// Names of the subnets it stands in, resolved: of a managed balancer, never empty, all public or all private.
     pub subnets: Vec<String>,
-    /// The Route 53 hosted zone in which an alias record is made; `None` leaves the record to the user.
-    pub hosted_zone_id: Option<String>,
-    /// `apiAccessAllowedSourceCIDRs`.
+    /// The Route 53 hosted zone in which a record is made; `None` leaves the record to the user.
+    pub hosted_zone_id: Option<Existing>,
+    /// `loadBalancer.dnsName`: where the record leads to, if the balancer is not ours.
+    pub dns_name: Option<String>,
+    /// `apiAccessAllowedSourceCIDRs`: at our balancer's security group, or, where a balancer that exists has none, at the
+    /// controllers'. Perhaps empty.
     pub source_cidrs: Vec<Ipv4Net>,
-    /// `securityGroupIds`, besides our own.
+    /// `securityGroupIds`: besides our own, of a managed balancer; else the groups that the balancer has, which controllers
+    /// let in.
     pub security_group_ids: Vec<String>,
+}
+
+/// Who brings the load balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Backing {
+    /// The control-plane stack makes it.
+    Managed,
+    /// `loadBalancer.id`: a network load balancer that exists gets our listener and target group. Its ARN.
+    Balancer(Existing),
+    /// `managed: false` with `targetGroup.arns`: controllers register there.
+    TargetGroups(Vec<String>),
+    /// `managed: false`: a name in the API server's certificate, and no more.
+    Nothing,
+}
+
+/// Something that none of our stacks made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Existing {
+    /// `id`.
+    Id(String),
+    /// `idFromStackOutput`: the id is what another stack of the account exports under this name.
+    Export(String),
+}
+
+impl From<&str> for Existing {
+    fn from(id: &str) -> Self {
+        Self::Id(id.to_owned())
+    }
+}
+
+impl From<String> for Existing {
+    fn from(id: String) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl fmt::Display for Existing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(name) | Self::Export(name) => f.write_str(name),
+        }
+    }
 }
 
 /// The VPC and what lies in it.
@@ -158,7 +208,7 @@ pub struct Network {
     /// Ours, or one that exists.
     pub vpc: Vpc,
     /// `internetGateway.id`, when one exists already.
-    pub internet_gateway_id: Option<String>,
+    pub internet_gateway_id: Option<Existing>,
     /// All subnets, in the order of the spec, with unique names.
     pub subnets: Vec<Subnet>,
     /// `podCIDR`.
@@ -167,6 +217,8 @@ pub struct Network {
     pub service_cidr: Ipv4Net,
     /// `dnsServiceIP`, inside `service_cidr`.
     pub dns_service_ip: Ipv4Addr,
+    /// `sshAccessAllowedSourceCIDRs`: from where port 22 of every node is reached; empty means from nowhere.
+    pub ssh_source_cidrs: Vec<Ipv4Net>,
 }
 
 /// The VPC.
@@ -178,7 +230,7 @@ pub enum Vpc {
     /// `vpc.id`, with its range as the spec states it.
     Existing {
         /// `vpc-…`.
-        id: String,
+        id: Existing,
         /// `vpcCIDR`.
         cidr: Ipv4Net,
     },
@@ -214,7 +266,7 @@ pub enum SubnetSource {
     /// `id` is given: used as it is.
     Existing {
         /// `subnet-…`.
-        id: String,
+        id: Existing,
     },
     /// Made by the network stack.
     Managed {
@@ -236,17 +288,17 @@ pub enum Egress {
         /// The public subnet that holds the gateway; gateways are shared by subnet.
         public_subnet: String,
         /// `natGateway.eipAllocationId`: an Elastic IP that exists.
-        eip_allocation_id: Option<String>,
+        eip_allocation_id: Option<Existing>,
     },
     /// `natGateway.id`: a NAT gateway that exists.
     ExistingNat {
         /// `nat-…`.
-        id: String,
+        id: Existing,
     },
     /// `routeTable.id`: a route table that exists and is taken as it is.
     RouteTable {
         /// `rtb-…`.
-        id: String,
+        id: Existing,
     },
 }
 

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::cfn::{Tags, import_value};
 use super::{RenderError, Site, StackKind};
-use crate::cluster::{Architecture, Cluster, EtcdMember, Image, KubernetesVersion, SubnetSource, Vpc};
+use crate::cluster::{
+    Architecture, Cluster, EtcdMember, Existing, Image, KubernetesVersion, SubnetSource, Vpc,
+};
 use crate::lock::Lock;
 use crate::members::{self, MemberPin};
 use crate::patch::Applied;
@@ -54,7 +56,7 @@ impl Context<'_> {
     pub(super) fn vpc_id(&self) -> Value {
         match &self.cluster.network.vpc {
             Vpc::Managed(_) => self.network_value(export::VPC),
-            Vpc::Existing { id, .. } => json!(id),
+            Vpc::Existing { id, .. } => existing(id),
         }
     }
 
@@ -67,7 +69,7 @@ impl Context<'_> {
         names
             .into_iter()
             .map(|name| match &self.cluster.subnet(name).source {
-                SubnetSource::Existing { id } => json!(id),
+                SubnetSource::Existing { id } => existing(id),
                 SubnetSource::Managed { .. } => self.network_value(&super::network::subnet_id(name)),
             })
             .collect()
@@ -153,6 +155,14 @@ impl Context<'_> {
     /// The domain of AWS' endpoints and service principals in the region.
     pub(super) fn dns_suffix(&self) -> &'static str {
         self.cluster.dns_suffix()
+    }
+}
+
+/// The id of something that exists already, in any stack.
+pub(super) fn existing(thing: &Existing) -> Value {
+    match thing {
+        Existing::Id(id) => json!(id),
+        Existing::Export(name) => import_value(name.as_str()),
     }
 }
 

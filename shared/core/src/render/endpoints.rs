@@ -1,25 +1,51 @@
-//! The API's endpoints: for each a network load balancer, its security group, and an alias record.
+//! The API's endpoints: for each a network load balancer, its security group, and an alias record; or what of these is
+//! ours where the spec names a balancer that exists.
 //!
 //! They are part of the control-plane stack, though design §6 would allow the network stack too. An export
 //! that is in use cannot change: a balancer in the network stack could never turn from public to private, nor
 //! an endpoint go away, as long as the controllers' group imports its target group. Here both change in one
 //! update.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::cfn::{Resource, Template, get_att, logical_id, reference};
-use super::context::{Context, export};
+use super::context::{Context, existing, export};
 use super::{network, ports};
-use crate::cluster::ApiEndpoint;
+use crate::cluster::{ApiEndpoint, Backing, Existing, LoadBalancer};
+use crate::digest::sha256_hex;
+
+/// As long as kube-aws' records lived.
+const RECORD_TTL_S: u32 = 300;
 
 /// Adds all endpoints; the target groups that the controllers' group must be in.
 pub(super) fn add(context: &Context<'_>, template: &mut Template) -> Vec<Value> {
     let mut endpoints: Vec<&ApiEndpoint> = context.cluster.api_endpoints.iter().collect();
     endpoints.sort_by_key(|endpoint| &endpoint.name);
-    endpoints.into_iter().map(|endpoint| add_one(context, template, endpoint)).collect()
+    let mut target_groups = Vec::new();
+    let mut doors = BTreeSet::new();
+    for endpoint in endpoints {
+        match &endpoint.load_balancer.backing {
+            Backing::Managed => target_groups.push(managed(context, template, endpoint)),
+            Backing::Balancer(arn) => target_groups.push(on_existing(context, template, endpoint, arn)),
+            Backing::TargetGroups(arns) => target_groups.extend(arns.iter().map(|arn| json!(arn))),
+            Backing::Nothing => {}
+        }
+        if endpoint.load_balancer.backing != Backing::Managed {
+            doors.extend(own_doors(context, &endpoint.load_balancer));
+            given_record(template, endpoint);
+        }
+    }
+    for door in doors {
+        door.add(context, template);
+    }
+    target_groups
 }
 
-fn add_one(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> Value {
+/// A balancer of ours. Its scheme cannot change, and a target group belongs to one balancer: public and private have
+/// different logical ids, so that the new ones stand before the old ones go.
+fn managed(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> Value {
     let name = &endpoint.name;
     let balancer = &endpoint.load_balancer;
     let group = security_group(context, template, endpoint);
@@ -29,6 +55,7 @@ fn add_one(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoin
     given.dedup();
     groups.extend(given.into_iter().map(Value::from));
 
+    let kind = if balancer.private { "Internal" } else { "" };
     let tags = context.tags(&format!("api-{name}")).list();
     let load_balancer = Resource::new("AWS::ElasticLoadBalancingV2::LoadBalancer")
         .set("Type", "network")
@@ -41,28 +68,19 @@ fn add_one(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoin
             json!([{ "Key": "load_balancing.cross_zone.enabled", "Value": "true" }]),
         )
         .set("Tags", tags.clone());
-    let load_balancer = template.add(logical_id("LoadBalancer", name), load_balancer);
-    let target_group = target_group(context, template, name, tags);
-    let listener = Resource::new("AWS::ElasticLoadBalancingV2::Listener")
-        .set("LoadBalancerArn", reference(&load_balancer))
-        .set("Port", ports::API_PUBLIC)
-        .set("Protocol", "TCP")
-        .set("DefaultActions", json!([{ "Type": "forward", "TargetGroupArn": reference(&target_group) }]));
-    template.add(logical_id("Listener", name), listener);
+    let load_balancer = template.add(logical_id(&format!("{kind}LoadBalancer"), name), load_balancer);
+    let target_group = target_group(context, template, kind, name, tags);
+    listener(template, kind, name, reference(&load_balancer), &target_group);
     if let Some(zone) = &balancer.hosted_zone_id {
-        let record = Resource::new("AWS::Route53::RecordSet")
-            .set("HostedZoneId", zone.as_str())
-            .set("Name", format!("{}.", endpoint.dns_name.trim_end_matches('.')))
-            .set("Type", "A")
-            .set(
-                "AliasTarget",
-                json!({
-                    "DNSName": get_att(&load_balancer, "DNSName"),
-                    "HostedZoneId": get_att(&load_balancer, "CanonicalHostedZoneID"),
-                    // There is no second target to turn to.
-                    "EvaluateTargetHealth": false,
-                }),
-            );
+        let record = record(endpoint, zone).set("Type", "A").set(
+            "AliasTarget",
+            json!({
+                "DNSName": get_att(&load_balancer, "DNSName"),
+                "HostedZoneId": get_att(&load_balancer, "CanonicalHostedZoneID"),
+                // There is no second target to turn to.
+                "EvaluateTargetHealth": false,
+            }),
+        );
         template.add(logical_id("Record", name), record);
     }
     template.output(
@@ -73,8 +91,96 @@ fn add_one(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoin
     reference(&target_group)
 }
 
+/// Our listener and target group at a balancer that exists. Both are others for another balancer.
+fn on_existing(
+    context: &Context<'_>,
+    template: &mut Template,
+    endpoint: &ApiEndpoint,
+    arn: &Existing,
+) -> Value {
+    let name = &endpoint.name;
+    let kind = format!("At{}", &sha256_hex(arn.to_string().as_bytes())[..8]);
+    let tags = context.tags(&format!("api-{name}")).list();
+    let target_group = target_group(context, template, &kind, name, tags);
+    listener(template, &kind, name, existing(arn), &target_group);
+    reference(&target_group)
+}
+
+fn listener(template: &mut Template, kind: &str, name: &str, load_balancer: Value, target_group: &str) {
+    let listener = Resource::new("AWS::ElasticLoadBalancingV2::Listener")
+        .set("LoadBalancerArn", load_balancer)
+        .set("Port", ports::API_PUBLIC)
+        .set("Protocol", "TCP")
+        .set("DefaultActions", json!([{ "Type": "forward", "TargetGroupArn": reference(target_group) }]));
+    template.add(logical_id(&format!("{kind}Listener"), name), listener);
+}
+
+fn record(endpoint: &ApiEndpoint, zone: &Existing) -> Resource {
+    Resource::new("AWS::Route53::RecordSet")
+        .set("HostedZoneId", existing(zone))
+        .set("Name", format!("{}.", endpoint.dns_name.trim_end_matches('.')))
+}
+
+/// A record that leads to a balancer of the user's. An alias would need the balancer's own hosted zone too. It bears the
+/// logical id of an alias: Route 53 has no CNAME beside another record of the name, and CloudFormation changes the one
+/// into the other in place.
+fn given_record(template: &mut Template, endpoint: &ApiEndpoint) {
+    let balancer = &endpoint.load_balancer;
+    if let (Some(zone), Some(target)) = (&balancer.hosted_zone_id, &balancer.dns_name) {
+        let record = record(endpoint, zone)
+            .set("Type", "CNAME")
+            .set("TTL", RECORD_TTL_S.to_string())
+            .set("ResourceRecords", json!([format!("{}.", target.trim_end_matches('.'))]));
+        template.add(logical_id("Record", &endpoint.name), record);
+    }
+}
+
+/// Through which a balancer that is not ours reaches the controllers, in their own security group.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Door {
+    /// The balancer's security group.
+    Group(String),
+    /// Clients' addresses, which a balancer without security groups hands through, and its own for health checks.
+    Range(String),
+}
+
+/// Several endpoints may need the same: EC2 takes each rule once.
+fn own_doors(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Door> {
+    let mut doors: Vec<Door> = balancer.security_group_ids.iter().cloned().map(Door::Group).collect();
+    doors.extend(balancer.source_cidrs.iter().map(|cidr| Door::Range(cidr.to_string())));
+    let checked = balancer.security_group_ids.is_empty() && balancer.backing != Backing::Nothing;
+    let vpc = context.cluster.network.vpc.cidr();
+    if checked && !balancer.source_cidrs.iter().any(|cidr| cidr.contains(&vpc)) {
+        doors.push(Door::Range(vpc.to_string()));
+    }
+    doors
+}
+
+impl Door {
+    fn add(&self, context: &Context<'_>, template: &mut Template) {
+        let (id, source, from) = match self {
+            Self::Group(group) => ("ControllerFromGroup", "SourceSecurityGroupId", group),
+            Self::Range(cidr) => ("ControllerFromRange", "CidrIp", cidr),
+        };
+        let ingress = Resource::new("AWS::EC2::SecurityGroupIngress")
+            .set("GroupId", context.network_value(export::CONTROLLER_SECURITY_GROUP))
+            .set(source, from.as_str())
+            .set("IpProtocol", "tcp")
+            .set("FromPort", ports::API_SERVER)
+            .set("ToPort", ports::API_SERVER)
+            .set("Description", "Load balancer that Slipway did not make");
+        template.add(logical_id(id, from), ingress);
+    }
+}
+
 /// Controllers answer on 6443. A target is healthy when its API server is ready, and its etcd with it.
-fn target_group(context: &Context<'_>, template: &mut Template, name: &str, tags: Value) -> String {
+fn target_group(
+    context: &Context<'_>,
+    template: &mut Template,
+    kind: &str,
+    name: &str,
+    tags: Value,
+) -> String {
     let resource = Resource::new("AWS::ElasticLoadBalancingV2::TargetGroup")
         .set("VpcId", context.vpc_id())
         .set("TargetType", "instance")
@@ -99,7 +205,7 @@ fn target_group(context: &Context<'_>, template: &mut Template, name: &str, tags
             ]),
         )
         .set("Tags", tags);
-    template.add(logical_id("TargetGroup", name), resource)
+    template.add(logical_id(&format!("{kind}TargetGroup"), name), resource)
 }
 
 /// Who may use the endpoint: the spec's ranges, and the cluster's own nodes in any case. Nodes reach a

@@ -117,9 +117,11 @@ fn endpoint(name: &str, dns_name: &str, private: bool, source: &str) -> ApiEndpo
         name: name.to_owned(),
         dns_name: dns_name.to_owned(),
         load_balancer: LoadBalancer {
+            backing: Backing::Managed,
             private,
             subnets: ["a", "b", "c"].map(|letter| format!("{prefix}-{letter}")).to_vec(),
-            hosted_zone_id: Some("Z0123456789ABCDEFGHIJ".to_owned()),
+            hosted_zone_id: Some("Z0123456789ABCDEFGHIJ".into()),
+            dns_name: None,
             source_cidrs: vec![source.parse().unwrap()],
             security_group_ids: Vec::new(),
         },
@@ -191,6 +193,7 @@ pub(super) fn cluster() -> Cluster {
             subnets: subnets(),
             pod_cidr: "10.2.0.0/16".parse().unwrap(),
             service_cidr: "10.3.0.0/24".parse().unwrap(),
+            ssh_source_cidrs: Vec::new(),
             dns_service_ip: "10.3.0.10".parse().unwrap(),
         },
         controller: Controller {

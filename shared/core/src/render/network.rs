@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(super) use egress::nat_addresses;
 
 use super::cfn::{Resource, Template, logical_id, reference};
-use super::context::{Context, export};
+use super::context::{Context, existing, export};
 use crate::cluster::{SubnetSource, Vpc};
 
 const VPC: &str = "Vpc";
@@ -37,7 +37,7 @@ pub(super) fn template(context: &mut Context<'_>) -> Template {
 /// The VPC, if it is ours; its id in any case.
 fn vpc(context: &Context<'_>, template: &mut Template) -> Value {
     match &context.cluster.network.vpc {
-        Vpc::Existing { id, .. } => json!(id),
+        Vpc::Existing { id, .. } => existing(id),
         Vpc::Managed(cidr) => {
             // Both DNS settings are needed for the private hosted zone of etcd's names.
             let vpc = Resource::new("AWS::EC2::VPC")

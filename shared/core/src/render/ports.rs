@@ -14,3 +14,5 @@ pub(super) const KUBELET: u16 = 10250;
 /// VXLAN over UDP on the port of Linux' own default, which flannel and Cilium keep: the pod network between
 /// nodes.
 pub(super) const POD_NETWORK: u16 = 8472;
+/// Secure shell, closed unless the spec names ranges.
+pub(super) const SSH: u16 = 22;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod blast_radius;
+mod endpoints;
 mod identity;
 mod membership;
 mod order;

@@ -31,6 +31,8 @@ pub(crate) const TRANSLATED: &[Note] = &[
     ),
     note("vpcId", "write `vpc: {id: …}`"),
     note("internetGatewayId", "write `internetGateway: {id: …}`"),
+    note("routeTableId", "write `routeTable: {id: …}` on each of `subnets`"),
+    note("mapPublicIPs", "write `private: true` on the subnets whose machines get no public address"),
     note("useCalico", "write `addons: {networkPolicy: {enabled: true}}`"),
     note("apiEndpoints[].loadBalancer.hostedZoneId", "write `hostedZone: {id: …}`"),
     note(
@@ -118,14 +120,28 @@ const AWS_ENVIRONMENT: &str =
 const ALWAYS_TLS: &str = "remove it: kubelets always join by TLS bootstrapping";
 const NOT_YET: &str = "remove it: Slipway does not support it yet";
 
+/// What to do about the second family of addresses.
+pub(crate) const IPV4: &str = "remove it: clusters are IPv4 only for now, and so are their ranges";
+
 /// Keys that are refused by name.
 pub(crate) const RETIRED: &[Note] = &[
+    note("ipFamily", IPV4),
+    note("ipFamilies", IPV4),
+    note("dualStack", IPV4),
+    note("ipv6", IPV4),
+    note("ipv6CIDR", IPV4),
+    note("vpcIPv6CIDR", IPV4),
+    note("podIPv6CIDR", IPV4),
+    note("serviceIPv6CIDR", IPV4),
+    note("egressOnlyInternetGateway", IPV4),
+    note("vpc.ipv6CIDR", IPV4),
+    note("subnets[].ipv6CIDR", IPV4),
+    note("subnets[].assignIpv6AddressOnCreation", IPV4),
+    note("apiEndpoints[].loadBalancer.ipAddressType", IPV4),
     note("containerRuntime", "remove it: rkt and Docker are gone, nodes run containerd"),
     note("releaseChannel", OS),
     note("s3URI", "remove it: assets are kept in the bucket of the Slipway installation"),
     note("manageCertificates", "remove it: Slipway always keeps the certificates"),
-    note("mapPublicIPs", "write `private: true` on the subnets whose machines get no public address"),
-    note("routeTableId", "write `routeTable: {id: …}` on each of `subnets`"),
     note("elasticFileSystemId", "remove it: install the EFS CSI driver in the cluster"),
     note("sharedPersistentVolume", "remove it: install the EFS CSI driver in the cluster"),
     note("cloudFormationStreaming", "remove it: `slipway watch` shows the progress"),
@@ -150,21 +166,11 @@ pub(crate) const RETIRED: &[Note] = &[
     ),
     note("kubernetes.controllerManager", NOT_YET),
     note("kubernetes.encryptionAtRest.keys", "remove it: the key is made and sealed by Slipway"),
-    note("apiEndpoints[].loadBalancer.id", "remove it: each endpoint has a network load balancer of its own"),
-    note(
-        "apiEndpoints[].loadBalancer.managed",
-        "remove it: each endpoint has a network load balancer of its own",
-    ),
-    note("subnets[].idFromStackOutput", "write the subnet's `id`"),
-    note("subnets[].natGateway.idFromStackOutput", "write the gateway's `id`"),
     note(
         "subnets[].natGateway.preconfigured",
         "write `routeTable: {id: …}` with the table that leads to the gateway",
     ),
-    note("subnets[].routeTable.idFromStackOutput", "write the table's `id`"),
     note("subnets[].mapPublicIPs", "write `private: true` on subnets whose machines get no public address"),
-    note("vpc.idFromStackOutput", "write the VPC's `id`"),
-    note("internetGateway.idFromStackOutput", "write the gateway's `id`"),
     note(
         "controller.taints",
         "remove it: controllers carry the taint of Kubernetes' control plane, and no other",

@@ -285,7 +285,9 @@ const MOST_SHOWN: usize = 12;
 fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, report: &mut Report<'_>) {
     let pattern = path.pattern();
     let refuse = |report: &mut Report<'_>, help: &str| {
-        let message = format!("`{}` is a key of kube-aws that Slipway does not take", entry.key);
+        // kube-aws knew no second family of addresses.
+        let whose = if help == legacy::IPV4 { "of dual-stack clusters" } else { "of kube-aws" };
+        let message = format!("`{}` is a key {whose} that Slipway does not take", entry.key);
         report.key(Severity::Error, entry.key_span, "retired-key", path, message, help);
     };
     if let Some(help) = legacy::retired(&pattern) {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::subnet_id;
-use crate::cluster::{Egress, SubnetSource, Vpc};
+use crate::cluster::{Egress, Existing, SubnetSource, Vpc};
 use crate::render::RenderError;
 use crate::render::cfn::{Resource, Template, get_att, logical_id, reference};
-use crate::render::context::Context;
+use crate::render::context::{Context, existing};
 
 const ANYWHERE: &str = "0.0.0.0/0";
 const INTERNET_GATEWAY: &str = "InternetGateway";
@@ -26,7 +26,7 @@ struct Gateway {
 /// A NAT gateway made here: one for each public subnet that somebody's traffic leaves through.
 struct Nat<'a> {
     public_subnet: &'a str,
-    eip_allocation_id: Option<&'a str>,
+    eip_allocation_id: Option<&'a Existing>,
 }
 
 /// Logical id of the Elastic IP of the NAT gateway in `public_subnet`, if it is made here.
@@ -54,7 +54,7 @@ pub(super) fn add(context: &mut Context<'_>, template: &mut Template, vpc_id: &V
     for (name, egress) in managed {
         let table = match &egress {
             Egress::InternetGateway => reference(PUBLIC_ROUTE_TABLE),
-            Egress::RouteTable { id } => json!(id),
+            Egress::RouteTable { id } => existing(id),
             Egress::ManagedNat { public_subnet, .. } => {
                 let table =
                     private_table(context, template, vpc_id, &name, reference(&nat_id(public_subnet)));
@@ -62,7 +62,7 @@ pub(super) fn add(context: &mut Context<'_>, template: &mut Template, vpc_id: &V
                 table
             }
             Egress::ExistingNat { id } => {
-                let table = private_table(context, template, vpc_id, &name, json!(id));
+                let table = private_table(context, template, vpc_id, &name, existing(id));
                 tables.push(table.clone());
                 table
             }
@@ -124,11 +124,13 @@ fn internet_gateway(
     let network = &context.cluster.network;
     let id = match (&network.internet_gateway_id, &network.vpc) {
         // Who brings a VPC and a gateway has attached the one to the other.
-        (Some(id), Vpc::Existing { .. }) => return Some(Gateway { id: json!(id), attachment: None }),
-        (Some(id), Vpc::Managed(_)) => json!(id),
+        (Some(id), Vpc::Existing { .. }) => {
+            return Some(Gateway { id: existing(id), attachment: None });
+        }
+        (Some(id), Vpc::Managed(_)) => existing(id),
         (None, Vpc::Existing { id: vpc, .. }) => {
             // A VPC takes one internet gateway: whether it has one already cannot be seen from here.
-            let (vpc, subnet) = (vpc.clone(), first_public.clone());
+            let (vpc, subnet) = (vpc.to_string(), first_public.clone());
             context.errors.push(RenderError::NoInternetGateway { vpc, subnet });
             return None;
         }
@@ -147,13 +149,13 @@ fn internet_gateway(
 
 /// The NAT gateways to make, in order of their subnets' names.
 fn nat_gateways<'a>(context: &mut Context<'_>, managed: &'a BTreeMap<String, Egress>) -> Vec<Nat<'a>> {
-    let mut nats: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+    let mut nats: BTreeMap<&str, Option<&Existing>> = BTreeMap::new();
     for egress in managed.values() {
         let Egress::ManagedNat { public_subnet, eip_allocation_id } = egress else { continue };
         let address = nats.entry(public_subnet).or_default();
-        match (*address, eip_allocation_id.as_deref()) {
+        match (*address, eip_allocation_id.as_ref()) {
             (Some(first), Some(second)) if first != second => {
-                let (first, second) = (first.to_owned(), second.to_owned());
+                let (first, second) = (first.to_string(), second.to_string());
                 let subnet = public_subnet.clone();
                 context.errors.push(RenderError::TwoNatAddresses { subnet, first, second });
             }
@@ -174,7 +176,7 @@ fn nat_gateway(context: &Context<'_>, template: &mut Template, nat: &Nat<'_>, ga
     let attachment = gateway.and_then(|gateway| gateway.attachment);
     let name = format!("nat-{}", nat.public_subnet);
     let allocation = match nat.eip_allocation_id {
-        Some(id) => json!(id),
+        Some(id) => existing(id),
         None => {
             let address = Resource::new("AWS::EC2::EIP")
                 .set("Domain", "vpc")
@@ -187,7 +189,7 @@ fn nat_gateway(context: &Context<'_>, template: &mut Template, nat: &Nat<'_>, ga
         }
     };
     let subnet = match &context.cluster.subnet(nat.public_subnet).source {
-        SubnetSource::Existing { id } => json!(id),
+        SubnetSource::Existing { id } => existing(id),
         SubnetSource::Managed { .. } => reference(&subnet_id(nat.public_subnet)),
     };
     let resource = Resource::new("AWS::EC2::NatGateway")

@@ -1,11 +1,13 @@
 //! Security groups of etcd, controllers and workers, and who may talk to whom.
 //!
-//! Rules are resources of their own, because groups refer to each other in circles. There is no rule for ssh:
-//! Session Manager needs none, and who wants port 22 brings a group in `securityGroupIds`.
+//! Rules are resources of their own, because groups refer to each other in circles. There is no rule for ssh unless
+//! the spec names ranges for it: Session Manager needs none.
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::render::cfn::{Resource, Template, get_att};
+use crate::render::cfn::{Resource, Template, get_att, logical_id};
 use crate::render::context::{Context, export};
 use crate::render::ports;
 
@@ -76,4 +78,22 @@ pub(super) fn add(context: &Context<'_>, template: &mut Template, vpc_id: &Value
         let protocol = if rule.protocol == "tcp" { "Tcp" } else { "Udp" };
         template.add(format!("{}From{}{protocol}{}", short(rule.to), short(rule.from), rule.port), ingress);
     }
+    for cidr in ssh_sources(context) {
+        for group in [ETCD, CONTROLLER, WORKER] {
+            let ingress = Resource::new("AWS::EC2::SecurityGroupIngress")
+                .set("GroupId", get_att(group, "GroupId"))
+                .set("CidrIp", cidr.as_str())
+                .set("IpProtocol", "tcp")
+                .set("FromPort", ports::SSH)
+                .set("ToPort", ports::SSH)
+                .set("Description", "sshAccessAllowedSourceCIDRs");
+            template
+                .add(logical_id(&format!("{}Ssh", group.trim_end_matches("SecurityGroup")), &cidr), ingress);
+        }
+    }
+}
+
+/// Each range once: EC2 refuses a rule that is there.
+fn ssh_sources(context: &Context<'_>) -> BTreeSet<String> {
+    context.cluster.network.ssh_source_cidrs.iter().map(ToString::to_string).collect()
 }

@@ -21,15 +21,16 @@ fn set_egress(cluster: &mut Cluster, name: &str, to: Egress) {
 /// A VPC that exists, with subnets of every origin.
 fn existing_vpc() -> Cluster {
     let mut cluster = cluster();
-    let id = "vpc-00000000000000001".to_owned();
+    let id = "vpc-00000000000000001".into();
     cluster.network.vpc = Vpc::Existing { id, cidr: "10.0.0.0/16".parse().unwrap() };
-    cluster.network.internet_gateway_id = Some("igw-00000000000000001".to_owned());
+    cluster.network.internet_gateway_id = Some("igw-00000000000000001".into());
     for (name, id) in [("public-a", "1"), ("private-a", "2")] {
-        *subnet(&mut cluster, name) = SubnetSource::Existing { id: format!("subnet-0000000000000000{id}") };
+        *subnet(&mut cluster, name) =
+            SubnetSource::Existing { id: format!("subnet-0000000000000000{id}").into() };
     }
-    let id = "nat-00000000000000001".to_owned();
+    let id = "nat-00000000000000001".into();
     set_egress(&mut cluster, "private-b", Egress::ExistingNat { id });
-    let id = "rtb-00000000000000001".to_owned();
+    let id = "rtb-00000000000000001".into();
     set_egress(&mut cluster, "private-c", Egress::RouteTable { id });
     cluster.api_endpoints[0].load_balancer.hosted_zone_id = None;
     cluster
@@ -38,7 +39,7 @@ fn existing_vpc() -> Cluster {
 /// Roles and profiles of the user's, an Elastic IP of the user's, one controller, no add-ons.
 fn own_names() -> Cluster {
     let mut cluster = cluster();
-    let (public_subnet, eip) = ("public-a".to_owned(), "eipalloc-00000000000000001".to_owned());
+    let (public_subnet, eip) = ("public-a".to_owned(), "eipalloc-00000000000000001".into());
     set_egress(&mut cluster, "private-a", Egress::ManagedNat { public_subnet, eip_allocation_id: Some(eip) });
     let profile = "arn:aws:iam::111122223333:instance-profile/mine".to_owned();
     cluster.etcd.iam.role_name = Some("member".to_owned());
@@ -110,7 +111,7 @@ fn private_subnets_that_name_one_public_subnet_share_its_nat_gateway() {
 fn two_addresses_for_one_nat_gateway_are_refused() {
     let mut cluster = cluster();
     for (name, eip) in [("private-a", "eipalloc-1"), ("private-b", "eipalloc-2")] {
-        let (public_subnet, eip) = ("public-a".to_owned(), Some(eip.to_owned()));
+        let (public_subnet, eip) = ("public-a".to_owned(), Some(eip.into()));
         set_egress(&mut cluster, name, Egress::ManagedNat { public_subnet, eip_allocation_id: eip });
     }
     let errors = errors(&cluster, &lock());

@@ -1,6 +1,8 @@
 //! Ranges: what must lie inside what, and what must not meet. Whole ranges are compared, never first addresses alone
 //! (kube-aws takes 10.0.0.0/8 for a part of 10.0.0.0/16).
 
+use std::net::Ipv4Addr;
+
 use ipnet::Ipv4Net;
 
 use crate::cluster::{Subnet, SubnetSource};
@@ -12,6 +14,17 @@ struct Range {
     what: String,
     net: Ipv4Net,
 }
+
+/// Addresses that mean something else on every machine (RFC 6890), the metadata service among them.
+const RESERVED: [(Ipv4Net, &str); 4] = [
+    (Ipv4Net::new_assert(Ipv4Addr::new(0, 0, 0, 0), 8), "nobody's"),
+    (Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8), "each machine's own"),
+    (
+        Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16),
+        "of the link, where AWS' metadata service answers",
+    ),
+    (Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3), "for multicast, or reserved"),
+];
 
 /// Reports every overlap once, at the range that stands later in the list.
 pub(crate) fn check(
@@ -30,7 +43,18 @@ pub(crate) fn check(
         range("podCIDR", "the range of pods", pods),
         range("serviceCIDR", "the range of services", services),
     ];
-    disjoint(report, &wide.into_iter().flatten().collect::<Vec<_>>());
+    let wide: Vec<Range> = wide.into_iter().flatten().collect();
+    for range in &wide {
+        if let Some((_, what)) = RESERVED.iter().find(|(reserved, _)| overlap(reserved, &range.net)) {
+            report.error(
+                "cidr-reserved",
+                &range.path,
+                format!("{} ({}) holds addresses that are {what}", range.what, range.net),
+                "choose a private range, such as a part of 10.0.0.0/8",
+            );
+        }
+    }
+    disjoint(report, &wide);
     let subnets: Vec<Range> = subnets
         .iter()
         .zip(paths)
@@ -56,10 +80,14 @@ pub(crate) fn check(
     disjoint(report, &subnets);
 }
 
+fn overlap(one: &Ipv4Net, other: &Ipv4Net) -> bool {
+    one.contains(other) || other.contains(one)
+}
+
 fn disjoint(report: &mut Report<'_>, ranges: &[Range]) {
     for (index, later) in ranges.iter().enumerate() {
         for earlier in &ranges[..index] {
-            if later.net.contains(&earlier.net) || earlier.net.contains(&later.net) {
+            if overlap(&later.net, &earlier.net) {
                 report.error(
                     "cidr-overlap",
                     &later.path,

@@ -7,6 +7,7 @@ const IMAGES: &str =
 const CHART: &str = "remove it: install its chart in the cluster";
 const STACKS: &str =
     "remove it: it names a part of kube-aws' stacks; Slipway's stacks are named `<clusterName>-<part>`";
+const FROM_FN: &str = "write the `id`, or `idFromStackOutput` with the name of an export";
 const FROM_OUTPUT: &str = "write `id`: a spec names things by their ids";
 const CUSTOM: &str = "remove it and put what the template made of it into `patches/*.yaml` beside the spec";
 const AUTOSCALER: &str =
@@ -55,17 +56,15 @@ pub(super) const REST: &[Note] = &[
     note("journaldCloudWatchLogsImage", IMAGES),
     note("worker.nodePools[].AwsCliImage", IMAGES),
     // Ids from elsewhere.
-    note("vpc.idFromFn", FROM_OUTPUT),
-    note("internetGateway.idFromFn", FROM_OUTPUT),
-    note("subnets[].idFromFn", FROM_OUTPUT),
-    note("subnets[].natGateway.idFromFn", FROM_OUTPUT),
-    note("subnets[].routeTable.idFromFn", FROM_OUTPUT),
+    note("vpc.idFromFn", FROM_FN),
+    note("internetGateway.idFromFn", FROM_FN),
+    note("subnets[].idFromFn", FROM_FN),
+    note("subnets[].natGateway.idFromFn", FROM_FN),
+    note("subnets[].routeTable.idFromFn", FROM_FN),
     note("subnets[].internetGateway", "write `internetGateway: {id: …}` at the top of the spec"),
     note("subnets[].routeTableId", "write `routeTable: {id: …}`"),
-    note("apiEndpoints[].loadBalancer.idFromStackOutput", FROM_OUTPUT),
-    note("apiEndpoints[].loadBalancer.idFromFn", FROM_OUTPUT),
-    note("apiEndpoints[].loadBalancer.hostedZone.idFromStackOutput", FROM_OUTPUT),
-    note("apiEndpoints[].loadBalancer.hostedZone.idFromFn", FROM_OUTPUT),
+    note("apiEndpoints[].loadBalancer.idFromFn", FROM_FN),
+    note("apiEndpoints[].loadBalancer.hostedZone.idFromFn", FROM_FN),
     note("etcd.hostedZone.idFromStackOutput", FROM_OUTPUT),
     note("etcd.hostedZone.idFromFn", FROM_OUTPUT),
     note("hostedZone", "write `apiEndpoints[].loadBalancer.hostedZone.id`"),

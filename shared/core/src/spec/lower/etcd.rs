@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Lowering;
-use super::endpoints::is_zone_id;
+use super::balancers::is_zone_id;
 use super::network::Draft;
 use super::nodes::ROOT_GIB;
 use super::text::{is_dns_label, is_dns_name};

@@ -2,8 +2,11 @@
 //! each part goes on without it, so that one run finds everything.
 
 mod access;
+mod agreement;
+mod balancers;
 mod endpoints;
 mod etcd;
+mod existing;
 mod identity;
 mod machines;
 mod mixed;
@@ -17,7 +20,7 @@ mod text;
 
 use std::collections::BTreeSet;
 
-use ipnet::Ipv4Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::Expected;
 use super::model::Spec;
@@ -52,6 +55,8 @@ pub(crate) fn lower(
     let controller = lowering.controller(name.as_deref(), &network);
     let etcd = lowering.etcd(name.as_deref(), kubernetes_version, &network);
     let pools = lowering.pools(name.as_deref(), kubernetes_version, &network, &api_endpoints);
+    lowering.workers_let_in(&api_endpoints, worker_api_endpoint.as_deref(), &pools, &network);
+    lowering.pods_fit(controller.as_ref(), &pools, &network);
     lowering.architectures(&image, controller.as_ref(), etcd.as_ref(), &pools);
     let kms_key_arn = lowering.kms_key(region.as_deref());
     let ssh_authorized_keys = lowering.ssh_keys();
@@ -92,6 +97,11 @@ impl Lowering<'_, '_, '_> {
     /// A range in CIDR notation whose address is its first one.
     fn cidr(&mut self, text: &str, path: &Path) -> Option<Ipv4Net> {
         let help = "write an IPv4 range such as `10.0.0.0/16`";
+        if text.split(',').any(|part| part.trim().parse::<Ipv6Net>().is_ok()) {
+            let message = format!("`{text}` is an IPv6 range, and clusters are IPv4 only for now");
+            self.report.error("ipv6", path, message, help);
+            return None;
+        }
         let Ok(net) = text.parse::<Ipv4Net>() else {
             self.report.error("cidr-syntax", path, format!("`{text}` is no IPv4 range"), help);
             return None;

@@ -5,8 +5,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use super::Lowering;
-use super::text::is_id;
-use crate::cluster::{Network, Subnet, Vpc};
+use crate::cluster::{Egress, Existing, Network, Subnet, SubnetSource, Vpc};
 use crate::spec::check::cidr;
 use crate::spec::path::Path;
 
@@ -19,16 +18,17 @@ const DNS_OFFSET: u32 = 10;
 /// A network of which something may be amiss, so that others can still resolve names against it.
 pub(super) struct Draft {
     pub(super) vpc: Option<Vpc>,
-    pub(super) internet_gateway_id: Option<String>,
+    pub(super) internet_gateway_id: Option<Existing>,
     /// Those about which everything is known.
     pub(super) subnets: Vec<Subnet>,
     /// Where each of `subnets` is written.
     pub(super) paths: Vec<Path>,
     /// Some subnet was refused: a name that is not found may be that one's.
     pub(super) incomplete: bool,
-    pod_cidr: Option<Ipv4Net>,
+    pub(super) pod_cidr: Option<Ipv4Net>,
     service_cidr: Option<Ipv4Net>,
     dns_service_ip: Option<Ipv4Addr>,
+    ssh_source_cidrs: Vec<Ipv4Net>,
 }
 
 impl Draft {
@@ -40,6 +40,7 @@ impl Draft {
             pod_cidr: self.pod_cidr?,
             service_cidr: self.service_cidr?,
             dns_service_ip: self.dns_service_ip?,
+            ssh_source_cidrs: self.ssh_source_cidrs,
         })
     }
 
@@ -66,16 +67,15 @@ impl Draft {
 impl Lowering<'_, '_, '_> {
     pub(super) fn network(&mut self, region: Option<&str>) -> Draft {
         let spec = self.spec;
-        let vpc_id = self.either(&spec.vpc.id, "vpc.id", &spec.vpc_id, "vpcId");
-        let internet_gateway_id = self.either(
-            &spec.internet_gateway.id,
-            "internetGateway.id",
-            &spec.internet_gateway_id,
+        let vpc_id = self.existing_or(&spec.vpc, "vpc", spec.vpc_id.as_deref(), "vpcId", "vpc");
+        let internet_gateway_id = self.existing_or(
+            &spec.internet_gateway,
+            "internetGateway",
+            spec.internet_gateway_id.as_deref(),
             "internetGatewayId",
+            "igw",
         );
-        self.id(vpc_id.as_ref(), "vpc");
-        self.id(internet_gateway_id.as_ref(), "igw");
-        let vpc = self.vpc(vpc_id.as_ref().map(|(_, id)| id.clone()));
+        let vpc = self.vpc(vpc_id);
         let pod_cidr =
             self.range(spec.pod_cidr.as_deref(), POD_CIDR, "podCIDR", 8..=24, "each node takes a /24 of it");
         let service_cidr = self.range(
@@ -87,16 +87,18 @@ impl Lowering<'_, '_, '_> {
         );
         let mut draft = Draft {
             vpc,
-            internet_gateway_id: internet_gateway_id.map(|(_, id)| id),
+            internet_gateway_id,
             subnets: Vec::new(),
             paths: Vec::new(),
             incomplete: false,
             pod_cidr,
             service_cidr,
             dns_service_ip: None,
+            ssh_source_cidrs: self.ssh_source_cidrs(),
         };
         draft.dns_service_ip = self.dns_service_ip(draft.service_cidr);
         self.subnets(region, &mut draft);
+        self.gateway_in_use(&draft);
         cidr::check(
             self.report,
             draft.vpc.as_ref().map(Vpc::cidr),
@@ -108,38 +110,42 @@ impl Lowering<'_, '_, '_> {
         draft
     }
 
-    /// A value under its own name or the one of kube-aws, with the path at which it stands.
-    fn either(
-        &mut self,
-        new: &Option<String>,
-        new_path: &str,
-        old: &Option<String>,
-        old_path: &str,
-    ) -> Option<(Path, String)> {
-        match (new, old) {
-            (Some(_), Some(_)) => {
-                let message = format!("`{old_path}` and `{new_path}` say the same");
-                self.report.error("given-twice", &Path::of(old_path), message, format!("keep `{new_path}`"));
-                None
-            }
-            (Some(value), None) => Some((Path::of(new_path), value.clone())),
-            (None, Some(value)) => Some((Path::of(old_path), value.clone())),
-            (None, None) => None,
-        }
-    }
-
-    pub(super) fn id(&mut self, id: Option<&(Path, String)>, kind: &str) {
-        if let Some((path, id)) = id.filter(|(_, id)| !is_id(id, kind)) {
-            self.report.error(
-                "id-syntax",
-                path,
-                format!("`{id}` does not name one"),
-                format!("write an id such as `{kind}-0123456789abcdef0`"),
+    /// A gateway that no subnet of ours leads to is a mistake, though one without consequence.
+    fn gateway_in_use(&mut self, draft: &Draft) {
+        let used = draft.subnets.iter().any(|subnet| {
+            matches!(&subnet.source, SubnetSource::Managed { egress: Egress::InternetGateway, .. })
+        });
+        if draft.internet_gateway_id.is_some() && !used && !draft.incomplete {
+            self.report.warning(
+                "no-effect",
+                &Path::of("internetGateway"),
+                "no subnet is routed to this gateway: those that exist, and those with a `routeTable`, keep their own routes",
+                "remove it",
             );
         }
     }
 
-    fn vpc(&mut self, id: Option<String>) -> Option<Vpc> {
+    /// From where ssh is let in.
+    fn ssh_source_cidrs(&mut self) -> Vec<Ipv4Net> {
+        let path = Path::of("sshAccessAllowedSourceCIDRs");
+        let texts = &self.spec.ssh_access_allowed_source_cidrs;
+        let ranges: Vec<Ipv4Net> = texts
+            .iter()
+            .enumerate()
+            .filter_map(|(index, text)| self.cidr(text, &path.index(index)))
+            .collect();
+        if ranges.iter().any(|range| range.prefix_len() == 0) {
+            self.report.warning(
+                "ssh-open-to-all",
+                &path,
+                "port 22 of every node is open to everybody",
+                "name the ranges of your own networks, or remove the key: Session Manager needs no open port",
+            );
+        }
+        ranges
+    }
+
+    fn vpc(&mut self, id: Option<Existing>) -> Option<Vpc> {
         const SIZES: std::ops::RangeInclusive<u8> = 16..=28;
         const WHY: &str = "a VPC takes no other";
         let path = Path::of("vpcCIDR");
@@ -153,7 +159,7 @@ impl Lowering<'_, '_, '_> {
                     let help = "add `vpcCIDR` with the VPC's range: subnets and the other ranges are checked against it";
                     self.report.error(
                         "missing-key",
-                        &Path::of("vpc.id"),
+                        &Path::of("vpc"),
                         "the range of the existing VPC is not given",
                         help,
                     );

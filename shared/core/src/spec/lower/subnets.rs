@@ -1,9 +1,12 @@
 //! The subnets, how each reaches the internet, and the names by which nodes and load balancers refer to them.
 
+use std::collections::BTreeMap;
+
+use super::existing::Named;
 use super::network::Draft;
 use super::text::is_name;
 use super::{Lowering, fold};
-use crate::cluster::{Egress, Subnet, SubnetSource, Vpc};
+use crate::cluster::{Egress, Existing, Subnet, SubnetSource, Vpc};
 use crate::spec::model::{SubnetRef, SubnetSpec};
 use crate::spec::path::Path;
 use crate::spec::regions;
@@ -50,6 +53,7 @@ impl Lowering<'_, '_, '_> {
             }
             &spec.subnets
         };
+        self.common_settings(draft);
         draft.incomplete = self.report.refused(&root);
         let alone = spec.subnets.is_empty();
         for (index, subnet) in specs.iter().enumerate() {
@@ -70,6 +74,26 @@ impl Lowering<'_, '_, '_> {
         self.unique(names.iter().map(|(name, path)| (name.as_str(), path.clone())), "subnet", fold);
         if !draft.incomplete {
             self.nat_gateways(draft);
+        }
+    }
+
+    /// `routeTableId` and `mapPublicIPs`, which kube-aws had for all subnets at once.
+    fn common_settings(&mut self, draft: &Draft) {
+        let path = Path::of("routeTableId");
+        let table = Named {
+            id: self.spec.route_table_id.as_deref(),
+            id_path: path.clone(),
+            export: None,
+            export_path: path.clone(),
+        };
+        let given = self.existing(&table, "rtb").is_some();
+        if given && matches!(draft.vpc, Some(Vpc::Managed(_))) {
+            self.report.error(
+                "existing-in-new-vpc",
+                &path,
+                "an existing route table cannot lie in a VPC that is yet to be made",
+                "add `vpc: {id: …}` with the VPC in which it lies",
+            );
         }
     }
 
@@ -101,34 +125,40 @@ impl Lowering<'_, '_, '_> {
                 format!("write one such as `{region}a`"),
             );
         }
-        let source = match &spec.id {
-            Some(id) => self.existing_subnet(spec, id, path, draft),
+        let named = Named::at(path, &spec.id, &spec.id_from_stack_output);
+        let source = match self.existing(&named, "subnet") {
+            Some(id) => Some(self.existing_subnet(spec, id, &named, path, draft)),
             None => self.managed_subnet(spec, path, draft),
         };
-        Some(Subnet { name, availability_zone: zone?, private: spec.private, source: source? })
+        Some(Subnet { name, availability_zone: zone?, private: self.is_private(spec), source: source? })
+    }
+
+    /// kube-aws' `mapPublicIPs: false` makes every subnet private.
+    fn is_private(&self, spec: &SubnetSpec) -> bool {
+        spec.private || self.spec.map_public_ips == Some(false)
     }
 
     fn existing_subnet(
         &mut self,
         spec: &SubnetSpec,
-        id: &str,
+        id: Existing,
+        named: &Named<'_>,
         path: &Path,
         draft: &Draft,
-    ) -> Option<SubnetSource> {
-        self.id(Some(&(path.key("id"), id.to_owned())), "subnet");
+    ) -> SubnetSource {
         if matches!(draft.vpc, Some(Vpc::Managed(_))) {
             let help = "add `vpc: {id: …}` with the VPC in which it lies";
             self.report.error(
                 "subnet-without-vpc",
-                &path.key("id"),
+                named.path(),
                 "an existing subnet cannot lie in a VPC that is yet to be made",
                 help,
             );
         }
         let settings = [
             ("instanceCIDR", spec.instance_cidr.is_some()),
-            ("natGateway", spec.nat_gateway.id.is_some() || spec.nat_gateway.eip_allocation_id.is_some()),
-            ("routeTable", spec.route_table.id.is_some()),
+            ("natGateway", self.report.has(&path.key("natGateway"))),
+            ("routeTable", self.report.has(&path.key("routeTable"))),
         ];
         for (key, _) in settings.into_iter().filter(|(_, given)| *given) {
             let message = format!("`{key}` has no effect on an existing subnet");
@@ -139,7 +169,7 @@ impl Lowering<'_, '_, '_> {
                 "remove it: a subnet with `id` is used as it is",
             );
         }
-        Some(SubnetSource::Existing { id: id.to_owned() })
+        SubnetSource::Existing { id }
     }
 
     fn managed_subnet(&mut self, spec: &SubnetSpec, path: &Path, draft: &Draft) -> Option<SubnetSource> {
@@ -157,47 +187,64 @@ impl Lowering<'_, '_, '_> {
                 None
             }
         };
+        let private = self.is_private(spec);
         let nat = &spec.nat_gateway;
-        self.id(nat.id.clone().map(|id| (path.key("natGateway").key("id"), id)).as_ref(), "nat");
-        self.id(
-            nat.eip_allocation_id
-                .clone()
-                .map(|id| (path.key("natGateway").key("eipAllocationId"), id))
-                .as_ref(),
-            "eipalloc",
-        );
-        self.id(spec.route_table.id.clone().map(|id| (path.key("routeTable").key("id"), id)).as_ref(), "rtb");
-        let has_nat = nat.id.is_some() || nat.eip_allocation_id.is_some();
-        if has_nat && !spec.private {
+        let nat_path = path.key("natGateway");
+        let nat_id = self.existing(&Named::at(&nat_path, &nat.id, &nat.id_from_stack_output), "nat");
+        let address = Named {
+            id: nat.eip_allocation_id.as_deref(),
+            id_path: nat_path.key("eipAllocationId"),
+            export: nat.eip_allocation_id_from_stack_output.as_deref(),
+            export_path: nat_path.key("eipAllocationIdFromStackOutput"),
+        };
+        let address = self.existing(&address, "eipalloc");
+        let table = &spec.route_table;
+        let table =
+            self.existing(&Named::at(&path.key("routeTable"), &table.id, &table.id_from_stack_output), "rtb");
+        let has_nat = nat_id.is_some() || address.is_some();
+        if has_nat && !private {
             let help =
                 "write `private: true` if its machines reach the internet through a gateway, else remove it";
             self.report.error(
                 "nat-of-public-subnet",
-                &path.key("natGateway"),
+                &nat_path,
                 "a public subnet needs no NAT gateway",
                 help,
             );
         }
-        if nat.id.is_some() && nat.eip_allocation_id.is_some() {
+        if nat_id.is_some() && address.is_some() {
             let help = "keep `id` for a gateway that exists, or `eipAllocationId` for one to be made";
             self.report.error(
                 "given-twice",
-                &path.key("natGateway"),
+                &nat_path,
                 "the NAT gateway both exists and is to be made",
                 help,
             );
         }
-        if has_nat && spec.route_table.id.is_some() {
+        for (given, key, what) in
+            [(table.is_some(), "routeTable", "route table"), (nat_id.is_some(), "natGateway", "NAT gateway")]
+        {
+            if given && matches!(draft.vpc, Some(Vpc::Managed(_))) {
+                self.report.error(
+                    "existing-in-new-vpc",
+                    &path.key(key),
+                    format!("an existing {what} cannot lie in a VPC that is yet to be made"),
+                    "add `vpc: {id: …}` with the VPC in which it lies",
+                );
+            }
+        }
+        if has_nat && table.is_some() {
             let help = "keep `routeTable` for a table that exists, or `natGateway` to have one made";
             self.report.error(
                 "given-twice",
-                &path.key("natGateway"),
+                &nat_path,
                 "the subnet has a route table and a NAT gateway",
                 help,
             );
         }
-        let egress = match (&spec.route_table.id, spec.private, &nat.id) {
-            (Some(id), _, _) => Egress::RouteTable { id: id.clone() },
+        let table = table.or_else(|| self.common_route_table().filter(|_| !has_nat));
+        let egress = match (table, private, nat_id) {
+            (Some(id), _, _) => Egress::RouteTable { id },
             (None, false, _) => {
                 if matches!(draft.vpc, Some(Vpc::Existing { .. })) && draft.internet_gateway_id.is_none() {
                     let help = "add `internetGateway: {id: …}`, or give the subnet a `routeTable` that leads to it, or make it `private`";
@@ -210,14 +257,18 @@ impl Lowering<'_, '_, '_> {
                 }
                 Egress::InternetGateway
             }
-            (None, true, Some(id)) => Egress::ExistingNat { id: id.clone() },
+            (None, true, Some(id)) => Egress::ExistingNat { id },
             // Which public subnet holds the gateway is settled when all subnets are known.
-            (None, true, None) => Egress::ManagedNat {
-                public_subnet: String::new(),
-                eip_allocation_id: nat.eip_allocation_id.clone(),
-            },
+            (None, true, None) => {
+                Egress::ManagedNat { public_subnet: String::new(), eip_allocation_id: address }
+            }
         };
         Some(SubnetSource::Managed { cidr: cidr?, egress })
+    }
+
+    /// kube-aws' `routeTableId`, which stands for the table of each subnet.
+    fn common_route_table(&self) -> Option<Existing> {
+        self.spec.route_table_id.as_deref().map(Existing::from)
     }
 
     /// Gives each NAT gateway its public subnet: one in the same zone, so that no traffic crosses zones, else the first.
@@ -228,22 +279,42 @@ impl Lowering<'_, '_, '_> {
             .filter(|subnet| !subnet.private)
             .map(|subnet| (subnet.availability_zone.clone(), subnet.name.clone()))
             .collect();
+        let mut addresses: BTreeMap<String, Existing> = BTreeMap::new();
         for (subnet, path) in draft.subnets.iter_mut().zip(&draft.paths) {
             let zone = &subnet.availability_zone;
-            let SubnetSource::Managed { egress: Egress::ManagedNat { public_subnet, .. }, .. } =
-                &mut subnet.source
+            let SubnetSource::Managed {
+                egress: Egress::ManagedNat { public_subnet, eip_allocation_id }, ..
+            } = &mut subnet.source
             else {
                 continue;
             };
-            match public.iter().find(|(of, _)| of == zone).or(public.first()) {
-                Some((_, name)) => public_subnet.clone_from(name),
-                None => self.report.error(
+            let Some((_, name)) = public.iter().find(|(of, _)| of == zone).or(public.first()) else {
+                self.report.error(
                     "no-public-subnet",
                     path,
                     format!("the private subnet `{}` has no way out", subnet.name),
                     "add a public subnet for its NAT gateway, or give `natGateway: {id: …}` or `routeTable: {id: …}`",
-                ),
+                );
+                continue;
+            };
+            public_subnet.clone_from(name);
+            let Some(address) = eip_allocation_id else { continue };
+            let path = path.key("natGateway");
+            if let Some(first) = addresses.get(name).filter(|first| *first != address) {
+                let message = format!(
+                    "the NAT gateway in `{name}` is to have two addresses, `{first}` and `{address}`"
+                );
+                let help =
+                    "name one address for it, or add a public subnet in this zone for a gateway of its own";
+                self.report.error("nat-address", &path, message, help);
+            } else if let Some((other, _)) =
+                addresses.iter().find(|(other, taken)| *taken == address && *other != name)
+            {
+                let message = format!("`{address}` is the address of the NAT gateway in `{other}` already");
+                let help = "name another address: each gateway has its own";
+                self.report.error("nat-address", &path, message, help);
             }
+            addresses.insert(name.clone(), address.clone());
         }
     }
 

@@ -61,7 +61,7 @@ pub(crate) struct Spec {
     #[schemars(extend("deprecated" = true))]
     pub(crate) create_record_set: Option<bool>,
     /// An existing VPC.
-    pub(crate) vpc: IdSpec,
+    pub(crate) vpc: ExistingSpec,
     /// An existing VPC.
     #[schemars(extend("deprecated" = true))]
     pub(crate) vpc_id: Option<String>,
@@ -69,7 +69,7 @@ pub(crate) struct Spec {
     #[serde(rename = "vpcCIDR")]
     pub(crate) vpc_cidr: Option<String>,
     /// The internet gateway of an existing VPC, needed for public subnets that Slipway makes in it.
-    pub(crate) internet_gateway: IdSpec,
+    pub(crate) internet_gateway: ExistingSpec,
     /// The internet gateway of an existing VPC.
     #[schemars(extend("deprecated" = true))]
     pub(crate) internet_gateway_id: Option<String>,
@@ -78,6 +78,13 @@ pub(crate) struct Spec {
     /// The range of the single subnet, where `subnets` is not given; 10.0.0.0/24 unless given.
     #[serde(rename = "instanceCIDR")]
     pub(crate) instance_cidr: Option<String>,
+    /// An existing route table for every subnet that names neither a route table nor a NAT gateway.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) route_table_id: Option<String>,
+    /// Whether machines get public addresses.
+    #[serde(rename = "mapPublicIPs")]
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) map_public_ips: Option<bool>,
     /// The subnets of the cluster's nodes and load balancers.
     pub(crate) subnets: Vec<SubnetSpec>,
     /// The range of pods; 10.2.0.0/16 unless given.
@@ -89,6 +96,9 @@ pub(crate) struct Spec {
     /// The address of the cluster's DNS service, inside `serviceCIDR`; its tenth address unless given.
     #[serde(rename = "dnsServiceIP")]
     pub(crate) dns_service_ip: Option<String>,
+    /// Ranges from which port 22 of every node is reached; from nowhere unless given.
+    #[serde(rename = "sshAccessAllowedSourceCIDRs")]
+    pub(crate) ssh_access_allowed_source_cidrs: Vec<String>,
     /// Whether network policies are enforced.
     #[schemars(extend("deprecated" = true))]
     pub(crate) use_calico: Option<bool>,

@@ -3,8 +3,6 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::IdSpec;
-
 /// One name under which the Kubernetes API is reached.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
@@ -18,10 +16,20 @@ pub(crate) struct EndpointSpec {
     pub(crate) load_balancer: LoadBalancerSpec,
 }
 
-/// A network load balancer.
+/// A network load balancer: made by Slipway, or an existing one (`id`), or none (`managed: false`).
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct LoadBalancerSpec {
+    /// The ARN of an existing network load balancer, whose port 443 is free: it gets a listener and a target group.
+    pub(crate) id: Option<String>,
+    /// The name under which another stack exports that ARN, instead of `id`.
+    pub(crate) id_from_stack_output: Option<String>,
+    /// Whether Slipway makes the load balancer; with `false` the name goes into the API server's certificate, and leading it to the controllers is yours.
+    pub(crate) managed: Option<bool>,
+    /// The DNS name of the existing load balancer, to which the record in `hostedZone` leads.
+    pub(crate) dns_name: Option<String>,
+    /// Existing target groups in which the controllers are registered, instead of a load balancer that Slipway makes.
+    pub(crate) target_group: ApiTargetGroupSpec,
     /// Whether it is reached only from inside the VPC; `false` unless given.
     pub(crate) private: bool,
     /// The kind of load balancer; only `network` is made.
@@ -29,8 +37,8 @@ pub(crate) struct LoadBalancerSpec {
     pub(crate) kind: Option<LoadBalancerKind>,
     /// The subnets it stands in; unless given, all public ones, or all private ones if it is private.
     pub(crate) subnets: Vec<SubnetRef>,
-    /// The Route 53 hosted zone in which the alias record is made.
-    pub(crate) hosted_zone: IdSpec,
+    /// The Route 53 hosted zone in which the record is made.
+    pub(crate) hosted_zone: ExistingSpec,
     /// Whether Slipway makes the DNS record; `true` wherever a hosted zone is given.
     pub(crate) record_set_managed: Option<bool>,
     /// The record's time to live.
@@ -46,8 +54,26 @@ pub(crate) struct LoadBalancerSpec {
     /// Ranges that may reach the API; everywhere unless given.
     #[serde(rename = "apiAccessAllowedSourceCIDRs")]
     pub(crate) api_access_allowed_source_cidrs: Option<Vec<String>>,
-    /// Security groups besides Slipway's own.
+    /// Security groups of the load balancer: besides Slipway's own, or those that an existing one has, which controllers then let in.
     pub(crate) security_group_ids: Vec<String>,
+}
+
+/// Target groups that exist.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ApiTargetGroupSpec {
+    /// ARNs of target groups of instances, with TCP to port 6443.
+    pub(crate) arns: Vec<String>,
+}
+
+/// Something that exists already, by its id or by the name under which another stack exports it.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ExistingSpec {
+    /// Its id.
+    pub(crate) id: Option<String>,
+    /// The name under which another stack of this account and region exports its id, instead of `id`.
+    pub(crate) id_from_stack_output: Option<String>,
 }
 
 /// The kind of a load balancer.
@@ -78,6 +104,8 @@ pub(crate) struct SubnetSpec {
     pub(crate) name: Option<String>,
     /// The id of an existing subnet, which is used as it is.
     pub(crate) id: Option<String>,
+    /// The name under which another stack exports the id of an existing subnet, instead of `id`.
+    pub(crate) id_from_stack_output: Option<String>,
     /// The availability zone, such as `eu-west-1a`.
     pub(crate) availability_zone: Option<String>,
     /// The range of a subnet that Slipway makes.
@@ -88,7 +116,7 @@ pub(crate) struct SubnetSpec {
     /// How a private subnet reaches the internet; a NAT gateway in a public subnet of its zone unless given.
     pub(crate) nat_gateway: NatGatewaySpec,
     /// An existing route table, taken as it is.
-    pub(crate) route_table: IdSpec,
+    pub(crate) route_table: ExistingSpec,
 }
 
 /// A NAT gateway.
@@ -97,6 +125,10 @@ pub(crate) struct SubnetSpec {
 pub(crate) struct NatGatewaySpec {
     /// An existing NAT gateway.
     pub(crate) id: Option<String>,
+    /// The name under which another stack exports the id of an existing NAT gateway, instead of `id`.
+    pub(crate) id_from_stack_output: Option<String>,
     /// An existing Elastic IP for the gateway that Slipway makes.
     pub(crate) eip_allocation_id: Option<String>,
+    /// The name under which another stack exports the allocation id of such an Elastic IP, instead of `eipAllocationId`.
+    pub(crate) eip_allocation_id_from_stack_output: Option<String>,
 }

@@ -76,6 +76,7 @@ fn the_base_itself_is_accepted() {
 
 mod etcd;
 mod identity;
+mod network;
 mod nodes;
 mod pools;
 mod relations;

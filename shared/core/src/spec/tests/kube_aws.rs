@@ -231,6 +231,19 @@ fn every_note_is_about_a_key_of_kube_aws() {
 
 /// What kube-aws never knew, but people write.
 const GUESSES: &[&str] = &[
+    "ipFamily",
+    "ipFamilies",
+    "dualStack",
+    "ipv6",
+    "ipv6CIDR",
+    "vpcIPv6CIDR",
+    "podIPv6CIDR",
+    "serviceIPv6CIDR",
+    "egressOnlyInternetGateway",
+    "vpc.ipv6CIDR",
+    "subnets[].ipv6CIDR",
+    "subnets[].assignIpv6AddressOnCreation",
+    "apiEndpoints[].loadBalancer.ipAddressType",
     "etcd.nodes[].dataVolume.ephemeral",
     "worker.nodePools[].autoscaling.customMetrics",
     "worker.nodePools[].mixedInstances.onDemandAllocationStrategy",

@@ -116,7 +116,7 @@ fn ranges_that_are_none() {
         write an IPv4 range such as `10.0.0.0/16`
     16:14 error cidr-syntax at `serviceCIDR`: `10.3.0.5/24` does not begin its range
         did you mean `10.3.0.0/24`?
-    17:10 error cidr-syntax at `vpcCIDR`: `fd00::/8` is no IPv4 range
+    17:10 error ipv6 at `vpcCIDR`: `fd00::/8` is an IPv6 range, and clusters are IPv4 only for now
         write an IPv4 range such as `10.0.0.0/16`
     "##);
 }
@@ -228,7 +228,7 @@ fn an_existing_subnet_in_a_new_vpc() {
 #[test]
 fn an_existing_vpc_without_what_it_needs() {
     says!([with("vpc: {id: vpc-0123456789abcdef0}\n"), with("vpc: {id: my-vpc}\nvpcCIDR: 10.0.0.0/16\n")].concat(), @r##"
-    15:11 error missing-key at `vpc.id`: the range of the existing VPC is not given
+    15:1 error missing-key at `vpc`: the range of the existing VPC is not given
         add `vpcCIDR` with the VPC's range: subnets and the other ranges are checked against it
     8:3 error no-internet-gateway at `subnets[0]`: a public subnet in an existing VPC needs its internet gateway
         add `internetGateway: {id: …}`, or give the subnet a `routeTable` that leads to it, or make it `private`
@@ -248,6 +248,8 @@ fn a_private_subnet_without_a_way_out() {
 #[test]
 fn gateways_that_contradict() {
     says!(instead("instanceCIDR: 10.0.0.0/24}", "instanceCIDR: 10.0.0.0/24, natGateway: {id: nat-0123456789abcdef0, eipAllocationId: eipalloc-0123456789abcdef0}}"), @r##"
+    8:77 error existing-in-new-vpc at `subnets[0].natGateway`: an existing NAT gateway cannot lie in a VPC that is yet to be made
+        add `vpc: {id: …}` with the VPC in which it lies
     8:77 error given-twice at `subnets[0].natGateway`: the NAT gateway both exists and is to be made
         keep `id` for a gateway that exists, or `eipAllocationId` for one to be made
     8:77 error nat-of-public-subnet at `subnets[0].natGateway`: a public subnet needs no NAT gateway
@@ -310,8 +312,6 @@ fn load_balancers_and_their_subnets() {
         write `type: network`, or remove the line
     9:5 error load-balancer-subnets at `apiEndpoints[0].loadBalancer.subnets`: `private-b` is private: nothing reaches it from the internet
         name public subnets, or write `private: true`
-    10:5 error empty-list at `apiEndpoints[0].loadBalancer.apiAccessAllowedSourceCIDRs`: nobody may reach the API
-        name at least one range, or remove the key for everywhere
     11:24 error id-syntax at `apiEndpoints[0].loadBalancer.securityGroupIds[0]`: `default` is no security group's id
         write an id such as `sg-0123456789abcdef0`
     12:22 error id-syntax at `apiEndpoints[0].loadBalancer.hostedZone.id`: `example.com.` is no hosted zone's id
