@@ -256,4 +256,5 @@ mod tests {
     mod kube_aws;
     mod schema;
     mod secrets;
+    mod seeds;
 }
