@@ -1,6 +1,7 @@
 //! From the text of a `cluster.yaml` to a checked [`Cluster`](crate::cluster::Cluster), or to diagnostics with line, column and cure.
 
 mod check;
+mod documents;
 mod legacy;
 mod lower;
 mod model;
@@ -25,6 +26,7 @@ use path::Path;
 use report::{Problem, Report};
 use tree::{Document, Span};
 
+pub use documents::{cluster_yaml, from_kube_aws};
 pub use schema::schema;
 pub use starter::{SCHEMA_FILE, Starter, starter};
 
@@ -250,6 +252,7 @@ pub(crate) fn decode<'t>(bytes: &'t [u8], document: &Document) -> Result<&'t str
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    mod defaults;
     mod examples;
     mod findings;
     mod fuzz;

@@ -91,12 +91,10 @@ impl Lowering<'_, '_, '_> {
             types: if types.is_empty() { own() } else { types },
             on_demand_base: spec.on_demand_base_capacity.unwrap_or(0),
             on_demand_percentage,
-            on_demand_strategy: spec.on_demand_allocation_strategy.map(|strategy| {
-                match strategy {
-                    OnDemandStrategySpec::Prioritized => "prioritized",
-                    OnDemandStrategySpec::LowestPrice => "lowest-price",
-                }
-                .to_owned()
+            // EC2's own default is not rendered: saying it must change nothing.
+            on_demand_strategy: spec.on_demand_allocation_strategy.and_then(|strategy| match strategy {
+                OnDemandStrategySpec::Prioritized => None,
+                OnDemandStrategySpec::LowestPrice => Some("lowest-price".to_owned()),
             }),
             spot_strategy: strategy.to_owned(),
             // Where spot instances are used, a replacement comes up before the warned instance is taken.
@@ -104,9 +102,10 @@ impl Lowering<'_, '_, '_> {
         })
     }
 
-    /// Types with weights: Auto Scaling wants one for each type or for none, so an absent weight is 1.
+    /// Types with weights: Auto Scaling wants one for each type or for none, so an absent weight is 1, and where all are 1 there
+    /// are none.
     fn weighted(&mut self, specs: &[WeightedTypeSpec], path: &Path) -> Vec<WeightedType> {
-        let weigh = specs.iter().any(|spec| spec.weighted_capacity.is_some());
+        let weigh = specs.iter().any(|spec| spec.weighted_capacity.is_some_and(|weight| weight != 1));
         let mut types: Vec<WeightedType> = Vec::new();
         for (index, spec) in specs.iter().enumerate() {
             let Some(instance_type) = spec.instance_type.clone() else { continue };

@@ -112,7 +112,7 @@ pub(crate) struct PoolSpec {
     /// A fixed number of nodes; 1 unless given. `autoScalingGroup` gives a range instead.
     #[schemars(range(max = 1000))]
     pub(crate) count: Option<u32>,
-    /// EC2 instance type; `t3.medium` unless given.
+    /// EC2 instance type; `t3.medium` unless given, or the first type of `mixedInstances`.
     pub(crate) instance_type: Option<String>,
     /// The Kubernetes release of this pool's kubelets, where it lags: at most three minors behind the cluster's `kubernetesVersion`, never newer.
     pub(crate) kubernetes_version: Option<String>,

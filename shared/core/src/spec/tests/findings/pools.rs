@@ -220,7 +220,7 @@ fn mixed_instances_below_the_group_are_on_only_if_they_say_so() {
     .mixed_instances
     .unwrap();
     assert_eq!(mixed.types.len(), 2);
-    assert_eq!(mixed.on_demand_strategy.as_deref(), Some("prioritized"));
+    assert_eq!(mixed.on_demand_strategy, None, "EC2's own default is not rendered");
     assert_eq!((mixed.spot_strategy.as_str(), mixed.capacity_rebalance), ("lowest-price", true));
     let keys = "    mixedInstances: {instanceTypes: [m7g.large], capacityRebalance: false}\n";
     assert!(!pool(keys).mixed_instances.unwrap().capacity_rebalance);
