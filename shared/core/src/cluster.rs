@@ -3,6 +3,7 @@
 //! Only [`crate::spec`] makes a [`Cluster`]; whoever holds one need not check it again. What a person may
 //! write is wider (`spec::model`) and is lowered into this.
 
+mod custom;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
+pub use custom::{Content, Custom, CustomFile, CustomUnit, DropIn};
 pub use storage::{InstanceStore, Mount, Storage};
 
 /// One Kubernetes cluster as its spec describes it.
@@ -322,10 +324,23 @@ pub struct Volume {
 pub struct Iam {
     /// `iam.role.name`: the role's full name is `<stack>-<name>`, at most 64 characters; `None` lets CloudFormation name it.
     pub role_name: Option<String>,
+    /// `iam.role.strictName`: `role_name` is the whole name, but for an etcd member's number behind it.
+    pub strict_name: bool,
     /// `iam.role.managedPolicies[].arn`.
     pub managed_policy_arns: Vec<String>,
     /// `iam.instanceProfile.arn`: used instead of a role of ours.
     pub instance_profile_arn: Option<String>,
+}
+
+/// Whose hardware a machine runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Tenancy {
+    /// Shared with other accounts.
+    #[default]
+    Default,
+    /// Dedicated instances.
+    Dedicated,
 }
 
 /// The controllers.
@@ -345,6 +360,10 @@ pub struct Controller {
     pub iam: Iam,
     /// `nodeLabels`.
     pub node_labels: BTreeMap<String, String>,
+    /// `tenancy`.
+    pub tenancy: Tenancy,
+    /// `customFiles` and `customSystemdUnits`.
+    pub custom: Custom,
 }
 
 /// The etcd members.
@@ -366,6 +385,10 @@ pub struct Etcd {
     pub security_group_ids: Vec<String>,
     /// IAM.
     pub iam: Iam,
+    /// `tenancy`.
+    pub tenancy: Tenancy,
+    /// `customFiles` and `customSystemdUnits`.
+    pub custom: Custom,
 }
 
 /// One etcd member.
@@ -430,6 +453,10 @@ pub struct NodePool {
     pub taints: Vec<Taint>,
     /// `featureGates` of the pool's kubelets, besides those of every component.
     pub feature_gates: BTreeMap<String, bool>,
+    /// `tenancy`.
+    pub tenancy: Tenancy,
+    /// `customFiles` and `customSystemdUnits`.
+    pub custom: Custom,
 }
 
 /// Sizes of an Auto Scaling group, in instances, or in capacity units where weights are given.

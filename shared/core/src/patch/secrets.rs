@@ -9,6 +9,11 @@ const WORDS: [&str; 4] = ["PRIVATE KEY", "UFJJVkFURSBLRV", "BSSVZBVEUgS0VZ", "QU
 /// What makes CloudFormation put a secret's value into a template.
 const REFERENCES: [&str; 2] = ["{{resolve:secretsmanager:", "{{resolve:ssm-secure:"];
 
+/// Whether a private key is in it.
+pub(crate) fn holds_private_key(text: &str) -> bool {
+    WORDS.iter().any(|word| text.contains(word))
+}
+
 /// The finding about key material in a patch's text.
 pub(super) fn in_text(text: &str) -> Option<Problem> {
     let about = |place: Span, message: &str, help: &str| {

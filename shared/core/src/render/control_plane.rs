@@ -51,6 +51,7 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
         security_group: export::CONTROLLER_SECURITY_GROUP,
         security_group_ids: controller.security_group_ids.clone(),
         profile,
+        tenancy: controller.tenancy,
     };
     let config = node_config::controller(context, &stack);
     let credentials = context.credentials_digest(&role);

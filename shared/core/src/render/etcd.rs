@@ -63,6 +63,7 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         security_group: export::ETCD_SECURITY_GROUP,
         security_group_ids: etcd.security_group_ids.clone(),
         profile,
+        tenancy: etcd.tenancy,
     };
     let config = node_config::etcd(context, member, &pin, &group);
     let credentials = context.credentials_digest(&role);

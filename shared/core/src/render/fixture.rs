@@ -81,6 +81,8 @@ pub(super) fn pool(name: &str) -> NodePool {
         node_labels: BTreeMap::new(),
         taints: Vec::new(),
         feature_gates: BTreeMap::new(),
+        tenancy: Tenancy::Default,
+        custom: Custom::default(),
     }
 }
 
@@ -204,6 +206,8 @@ pub(super) fn cluster() -> Cluster {
             security_group_ids: Vec::new(),
             iam: Iam::default(),
             node_labels: BTreeMap::new(),
+            tenancy: Tenancy::Default,
+            custom: Custom::default(),
         },
         etcd: Etcd {
             instance_type: "m7g.medium".to_owned(),
@@ -214,6 +218,8 @@ pub(super) fn cluster() -> Cluster {
             members: members.collect(),
             security_group_ids: Vec::new(),
             iam: Iam::default(),
+            tenancy: Tenancy::Default,
+            custom: Custom::default(),
         },
         pools: pools(),
         pool_strategy: PoolStrategy::Sequential,

@@ -63,9 +63,13 @@ pub(super) fn add(
     if let Some(arn) = &principal.iam.instance_profile_arn {
         return Profile::Given(arn.clone());
     }
-    let name = principal.iam.role_name.as_ref().map(|name| match principal.suffix.as_str() {
-        "" => format!("{}-{name}", principal.stack),
-        suffix => format!("{}-{name}-{suffix}", principal.stack),
+    let name = principal.iam.role_name.as_ref().map(|name| {
+        let whole =
+            if principal.iam.strict_name { name.clone() } else { format!("{}-{name}", principal.stack) };
+        match principal.suffix.as_str() {
+            "" => whole,
+            member => format!("{whole}-{member}"),
+        }
     });
     let mut statements = base_statements(context, principal);
     statements.extend(extra);

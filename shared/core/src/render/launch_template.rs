@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::cfn::{Resource, Tags};
 use super::context::Context;
 use super::iam::Profile;
-use crate::cluster::{Architecture, Image, Volume};
+use crate::cluster::{Architecture, Image, Tenancy, Volume};
 use crate::pki::Role;
 use crate::plan::diff;
 
@@ -37,6 +37,7 @@ pub(super) struct Machine {
     pub(super) security_group: &'static str,
     pub(super) security_group_ids: Vec<String>,
     pub(super) profile: Profile,
+    pub(super) tenancy: Tenancy,
 }
 
 impl Machine {
@@ -65,6 +66,7 @@ impl Machine {
             ("volumes", (!volumes.is_empty()).then(|| json!(volumes))),
             ("agent", context.lock.agent.get(&self.architecture).cloned().map(Value::from)),
             ("subnet", self.subnet.clone().map(Value::from)),
+            ("tenancy", self.tenancy().map(Value::from)),
         ];
         for (key, value) in optional {
             if let Some(value) = value {
@@ -108,7 +110,18 @@ impl Machine {
         if let Some(key_name) = self.key_name(context) {
             data["KeyName"] = json!(key_name);
         }
+        if let Some(tenancy) = self.tenancy() {
+            data["Placement"] = json!({ "Tenancy": tenancy });
+        }
         Resource::new("AWS::EC2::LaunchTemplate").set("LaunchTemplateData", data)
+    }
+
+    /// Said only where it is not what EC2 does anyway.
+    fn tenancy(&self) -> Option<&'static str> {
+        match self.tenancy {
+            Tenancy::Default => None,
+            Tenancy::Dedicated => Some("dedicated"),
+        }
     }
 
     fn security_groups(&self, of_network: impl Fn(&str) -> Value) -> Vec<Value> {

@@ -60,6 +60,7 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         security_group: export::WORKER_SECURITY_GROUP,
         security_group_ids: pool.security_group_ids.clone(),
         profile,
+        tenancy: pool.tenancy,
     };
     let config = node_config::worker(context, pool, &stack);
     let credentials = context.credentials_digest(&role);

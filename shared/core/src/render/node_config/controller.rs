@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork};
-use crate::cluster::{Addons, Taint};
+use crate::cluster::{Addons, Custom, Taint};
 use crate::oidc;
 use crate::pki::Role;
 use crate::render::context::Context;
@@ -13,9 +13,11 @@ use crate::render::{identity, ports};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ControllerConfig {
+struct ControllerConfig<'c> {
     #[serde(flatten)]
     base: Base,
+    #[serde(skip_serializing_if = "Custom::is_empty")]
+    custom: &'c Custom,
     kubernetes_version: String,
     /// A controller's components use the API server beside them: a load balancer does not send a connection
     /// back to where it came from, and a controller must not depend on its fellows to start.
@@ -92,6 +94,7 @@ pub(in crate::render) fn controller(context: &mut Context<'_>, group: &str) -> C
     let members = cluster.etcd.members.iter();
     let content = ControllerConfig {
         base: Base::new(cluster, "controller".to_owned(), group),
+        custom: &cluster.controller.custom,
         kubernetes_version,
         api_server: format!("https://127.0.0.1:{}", ports::API_SERVER),
         kubelet: Kubelet {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Base, Config};
-use crate::cluster::EtcdMember;
+use crate::cluster::{Custom, EtcdMember};
 use crate::members::MemberPin;
 use crate::pki::Role;
 use crate::render::context::Context;
@@ -13,9 +13,11 @@ use crate::render::ports;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct EtcdConfig {
+struct EtcdConfig<'c> {
     #[serde(flatten)]
     base: Base,
+    #[serde(skip_serializing_if = "Custom::is_empty")]
+    custom: &'c Custom,
     etcd: EtcdSettings,
     data_volume: DataVolume,
 }
@@ -58,6 +60,7 @@ pub(in crate::render) fn etcd(
     let role = Role::Etcd(member.index).to_string();
     let content = EtcdConfig {
         base: Base::new(cluster, role.clone(), group),
+        custom: &cluster.etcd.custom,
         etcd: EtcdSettings {
             version,
             name: member.name.clone(),

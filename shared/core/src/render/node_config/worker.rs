@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::machine::Machine;
 use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork, in_order};
-use crate::cluster::{Cluster, NodePool};
+use crate::cluster::{Cluster, Custom, NodePool};
 use crate::pki::Role;
 use crate::render::context::Context;
 
@@ -15,9 +15,11 @@ const POOL_LABEL: &str = "slipway/pool";
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WorkerConfig {
+struct WorkerConfig<'c> {
     #[serde(flatten)]
     base: Base,
+    #[serde(skip_serializing_if = "Custom::is_empty")]
+    custom: &'c Custom,
     kubernetes_version: String,
     api_server: String,
     kubelet: Kubelet,
@@ -41,6 +43,7 @@ pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, grou
     feature_gates.extend(pool.feature_gates.clone());
     let content = WorkerConfig {
         base,
+        custom: &pool.custom,
         kubernetes_version,
         api_server: format!("https://{}", worker_endpoint(cluster, pool)),
         kubelet: Kubelet {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{Architecture, Cluster, Egress, Image, Subnet, SubnetSource, Taint};
+use crate::cluster::{
+    Architecture, Cluster, Content, Custom, CustomFile, Egress, Iam, Image, Subnet, SubnetSource, Taint,
+    Tenancy,
+};
 use crate::pki::Role;
 use crate::render::fixture::{cluster, credentials, lock, pool, rendered, site, volume};
 use crate::render::{Inputs, Rendering, render};
@@ -132,6 +135,31 @@ fn p2_what_etcd_is_touches_etcd() {
     p2(|c| c.etcd.version = Some("3.6.1".to_owned()), &[&["etcd"]], &[ETCD]);
     // The data volume grows in place, under the instance.
     p2(|c| c.etcd.members[1].data_volume = volume(40), &[&["etcd"]], &[NOBODY]);
+}
+
+#[test]
+fn p2_files_units_and_tenancy_touch_their_own_role() {
+    let custom = |path: &str| {
+        let [user, group] = ["root", "root"].map(str::to_owned);
+        let (mode, content) = ("0644".to_owned(), Content::Text("vm.max_map_count=262144\n".to_owned()));
+        Custom {
+            files: vec![CustomFile { path: path.to_owned(), mode, user, group, content }],
+            units: Vec::new(),
+        }
+    };
+    p2(|c| c.controller.custom = custom("/etc/a"), &[&["control-plane"]], &[&["controller"]]);
+    p2(|c| c.etcd.custom = custom("/etc/a"), &[&["etcd"]], &[ETCD]);
+    p2(|c| c.pools[0].custom = custom("/etc/a"), &[&["pool-general"]], &[&["pool-general"]]);
+    p2(|c| c.controller.tenancy = Tenancy::Dedicated, &[&["control-plane"]], &[&["controller"]]);
+    p2(|c| c.etcd.tenancy = Tenancy::Dedicated, &[&["etcd"]], &[ETCD]);
+    p2(|c| c.pools[0].tenancy = Tenancy::Dedicated, &[&["pool-general"]], &[&["pool-general"]]);
+}
+
+#[test]
+fn p2_the_name_of_a_role_touches_no_node() {
+    let named = |strict_name| Iam { role_name: Some("nodes".to_owned()), strict_name, ..Iam::default() };
+    p2(|c| c.controller.iam = named(false), &[&["control-plane"]], &[NOBODY]);
+    p2(|c| c.pools[0].iam = named(true), &[&["pool-general"]], &[NOBODY]);
 }
 
 #[test]

@@ -43,6 +43,8 @@ fn own_names() -> Cluster {
     set_egress(&mut cluster, "private-a", Egress::ManagedNat { public_subnet, eip_allocation_id: Some(eip) });
     let profile = "arn:aws:iam::111122223333:instance-profile/mine".to_owned();
     cluster.etcd.iam.role_name = Some("member".to_owned());
+    cluster.etcd.iam.strict_name = true;
+    cluster.etcd.tenancy = crate::cluster::Tenancy::Dedicated;
     cluster.controller.iam = Iam { instance_profile_arn: Some(profile), ..Iam::default() };
     cluster.controller.count = 1;
     cluster.etcd.members.truncate(1);

@@ -20,6 +20,9 @@ const STATEMENTS: &str =
 const ADMISSION: &str =
     "remove it: the admission plugins are those of the Kubernetes release; NodeRestriction is on";
 
+const TEMPLATE: &str = "write `content` with the text itself: what differs from node to node is known there, by `node.json` in `/var/lib/slipway`";
+const SEALED: &str = "remove it: a file of the spec is not sealed; let the node fetch the secret with its role, from Secrets Manager for instance";
+
 /// Refused by name, as [`super::RETIRED`] is.
 pub(super) const REST: &[Note] = &[
     // kube-aws' own machinery.
@@ -94,6 +97,13 @@ pub(super) const REST: &[Note] = &[
     note("worker.nodePools[].kubeAwsPlugins", "write the add-on in `addons`, which holds for all pools"),
     note("worker.nodePools[].apiEndpoints", "write `worker.apiEndpointName`, which holds for all pools"),
     note("worker.nodePools[].externalDNSName", "write `worker.apiEndpointName`, which holds for all pools"),
+    // Files.
+    note("controller.customFiles[].template", TEMPLATE),
+    note("controller.customFiles[].type", SEALED),
+    note("etcd.customFiles[].template", TEMPLATE),
+    note("etcd.customFiles[].type", SEALED),
+    note("worker.nodePools[].customFiles[].template", TEMPLATE),
+    note("worker.nodePools[].customFiles[].type", SEALED),
     // The cluster's inside.
     note(
         "kubeSystemNamespaceLabels",

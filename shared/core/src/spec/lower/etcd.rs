@@ -68,6 +68,8 @@ impl Lowering<'_, '_, '_> {
                 "-0",
                 &path.key("iam"),
             ),
+            tenancy: super::nodes::tenancy(spec.tenancy),
+            custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, &path),
         })
     }
 

@@ -4,6 +4,7 @@
 mod access;
 mod agreement;
 mod balancers;
+mod custom;
 mod endpoints;
 mod etcd;
 mod existing;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::Lowering;
 use super::network::Draft;
 use super::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
-use crate::cluster::{Controller, Iam, Volume};
-use crate::spec::model::{IamSpec, PolicySpec, VolumeKind, VolumeSpec};
+use crate::cluster::{Controller, Iam, Tenancy, Volume};
+use crate::spec::model::{ControllerSpec, IamSpec, PolicySpec, TenancySpec, VolumeKind, VolumeSpec};
 use crate::spec::path::Path;
 
 /// What kube-aws took as `t2.medium`.
@@ -19,15 +19,7 @@ impl Lowering<'_, '_, '_> {
     pub(super) fn controller(&mut self, cluster: Option<&str>, network: &Draft) -> Option<Controller> {
         let spec = &self.spec.controller;
         let path = Path::of("controller");
-        let count = spec.count.unwrap_or(1);
-        if count == 0 {
-            self.report.error(
-                "no-controller",
-                &path.key("count"),
-                "a cluster without controllers has no API",
-                "write 1 or more; 3 for an API that outlives a zone",
-            );
-        }
+        let count = self.controllers(spec, &path);
         let subnets_path = path.key("subnets");
         let subnets = self.subnet_names(&spec.subnets, &subnets_path, network.names_for_nodes(), network);
         self.one_kind(&subnets, &subnets_path, network);
@@ -46,7 +38,49 @@ impl Lowering<'_, '_, '_> {
                 &path.key("iam"),
             ),
             node_labels: spec.node_labels.clone(),
+            tenancy: tenancy(spec.tenancy),
+            custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, &path),
         })
+    }
+
+    /// How many controllers there are: `count`, or `autoScalingGroup` with one size. Room above it for surging is not asked
+    /// for: a controller that is replaced is detached, and Auto Scaling makes the next one within the size.
+    fn controllers(&mut self, spec: &ControllerSpec, path: &Path) -> u32 {
+        let group = &spec.auto_scaling_group;
+        let place = path.key("autoScalingGroup");
+        let size = group.max_size.or(group.min_size);
+        if spec.count.is_some() && size.is_some() {
+            let key = if group.min_size.is_some() { "minSize" } else { "maxSize" };
+            self.report.error(
+                "given-twice",
+                &place.key(key),
+                "`count` and `autoScalingGroup` both say how many controllers there are",
+                "keep `count`",
+            );
+        }
+        if let (Some(min), Some(max)) = (group.min_size, group.max_size)
+            && min != max
+        {
+            self.report.error(
+                "group-size",
+                &place.key("maxSize"),
+                format!("controllers are not scaled by load, and cannot be from {min} to {max}"),
+                format!(
+                    "write `count: {}`: one is replaced at a time, the next before the last goes",
+                    min.max(max)
+                ),
+            );
+        }
+        let (count, place) = match (spec.count, size) {
+            (Some(count), _) => (count, path.key("count")),
+            (None, Some(size)) => (size, place),
+            (None, None) => (1, path.key("count")),
+        };
+        if count == 0 {
+            let help = "write 1 or more; 3 for an API that outlives a zone";
+            self.report.error("no-controller", &place, "a cluster without controllers has no API", help);
+        }
+        count
     }
 
     /// `instanceType` of the group at `path`.
@@ -143,13 +177,14 @@ impl Lowering<'_, '_, '_> {
         let profile = path.key("instanceProfile").key("arn");
         if let (Some(name), Some(stack)) = (&spec.role.name, &stack) {
             let path = role.key("name");
-            let whole = format!("{stack}-{name}{ending}");
+            let stack = if spec.role.strict_name { String::new() } else { format!("{stack}-") };
+            let whole = format!("{stack}{name}{ending}");
             if whole.len() > MOST_ROLE_NAME {
-                let most = MOST_ROLE_NAME.saturating_sub(stack.len() + 1 + ending.len());
+                let most = MOST_ROLE_NAME.saturating_sub(stack.len() + ending.len());
                 let message = format!("the role's whole name `{whole}` has {} characters", whole.len());
                 let help = if most == 0 {
                     format!(
-                        "remove it, so that CloudFormation makes a name: `{stack}` leaves no room below IAM's {MOST_ROLE_NAME}"
+                        "remove it, so that CloudFormation makes a name: `{stack}{ending}` leaves no room below IAM's {MOST_ROLE_NAME}"
                     )
                 } else {
                     format!(
@@ -160,7 +195,11 @@ impl Lowering<'_, '_, '_> {
             }
             if !self.role_names.insert(whole.clone()) {
                 let message = format!("two roles would be named `{whole}`");
-                let help = "choose another: the pool's name goes before it, joined by a hyphen";
+                let help = if spec.role.strict_name {
+                    "choose another, or remove `strictName`: an account has each name once"
+                } else {
+                    "choose another: the pool's name goes before it, joined by a hyphen"
+                };
                 self.report.error("duplicate-name", &path, message, help);
             }
             if name.is_empty()
@@ -190,10 +229,16 @@ impl Lowering<'_, '_, '_> {
                 );
             }
         }
+        if spec.role.strict_name && spec.role.name.is_none() {
+            let help = "add `name`, or remove `strictName`";
+            let message = "`strictName` says that the role is named exactly so, but there is no `name`";
+            self.report.error("missing-key", &role.key("strictName"), message, help);
+        }
         let managed_policy_arns =
             self.managed_policies(&spec.role.managed_policies, &role.key("managedPolicies"));
         Iam {
             role_name: spec.role.name.clone(),
+            strict_name: spec.role.strict_name,
             managed_policy_arns,
             instance_profile_arn: spec.instance_profile.arn.clone(),
         }
@@ -244,5 +289,12 @@ impl Lowering<'_, '_, '_> {
                 );
             }
         }
+    }
+}
+
+pub(super) fn tenancy(spec: Option<TenancySpec>) -> Tenancy {
+    match spec {
+        None | Some(TenancySpec::Default) => Tenancy::Default,
+        Some(TenancySpec::Dedicated) => Tenancy::Dedicated,
     }
 }

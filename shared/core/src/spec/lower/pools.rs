@@ -110,6 +110,8 @@ impl Lowering<'_, '_, '_> {
             node_labels,
             taints,
             feature_gates: spec.feature_gates.clone(),
+            tenancy: super::nodes::tenancy(spec.tenancy),
+            custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, path),
         })
     }
 

@@ -4,6 +4,7 @@
 //! `required` in the schema, and `shape` reports it. The comment on each key is its description in the schema.
 //! A key marked `deprecated` comes from kube-aws and is translated, with the warning that `legacy` holds.
 
+mod custom;
 mod etcd;
 mod identity;
 mod network;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use custom::*;
 pub(crate) use etcd::*;
 pub(crate) use identity::*;
 pub(crate) use network::*;

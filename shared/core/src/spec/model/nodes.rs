@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ClassicLoadBalancerSpec, EphemeralImageStorageSpec, EphemeralStorageSpec, EtcdNodeSpec, EtcdTopology,
-    GpuSpec, IdSpec, IdentityProvider, ImageSpec, Raid0MountSpec, SubnetRef, SwitchSpec, VolumeMountSpec,
+    ClassicLoadBalancerSpec, CustomFileSpec, CustomUnitSpec, EphemeralImageStorageSpec, EphemeralStorageSpec,
+    EtcdNodeSpec, EtcdTopology, GpuSpec, IdSpec, IdentityProvider, ImageSpec, Raid0MountSpec, SubnetRef,
+    SwitchSpec, TenancySpec, VolumeMountSpec,
 };
 
 /// The controllers.
@@ -17,6 +18,8 @@ pub(crate) struct ControllerSpec {
     /// How many serve; 1 unless given, 2 or more for an API that is always there.
     #[schemars(range(max = 1000))]
     pub(crate) count: Option<u32>,
+    /// Sizes of the Auto Scaling group, instead of `count`: both the same, as controllers are not scaled by load.
+    pub(crate) auto_scaling_group: ControllerGroupSpec,
     /// EC2 instance type; `t3.medium` unless given.
     pub(crate) instance_type: Option<String>,
     /// The root volume.
@@ -29,6 +32,27 @@ pub(crate) struct ControllerSpec {
     pub(crate) iam: IamSpec,
     /// Labels of the Kubernetes nodes.
     pub(crate) node_labels: BTreeMap<String, String>,
+    /// Whose hardware the machines run on; `default` unless given.
+    pub(crate) tenancy: Option<TenancySpec>,
+    /// Files that are written to each of these nodes, before anything else of theirs starts.
+    pub(crate) custom_files: Vec<CustomFileSpec>,
+    /// Systemd units on each of these nodes.
+    pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,
+}
+
+/// The size of the controllers' Auto Scaling group.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ControllerGroupSpec {
+    /// How many controllers; `maxSize` unless given.
+    #[schemars(range(max = 1000))]
+    pub(crate) min_size: Option<u32>,
+    /// How many controllers; `minSize` unless given.
+    #[schemars(range(max = 1000))]
+    pub(crate) max_size: Option<u32>,
+    /// How many controllers stay while others are replaced.
+    #[schemars(extend("deprecated" = true))]
+    pub(crate) rolling_update_min_instances_in_service: Option<u32>,
 }
 
 /// The etcd members.
@@ -63,6 +87,12 @@ pub(crate) struct EtcdSpec {
     pub(crate) security_group_ids: Vec<String>,
     /// IAM role or instance profile.
     pub(crate) iam: IamSpec,
+    /// Whose hardware the machines run on; `default` unless given.
+    pub(crate) tenancy: Option<TenancySpec>,
+    /// Files that are written to each of these nodes, before anything else of theirs starts.
+    pub(crate) custom_files: Vec<CustomFileSpec>,
+    /// Systemd units on each of these nodes.
+    pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,
     /// Automated snapshots.
     #[schemars(extend("deprecated" = true))]
     pub(crate) snapshot: AutomatedSpec,
@@ -170,6 +200,12 @@ pub(crate) struct PoolSpec {
     pub(crate) taints: Vec<TaintSpec>,
     /// Feature gates of this pool's kubelets, besides `kubernetes.featureGates`.
     pub(crate) feature_gates: BTreeMap<String, bool>,
+    /// Whose hardware the machines run on; `default` unless given.
+    pub(crate) tenancy: Option<TenancySpec>,
+    /// Files that are written to each of these nodes, before anything else of theirs starts.
+    pub(crate) custom_files: Vec<CustomFileSpec>,
+    /// Systemd units on each of these nodes.
+    pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,
 }
 
 /// Sizes of an Auto Scaling group.
@@ -338,6 +374,8 @@ pub(crate) struct IamSpec {
 pub(crate) struct RoleSpec {
     /// The end of the role's name: the whole is `<stack>-<name>`, at most 64 characters.
     pub(crate) name: Option<String>,
+    /// Whether `name` is the whole of the role's name. Each etcd member has a role of its own, whose name ends in `-<number>` all the same.
+    pub(crate) strict_name: bool,
     /// Managed policies besides Slipway's own statements. They must be among the installation's `ManagedPolicyArns`.
     pub(crate) managed_policies: Vec<PolicySpec>,
 }

@@ -146,11 +146,11 @@ fn unknown_keys_at_depths_one_three_and_five() {
 
 #[test]
 fn an_unknown_key_that_is_like_none() {
-    says!(with("zebra: 1\netcd:\n  zebra: 1\n"), @r##"
+    says!(with("zebra: 1\nrollout:\n  zebra: 1\n"), @r##"
     15:1 error unknown-key at `zebra`: `zebra` is no key that is known here
         remove it, or look it up in the published schema
-    17:3 error unknown-key at `etcd.zebra`: `zebra` is no key that is known here
-        remove it; the keys known here are `count`, `dataVolume`, `hostedZone`, `iam`, `instanceType`, `internalDomainName`, `nodes`, `rootVolume`, `securityGroupIds`, `subnets`, `topology`, `version`
+    17:3 error unknown-key at `rollout.zebra`: `zebra` is no key that is known here
+        remove it; the keys known here are `approval`, `drain`, `failureBudget`, `maxUnavailable`, `surge`, `windows`
     "##);
 }
 
