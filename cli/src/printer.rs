@@ -1,6 +1,7 @@
 //! Everything that the CLI says goes through here: results to the standard output, the rest to the standard error,
 //! colour on a terminal alone.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -106,14 +107,14 @@ impl Printer {
             .with_width(WIDTH)
             .with_break_words(false)
             .with_context_lines(1);
-        let text = Arc::new(String::from_utf8_lossy(&source.bytes).into_owned());
+        let mut texts: BTreeMap<String, Arc<String>> = BTreeMap::new();
         let mut page = String::new();
         for finding in findings.iter().take(MOST_FINDINGS) {
-            let report = Report {
-                finding,
-                source: NamedSource::new(&source.name, Arc::clone(&text)),
-                shown: shown(&text, finding),
-            };
+            let (name, bytes) = source.file_of(finding);
+            let read = || Arc::new(String::from_utf8_lossy(bytes).into_owned());
+            let text = Arc::clone(texts.entry(name.clone()).or_insert_with(read));
+            let shown = shown(&text, finding);
+            let report = Report { finding, source: NamedSource::new(name, text), shown };
             // Writing into a String does not fail, and a span that the handler cannot show leaves the rest.
             if handler.render_report(&mut page, &report).is_err() {
                 page.push_str(&format!("{finding}\n"));
@@ -209,7 +210,7 @@ impl fmt::Debug for Report<'_> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without a piece of the source the place must be said.
-        if self.shown.is_none() && self.finding.line > 0 {
+        if self.shown.is_none() && (self.finding.line > 0 || self.finding.file.is_some()) {
             self.finding.fmt(f)
         } else {
             f.write_str(&self.finding.message)

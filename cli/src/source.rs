@@ -1,46 +1,104 @@
-//! The spec that a command was given.
+//! The spec that a command was given, and the patches beside it.
 
-use std::io::Read as _;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use slipway_core::spec::{Accepted, Diagnostic, Expected, parse};
+use slipway_core::patch::{FOLDER, is_patch};
+use slipway_core::spec::{Diagnostic, Expected};
+use slipway_driver::patches::PatchSet;
+use slipway_driver::rendering::{Checked, check};
 
 use crate::failure::Failure;
 
-/// A spec as read.
+/// Where the patches are.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct PatchArgs {
+    /// The folder of the cluster's patches; without it, `patches` beside the spec, if there is one.
+    #[arg(long, value_name = "DIR")]
+    patches: Option<PathBuf>,
+}
+
+/// A spec as read, with its patches.
 pub(crate) struct Source {
     /// For messages.
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
+    /// What changes the rendered stacks and configurations.
+    pub(crate) patches: PatchSet,
+    /// Where they lie.
+    folder: PathBuf,
     /// The folder's name, where the file lies in `clusters/<name>/cluster.yaml` as in the bucket.
     expected_name: Option<String>,
 }
 
 impl Source {
-    /// Reads `path`; `-` is the standard input.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    /// Reads `path`, and the patches; `-` is the standard input, beside which there are none.
+    pub(crate) fn read(path: &Path, args: &PatchArgs) -> Result<Self, Failure> {
+        let stdin = path == Path::new("-");
+        let beside = || (!stdin).then(|| path.with_file_name(FOLDER)).filter(|folder| folder.is_dir());
+        let folder = args.patches.clone().or_else(beside);
+        let patches = folder.as_deref().map(read_patches).transpose()?.unwrap_or_default();
+        let folder = folder.unwrap_or_default();
         if path == Path::new("-") {
             let mut bytes = Vec::new();
             std::io::stdin()
                 .read_to_end(&mut bytes)
                 .map_err(|error| Failure::file("read", Path::new("the standard input"), &error))?;
-            return Ok(Self { name: "<stdin>".to_owned(), bytes, expected_name: None });
+            return Ok(Self { name: "<stdin>".to_owned(), bytes, patches, folder, expected_name: None });
         }
         let bytes = std::fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
-        Ok(Self { name: path.display().to_string(), bytes, expected_name: folder_of(path) })
+        let name = path.display().to_string();
+        Ok(Self { name, bytes, patches, folder, expected_name: folder_of(path) })
     }
 
     /// A text that was made for `path`, but is perhaps not there yet.
     pub(crate) fn made(path: &Path, text: String) -> Self {
-        Self { name: path.display().to_string(), bytes: text.into_bytes(), expected_name: None }
+        Self {
+            name: path.display().to_string(),
+            bytes: text.into_bytes(),
+            patches: PatchSet::default(),
+            folder: PathBuf::new(),
+            expected_name: None,
+        }
     }
 
-    /// The spec, or what is wrong with it.
-    pub(crate) fn parse(&self) -> Result<Accepted, Vec<Diagnostic>> {
+    /// The file that a finding is about: its name and its bytes.
+    pub(crate) fn file_of(&self, finding: &Diagnostic) -> (String, &[u8]) {
+        let Some(file) = &finding.file else { return (self.name.clone(), &self.bytes) };
+        let name = file.strip_prefix(FOLDER).unwrap_or(file).trim_start_matches('/');
+        let bytes = self.patches.files.get(name).map_or(&[][..], Vec::as_slice);
+        (self.folder.join(name).display().to_string(), bytes)
+    }
+
+    /// The spec and its patches, or what is wrong with them.
+    pub(crate) fn parse(&self) -> Result<Checked, Vec<Diagnostic>> {
         // Which installation it goes to is not known here, nor its region.
         let expected = self.expected_name.as_deref().map(|name| Expected { name, region: None });
-        parse(&self.bytes, expected.as_ref())
+        check(&self.bytes, expected.as_ref(), &self.patches)
     }
+}
+
+/// The patches of a folder, and the names of what else lies there.
+fn read_patches(folder: &Path) -> Result<PatchSet, Failure> {
+    let failed = |error: std::io::Error| Failure::file("read", folder, &error);
+    let mut files = BTreeMap::new();
+    let mut others = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !is_patch(&name) {
+            others.push(name);
+            continue;
+        }
+        match std::fs::read(&path) {
+            Ok(bytes) => drop(files.insert(name, bytes)),
+            Err(error) if error.kind() == ErrorKind::IsADirectory => others.push(name),
+            Err(error) => return Err(Failure::file("read", &path, &error)),
+        }
+    }
+    others.sort();
+    Ok(PatchSet::of_files(files, &others))
 }
 
 fn folder_of(path: &Path) -> Option<String> {

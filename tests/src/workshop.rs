@@ -1,10 +1,13 @@
 //! Specs rendered by the real flow and real cryptography, over buckets and keys in memory: no process, no port.
 #![allow(clippy::missing_panics_doc, clippy::wildcard_enum_match_arm, reason = "a test's room may panic")]
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use crate::tools;
 use slipway_core::lock::Lock;
+use slipway_core::patch;
 use slipway_core::plan::Plan;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::rollout::Rollout;
@@ -21,6 +24,8 @@ pub struct Example {
     pub name: String,
     /// Its text.
     pub text: String,
+    /// Its patches, by name: an example with some is a folder.
+    pub patches: BTreeMap<String, Vec<u8>>,
 }
 
 /// Every example, by name.
@@ -28,15 +33,30 @@ pub fn examples() -> Vec<Example> {
     let folder = fs::read_dir(tools::root().join("examples")).expect("the repository has examples");
     let mut examples: Vec<Example> = folder
         .map(|entry| entry.expect("the examples can be listed").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
-        .map(|path| Example {
-            name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            text: fs::read_to_string(&path).expect("an example can be read"),
+        .filter(|path| path.is_dir() || path.extension().is_some_and(|extension| extension == "yaml"))
+        .map(|path| {
+            let spec = if path.is_dir() { path.join("cluster.yaml") } else { path.clone() };
+            Example {
+                name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                text: fs::read_to_string(spec).expect("an example can be read"),
+                patches: patches(&path.join(patch::FOLDER)),
+            }
         })
         .collect();
     examples.sort_by(|one, other| one.name.cmp(&other.name));
     assert!(examples.len() > 5, "the examples are gone");
     examples
+}
+
+fn patches(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let Ok(entries) = fs::read_dir(folder) else { return BTreeMap::new() };
+    let paths = entries.map(|entry| entry.expect("the patches can be listed").path());
+    paths
+        .map(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (name, fs::read(&path).expect("a patch can be read"))
+        })
+        .collect()
 }
 
 /// The example of that name.
@@ -90,6 +110,15 @@ impl Workshop {
             cluster: cluster.name,
         };
         workshop.know_images(text);
+        workshop
+    }
+
+    /// As [`Workshop::of`], with the example's patches.
+    pub fn of_example(example: &Example) -> Self {
+        let workshop = Self::of(&example.text);
+        for (name, bytes) in &example.patches {
+            workshop.specs.upload(&format!("{}{name}", keys::patches(&workshop.cluster)), bytes.clone());
+        }
         workshop
     }
 

@@ -1,6 +1,9 @@
 //! From an upload to a plan, through the real flow and real cryptography, over buckets and keys in memory.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
+#[path = "rendering/patches.rs"]
+mod patches;
+
 use slipway_core::event::Event;
 use slipway_core::lock::Lock;
 use slipway_core::plan::{NodeAction, Plan, StackAction};
@@ -8,7 +11,7 @@ use slipway_core::render::Site;
 use slipway_core::rollout::Rollout;
 use slipway_core::status::{Desired, SpecResult, Status};
 use slipway_driver::ports::{Condition, ErrorKind, Objects as _};
-use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
+use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_newest, render_upload};
 use slipway_driver::{FlowResult, keys, store};
 use slipway_pki::AwsLc;
 use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
@@ -46,6 +49,11 @@ impl World {
 
     /// What the render function does when `upload`'s event reaches it.
     async fn event(&self, upload: &Upload, life: &Life) -> FlowResult<Outcome> {
+        self.woken(Some(upload), life).await
+    }
+
+    /// What it does when an upload's event reaches it, or with `None` that of a patch.
+    async fn woken(&self, upload: Option<&Upload>, life: &Life) -> FlowResult<Outcome> {
         let ports = RenderPorts {
             specs: &life.of(&self.specs),
             assets: &life.of(&self.assets),
@@ -61,7 +69,11 @@ impl World {
             region: Some("eu-west-1".to_owned()),
             issuer_bucket: Some("issuer".to_owned()),
         };
-        render_upload(&ports, &site, upload, "2026-11-20T12:00:00Z".parse().unwrap()).await
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        match upload {
+            Some(upload) => render_upload(&ports, &site, upload, now).await,
+            None => render_newest(&ports, &site, NAME, now).await,
+        }
     }
 
     async fn render(&self, text: impl Into<Vec<u8>>) -> FlowResult<Outcome> {

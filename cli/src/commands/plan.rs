@@ -9,11 +9,11 @@ use slipway_pki::AwsLc;
 use super::render::{With, prepared};
 use crate::Exit;
 use crate::failure::Failure;
-use crate::local::{LocalKeys, Overlay, Workspace, pin};
+use crate::local::{LocalKeys, Overlay, Workspace, pin, write_atomic};
 use crate::printer::{Printer, Stream};
 use crate::source::Source;
 
-/// Show what a spec would change of what was rendered into a directory. Nothing is written.
+/// Show what a spec would change of what was rendered into a directory, which is left as it is.
 ///
 /// Credentials that the spec would need and the directory has not are made in memory and forgotten: the plan says which
 /// nodes they reach, and the next `render` makes others.
@@ -28,6 +28,7 @@ Exit codes:
 Examples:
   slipway plan cluster.yaml --against rendered
   slipway plan cluster.yaml --against rendered --output json | jq .plan.nodes
+  slipway plan cluster.yaml --against rendered --html plan.html
   slipway plan cluster.yaml --against rendered --exit-code && echo 'nothing to do'")]
 pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     /// The directory that `slipway render` wrote; an empty one for a cluster that does not exist yet.
     #[arg(long, value_name = "DIR")]
     against: PathBuf,
+    /// Write the plan as a page for a browser, too; it stands alone and can be sent to anybody.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// End with 1 if anything changes.
     #[arg(long)]
     exit_code: bool,
@@ -43,7 +47,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
-    let source = Source::read(&args.file)?;
+    let source = Source::read(&args.file, &args.with.patches)?;
     let cluster = match source.parse() {
         Ok(accepted) => accepted.cluster,
         Err(findings) => {
@@ -60,7 +64,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let objects = Overlay::new(folder);
     pin(&objects, &cluster, &args.with.images).await?;
     let baseline = Baseline::whole(workspace.release()?);
-    let prepared = match prepared(&objects, &keys, &site, &cluster.name, &source.bytes, &baseline).await? {
+    let prepared = match prepared(&objects, &keys, &site, &cluster.name, &source, &baseline).await? {
         Ok(prepared) => prepared,
         Err(findings) => {
             printer.refused(&source, &findings);
@@ -81,6 +85,10 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         "plan": plan,
         "diagnostics": warnings,
     });
+    if let Some(path) = &args.html {
+        write_atomic(path, plan.to_html().as_bytes())
+            .map_err(|error| Failure::file("write", path, &error))?;
+    }
     printer.result(&printer.coloured(&plan.to_text()), &machine);
     Ok(if args.exit_code && !plan.is_empty() { Exit::Findings } else { Exit::Done })
 }

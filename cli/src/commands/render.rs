@@ -17,7 +17,7 @@ use crate::Exit;
 use crate::failure::Failure;
 use crate::local::{ImagePin, LocalKeys, LocalParameters, SiteArgs, Workspace, is_stand_in, pin};
 use crate::printer::{Printer, Stream};
-use crate::source::Source;
+use crate::source::{PatchArgs, Source};
 
 /// Render a spec into a directory: stacks, userdata, sealed credentials.
 ///
@@ -57,11 +57,13 @@ pub(crate) struct With {
     #[arg(long = "image", value_name = "ARCH=AMI")]
     pub(crate) images: Vec<ImagePin>,
     #[command(flatten)]
+    pub(crate) patches: PatchArgs,
+    #[command(flatten)]
     pub(crate) site: SiteArgs,
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
-    let source = Source::read(&args.file)?;
+    let source = Source::read(&args.file, &args.with.patches)?;
     let cluster = match source.parse() {
         Ok(accepted) => accepted.cluster,
         Err(findings) => {
@@ -77,7 +79,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let before = workspace.release()?;
     // What the directory holds stands for what runs: that is what a spec is held against.
     let baseline = Baseline::whole(before.clone());
-    let prepared = match prepared(&folder, &keys, &site, &cluster.name, &source.bytes, &baseline).await? {
+    let prepared = match prepared(&folder, &keys, &site, &cluster.name, &source, &baseline).await? {
         Ok(prepared) => prepared,
         Err(findings) => {
             printer.refused(&source, &findings);
@@ -126,7 +128,7 @@ pub(crate) async fn prepared<O: Objects>(
     keys: &LocalKeys<AwsLc>,
     site: &Site,
     cluster: &str,
-    text: &[u8],
+    source: &Source,
     against: &Baseline,
 ) -> Result<Result<Prepared, Vec<Diagnostic>>, Failure> {
     // Preparing neither reads the spec bucket nor publishes.
@@ -140,7 +142,7 @@ pub(crate) async fn prepared<O: Objects>(
         crypto: &AwsLc,
     };
     let running = Running { baseline: against.clone(), on_its_way: false };
-    match prepare(&ports, site, cluster, text, &running, Timestamp::now()).await {
+    match prepare(&ports, site, cluster, &source.bytes, &source.patches, &running, Timestamp::now()).await {
         Ok(prepared) => Ok(Ok(prepared)),
         Err(NotPrepared::Rejected(findings)) => Ok(Err(findings)),
         Err(NotPrepared::Failed(error)) => Err(error.into()),

@@ -7,9 +7,9 @@ use serde_json::json;
 use crate::Exit;
 use crate::failure::Failure;
 use crate::printer::{Printer, Stream};
-use crate::source::Source;
+use crate::source::{PatchArgs, Source};
 
-/// Check a cluster.yaml: every finding at once, each with its place and what to do.
+/// Check a cluster.yaml and its patches: every finding at once, each with its place and what to do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -21,14 +21,17 @@ Exit codes:
 Examples:
   slipway validate cluster.yaml
   slipway validate clusters/prod/cluster.yaml    # the folder's name must be the cluster's
+  slipway validate cluster.yaml --patches more   # patches that do not lie in patches/ beside it
   slipway validate - --output json < cluster.yaml")]
 pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
     file: PathBuf,
+    #[command(flatten)]
+    patches: PatchArgs,
 }
 
 pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
-    let source = Source::read(&args.file)?;
+    let source = Source::read(&args.file, &args.patches)?;
     let (cluster, findings) = match source.parse() {
         Ok(accepted) => (Some(accepted.cluster), accepted.warnings),
         Err(findings) => (None, findings),

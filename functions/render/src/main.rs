@@ -1,11 +1,12 @@
-//! The render function: from an uploaded `cluster.yaml` to a plan on the bus. Woken by S3, through EventBridge.
+//! The render function: from an uploaded `cluster.yaml`, or a change of its patches, to a plan on the bus. Woken by S3, through EventBridge.
 
 use std::process::ExitCode;
 
 use serde_json::Value;
 use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket, SsmParameters};
 use slipway_core::render::Site;
-use slipway_driver::rendering::{Outcome, RenderPorts, render_upload};
+use slipway_driver::rendering::{Outcome, RenderPorts, render_newest, render_upload};
+use slipway_lambda::event::Changed;
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment, event};
 use slipway_pki::AwsLc;
 
@@ -42,10 +43,13 @@ impl Function for Render {
     }
 
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
-        let Some(upload) = event::upload(event, &self.spec_bucket)? else {
-            return Ok("no spec: left alone".to_owned());
+        let Some(changed) = event::changed(event, &self.spec_bucket)? else {
+            return Ok("neither spec nor patch: left alone".to_owned());
         };
-        invocation.about(&upload.cluster);
+        invocation.about(match &changed {
+            Changed::Spec(upload) => &upload.cluster,
+            Changed::Patches(cluster) => cluster,
+        });
         let ports = RenderPorts {
             specs: &self.specs,
             assets: &self.assets,
@@ -55,8 +59,12 @@ impl Function for Render {
             bus: &self.bus,
             crypto: &AwsLc,
         };
-        let outcome = render_upload(&ports, &self.site, &upload, invocation.now).await?;
+        let outcome = match &changed {
+            Changed::Spec(upload) => render_upload(&ports, &self.site, upload, invocation.now).await?,
+            Changed::Patches(cluster) => render_newest(&ports, &self.site, cluster, invocation.now).await?,
+        };
         Ok(match outcome {
+            Outcome::NoSpec => "patches of a cluster without a spec: left alone".to_owned(),
             Outcome::Superseded => "superseded by a newer version".to_owned(),
             Outcome::Rejected(findings) => format!("rejected with {} findings", findings.len()),
             Outcome::Unchanged => "unchanged".to_owned(),

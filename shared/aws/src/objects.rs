@@ -3,7 +3,9 @@
 use aws_sdk_s3::error::SdkError;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
-use slipway_driver::ports::{Condition, ErrorKind, Head, Object, Objects, PortError, PortResult, Put};
+use slipway_driver::ports::{
+    Condition, ErrorKind, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put,
+};
 
 use crate::error::{code, port_error};
 
@@ -147,6 +149,26 @@ impl Objects for S3Bucket {
     }
 }
 
+impl Listing for S3Bucket {
+    async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
+        let request = self.client.list_objects_v2().bucket(&self.name).prefix(prefix);
+        let mut pages = request.into_paginator().send();
+        let mut listed = Vec::new();
+        while listed.len() < most
+            && let Some(page) = pages.next().await
+        {
+            let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
+            listed.extend(page.contents.unwrap_or_default().into_iter().map(|object| Listed {
+                size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
+                key: object.key.unwrap_or_default(),
+                etag: object.e_tag.unwrap_or_default(),
+            }));
+        }
+        listed.truncate(most);
+        Ok(listed)
+    }
+}
+
 /// Whether a conditional write was lost: the condition does not hold (412), another write to the same key is under
 /// way (409), or the object that was to be unchanged is gone (404, and its key is what is missing, not the bucket).
 fn is_lost<E>(error: &SdkError<E, aws_sdk_s3::config::http::HttpResponse>) -> bool
@@ -236,6 +258,42 @@ mod tests {
         let requests = server.requests();
         assert!(requests[0].headers.contains(&"if-none-match: *".to_owned()), "{:?}", requests[0]);
         assert!(requests[2].headers.contains(&"if-match: \"e0\"".to_owned()), "{:?}", requests[2]);
+    }
+
+    const PAGE_1: Answer = (
+        200,
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>more</NextContinuationToken>\
+         <Contents><Key>a/1</Key><ETag>&quot;e1&quot;</ETag><Size>5</Size></Contents></ListBucketResult>",
+    );
+    const PAGE_2: Answer = (
+        200,
+        "<ListBucketResult><IsTruncated>false</IsTruncated>\
+         <Contents><Key>a/2</Key><ETag>&quot;e2&quot;</ETag><Size>6</Size></Contents>\
+         <Contents><Key>a/3</Key><ETag>&quot;e3&quot;</ETag><Size>7</Size></Contents></ListBucketResult>",
+    );
+
+    #[tokio::test]
+    async fn a_list_is_read_page_by_page_and_no_further_than_asked() {
+        let (server, bucket) = bucket(&[PAGE_1, PAGE_2, PAGE_1, PAGE_1, PAGE_2, DENIED]);
+        let keys = async |most: usize| -> Vec<String> {
+            bucket.list("a/", most).await.unwrap().into_iter().map(|one| one.key).collect()
+        };
+        assert_eq!(keys(9).await, ["a/1", "a/2", "a/3"]);
+        assert_eq!(keys(1).await, ["a/1"]);
+        assert_eq!(server.requests().len(), 3, "a page more than was asked for");
+        assert_eq!(keys(2).await, ["a/1", "a/2"]);
+        let second = &server.requests()[1].line;
+        assert!(second.contains("prefix=a%2F") && second.contains("continuation-token=more"), "{second}");
+        let error = bucket.list("a/", 9).await.unwrap_err();
+        assert_eq!((error.kind, error.operation), (ErrorKind::Denied, "s3:ListBucket"));
+    }
+
+    #[tokio::test]
+    async fn a_listed_etag_is_the_one_that_is_read() {
+        let (_server, bucket) = bucket(&[PAGE_2, (200, "hello")]);
+        let listed = bucket.list("a/", 9).await.unwrap();
+        assert_eq!(listed[0], Listed { key: "a/2".to_owned(), etag: "\"e2\"".to_owned(), size: 6 });
+        assert_eq!(bucket.get("a/2").await.unwrap().unwrap().etag, "\"e1\"", "in quotes as well");
     }
 
     #[tokio::test]

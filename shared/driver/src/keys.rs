@@ -1,6 +1,6 @@
 //! Where things lie in the buckets (design §4, State).
 
-use slipway_core::oidc;
+use slipway_core::{oidc, patch};
 
 /// The spec of a cluster, in the spec bucket.
 #[must_use]
@@ -13,6 +13,25 @@ pub fn spec(cluster: &str) -> String {
 pub fn cluster_of_spec(key: &str) -> Option<&str> {
     let cluster = key.strip_prefix("clusters/")?.strip_suffix("/cluster.yaml")?;
     (!cluster.is_empty() && !cluster.contains('/')).then_some(cluster)
+}
+
+/// The folder of a cluster's patches, in the spec bucket.
+#[must_use]
+pub fn patches(cluster: &str) -> String {
+    format!("clusters/{cluster}/{}/", patch::FOLDER)
+}
+
+/// The name of the patch of `cluster` that lies at `key`; `None` for any other key.
+#[must_use]
+pub fn patch_name<'k>(cluster: &str, key: &'k str) -> Option<&'k str> {
+    key.strip_prefix(&patches(cluster)).filter(|name| patch::is_patch(name))
+}
+
+/// The cluster one of whose patches lies at `key`; `None` for any other key.
+#[must_use]
+pub fn cluster_of_patch(key: &str) -> Option<&str> {
+    let cluster = key.strip_prefix("clusters/")?.split('/').next()?;
+    (!cluster.is_empty() && patch_name(cluster, key).is_some()).then_some(cluster)
 }
 
 /// What a person asks first.
@@ -49,6 +68,12 @@ pub fn release(cluster: &str, id: &str) -> String {
 #[must_use]
 pub fn plan(cluster: &str, id: &str) -> String {
     format!("clusters/{cluster}/plans/{id}.json")
+}
+
+/// The page of a plan, by the plan's id.
+#[must_use]
+pub fn plan_page(cluster: &str, id: &str) -> String {
+    format!("clusters/{cluster}/plans/{id}.html")
 }
 
 /// A role's configuration, by its digest.
@@ -116,6 +141,23 @@ mod tests {
         assert_eq!(clusters_of_stack("prod-identity"), ["prod"]);
         assert_eq!(clusters_of_stack("a-pool-b-pool-c"), ["a", "a-pool-b"]);
         assert_eq!(clusters_of_stack("somebody-elses"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_a_patch_right_in_its_folder_names_a_cluster() {
+        assert_eq!(cluster_of_patch("clusters/prod/patches/10-a.yaml"), Some("prod"));
+        for other in [
+            "clusters//patches/a.yaml",
+            "clusters/a/patches/b/c.yaml",
+            "clusters/a/patches/.yaml",
+            "clusters/a/patches/.#a.yaml",
+            "clusters/a/patches/a.yml",
+            "clusters/a/b/patches/a.yaml",
+            "clusters/a/patches/",
+            "clusters/a/cluster.yaml",
+        ] {
+            assert_eq!(cluster_of_patch(other), None, "{other}");
+        }
     }
 
     #[test]

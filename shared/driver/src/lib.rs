@@ -5,6 +5,7 @@
 //! implement the [`ports`]; the flows are the same code for all three.
 //!
 //! - [`rendering`]: a spec was uploaded; ends with a plan on the bus, or with diagnostics.
+//! - [`patches`]: what lies beside the spec and changes what was rendered.
 //! - [`credentials`] and [`lock`]: what rendering calls for keys, certificates, images and releases.
 //! - [`launch`]: a rollout was woken; takes the next safe step.
 //! - [`store`] and [`keys`]: JSON objects under conditional writes, and where they lie.
@@ -15,6 +16,7 @@ pub mod issuer;
 pub mod keys;
 pub mod launch;
 pub mod lock;
+pub mod patches;
 pub mod ports;
 pub mod rendering;
 pub mod store;

@@ -128,6 +128,23 @@ pub struct Head {
     pub size: u64,
 }
 
+/// A bucket whose keys can be listed.
+pub trait Listing: Send + Sync {
+    /// The objects whose keys begin with `prefix`, in the order of their keys, `most` at most. `s3:ListBucket`.
+    fn list(&self, prefix: &str, most: usize) -> impl Future<Output = PortResult<Vec<Listed>>> + Send;
+}
+
+/// An object as a list has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its key.
+    pub key: String,
+    /// As of [`Object::etag`].
+    pub etag: String,
+    /// Size in bytes.
+    pub size: u64,
+}
+
 /// The encryption context: `{cluster, role}`, matched exactly by KMS on decryption.
 pub type Context = BTreeMap<String, String>;
 

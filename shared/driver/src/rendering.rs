@@ -1,7 +1,7 @@
-//! A spec was uploaded: from its bytes to a plan on the bus, or to diagnostics.
+//! A spec was uploaded, or its patches changed: from bytes to a plan on the bus, or to diagnostics.
 //!
 //! The spec's *version* that the event names is taken, and only while it is the newest: of two uploads that overtake
-//! each other the newer is rendered, once. An upload that changes nothing makes no KMS call and writes no object (P1).
+//! each other the newer is rendered, once. The same goes for its patches, which are read as one set. An upload that changes nothing makes no KMS call and writes no object (P1).
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -9,8 +9,9 @@ use slipway_core::cluster::{Approval, Cluster};
 use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
 use slipway_core::lock::Lock;
 use slipway_core::members::Standing;
+use slipway_core::patch::Patch;
 use slipway_core::plan::{self, Baseline, Plan};
-use slipway_core::render::{self, Rendering, Site};
+use slipway_core::render::{self, Inputs, RenderError, Rendering, Site};
 use slipway_core::rollout::Rollout;
 use slipway_core::spec::{self, Diagnostic, Severity};
 use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
@@ -18,7 +19,8 @@ use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
 use crate::credentials::{self, Credentials};
 use crate::error::{FlowError, FlowResult};
 use crate::launch::{baseline, plan_ready};
-use crate::ports::{Bus, Crypto, Keys, Objects, Parameters};
+use crate::patches::PatchSet;
+use crate::ports::{Bus, Crypto, Keys, Listing, Objects, Parameters};
 use crate::store::{self, TRIES};
 use crate::{issuer, keys, lock};
 
@@ -53,8 +55,11 @@ pub struct Upload {
 /// What became of an upload.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// A newer version is there (or the object is gone): its own event takes care of it.
+    /// A newer version is there (or the object is gone), or the patches changed meanwhile: that has its own event,
+    /// which takes care of it.
     Superseded,
+    /// Patches changed of a cluster that has no spec.
+    NoSpec,
     /// The spec has errors; nothing changed.
     Rejected(Vec<Diagnostic>),
     /// Nothing moves.
@@ -107,15 +112,45 @@ impl<E: Into<FlowError>> From<E> for NotPrepared {
 /// # Errors
 /// If a call fails for want of a permission, a resource or luck. `status.json` then says so, where that much works,
 /// and what runs stays as it was.
-pub async fn render_upload<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
+pub async fn render_upload<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
     ports: &RenderPorts<'_, S, A, K, P, B, C>,
     site: &Site,
     upload: &Upload,
     now: Timestamp,
 ) -> FlowResult<Outcome> {
-    let result = render_newest(ports, site, upload, now).await;
+    let mut upload = upload.clone();
+    for _ in 0..TRIES {
+        match render_once(ports, site, &upload, now).await? {
+            // A wish that was outdated when it was written would stand: whoever made the newer upload may have looked before.
+            Outcome::Superseded if is_wished(ports.assets, &upload).await? => {
+                let Some(head) = ports.specs.head(&keys::spec(&upload.cluster)).await? else { break };
+                upload.version = head.version;
+            }
+            outcome @ (Outcome::Superseded
+            | Outcome::NoSpec
+            | Outcome::Rejected(_)
+            | Outcome::Unchanged
+            | Outcome::Planned(_)) => return Ok(outcome),
+        }
+    }
+    Ok(Outcome::Superseded)
+}
+
+/// Whether what is wished is of that upload.
+async fn is_wished(assets: &impl Objects, upload: &Upload) -> FlowResult<bool> {
+    let desired = store::load::<Desired>(assets, &keys::desired(&upload.cluster)).await?.value;
+    Ok(desired.is_some_and(|desired| desired.spec_version == upload.version))
+}
+
+async fn render_once<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+    site: &Site,
+    upload: &Upload,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let result = render_version(ports, site, upload, now).await;
     if let Err(error) = &result
-        && is_newest(ports.specs, upload).await.unwrap_or(true)
+        && is_newest(ports.specs, upload, None).await.unwrap_or(true)
     {
         let failed = SpecStatus {
             version: upload.version.clone(),
@@ -131,7 +166,22 @@ pub async fn render_upload<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bu
     result
 }
 
-async fn render_newest<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
+/// Takes the newest spec of `cluster` as far as a plan on the bus, because its patches changed.
+///
+/// # Errors
+/// As [`render_upload`].
+pub async fn render_newest<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+    site: &Site,
+    cluster: &str,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let Some(head) = ports.specs.head(&keys::spec(cluster)).await? else { return Ok(Outcome::NoSpec) };
+    let upload = Upload { cluster: cluster.to_owned(), version: head.version };
+    render_upload(ports, site, &upload, now).await
+}
+
+async fn render_version<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
     ports: &RenderPorts<'_, S, A, K, P, B, C>,
     site: &Site,
     upload: &Upload,
@@ -143,16 +193,19 @@ async fn render_newest<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bus, C
     };
     let size = usize::try_from(head.size).unwrap_or(usize::MAX);
     if size > spec::MOST_BYTES {
-        return reject(ports, upload, vec![spec::too_large(size)]).await;
+        return reject(ports, upload, None, vec![spec::too_large(size)]).await;
     }
     let Some(text) = ports.specs.get_version(&key, &upload.version).await? else {
         return Ok(Outcome::Superseded);
     };
 
     let running = running(ports.assets, &upload.cluster).await?;
-    let prepared = match prepare(ports, site, &upload.cluster, &text.bytes, &running, now).await {
+    let patches = PatchSet::read(ports.specs, &upload.cluster).await?;
+    let prepared = match prepare(ports, site, &upload.cluster, &text.bytes, &patches, &running, now).await {
         Ok(prepared) => prepared,
-        Err(NotPrepared::Rejected(diagnostics)) => return reject(ports, upload, diagnostics).await,
+        Err(NotPrepared::Rejected(diagnostics)) => {
+            return reject(ports, upload, Some(&patches), diagnostics).await;
+        }
         Err(NotPrepared::Failed(error)) => return Err(error),
     };
     if let Some(bucket) = ports.issuer {
@@ -160,7 +213,47 @@ async fn render_newest<S: Objects, A: Objects, K: Keys, P: Parameters, B: Bus, C
         let documents = issuer::documents(ports.assets, ports.crypto, cluster, manifest, site).await?;
         issuer::publish(bucket, documents).await?;
     }
-    publish_plan(ports, upload, &prepared, running).await
+    publish_plan(ports, upload, &patches, &prepared, running).await
+}
+
+/// A spec with its patches, checked as far as that goes without the outside world.
+#[derive(Debug)]
+pub struct Checked {
+    /// The checked spec.
+    pub cluster: Cluster,
+    /// Warnings about both.
+    pub warnings: Vec<Diagnostic>,
+    /// The patches, in the order in which they are applied.
+    pub patches: Vec<Patch>,
+}
+
+/// Checks a spec and its patches.
+///
+/// # Errors
+/// Every finding in either.
+pub fn check(
+    text: &[u8],
+    expected: Option<&spec::Expected<'_>>,
+    patches: &PatchSet,
+) -> Result<Checked, Vec<Diagnostic>> {
+    let (spec::Accepted { cluster, mut warnings }, read) =
+        match (spec::parse(text, expected), patches.parse()) {
+            (Ok(accepted), Ok(read)) => (accepted, read),
+            (Ok(spec::Accepted { warnings: mut found, .. }), Err(more)) | (Err(mut found), Err(more)) => {
+                found.extend(more);
+                return Err(found);
+            }
+            (Err(found), Ok(_)) => return Err(found),
+        };
+    warnings.extend(patches.warnings.clone());
+    if !read.is_empty() {
+        let (errors, more) = render::check_patches(&cluster, &read);
+        warnings.extend(more);
+        if !errors.is_empty() {
+            return Err(errors.into_iter().chain(warnings).collect());
+        }
+    }
+    Ok(Checked { cluster, warnings, patches: read })
 }
 
 /// What stands, and what may be on its way.
@@ -180,12 +273,13 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
     site: &Site,
     cluster_name: &str,
     text: &[u8],
+    patches: &PatchSet,
     running: &Running,
     now: Timestamp,
 ) -> Result<Prepared, NotPrepared> {
     let expected = spec::Expected { name: cluster_name, region: site.region.as_deref() };
-    let spec::Accepted { cluster, mut warnings } =
-        spec::parse(text, Some(&expected)).map_err(NotPrepared::Rejected)?;
+    let Checked { cluster, mut warnings, patches } =
+        check(text, Some(&expected), patches).map_err(NotPrepared::Rejected)?;
     let update = |lock: &Lock| match &running.baseline.rendering {
         Some(rendering) => spec::check_update(text, &cluster, lock, rendering),
         None => Vec::new(),
@@ -202,17 +296,17 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
         warnings.push(no_agent());
     }
     let credentials = credentials::ensure(ports.assets, ports.keys, ports.crypto, &cluster, now).await?;
-    let rendering = render::render(&render::Inputs::new(&cluster, &lock, &credentials.digests, site))
-        .map_err(|errors| {
-            NotPrepared::Rejected(errors.iter().map(render::RenderError::diagnostic).collect())
-        })?;
+    let inputs = Inputs { patches: &patches, ..Inputs::new(&cluster, &lock, &credentials.digests, site) };
+    let rendering = render::render(&inputs)
+        .map_err(|errors| NotPrepared::Rejected(errors.iter().map(RenderError::diagnostic).collect()))?;
     Ok(Prepared { cluster, warnings, rendering, credentials, lock })
 }
 
 /// Compares with what is deployed, stores what is new, points the rollout at it, and says so.
-async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
+async fn publish_plan<S: Objects + Listing, A: Objects, K, P, B: Bus, C>(
     ports: &RenderPorts<'_, S, A, K, P, B, C>,
     upload: &Upload,
+    patches: &PatchSet,
     prepared: &Prepared,
     running: Running,
 ) -> FlowResult<Outcome> {
@@ -250,7 +344,7 @@ async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
         let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
         if !(unchanged && pointed) {
             store_rendering(ports.assets, prepared, &plan).await?;
-            if !is_newest(ports.specs, upload).await? {
+            if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(Outcome::Superseded);
             }
             let wish = Desired {
@@ -263,6 +357,10 @@ async fn publish_plan<S: Objects, A: Objects, K, P, B: Bus, C>(
                 && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
             {
                 continue;
+            }
+            // The newest may have come and found nothing to do before this was written.
+            if !is_newest(ports.specs, upload, Some(patches)).await? {
+                return Ok(Outcome::Superseded);
             }
         }
         if unchanged {
@@ -297,21 +395,32 @@ async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan
         .await?;
     // What refers to the others comes last.
     store::keep(assets, &keys::release(cluster, &plan.to), rendering.to_json()).await?;
+    store::keep(assets, &keys::plan_page(cluster, &plan.id), plan.to_html()).await?;
     store::keep(assets, &keys::plan(cluster, &plan.id), store::json(plan)).await?;
     Ok(())
 }
 
-async fn is_newest(specs: &impl Objects, upload: &Upload) -> FlowResult<bool> {
+/// Whether spec and patches are still the ones that were read.
+async fn is_newest(
+    specs: &(impl Objects + Listing),
+    upload: &Upload,
+    patches: Option<&PatchSet>,
+) -> FlowResult<bool> {
     let head = specs.head(&keys::spec(&upload.cluster)).await?;
-    Ok(head.is_some_and(|head| head.version == upload.version))
+    let newest = head.is_some_and(|head| head.version == upload.version);
+    match patches {
+        Some(patches) if newest => patches.is_current(specs, &upload.cluster).await,
+        Some(_) | None => Ok(newest),
+    }
 }
 
 /// `Spec Rejected` carries so many findings: an event may have 256 KiB.
 const MOST_DIAGNOSTICS: usize = 50;
 
-async fn reject<S: Objects, A: Objects, K, P, B: Bus, C>(
+async fn reject<S: Objects + Listing, A: Objects, K, P, B: Bus, C>(
     ports: &RenderPorts<'_, S, A, K, P, B, C>,
     upload: &Upload,
+    patches: Option<&PatchSet>,
     diagnostics: Vec<Diagnostic>,
 ) -> FlowResult<Outcome> {
     let rejected = SpecStatus {
@@ -323,7 +432,7 @@ async fn reject<S: Objects, A: Objects, K, P, B: Bus, C>(
         summary: None,
     };
     // What an older spec is refused for must not cover what became of a newer one.
-    if !is_newest(ports.specs, upload).await? {
+    if !is_newest(ports.specs, upload, patches).await? {
         return Ok(Outcome::Superseded);
     }
     tell(ports.assets, &upload.cluster, rejected).await?;

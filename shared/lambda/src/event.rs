@@ -7,7 +7,7 @@ use aws_lambda_events::eventbridge::EventBridgeEvent;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use slipway_driver::keys::cluster_of_spec;
+use slipway_driver::keys::{cluster_of_patch, cluster_of_spec};
 use slipway_driver::launch::{Wake, Waker};
 use slipway_driver::rendering::Upload;
 
@@ -22,9 +22,18 @@ pub enum Woken {
     Stack(String),
 }
 
-/// `detail` of `Object Created`.
+/// What somebody did to the spec bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// A spec was uploaded.
+    Spec(Upload),
+    /// A patch of this cluster was uploaded or deleted.
+    Patches(String),
+}
+
+/// `detail` of `Object Created` and `Object Deleted`.
 #[derive(Deserialize)]
-struct ObjectCreated {
+struct ObjectChanged {
     bucket: Bucket,
     object: Object,
 }
@@ -55,31 +64,36 @@ struct AboutCluster {
     plan: Option<String>,
 }
 
-/// The upload that S3 tells of; `None` if what was uploaded is no spec (the rule's wildcard also lets
-/// `clusters/a/b/cluster.yaml` through).
+/// The change that S3 tells of; `None` if what changed is neither spec nor patch (the rules' wildcards also let
+/// `clusters/a/b/cluster.yaml` through), or a spec that was deleted.
 ///
 /// # Errors
 /// If it is no such event, or is about another bucket than `spec_bucket`, or about a bucket without versions.
-pub fn upload(event: Value, spec_bucket: &str) -> Result<Option<Upload>, Failure> {
+pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failure> {
     let event = envelope(event)?;
-    if (event.source.as_str(), event.detail_type.as_str()) != ("aws.s3", "Object Created") {
-        return Err(unexpected(&event));
-    }
-    let ObjectCreated { bucket, object } = detail(event)?;
+    let created = match (event.source.as_str(), event.detail_type.as_str()) {
+        ("aws.s3", "Object Created") => true,
+        ("aws.s3", "Object Deleted") => false,
+        _ => return Err(unexpected(&event)),
+    };
+    let ObjectChanged { bucket, object } = detail(event)?;
     if bucket.name != spec_bucket {
         return Err(Failure::malformed(format!(
             "the event is about the bucket {:?}, and specs are in {spec_bucket:?}; mend the rule that sends it",
             bucket.name
         )));
     }
-    let Some(cluster) = cluster_of_spec(&object.key) else { return Ok(None) };
+    if let Some(cluster) = cluster_of_patch(&object.key) {
+        return Ok(Some(Changed::Patches(cluster.to_owned())));
+    }
+    let Some(cluster) = cluster_of_spec(&object.key).filter(|_| created) else { return Ok(None) };
     let version = object.version_id.ok_or_else(|| {
         Failure::malformed(format!(
             "the event names no version of {:?}: turn versioning on for the bucket {spec_bucket:?}, then upload again",
             object.key
         ))
     })?;
-    Ok(Some(Upload { cluster: cluster.to_owned(), version }))
+    Ok(Some(Changed::Spec(Upload { cluster: cluster.to_owned(), version })))
 }
 
 /// Whom the rollout function is woken by.
@@ -166,28 +180,58 @@ mod tests {
         })
     }
 
+    /// Of a versioned bucket, whose deletion adds a marker (same page).
+    fn object_deleted(key: &str) -> Value {
+        json!({
+            "version": "0", "id": "2ee9cc15-d022-99ea-1fb8-1b1bac4850f9", "detail-type": "Object Deleted",
+            "source": "aws.s3", "account": "123456789012", "time": "2026-11-20T12:00:00Z", "region": "eu-west-1",
+            "resources": ["arn:aws:s3:::specs"],
+            "detail": {
+                "version": "0", "bucket": {"name": "specs"},
+                "object": {"key": key, "etag": "d41d8", "version-id": "v9", "sequencer": "0062E99A88DC407460"},
+                "request-id": "0BH729840619AG5K", "requester": "123456789012", "reason": "DeleteObject",
+                "deletion-type": "Delete Marker Created"
+            }
+        })
+    }
+
     fn kind<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
         result.unwrap_err().kind().to_owned()
     }
 
     #[test]
     fn an_upload_is_its_folder_and_the_version_that_the_event_names() {
-        let upload = upload(object_created("clusters/prod/cluster.yaml"), "specs").unwrap().unwrap();
-        assert_eq!(upload, Upload { cluster: "prod".to_owned(), version: "v7".to_owned() });
+        let changed = changed(object_created("clusters/prod/cluster.yaml"), "specs").unwrap().unwrap();
+        let upload = Upload { cluster: "prod".to_owned(), version: "v7".to_owned() };
+        assert_eq!(changed, Changed::Spec(upload));
+    }
+
+    #[test]
+    fn a_patch_that_comes_or_goes_is_its_cluster() {
+        let patches = Some(Changed::Patches("prod".to_owned()));
+        let key = "clusters/prod/patches/10-a.yaml";
+        assert_eq!(changed(object_created(key), "specs").unwrap(), patches);
+        assert_eq!(changed(object_deleted(key), "specs").unwrap(), patches);
+        for other in ["clusters/prod/patches/sub/a.yaml", "clusters/prod/patches/notes.md"] {
+            assert_eq!(changed(object_created(other), "specs").unwrap(), None);
+        }
+        // Taking the spec away changes nothing that runs.
+        assert_eq!(changed(object_deleted("clusters/prod/cluster.yaml"), "specs").unwrap(), None);
+        assert_eq!(kind(changed(object_deleted(key), "other")), "Slipway.Event.Malformed");
     }
 
     #[test]
     fn what_is_no_spec_is_left_alone_and_what_is_no_event_is_malformed() {
-        assert_eq!(upload(object_created("clusters/a/b/cluster.yaml"), "specs").unwrap(), None);
+        assert_eq!(changed(object_created("clusters/a/b/cluster.yaml"), "specs").unwrap(), None);
         assert_eq!(
-            kind(upload(object_created("clusters/a/cluster.yaml"), "other")),
+            kind(changed(object_created("clusters/a/cluster.yaml"), "other")),
             "Slipway.Event.Malformed"
         );
-        assert_eq!(kind(upload(json!({"Records": []}), "specs")), "Slipway.Event.Malformed");
-        assert_eq!(kind(upload(json!(null), "specs")), "Slipway.Event.Malformed");
+        assert_eq!(kind(changed(json!({"Records": []}), "specs")), "Slipway.Event.Malformed");
+        assert_eq!(kind(changed(json!(null), "specs")), "Slipway.Event.Malformed");
         let mut unversioned = object_created("clusters/a/cluster.yaml");
         unversioned["detail"]["object"].as_object_mut().unwrap().remove("version-id");
-        let failure = upload(unversioned, "specs").unwrap_err();
+        let failure = changed(unversioned, "specs").unwrap_err();
         assert!(failure.message().contains("turn versioning on"), "{failure:?}");
     }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 use slipway_core::event::Event;
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use slipway_driver::ports::{
-    Bus, Condition, Context, DataKey, ErrorKind, Head, Keys, Object, Objects, Parameters, PortError,
-    PortResult, Put, Secret, Stacks, Ticks,
+    Bus, Condition, Context, DataKey, ErrorKind, Head, Keys, Listed, Listing, Object, Objects, Parameters,
+    PortError, PortResult, Put, Secret, Stacks, Ticks,
 };
 
 /// How many calls a process lives.
@@ -94,6 +94,12 @@ impl<T: Objects> Objects for Mortal<T> {
 
     fn url(&self, key: &str) -> String {
         self.port.url(key)
+    }
+}
+
+impl<T: Listing> Listing for Mortal<T> {
+    async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
+        self.life.call(self.port.list(prefix, most)).await
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
 use slipway_core::lock::Lock;
+use slipway_core::patch::{self, Patch};
 use slipway_core::pki::Role;
 use slipway_core::render::{Inputs, Rendering, Site, Stack, render};
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
@@ -22,6 +23,10 @@ fn cluster(text: &str) -> Cluster {
 
 /// `cluster` with everything pinned and credentials for every role.
 fn rendering(cluster: &Cluster) -> Rendering {
+    patched_rendering(cluster, &[])
+}
+
+fn patched_rendering(cluster: &Cluster, patches: &[Patch]) -> Rendering {
     let mut pinned = Lock { format: Lock::FORMAT, ..Lock::default() };
     let missing = pinned.missing(cluster);
     pinned
@@ -39,7 +44,7 @@ fn rendering(cluster: &Cluster) -> Rendering {
         region: None,
         issuer_bucket: Some("issuer".to_owned()),
     };
-    render(&Inputs::new(cluster, &pinned, &credentials, &site)).unwrap()
+    render(&Inputs { patches, ..Inputs::new(cluster, &pinned, &credentials, &site) }).unwrap()
 }
 
 struct Account {
@@ -131,6 +136,41 @@ async fn every_example_can_be_deleted_and_leaves_only_what_it_means_to_keep() {
         let odd: Vec<_> = kept.iter().filter(|(kind, _)| kind != "AWS::EC2::Volume").collect();
         assert!(odd.is_empty(), "{}: {odd:?}", rendering.cluster);
     }
+}
+
+/// The example whose folder has patches.
+fn patched() -> (Cluster, Vec<Patch>) {
+    let files = [
+        ("10-monitoring.yaml", include_str!("../../../examples/patched/patches/10-monitoring.yaml")),
+        ("20-office.yaml", include_str!("../../../examples/patched/patches/20-office.yaml")),
+        ("30-hooks.yaml", include_str!("../../../examples/patched/patches/30-hooks.yaml")),
+        ("40-nodes.yaml", include_str!("../../../examples/patched/patches/40-nodes.yaml")),
+    ];
+    let files = files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
+    (cluster(include_str!("../../../examples/patched/cluster.yaml")), patch::parse(&files).unwrap())
+}
+
+#[tokio::test]
+async fn a_running_cluster_takes_its_patches_and_lets_go_of_them() {
+    let (cluster, patches) = patched();
+    let (plain, patched) = (rendering(&cluster), patched_rendering(&cluster, &patches));
+    let mut account = Account::new(&cluster.region);
+    for stack in &plain.stacks {
+        account.bring(stack, true).await;
+    }
+    let mut changed = Vec::new();
+    for stack in &patched.stacks {
+        match account.bring(stack, false).await {
+            Some(replaced) => {
+                assert_eq!(replaced, Vec::<String>::new(), "{}", stack.name);
+                changed.push(stack.name.as_str());
+            }
+            None => assert!(plain.stacks.contains(stack), "{}", stack.name),
+        }
+    }
+    assert_eq!(changed, ["patched-network", "patched-pool-general", "patched-pool-batch"]);
+    let took_away = account.bring(plain.stack("patched-network").unwrap(), false).await;
+    assert_eq!(took_away, Some(vec!["OfficeSecurityGroup".to_owned()]), "what is removed is told");
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ async fn cfn_lint_finds_nothing_in_any_template_of_any_example() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     for example in examples() {
-        let workshop = Workshop::of(&example.text);
+        let workshop = Workshop::of_example(&example);
         for stack in workshop.render(&example.text).await.rendering.stacks {
             let path = folder.path().join(format!("{}.{}.json", example.name, stack.name));
             // Which instance types there are depends on the region, and only so can each template tell its own.

@@ -68,6 +68,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Applied<'a> {
     patches: &'a [Patch],
+    /// Whether `test` operations are taken for granted.
+    tested: bool,
     used: Vec<Used>,
     stacks: Vec<String>,
     nodes: Vec<String>,
@@ -89,11 +91,17 @@ impl<'a> Applied<'a> {
             |patch: &Patch| Used { met: vec![false; patch.targets.len()], changed: false, failed: false };
         Self {
             used: patches.iter().map(unused).collect(),
+            tested: false,
             patches,
             stacks: Vec::new(),
             nodes: Vec::new(),
             errors: Vec::new(),
         }
+    }
+
+    /// As [`Applied::new`], with every `test` operation taken for granted: for a rendering without its values.
+    pub(crate) fn without_tests(patches: &'a [Patch]) -> Self {
+        Self { tested: true, ..Self::new(patches) }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -121,7 +129,7 @@ impl<'a> Applied<'a> {
                 continue;
             }
             let mut after = value.clone();
-            let refused = match attempt(patch, target, &mut after) {
+            let refused = match attempt(patch, target, self.tested, &mut after) {
                 Some(found) => vec![found],
                 None => refusals(patch, target, value, &after),
             };
@@ -137,7 +145,7 @@ impl<'a> Applied<'a> {
 
     /// What is wrong with the patches, and what a person should know of them.
     pub(crate) fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
-        let Self { patches, used, stacks, nodes, mut errors } = self;
+        let Self { patches, tested: _, used, stacks, nodes, mut errors } = self;
         let mut warnings = Vec::new();
         for (patch, used) in patches.iter().zip(used) {
             let (what, names) = match patch.side {
@@ -181,11 +189,14 @@ fn unmet(patch: &Patch, what: &str, pattern: &Pattern, names: &[String], any: bo
 }
 
 /// What keeps the patch from being applied; `value` is then of no use.
-fn attempt(patch: &Patch, target: Target<'_>, value: &mut Value) -> Option<Diagnostic> {
+fn attempt(patch: &Patch, target: Target<'_>, tested: bool, value: &mut Value) -> Option<Diagnostic> {
     match &patch.change {
         Change::Merge(change, _) => json_patch::merge(value, change),
         Change::Operations(operations) => {
             for (index, Operation { operation, span }) in operations.iter().enumerate() {
+                if tested && matches!(operation, PatchOperation::Test(_)) {
+                    continue;
+                }
                 // One at a time: what an operation did not find is told as the value was before it.
                 if let Err(error) = json_patch::patch(value, std::slice::from_ref(operation)) {
                     return Some(does_not_apply(patch, target, value, index, operation, *span, &error.kind));

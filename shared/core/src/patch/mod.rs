@@ -126,6 +126,12 @@ pub fn parse(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<Patch>, Vec<Diagno
     if findings.is_empty() { Ok(patches) } else { Err(findings) }
 }
 
+/// Whether a file of that name, below the folder, is a patch. What begins with a dot is an editor's.
+#[must_use]
+pub fn is_patch(name: &str) -> bool {
+    name.ends_with(EXTENSION) && !name.starts_with('.') && !name.contains('/')
+}
+
 fn in_folder(name: &str) -> String {
     format!("{FOLDER}/{name}")
 }

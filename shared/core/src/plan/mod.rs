@@ -4,9 +4,11 @@
 //! rollout holds CloudFormation's own change set against it before it executes one.
 
 mod diff;
+mod html;
 mod membership;
 mod nodes;
 mod stacks;
+mod story;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -310,6 +312,12 @@ impl Plan {
     #[must_use]
     pub fn summary(&self) -> String {
         text::summary(self)
+    }
+
+    /// The plan as one page for a browser that stands alone: `plans/<id>.html`.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        html::page(self)
     }
 
     /// The plan as a person reads it on a terminal, without colour.

@@ -190,8 +190,40 @@ pub fn render(inputs: &Inputs<'_>) -> Result<Rendering, Vec<RenderError>> {
 /// # Errors
 /// As [`render`].
 pub fn render_with_warnings(inputs: &Inputs<'_>) -> Result<(Rendering, Vec<Diagnostic>), Vec<RenderError>> {
-    let &Inputs { cluster, lock, credentials, site, patches } = inputs;
-    let patches = Applied::new(patches);
+    render_patched(inputs, Applied::new(inputs.patches)).map_err(|(errors, _)| errors)
+}
+
+/// What is wrong with patches on a cluster, and what a person should know of them, before the lock and the credentials
+/// are there. `test` operations are left to the rendering itself, which knows the values.
+#[must_use]
+pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+    let unknown = || "unknown".to_owned();
+    let site = Site {
+        asset_bucket: unknown(),
+        kms_key_arn: unknown(),
+        region: None,
+        issuer_bucket: Some(unknown()),
+    };
+    let (lock, credentials) = (Lock::default(), BTreeMap::new());
+    let inputs = Inputs { patches, ..Inputs::new(cluster, &lock, &credentials, &site) };
+    match render_patched(&inputs, Applied::without_tests(patches)) {
+        Ok((_, warnings)) => (Vec::new(), warnings),
+        // What the lock does not pin is no matter of the patches.
+        Err((errors, warnings)) => {
+            let of_patch = |error| if let RenderError::Patch(found) = error { Some(*found) } else { None };
+            (errors.into_iter().filter_map(of_patch).collect(), warnings)
+        }
+    }
+}
+
+/// Both the errors and the warnings.
+type Findings = (Vec<RenderError>, Vec<Diagnostic>);
+
+fn render_patched(
+    inputs: &Inputs<'_>,
+    patches: Applied<'_>,
+) -> Result<(Rendering, Vec<Diagnostic>), Findings> {
+    let &Inputs { cluster, lock, credentials, site, patches: _ } = inputs;
     let patched_machines = BTreeMap::new();
     let mut context =
         Context { cluster, lock, credentials, site, patches, patched_machines, errors: Vec::new() };
@@ -230,7 +262,7 @@ pub fn render_with_warnings(inputs: &Inputs<'_>) -> Result<(Rendering, Vec<Diagn
     // Several roles may lack the same thing.
     errors.sort_by_key(ToString::to_string);
     errors.dedup();
-    Err(errors)
+    Err((errors, warnings))
 }
 
 /// Finishes a stack: patches it, and checks it against AWS' limits.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{Condition, Head, Object, Objects, PortResult, Put};
+use slipway_driver::ports::{Condition, Head, Listed, Listing, Object, Objects, PortResult, Put};
 
-use super::faults::{Faults, Journal, call, lock};
+use super::faults::{Faults, Journal, Meanwhile, call, lock};
 
 /// A versioned bucket. As in S3, an etag is made from the content: an object that is overwritten with the same bytes
 /// keeps its etag and gets a new version.
@@ -17,6 +17,7 @@ pub struct MemoryBucket {
     state: Arc<Mutex<State>>,
     journal: Journal,
     faults: Faults,
+    meanwhile: Meanwhile,
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +39,7 @@ impl MemoryBucket {
             state: Arc::default(),
             journal: Journal::default(),
             faults: Faults::default(),
+            meanwhile: Meanwhile::default(),
         }
     }
 
@@ -47,7 +49,8 @@ impl MemoryBucket {
         &self.name
     }
 
-    /// The calls that it received: `s3:GetObject`, `s3:GetObjectVersion`, `s3:HeadObject`, `s3:PutObject`.
+    /// The calls that it received: `s3:GetObject`, `s3:GetObjectVersion`, `s3:HeadObject`, `s3:ListObjectsV2`,
+    /// `s3:PutObject`.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
@@ -63,6 +66,11 @@ impl MemoryBucket {
     /// several rivals, one for each write.
     pub fn race(&self, key: &str, bytes: impl Into<Vec<u8>>) {
         lock(&self.state).rivals.push((key.to_owned(), bytes.into()));
+    }
+
+    /// Right after the next call of `operation` whose subject contains `subject`, `happens` happens, before the caller goes on.
+    pub fn meanwhile(&self, operation: &'static str, subject: &str, happens: impl FnOnce() + Send + 'static) {
+        self.meanwhile.plan(operation, subject, Box::new(happens));
     }
 
     /// Writes as a person at a console does: no condition, no fault, no journal. The new version's id.
@@ -111,7 +119,9 @@ impl MemoryBucket {
         key: &str,
         perform: impl FnOnce(&mut State) -> T,
     ) -> PortResult<T> {
-        call(&self.journal, &self.faults, operation, key, || Ok(perform(&mut lock(&self.state))))
+        let done = call(&self.journal, &self.faults, operation, key, || Ok(perform(&mut lock(&self.state))));
+        self.meanwhile.strike(operation, key);
+        done
     }
 }
 
@@ -170,6 +180,19 @@ impl Objects for MemoryBucket {
     }
 }
 
+impl Listing for MemoryBucket {
+    async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
+        let listed = |(key, versions): (&String, &Vec<Object>)| {
+            let newest = versions.last()?;
+            Some(Listed { key: key.clone(), etag: newest.etag.clone(), size: newest.bytes.len() as u64 })
+        };
+        self.call("s3:ListObjectsV2", prefix, |state| {
+            let from = state.objects.range(prefix.to_owned()..);
+            from.take_while(|(key, _)| key.starts_with(prefix)).filter_map(listed).take(most).collect()
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -209,6 +232,23 @@ mod tests {
         assert_ne!(first, third);
         assert_eq!(bucket.head("a").await.unwrap().unwrap(), Head { version: third, size: 4 });
         assert!(bucket.get_version("a", "none").await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_list_is_of_the_newest_versions_in_order_of_keys() {
+        let bucket = bucket();
+        for key in ["a/2", "a/1", "b/1", "a/3", "a"] {
+            bucket.upload(key, "old");
+        }
+        bucket.upload("a/2", "newer");
+        let keys = async |most: usize| -> Vec<(String, u64)> {
+            let listed = bucket.list("a/", most).await.unwrap();
+            listed.into_iter().map(|one| (one.key, one.size)).collect()
+        };
+        assert_eq!(keys(9).await, [("a/1".to_owned(), 3), ("a/2".to_owned(), 5), ("a/3".to_owned(), 3)]);
+        assert_eq!(keys(2).await.len(), 2);
+        let etag = bucket.get("a/2").await.unwrap().unwrap().etag;
+        assert_eq!(bucket.list("a/2", 9).await.unwrap()[0].etag, etag);
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! What was called, and what is told to fail.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use slipway_driver::ports::{ErrorKind, PortError, PortResult};
@@ -81,6 +82,41 @@ impl Faults {
             .find(|p| p.times > 0 && p.operation == operation && subject.contains(&p.subject))?;
         hit.times -= 1;
         Some(hit.fault)
+    }
+}
+
+/// What happens in the world between a call and the next one of the same caller.
+#[derive(Clone, Default)]
+pub(super) struct Meanwhile(Arc<Mutex<Vec<Happening>>>);
+
+struct Happening {
+    operation: &'static str,
+    subject: String,
+    happens: Box<dyn FnOnce() + Send>,
+}
+
+impl Meanwhile {
+    pub(super) fn plan(&self, operation: &'static str, subject: &str, happens: Box<dyn FnOnce() + Send>) {
+        lock(&self.0).push(Happening { operation, subject: subject.to_owned(), happens });
+    }
+
+    /// Lets happen what was planned for this call, once.
+    pub(super) fn strike(&self, operation: &str, subject: &str) {
+        let planned = {
+            let mut planned = lock(&self.0);
+            let hit = planned.iter().position(|p| p.operation == operation && subject.contains(&p.subject));
+            hit.map(|index| planned.remove(index))
+        };
+        // Outside of the lock: what happens may be a call of its own.
+        if let Some(Happening { happens, .. }) = planned {
+            happens();
+        }
+    }
+}
+
+impl fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Meanwhile({})", lock(&self.0).len())
     }
 }
 

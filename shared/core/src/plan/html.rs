@@ -1,0 +1,273 @@
+//! A plan as one page that a person opens in a browser: the summary first, everything below it.
+//!
+//! The page stands alone: it loads nothing, runs no script, and says so to the browser. Everything that comes out of a
+//! spec is escaped by maud, which writes no value into a page otherwise. It is also well-formed XML.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::Value;
+
+use super::story::{self, Risk, Story};
+use super::{
+    Difference, NodeAction, NodePlan, Plan, PropertyChange, Replacement, ResourceAction, ResourceChange,
+    StackAction, StackPlan,
+};
+
+/// maud leaves void elements open, as HTML has it; XML wants them closed.
+const META: &str = "<meta charset=\"utf-8\" />\
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\
+<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\" />\
+<meta name=\"referrer\" content=\"no-referrer\" />";
+
+const STYLE: &str = include_str!("plan.css");
+
+/// A value longer than this is cut: userdata and policies are, and the release has them whole.
+const LONGEST: usize = 1500;
+
+/// The page.
+pub(super) fn page(plan: &Plan) -> String {
+    let story = story::story(plan);
+    let title = clean(&format!("Plan for {}", plan.cluster));
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                (PreEscaped(META))
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    (top(plan, &story, &title))
+                    (effects(&story))
+                    (nodes(plan))
+                    (membership(plan))
+                    (stacks(plan))
+                }
+                footer { "Made by Slipway from the plan of the same name. This page loads nothing and runs no script." }
+            }
+        }
+    };
+    let mut text = page.into_string();
+    text.push('\n');
+    text
+}
+
+fn top(plan: &Plan, story: &Story, title: &str) -> Markup {
+    let tile = |number: usize, what: &str, grave: bool| {
+        html! { div class=(if grave && number > 0 { "tile grave" } else { "tile" }) { b { (number) } span { (what) } } }
+    };
+    let machines = |action| plan.count(action) as usize;
+    let changed = plan.stacks.iter().filter(|stack| stack.action != StackAction::Unchanged).count();
+    let updated = || plan.stacks.iter().filter(|stack| stack.action == StackAction::Update);
+    let lost = |change: &&ResourceChange| {
+        change.action == ResourceAction::Remove || change.replacement == Replacement::Always
+    };
+    let replaced = updated().flat_map(|stack| &stack.resources).filter(lost).count();
+    html! {
+        header {
+            h1 { (title) }
+            p class="lead" { (clean(&story.headline)) }
+            p { span class={ "risk " (story.risk.word()) } { "Risk: " (story.risk.word()) } }
+            @if !story.why.is_empty() {
+                ul class="why" {
+                    @for (risk, why) in once(&story.why).iter().filter(|(risk, _)| *risk == story.risk) {
+                        li class=(risk.word()) { (clean(why)) }
+                    }
+                }
+            }
+            div class="tiles" {
+                (tile(machines(NodeAction::Replace), "machines replaced", true))
+                (tile(machines(NodeAction::Refresh), "refreshed in place", false))
+                (tile(machines(NodeAction::Create), "machines added", false))
+                (tile(machines(NodeAction::Remove), "machines removed", true))
+                (tile(changed, "stacks changed", false))
+                (tile(replaced, "resources replaced or deleted", true))
+            }
+            p class="small" {
+                "Plan " code { (clean(&plan.id)) } " leads to release " code { (clean(&story::brief(&plan.to))) }
+                @if plan.from.is_empty() { "; nothing is deployed yet." } @else { "." }
+            }
+        }
+    }
+}
+
+/// Each once, in order.
+fn once(list: &[(Risk, String)]) -> Vec<&(Risk, String)> {
+    let mut seen = std::collections::BTreeSet::new();
+    list.iter().filter(|(_, text)| seen.insert(text)).collect()
+}
+
+fn effects(story: &Story) -> Markup {
+    html! {
+        section {
+            h2 { "What happens" }
+            @if story.effects.is_empty() { p { (clean(&story.headline)) } }
+            ul { @for effect in &story.effects { li { (clean(effect)) } } }
+            h2 { "What is interrupted" }
+            @if story.interrupted.is_empty() { p { "Nothing." } }
+            ul { @for one in &story.interrupted { li class="high" { (clean(one)) } } }
+        }
+    }
+}
+
+const fn fate(action: NodeAction) -> (&'static str, &'static str) {
+    match action {
+        NodeAction::Create => ("created", "add"),
+        NodeAction::Replace => ("replaced", "gone"),
+        NodeAction::Refresh => ("refreshed in place", "change"),
+        NodeAction::Untouched => ("left alone", "same"),
+        NodeAction::Remove => ("removed", "gone"),
+    }
+}
+
+fn nodes(plan: &Plan) -> Markup {
+    let line = |node: &NodePlan| {
+        let (word, class) = fate(node.action);
+        let (least, most) = (node.nodes.min, node.nodes.max);
+        html! {
+            tr {
+                th scope="row" { (clean(&node.role.to_string())) }
+                td { (least) @if most != least { "–" (most) } }
+                td class=(class) { (word) }
+                td { @for reason in &node.reasons { div { (clean(reason)) } } }
+            }
+        }
+    };
+    html! {
+        section {
+            h2 { "Machines" }
+            table {
+                thead { tr { th { "Role" } th { "Machines" } th { "What happens" } th { "Why" } } }
+                tbody { @for node in &plan.nodes { (line(node)) } }
+            }
+        }
+    }
+}
+
+fn membership(plan: &Plan) -> Markup {
+    html! {
+        @if !plan.membership.is_empty() {
+            section {
+                h2 { "Membership of etcd, one change after the other" }
+                ol {
+                    @for change in &plan.membership {
+                        li {
+                            b { (clean(&change.member.to_string())) } ": " (change.voters_before) " → "
+                            (change.voters_after) " voters. " (clean(&change.reason)) ". " (clean(&change.quorum))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn stacks(plan: &Plan) -> Markup {
+    html! {
+        section {
+            h2 { "Stacks" }
+            @for stack in &plan.stacks { (self::stack(stack)) }
+        }
+    }
+}
+
+fn stack(stack: &StackPlan) -> Markup {
+    let (word, class) = match stack.action {
+        StackAction::Create => ("created", "add"),
+        StackAction::Update => ("updated", "change"),
+        StackAction::Delete => ("no longer asked for", "gone"),
+        StackAction::Unchanged => ("unchanged", "same"),
+    };
+    let title = html! {
+        b { (clean(&stack.name)) } " " span class="small" { "(" (story::kind(stack.kind)) ")" } " "
+        span class=(class) { (word) }
+    };
+    if stack.action == StackAction::Unchanged {
+        return html! { p class="stack" { (title) } };
+    }
+    // What is changed is shown; what comes or goes as a whole says enough in its title.
+    let open = (stack.action == StackAction::Update).then_some("open");
+    html! {
+        details class="stack" open=[open] {
+            summary { (title) }
+            @for change in &stack.resources { (resource(change)) }
+            @if !stack.other.is_empty() {
+                div class="resource change" {
+                    p { b { "Outputs, tags and description" } }
+                    (table(stack.other.iter().map(|found| (found, None, false))))
+                }
+            }
+        }
+    }
+}
+
+fn resource(change: &ResourceChange) -> Markup {
+    let (word, class) = match (change.action, change.replacement) {
+        (ResourceAction::Add, _) => ("added", "add"),
+        (ResourceAction::Remove, _) => ("deleted", "gone"),
+        (ResourceAction::Modify, Replacement::Always) => ("replaced", "gone"),
+        (ResourceAction::Modify, Replacement::Conditional) => ("perhaps replaced", "gone"),
+        (ResourceAction::Modify, Replacement::Never) => ("changed in place", "change"),
+    };
+    let line = |one: &'_ PropertyChange| one.replacement != Replacement::Never;
+    html! {
+        div class={ "resource " (class) } {
+            p {
+                b { (clean(&change.logical_id)) } " " span class="small" { (clean(&change.resource_type)) } " "
+                span class=(class) { (word) }
+            }
+            @if !change.properties.is_empty() {
+                (table(change.properties.iter().map(|one| (&one.difference, one.because_of.as_deref(), line(one)))))
+            }
+        }
+    }
+}
+
+/// Before and after, property by property; what forces a replacement is marked.
+fn table<'p>(found: impl Iterator<Item = (&'p Difference, Option<&'p str>, bool)>) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Property" } th { "Before" } th { "After" } } }
+            tbody {
+                @for (difference, because, replaces) in found {
+                    tr class=[replaces.then_some("replaces")] {
+                        th scope="row" { (clean(&difference.path)) }
+                        @if let Some(cause) = because {
+                            td colspan="2" { "follows " (clean(cause)) }
+                        } @else {
+                            td { (value(difference.before.as_ref())) }
+                            td { (value(difference.after.as_ref())) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn value(value: Option<&Value>) -> Markup {
+    let Some(value) = value else { return html! { i { "absent" } } };
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            serde_json::to_string_pretty(value).unwrap_or_default()
+        }
+    };
+    let length = text.chars().count();
+    if length <= LONGEST {
+        return html! { pre { (clean(&text)) } };
+    }
+    let head: String = text.chars().take(LONGEST).collect();
+    html! { pre { (clean(&head)) "…" } span class="small" { (length) " characters" } }
+}
+
+/// Without the characters that neither HTML nor XML may hold, however they are escaped; and without those that turn the
+/// direction of writing, by which a value could look like another to whoever approves the plan.
+fn clean(text: &str) -> String {
+    let fine = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
+    let odd = |letter: char| matches!(letter, '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|letter| if fine(letter) && !odd(letter) { letter } else { '\u{fffd}' }).collect()
+}
+
+#[cfg(test)]
+mod tests;
