@@ -4,6 +4,7 @@ mod check;
 mod documents;
 mod legacy;
 mod lower;
+mod migrate;
 mod model;
 pub(crate) mod path;
 mod regions;
@@ -27,6 +28,7 @@ use report::{Problem, Report};
 use tree::{Document, Span};
 
 pub use documents::{cluster_yaml, from_kube_aws};
+pub use migrate::{Change, ChangeKind, Migrated, migrate};
 pub use schema::schema;
 pub use starter::{SCHEMA_FILE, Starter, starter};
 

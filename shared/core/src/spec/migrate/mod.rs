@@ -1,0 +1,201 @@
+//! From a kube-aws `cluster.yaml` to ours.
+//!
+//! Rules rewrite what has a modern form (`rules`); then the result is read as any spec is, and what is refused by name or
+//! unknown is taken out, each with its note, until it is accepted. What is amiss in another way is for a person: then
+//! nothing is made, and the findings say why.
+
+mod item;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+#[cfg(test)]
+use super::legacy;
+use super::{Diagnostic, SCHEMA_FILE, SPEC, Severity, decode, parse, tree};
+use crate::versions::NEWEST;
+use item::Item;
+
+/// What happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeKind {
+    /// It is said in its modern form.
+    Translated,
+    /// It is gone, and nothing of it is left to be said.
+    Dropped,
+    /// Something was chosen that a person should look at.
+    Decision,
+}
+
+/// One thing that is different now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The key in the old spec.
+    pub path: String,
+    /// What became of it, or what to decide.
+    pub message: String,
+}
+
+/// A spec of ours, made from one of kube-aws.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Migrated {
+    /// The `cluster.yaml`, which is accepted.
+    pub text: String,
+    /// The cluster's name.
+    pub cluster: String,
+    /// What is different: translated, dropped, to be decided; each by its path.
+    pub changes: Vec<Change>,
+}
+
+/// What was changed so far.
+#[derive(Default)]
+struct Log(Vec<Change>);
+
+impl Log {
+    fn add(&mut self, kind: ChangeKind, path: &str, message: String) {
+        let change = Change { kind, path: path.to_owned(), message };
+        if !self.0.contains(&change) {
+            self.0.push(change);
+        }
+    }
+
+    fn translated(&mut self, path: &str, message: String) {
+        self.add(ChangeKind::Translated, path, message);
+    }
+
+    fn dropped(&mut self, path: &str, message: String) {
+        self.add(ChangeKind::Dropped, path, message);
+    }
+
+    fn decision(&mut self, path: &str, message: &str) {
+        self.add(ChangeKind::Decision, path, message.to_owned());
+    }
+}
+
+/// So often is the result read again; each time at least one key goes.
+const MOST_ROUNDS: usize = 60;
+
+/// Findings about a single key, which goes with it.
+const OF_ONE_KEY: &[&str] = &["unknown-key", "empty-value", "unknown-value", "out-of-range", "wrong-type"];
+
+/// Makes a spec of ours from a kube-aws `cluster.yaml`.
+///
+/// # Errors
+/// What stands in the way of it: the text is no YAML, or says something that only a person can put right.
+pub fn migrate(bytes: &[u8]) -> Result<Migrated, Vec<Diagnostic>> {
+    let whole = |problems: Vec<super::report::Problem>| -> Vec<Diagnostic> {
+        let root = super::path::Path::default();
+        problems.into_iter().map(|problem| problem.into_diagnostic(Severity::Error, &root)).collect()
+    };
+    let text = decode(bytes, &SPEC).map_err(|problem| whole(vec![problem]))?;
+    let node = tree::read(text, &SPEC).map_err(whole)?;
+    let (mut root, mut log) = (Item::of(&node), Log::default());
+    let mut empty = Vec::new();
+    root.prune("", &mut empty);
+    for path in empty {
+        log.dropped(&path, "it said nothing".to_owned());
+    }
+    rules::apply(&mut root, &mut log);
+    for _ in 0..MOST_ROUNDS {
+        let mut text = head();
+        root.write(0, &mut text);
+        match parse(text.as_bytes(), None) {
+            Ok(accepted) if !settle(&mut root, &accepted.warnings, &mut log) => {
+                let mut changes = log.0;
+                changes.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
+                return Ok(Migrated { text, cluster: accepted.cluster.name, changes });
+            }
+            Ok(_) => {}
+            Err(findings) => {
+                if !mend(&mut root, &findings, &mut log) {
+                    return Err(findings);
+                }
+            }
+        }
+    }
+    Err(vec![Diagnostic::whole("endless", "the spec is not accepted however much of it is taken out")])
+}
+
+fn head() -> String {
+    format!(
+        "# Made from a kube-aws cluster.yaml by `slipway migrate kube-aws`; the report beside it says what changed.\n\
+         # yaml-language-server: $schema={SCHEMA_FILE}\n"
+    )
+}
+
+/// Takes out what is accepted with a warning only to be ignored. Whether anything was.
+fn settle(root: &mut Item, warnings: &[Diagnostic], log: &mut Log) -> bool {
+    let mut changed = false;
+    for warning in warnings.iter().rev() {
+        let help = warning.help.clone().unwrap_or_default();
+        let ignored = warning.code == "translated-key" && help.starts_with("remove it");
+        if ignored && root.remove(&warning.path) {
+            log.dropped(&warning.path, help);
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Takes out what is refused for itself. Whether anything was.
+fn mend(root: &mut Item, findings: &[Diagnostic], log: &mut Log) -> bool {
+    let mut changed = false;
+    // From behind, so that the indices of what is before stay true.
+    for finding in findings.iter().rev().filter(|finding| finding.severity == Severity::Error) {
+        let help = finding.help.clone().unwrap_or_default();
+        match finding.code.as_str() {
+            "kubernetes-version" if root.take("kubernetesVersion").is_some() => {
+                root.put("kubernetesVersion", Item::Scalar { text: newest(), plain: false });
+                let message = format!(
+                    "{}: `{}` is written instead; move the workloads to a cluster of that release, or choose another",
+                    finding.message,
+                    newest()
+                );
+                log.decision("kubernetesVersion", &message);
+                changed = true;
+            }
+            "missing-key" if finding.path == "kubernetesVersion" => {
+                root.put("kubernetesVersion", Item::Scalar { text: newest(), plain: false });
+                log.decision(
+                    "kubernetesVersion",
+                    &format!("kube-aws had one of its own; `{}` is written", newest()),
+                );
+                changed = true;
+            }
+            // So many controllers as their group may have had, while they are not scaled.
+            "retired-key" if finding.path == "controller.autoScalingGroup" => {
+                let size = |key: &str| root.at(&format!("controller.autoScalingGroup.{key}")).cloned();
+                if let Some(count) = size("maxSize").or_else(|| size("minSize")) {
+                    root.put("controller.count", count);
+                }
+                changed |= root.take("controller.autoScalingGroup").is_some();
+                log.translated(&finding.path, "written as `controller.count`".to_owned());
+            }
+            "retired-key" if root.remove(&finding.path) => {
+                log.dropped(&finding.path, help);
+                changed = true;
+            }
+            code if OF_ONE_KEY.contains(&code) && root.remove(&finding.path) => {
+                log.decision(&finding.path, &format!("removed: {}; {help}", finding.message));
+                changed = true;
+            }
+            _ => {}
+        }
+    }
+    changed
+}
+
+fn newest() -> String {
+    format!("1.{}", NEWEST.minor)
+}
+
+/// Keys of kube-aws that are accepted with a warning, for a test that each is rewritten.
+#[cfg(test)]
+fn translated_keys() -> impl Iterator<Item = &'static str> {
+    legacy::TRANSLATED.iter().map(|note| note.pattern)
+}
