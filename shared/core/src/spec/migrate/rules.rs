@@ -53,6 +53,8 @@ const WORKER_DEFAULTS: &[(&str, &str)] = &[
 pub(super) fn apply(root: &mut Item, log: &mut Log) {
     images(root, log);
     volumes(root, log);
+    controllers(root, log);
+    units(root, log);
     for (from, to) in MOVED {
         if let Some(value) = root.take(from) {
             log.translated(from, format!("written as `{to}`"));
@@ -146,6 +148,47 @@ fn volumes(root: &mut Item, log: &mut Log) {
                 visit(mount, format!("{path}.{list}[{number}]"));
             }
         }
+    }
+}
+
+/// Controllers are not scaled by load: as many as their group may have had.
+fn controllers(root: &mut Item, log: &mut Log) {
+    let size = |key: &str| root.at(&format!("controller.autoScalingGroup.{key}")).cloned();
+    let (least, most) = (size("minSize"), size("maxSize"));
+    if let Some(count) = most.clone().or(least.clone())
+        && least != most
+    {
+        root.take("controller.count");
+        root.take("controller.autoScalingGroup");
+        root.put("controller.count", count);
+        log.decision(
+            "controller.autoScalingGroup",
+            "controllers are not scaled by load: `controller.count` is the most that there were",
+        );
+    }
+}
+
+/// Units that nothing pulls in at boot could be enabled on Container Linux, without effect.
+fn units(root: &mut Item, log: &mut Log) {
+    let mut visit = |group: &mut Item, path: &str| {
+        for (index, unit) in group.items_mut("customSystemdUnits").iter_mut().enumerate() {
+            let installed =
+                unit.get("content").and_then(Item::text).is_none_or(|content| content.contains("[Install]"));
+            if !installed && unit.get("enable").is_some_and(|on| on.is("true")) {
+                unit.take("enable");
+                let path = format!("{path}.customSystemdUnits[{index}].enable");
+                log.decision(&path, "it had no effect without an `[Install]` section: add one if the unit is to start at each boot");
+            }
+        }
+    };
+    for role in ["controller", "etcd"] {
+        if let Some(group) = root.get_mut(role) {
+            visit(group, role);
+        }
+    }
+    let pools = root.get_mut("worker").map_or(&mut [][..], |worker| worker.items_mut("nodePools"));
+    for (index, pool) in pools.iter_mut().enumerate() {
+        visit(pool, &format!("worker.nodePools[{index}]"));
     }
 }
 
