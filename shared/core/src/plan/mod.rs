@@ -4,6 +4,7 @@
 //! rollout holds CloudFormation's own change set against it before it executes one.
 
 mod diff;
+mod exports;
 mod html;
 mod membership;
 mod nodes;
@@ -26,6 +27,7 @@ use crate::pki::Role;
 use crate::render::{Rendering, StackKind};
 
 pub use diff::{Difference, diff};
+pub use exports::ExportInUse;
 pub use membership::{MembershipAction, MembershipChange};
 
 /// `plans/<id>.json`.
@@ -51,6 +53,9 @@ pub struct Plan {
     /// What becomes of etcd's membership, in order, one at a time; empty if nothing does.
     #[serde(default)]
     pub membership: Vec<MembershipChange>,
+    /// What it would take away or change although other stacks use it, which CloudFormation refuses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_use: Vec<ExportInUse>,
 }
 
 /// What happens to a stack.
@@ -244,12 +249,14 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
     // The policy is part of what a person approves: a plan that waits is another than one that does not.
     let start =
         serde_json::to_string(&(&baseline.releases, policy)).expect("maps of strings and a policy are JSON");
+    let stacks = stacks::compare(baseline.rendering.as_ref(), new);
     Plan {
         format: Plan::FORMAT,
         id: sha256_hex(format!("{start}\n{to}").as_bytes())[..20].to_owned(),
         cluster: new.cluster.clone(),
         from: baseline.releases.clone(),
-        stacks: stacks::compare(baseline.rendering.as_ref(), new),
+        in_use: exports::in_use(baseline.rendering.as_ref(), new, &stacks),
+        stacks,
         nodes: nodes::compare(baseline.rendering.as_ref(), new),
         membership: membership::compare(baseline.rendering.as_ref(), new),
         to,
@@ -275,15 +282,40 @@ impl Plan {
     }
 
     /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
-    ///
+    #[must_use]
+    pub fn not_executable(&self) -> Option<String> {
+        let why: Vec<String> = [self.members_at_risk(), self.still_used()].into_iter().flatten().collect();
+        (!why.is_empty()).then(|| why.join(". And "))
+    }
+
+    /// CloudFormation would stop at the first of these and roll the stack back; and nodes stand there.
+    fn still_used(&self) -> Option<String> {
+        let list = |removed: bool| -> Vec<String> {
+            self.in_use.iter().filter(|export| export.removed == removed).map(ExportInUse::words).collect()
+        };
+        let mut why = Vec::new();
+        for (words, list) in [("takes away", list(true)), ("replaces", list(false))] {
+            if !list.is_empty() {
+                why.push(format!("{words} what other stacks still use: {}", list.join(", ")));
+            }
+        }
+        (!why.is_empty()).then(|| {
+            format!(
+                "it {}. CloudFormation refuses that: nothing is touched. First upload a spec in which it stays and nothing uses it \
+                 (a new subnet beside the old one, other `subnets` for nodes and load balancers, no restricted public endpoint \
+                 beside a NAT gateway that goes); when that is rolled out and the nodes have moved, take it away",
+                why.join(", and ")
+            )
+        })
+    }
+
     /// A rollout updates stacks, and CloudFormation would delete the groups and volumes of all members that leave or move at once,
     /// while etcd still counts their votes (P4). Until something takes members out one at a time, such a plan is not begun.
     ///
     /// Members that join may be launched side by side, since etcd itself lets them in one after the other: each asks to be added as a
     /// learner, there may be one learner at a time (`--max-learners` is 1 unless set: etcd.io/docs, "Learner"), it takes no part in
     /// the quorum, and it can be promoted only once it has caught up with the leader.
-    #[must_use]
-    pub fn not_executable(&self) -> Option<String> {
+    fn members_at_risk(&self) -> Option<String> {
         let names = |action| -> Vec<String> {
             let changes = self.membership.iter().filter(|change| change.action == action);
             changes.map(|change| change.member.to_string()).collect()

@@ -52,7 +52,7 @@ fn one(before: Option<&Stack>, after: &Stack) -> StackPlan {
 }
 
 /// Our own templates: always JSON objects.
-fn parse(stack: &Stack) -> Value {
+pub(super) fn parse(stack: &Stack) -> Value {
     serde_json::from_str(&stack.body).unwrap_or(Value::Null)
 }
 
@@ -216,7 +216,7 @@ fn references(resource: &Value) -> BTreeSet<(String, String, bool)> {
     found
 }
 
-fn collect(value: &Value, path: String, found: &mut BTreeSet<(String, String, bool)>) {
+pub(super) fn collect(value: &Value, path: String, found: &mut BTreeSet<(String, String, bool)>) {
     match value {
         Value::Object(object) => {
             if let Some(Value::String(id)) = object.get("Ref") {

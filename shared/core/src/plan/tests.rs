@@ -208,3 +208,82 @@ fn a_plan_reads_well() {
         between(&old, &rendering(&network("10.9.0.0/16", true), &pool(9, "ami-2"), newer)).to_text()
     );
 }
+
+/// A network that exports the subnets, and a pool that imports those of the names.
+fn exporting(subnets: &[(&str, &str)], used: &[&str]) -> Rendering {
+    let resources: serde_json::Map<String, Value> = subnets
+        .iter()
+        .map(|(id, cidr)| {
+            (
+                (*id).to_owned(),
+                json!({"Type": "AWS::EC2::Subnet", "Properties": {"VpcId": "vpc-1", "CidrBlock": cidr}}),
+            )
+        })
+        .collect();
+    let outputs: serde_json::Map<String, Value> = subnets
+        .iter()
+        .map(|(id, _)| {
+            let export = json!({"Description": format!("Subnet {id}"), "Value": {"Ref": id}, "Export": {"Name": format!("c-network-{id}")}});
+            ((*id).to_owned(), export)
+        })
+        .collect();
+    let imports: Vec<Value> =
+        used.iter().map(|id| json!({"Fn::ImportValue": format!("c-network-{id}")})).collect();
+    let group =
+        json!({"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {"VPCZoneIdentifier": imports}});
+    Rendering {
+        format: Rendering::FORMAT,
+        cluster: "c".to_owned(),
+        stacks: vec![
+            stack("c-network", StackKind::Network, &json!({"Resources": resources, "Outputs": outputs})),
+            stack("c-pool-a", StackKind::Pool, &json!({"Resources": {"Group": group}})),
+        ],
+        roles: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn a_subnet_that_is_taken_away_or_replaced_while_nodes_stand_in_it_is_not_executed() {
+    let (a, b) = (("A", "10.0.1.0/24"), ("B", "10.0.2.0/24"));
+    let before = exporting(&[a, b], &["A", "B"]);
+    // CloudFormation updates the network first: that the pool lets go in the same plan is no help.
+    let gone = between(&before, &exporting(&[a], &["A"]));
+    let why = gone.not_executable().unwrap();
+    assert!(
+        why.starts_with(
+            "it takes away what other stacks still use: Subnet B (used by c-pool-a). CloudFormation"
+        ),
+        "{why}"
+    );
+    assert!(gone.to_text().contains(&why));
+    let moved = between(&before, &exporting(&[a, ("B", "10.0.3.0/24")], &["A", "B"]));
+    let why = moved.not_executable().unwrap();
+    assert!(
+        why.starts_with("it replaces what other stacks still use: Subnet B (used by c-pool-a)."),
+        "{why}"
+    );
+}
+
+#[test]
+fn what_nobody_uses_any_more_may_go_and_what_is_new_may_come() {
+    let (a, b) = (("A", "10.0.1.0/24"), ("B", "10.0.2.0/24"));
+    let both = exporting(&[a, b], &["A", "B"]);
+    let left = exporting(&[a, b], &["A"]);
+    for (before, after) in [
+        (&both, &left),
+        (&left, &exporting(&[a], &["A"])),
+        (&exporting(&[a], &["A"]), &both),
+        (&left, &exporting(&[a, ("B", "10.0.3.0/24")], &["A"])),
+    ] {
+        let plan = between(before, after);
+        assert_eq!((plan.in_use.as_slice(), plan.not_executable()), (&[][..], None), "{}", plan.to_text());
+    }
+}
+
+#[test]
+fn of_many_users_the_first_are_named() {
+    let used_by: Vec<String> = (0..100).map(|n| format!("c-pool-{n}")).collect();
+    let (stack, export, what) = ("c-network".to_owned(), "c-network-A".to_owned(), "Subnet A".to_owned());
+    let found = ExportInUse { stack, export, what, removed: true, used_by };
+    assert_eq!(found.words(), "Subnet A (used by c-pool-0, c-pool-1, c-pool-2 and 97 more)");
+}
