@@ -42,7 +42,7 @@ fn pinned(cluster: &Cluster) -> Lock {
     lock
 }
 
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 11] = [
     include_str!("../../../../examples/production.yaml"),
     include_str!("../../../../examples/careful.yaml"),
     include_str!("../../../../examples/existing-vpc.yaml"),
@@ -51,6 +51,9 @@ const EXAMPLES: [&str; 8] = [
     include_str!("../../../../examples/minimal.yaml"),
     include_str!("../../../../examples/spot.yaml"),
     include_str!("../../../../examples/two-endpoints.yaml"),
+    include_str!("../../../../examples/nat-per-zone.yaml"),
+    include_str!("../../../../examples/internal-only.yaml"),
+    include_str!("../../../../examples/existing-balancer.yaml"),
 ];
 
 #[test]
