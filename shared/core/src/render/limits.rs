@@ -1,9 +1,12 @@
 //! AWS' limits on what is rendered, checked here so that a person hears of them before CloudFormation does,
 //! with a cure.
 
+mod table;
+
 use serde_json::Value;
 
 use super::RenderError;
+use table::ROWS;
 
 /// Bytes of a template given by its S3 URL, as Slipway always does: "1 MB". Taken as the smaller of its two
 /// readings. <https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html>
@@ -14,6 +17,14 @@ pub const INLINE_BODY_BYTES: usize = 51_200;
 const RESOURCES: usize = 500;
 /// Outputs of a template (same page).
 const OUTPUTS: usize = 200;
+/// Parameters of a template (same page): a patch may bring some.
+const PARAMETERS: usize = 200;
+/// Bytes of a template's description (same page).
+const DESCRIPTION_BYTES: usize = 1_024;
+/// Characters of a stack's name (API reference of `CreateStack`).
+const STACK_NAME_CHARACTERS: usize = 128;
+/// Bytes of a node's configuration. Our own limit: the agent reads it whole on the smallest machine, before anything runs.
+const NODE_CONFIG_BYTES: usize = 1_000_000;
 /// Bytes of userdata before base64.
 /// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html>
 const USERDATA_BYTES: usize = 16 * 1024;
@@ -53,10 +64,39 @@ pub(super) fn check(stack: &str, template: &Value, body_bytes: usize, stack_tags
         "have fewer subnets, API endpoints or roles for service accounts",
     );
     check.at_most("the number of outputs", entries("Outputs"), OUTPUTS, "have fewer managed subnets");
+    check.at_most(
+        "the number of parameters",
+        entries("Parameters"),
+        PARAMETERS,
+        "write values where they are used: nobody is there to give parameters",
+    );
+    check.at_most(
+        "the description in bytes",
+        template["Description"].as_str().map_or(0, str::len),
+        DESCRIPTION_BYTES,
+        "shorten the description in your patch",
+    );
+    check.at_most(
+        "the stack's name in characters",
+        stack.chars().count(),
+        STACK_NAME_CHARACTERS,
+        "shorten clusterName",
+    );
     for (id, resource) in template["Resources"].as_object().into_iter().flatten() {
         check.resource(id, resource);
     }
     check.errors
+}
+
+/// Whether the configuration of `role`'s nodes, in the stack called `stack`, is too large.
+pub(super) fn check_config(stack: &str, role: &str, bytes: usize) -> Option<RenderError> {
+    (bytes > NODE_CONFIG_BYTES).then(|| RenderError::Limit {
+        stack: stack.to_owned(),
+        what: format!("the configuration of {role} nodes in bytes"),
+        actual: bytes,
+        limit: NODE_CONFIG_BYTES,
+        cure: "have fewer or shorter customFiles, and fetch what is large from a bucket of your own",
+    })
 }
 
 struct Check<'a> {
@@ -75,6 +115,10 @@ impl Check<'_> {
 
     fn resource(&mut self, id: &str, resource: &Value) {
         let properties = &resource["Properties"];
+        for row in ROWS.iter().filter(|row| resource["Type"] == row.kind) {
+            let actual = properties.pointer(row.pointer).map_or(0, |value| row.measure.of(value));
+            self.at_most(format!("{} of {id}", row.what), actual, row.limit, row.cure);
+        }
         self.at_most(
             format!("the number of tags of {id}"),
             len(&properties["Tags"]) + self.stack_tags,
@@ -183,6 +227,93 @@ mod tests {
         errors[0].to_string()
     }
 
+    /// A property of that measure.
+    fn sized(measure: table::Measure, size: usize) -> Value {
+        match measure {
+            table::Measure::Items => Value::Array(vec![json!({}); size]),
+            table::Measure::Characters => json!("ä".repeat(size)),
+            // `{"a":"…"}`
+            table::Measure::Document => json!({ "a": "x".repeat(size - 8) }),
+        }
+    }
+
+    #[test]
+    fn each_limit_of_the_table_lets_its_figure_pass_and_names_one_more_with_its_cure() {
+        for row in &ROWS {
+            let with = |size: usize| {
+                let steps: Vec<&str> = row.pointer.split('/').skip(1).collect();
+                let value = sized(row.measure, size);
+                assert_eq!(row.measure.of(&value), size, "{row:?}");
+                let properties = steps.iter().rev().fold(value, |below, step| json!({ *step: below }));
+                one(row.kind, properties)
+            };
+            assert_eq!(errors(&with(row.limit)), [], "{row:?}");
+            let error = only(&with(row.limit + 1));
+            let figures = format!("is {}, and AWS allows {}; {}", row.limit + 1, row.limit, row.cure);
+            assert!(
+                error.contains("prod-etcd") && error.contains("Thing") && error.ends_with(&figures),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_template_as_a_whole_is_measured() {
+        let many = |count: usize| {
+            (0..count).map(|n| (format!("P{n}"), json!({}))).collect::<serde_json::Map<_, _>>()
+        };
+        let parameters = |count: usize| json!({ "Resources": {}, "Parameters": many(count) });
+        assert_eq!(errors(&parameters(200)), []);
+        assert!(
+            only(&parameters(201)).contains("the number of parameters is 201, and AWS allows 200; write")
+        );
+        let description = |bytes: usize| json!({ "Resources": {}, "Description": "x".repeat(bytes) });
+        assert_eq!(errors(&description(1_024)), []);
+        assert!(
+            only(&description(1_025))
+                .contains("the description in bytes is 1025, and AWS allows 1024; shorten")
+        );
+        let named = |length: usize| check(&"n".repeat(length), &json!({ "Resources": {} }), 2, 0);
+        assert_eq!(named(128), []);
+        assert!(named(129)[0].to_string().contains("is 129, and AWS allows 128; shorten clusterName"));
+        let body = |bytes: usize| check("s", &json!({ "Resources": {} }), bytes, 0);
+        assert_eq!(body(1_000_000), []);
+        assert!(body(1_000_001)[0].to_string().contains("is 1000001, and AWS allows 1000000; have fewer"));
+    }
+
+    #[test]
+    fn a_nodes_configuration_is_measured() {
+        assert_eq!(check_config("prod-etcd", "etcd-0", 1_000_000), None);
+        let error = check_config("prod-etcd", "etcd-0", 1_000_001).map(|error| error.to_string());
+        let error = error.unwrap_or_default();
+        assert!(
+            error.contains("the configuration of etcd-0 nodes in bytes is 1000001")
+                && error.contains("customFiles")
+        );
+    }
+
+    #[test]
+    fn the_older_limits_let_their_figure_pass_too() {
+        let many = |count: usize| Value::Array(vec![json!({}); count]);
+        let policy =
+            |length: usize| json!({ "PolicyName": "p", "PolicyDocument": { "a": "x".repeat(length - 8) } });
+        for (kind, properties) in [
+            ("AWS::EC2::SecurityGroup", json!({ "SecurityGroupIngress": many(60) })),
+            ("AWS::EC2::Subnet", json!({ "Tags": many(47) })),
+            ("AWS::IAM::Role", json!({ "RoleName": "x".repeat(64) })),
+            ("AWS::IAM::Role", json!({ "ManagedPolicyArns": many(10) })),
+            ("AWS::IAM::Role", json!({ "Policies": [policy(5_120), policy(5_120)] })),
+            ("AWS::IAM::ManagedPolicy", json!({ "PolicyDocument": { "a": "x".repeat(6_136) } })),
+            ("AWS::EC2::LaunchTemplate", json!({ "LaunchTemplateData": { "SecurityGroupIds": many(5) } })),
+            (
+                "AWS::EC2::LaunchTemplate",
+                json!({ "LaunchTemplateData": { "TagSpecifications": [{ "Tags": many(50) }] } }),
+            ),
+        ] {
+            assert_eq!(errors(&one(kind, properties.clone())), [], "{kind} {properties}");
+        }
+    }
+
     #[test]
     fn userdata_may_have_16384_bytes_and_no_more() {
         let with = |bytes: usize| {
@@ -228,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_body_may_have_a_megabyte() {
-        let body = json!({ "Resources": {}, "Description": "x".repeat(1_000_000) });
+        let body = json!({ "Resources": {}, "Metadata": "x".repeat(1_000_000) });
         assert!(only(&body).contains("bytes"));
     }
 

@@ -247,6 +247,9 @@ fn render_patched(
         roles.extend([workers]);
     }
 
+    for (role, node) in &roles {
+        context.errors.extend(limits::check_config(&node.stack, &role.to_string(), node.config.len()));
+    }
     for (role, changed) in context.patched_machines {
         if let Some(node) = roles.get_mut(&role) {
             node.machine["patched"] = changed;
