@@ -325,4 +325,11 @@ fn tools_that_are_pinned_twice_are_pinned_the_same() {
             "{file} is not of cfn-lint {linter}: run make.py"
         );
     }
+    // So does what is known of instance types.
+    let of = |wanted: &str| {
+        locked.iter().find(|(name, _)| name == wanted).map(|(_, version)| version.clone()).unwrap()
+    };
+    let text = fs::read_to_string(tools::root().join("shared/core/data/instance-types.txt")).unwrap();
+    let source = format!("from botocore {}, moto {}\n", of("botocore"), of("moto"));
+    assert!(text.contains(&source), "instance-types.txt is not {source}: run instance_types.py");
 }

@@ -4,6 +4,8 @@
 //! write is wider (`spec::model`) and is lowered into this.
 
 mod custom;
+mod pools;
+mod rollout;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -14,6 +16,8 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 pub use custom::{Content, Custom, CustomFile, CustomUnit, DropIn};
+pub use pools::{GroupSize, MixedInstances, NodePool, Taint, WeightedType};
+pub use rollout::{Approval, CountOrPercent, MaintenanceWindow, PoolRollout, RolloutPolicy};
 pub use storage::{InstanceStore, Mount, Storage};
 
 /// One Kubernetes cluster as its spec describes it.
@@ -50,8 +54,6 @@ pub struct Cluster {
     pub etcd: Etcd,
     /// `worker.nodePools`, in the order of the spec.
     pub pools: Vec<NodePool>,
-    /// `worker.nodePoolRollingStrategy`.
-    pub pool_strategy: PoolStrategy,
     /// `kubernetes`.
     pub kubernetes: Kubernetes,
     /// `addons`.
@@ -406,117 +408,6 @@ pub struct EtcdMember {
     pub data_volume: Volume,
 }
 
-/// One pool of workers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodePool {
-    /// `name`, unique, and the last part of its stack's name.
-    pub name: String,
-    /// The first instance type; all types of a pool share one architecture.
-    pub instance_type: String,
-    /// The pool's own `kubernetesVersion`, where it lags behind the controllers'; `None` is the cluster's.
-    pub kubernetes_version: Option<KubernetesVersion>,
-    /// The pool's own image; `None` is the cluster's.
-    pub image: Option<Image>,
-    /// `image.rootDeviceName` of the pool's own image.
-    pub root_device: Option<String>,
-    /// The pool's own `keyName`; `None` is the cluster's.
-    pub key_name: Option<String>,
-    /// The pool's own `sshAuthorizedKeys`; `None` are the cluster's.
-    pub ssh_authorized_keys: Option<Vec<String>>,
-    /// The pool's own `apiEndpointName`; `None` is that of all workers.
-    pub api_endpoint: Option<String>,
-    /// Root volume.
-    pub root_volume: Volume,
-    /// Volumes besides the root, and the instance store.
-    pub storage: Storage,
-    /// `gpu.nvidia.enabled`: pods may use NVIDIA's GPUs.
-    pub nvidia: bool,
-    /// Names of subnets, resolved, never empty.
-    pub subnets: Vec<String>,
-    /// Group sizes.
-    pub size: GroupSize,
-    /// Several instance types, spot and weights; `None` is one type, on demand.
-    pub mixed_instances: Option<MixedInstances>,
-    /// `autoscaling.clusterAutoscaler.enabled`.
-    pub cluster_autoscaler: bool,
-    /// Besides our own.
-    pub security_group_ids: Vec<String>,
-    /// `targetGroup.arns`.
-    pub target_group_arns: Vec<String>,
-    /// `loadBalancer.names`: classic load balancers.
-    pub load_balancer_names: Vec<String>,
-    /// IAM.
-    pub iam: Iam,
-    /// `nodeLabels`.
-    pub node_labels: BTreeMap<String, String>,
-    /// `taints`.
-    pub taints: Vec<Taint>,
-    /// `featureGates` of the pool's kubelets, besides those of every component.
-    pub feature_gates: BTreeMap<String, bool>,
-    /// `tenancy`.
-    pub tenancy: Tenancy,
-    /// `customFiles` and `customSystemdUnits`.
-    pub custom: Custom,
-}
-
-/// Sizes of an Auto Scaling group, in instances, or in capacity units where weights are given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupSize {
-    /// `minSize`.
-    pub min: u32,
-    /// `maxSize`.
-    pub max: u32,
-}
-
-/// A mixed-instances policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MixedInstances {
-    /// Instance types with their weights, in order of priority.
-    pub types: Vec<WeightedType>,
-    /// `onDemandBaseCapacity`.
-    pub on_demand_base: u32,
-    /// `onDemandPercentageAboveBaseCapacity`.
-    pub on_demand_percentage: u32,
-    /// `onDemandAllocationStrategy`; `None` is the order of the types.
-    pub on_demand_strategy: Option<String>,
-    /// `spotAllocationStrategy`.
-    pub spot_strategy: String,
-    /// `capacityRebalance`: a spot instance at risk is replaced before EC2 takes it.
-    pub capacity_rebalance: bool,
-}
-
-/// An instance type and how much capacity it counts for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WeightedType {
-    /// EC2 instance type.
-    pub instance_type: String,
-    /// `weightedCapacity`.
-    pub weight: Option<u32>,
-}
-
-/// A node taint.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Taint {
-    /// Key.
-    pub key: String,
-    /// Value, perhaps empty.
-    pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: String,
-}
-
-/// In which order pools are rolled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum PoolStrategy {
-    /// All at once.
-    Parallel,
-    /// One after the other.
-    Sequential,
-    /// All pools of one zone, then the next zone.
-    AvailabilityZone,
-}
-
 /// Settings of the Kubernetes components.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Kubernetes {
@@ -614,54 +505,6 @@ pub enum KeyAlgorithm {
     /// RSA, 4096 bits.
     #[serde(rename = "RSA-4096")]
     Rsa4096,
-}
-
-/// How changes are rolled out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RolloutPolicy {
-    /// Whether a plan waits for a person.
-    pub approval: Approval,
-    /// `maxUnavailable` of a pool: a number or a percentage of it.
-    pub max_unavailable: CountOrPercent,
-    /// `surge` of a pool.
-    pub surge: CountOrPercent,
-    /// Minutes after which a drain may be forced; `None`: never.
-    pub drain_force_after_min: Option<u32>,
-    /// How many replacements may fail before the rollout stops.
-    pub failure_budget: u32,
-    /// Times in which disruptive steps may start; empty is always.
-    pub windows: Vec<MaintenanceWindow>,
-}
-
-/// Whether a plan waits for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Approval {
-    /// Applied at once.
-    Auto,
-    /// Applied after `Rollout Approved`.
-    Manual,
-}
-
-/// A number of nodes, or a share of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum CountOrPercent {
-    /// So many.
-    Count(u32),
-    /// So many in a hundred.
-    Percent(u32),
-}
-
-/// A weekly window, in UTC.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MaintenanceWindow {
-    /// Days, `mon` to `sun`; empty is each day.
-    pub days: Vec<String>,
-    /// Minute of the day at which it opens.
-    pub start_minute: u16,
-    /// How long it is open, in minutes.
-    pub length_min: u16,
 }
 
 impl Cluster {

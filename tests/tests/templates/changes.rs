@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use slipway_core::plan::{Replacement, ResourceAction, ResourceChange, StackAction, StackPlan};
+use slipway_core::plan::{NodeAction, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan};
 use slipway_core::render::{Stack, StackKind};
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, ChangeSetView, StackStatus};
 use slipway_driver::ports::{Condition, Objects as _, Stacks as _};
@@ -145,6 +145,105 @@ const LANDING_ZONE: &[(&str, &str)] = &[
     ("NatGateway", "nat-0123456789abcdef0"),
     ("Address", "eipalloc-0123456789abcdef0"),
     ("HostedZone", "Z0123456789ABCDEFGHIJ"),
+];
+
+/// Changes of pools that touch nothing but a group: none of them replaces a node, or anything else.
+const AROUND_POOLS: &[(&str, &[Change])] = &[
+    (
+        "from-kube-aws-spot-fleet",
+        &[
+            ("a spot fleet's target capacity", &[("targetCapacity: 5", "targetCapacity: 9")]),
+            ("a spot fleet's weight", &[("weightedCapacity: 1", "weightedCapacity: 2")]),
+        ],
+    ),
+    (
+        "spot-weights",
+        &[
+            ("sizes in units", &[("minSize: 8", "minSize: 4"), ("maxSize: 64", "maxSize: 32")]),
+            ("the base", &[("onDemandBaseCapacity: 4", "onDemandBaseCapacity: 0")]),
+            ("the share", &[("AboveBaseCapacity: 10", "AboveBaseCapacity: 20")]),
+            ("how spot is chosen", &[("capacity-optimized-prioritized", "price-capacity-optimized")]),
+            ("no rebalancing", &[("capacityRebalance: true", "capacityRebalance: false")]),
+            ("one zone fewer", &[("        - name: b\n      auto", "      auto")]),
+        ],
+    ),
+    (
+        "target-groups",
+        &[
+            (
+                "a target group fewer",
+                &[(
+                    "          - arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/ingress-https/7e1fd0942ffda01a\n",
+                    "",
+                )],
+            ),
+            ("another classic balancer", &[("manually-managed", "managed-by-hand")]),
+        ],
+    ),
+    (
+        "autoscaled-zones",
+        &[(
+            "not scaled any more",
+            &[(
+                "minSize: 0\n        maxSize: 10\n      autoscaling:\n        clusterAutoscaler:\n          enabled: true\n      nodeLabels:\n        example.com/workload: general\n    - name: scaled-b",
+                "minSize: 0\n        maxSize: 12\n      nodeLabels:\n        example.com/workload: general\n    - name: scaled-b",
+            )],
+        )],
+    ),
+];
+
+/// Changes of what a pool's machines are: the pool's nodes are replaced, and no others.
+const OF_POOLS: &[(&str, &str, &[Change])] = &[
+    (
+        "extra-volumes",
+        "general",
+        &[
+            ("a larger volume", &[("size: 200", "size: 300")]),
+            ("a volume elsewhere", &[("path: /archive", "path: /var/archive")]),
+            ("another device", &[("/dev/xvdi", "/dev/xvdj")]),
+            ("another kind", &[("type: st1", "type: sc1")]),
+            ("a folder for all", &[("          createTmp: true\n", "")]),
+        ],
+    ),
+    (
+        "instance-store",
+        "databases",
+        &[
+            ("disks elsewhere", &[("path: /mnt/disks", "path: /mnt/local")]),
+            ("disks together", &[("raid0: false", "raid0: true")]),
+            ("disks of another kind", &[("filesystem: ext4", "filesystem: xfs")]),
+        ],
+    ),
+    (
+        "gpu",
+        "inference",
+        &[
+            ("another machine", &[("g5g.2xlarge", "g5g.4xlarge")]),
+            (
+                "no GPUs",
+                &[(
+                    "        maxSize: 4\n      autoscaling:\n        clusterAutoscaler:\n          enabled: true\n      gpu:\n        nvidia:\n          enabled: true\n          taint: true",
+                    "        maxSize: 4\n      gpu:\n        nvidia:\n          enabled: false",
+                )],
+            ),
+        ],
+    ),
+    (
+        "target-groups",
+        "ingress",
+        &[("who lets traffic in", &[("sg-0123456789abcdef0", "sg-0123456789abcdef1")])],
+    ),
+    (
+        "zone-by-zone",
+        "batch",
+        &[(
+            "another label",
+            &[(
+                "nodePoolRollingStrategy: Parallel",
+                "nodePoolRollingStrategy: Parallel\n      nodeLabels: {example.com/tier: low}",
+            )],
+        )],
+    ),
 ];
 
 /// A simulated CloudFormation with the production example in it.
@@ -393,4 +492,52 @@ async fn p3_and_there_and_back_again_it_does() {
     }
     assert!(done > 12, "only {done} of the changes can be made");
     assert_eq!(refused, 3, "another VPC, another range, another zone");
+}
+
+/// Seed 001 warns that another target capacity of a spot fleet means downtime. Here it is the group's size.
+#[tokio::test]
+async fn p2_what_stands_around_a_pool_replaces_nothing() {
+    for (name, changes) in AROUND_POOLS {
+        let before = example(name);
+        let mut account = Account::launch(&before).await;
+        for (what, pieces) in *changes {
+            let rendered = account.workshop.render(&changed(&before, pieces)).await;
+            let updated: Vec<&StackPlan> =
+                rendered.plan.stacks.iter().filter(|stack| stack.action != StackAction::Unchanged).collect();
+            assert!(!updated.is_empty(), "{what} changes nothing");
+            for stack in updated {
+                let touched: Vec<_> = stack.resources.iter().map(|of| (&*of.logical_id, of.action)).collect();
+                assert_eq!(touched, [("Group", ResourceAction::Modify)], "{what}, {}", stack.name);
+                assert_eq!(stack.may_replace(), [""; 0], "{what}, {}", stack.name);
+            }
+            for node in &rendered.plan.nodes {
+                assert_eq!(node.action, NodeAction::Untouched, "{what}, {}: {:?}", node.role, node.reasons);
+            }
+            let replaced = hold_against(&mut account, what, &rendered).await;
+            assert_eq!(replaced, BTreeSet::new(), "{what}");
+            account.execute(&rendered).await;
+            let back = account.workshop.render(&before).await;
+            account.execute(&back).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn p2_what_a_pools_machines_are_replaces_its_nodes_alone() {
+    for (name, pool, changes) in OF_POOLS {
+        let before = example(name);
+        let mut account = Account::launch(&before).await;
+        for (what, pieces) in *changes {
+            let rendered = account.workshop.render(&changed(&before, pieces)).await;
+            let touched = rendered.plan.nodes.iter().filter(|node| node.action != NodeAction::Untouched);
+            let touched: Vec<_> = touched.map(|node| (node.role.to_string(), node.action)).collect();
+            assert_eq!(touched, [(format!("pool-{pool}"), NodeAction::Replace)], "{what}");
+            let replaced = hold_against(&mut account, what, &rendered).await;
+            assert_eq!(
+                replaced,
+                BTreeSet::new(),
+                "{what}: CloudFormation replaces nothing, Slipway the nodes"
+            );
+        }
+    }
 }

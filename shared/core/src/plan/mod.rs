@@ -340,6 +340,16 @@ impl Plan {
         })
     }
 
+    /// The pools that are rolled before `node` is, where this plan rolls both.
+    #[must_use]
+    pub fn waits_for(&self, node: &NodePlan) -> Vec<&Role> {
+        let Role::Pool(name) = &node.role else { return Vec::new() };
+        let rolled = |node: &&NodePlan| matches!(node.action, NodeAction::Replace | NodeAction::Refresh);
+        let Some(rollout) = self.policy.pools.get(name).filter(|_| rolled(&node)) else { return Vec::new() };
+        let before = |role: &Role| matches!(role, Role::Pool(other) if rollout.after.contains(other));
+        self.nodes.iter().filter(rolled).map(|other| &other.role).filter(|role| before(role)).collect()
+    }
+
     /// One line for a person.
     #[must_use]
     pub fn summary(&self) -> String {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::{Approval, CountOrPercent, GroupSize};
+use crate::cluster::{Approval, CountOrPercent, GroupSize, PoolRollout};
 use crate::render::{NodeRole, Stack};
 
 fn policy() -> RolloutPolicy {
@@ -16,6 +16,7 @@ fn policy() -> RolloutPolicy {
         drain_force_after_min: None,
         failure_budget: 1,
         windows: Vec::new(),
+        pools: BTreeMap::new(),
     }
 }
 
@@ -286,4 +287,44 @@ fn of_many_users_the_first_are_named() {
     let (stack, export, what) = ("c-network".to_owned(), "c-network-A".to_owned(), "Subnet A".to_owned());
     let found = ExportInUse { stack, export, what, removed: true, used_by };
     assert_eq!(found.words(), "Subnet A (used by c-pool-0, c-pool-1, c-pool-2 and 97 more)");
+}
+
+#[test]
+fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
+    let release = |image: &str, names: &[&str]| Rendering {
+        format: Rendering::FORMAT,
+        cluster: "c".to_owned(),
+        stacks: Vec::new(),
+        roles: names
+            .iter()
+            .map(|name| {
+                (Role::Pool((*name).to_owned()), role(name, json!({"imageId": image}), &json!({}), "x"))
+            })
+            .collect(),
+    };
+    let after = |names: &[&str]| PoolRollout {
+        after: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..PoolRollout::default()
+    };
+    let policy = RolloutPolicy {
+        pools: BTreeMap::from([
+            ("b".to_owned(), after(&["a"])),
+            ("c".to_owned(), after(&["a", "b"])),
+            ("d".to_owned(), after(&["a"])),
+        ]),
+        ..policy()
+    };
+    // a is new and d is gone: nobody waits for either, and neither waits.
+    let before = Baseline { releases: BTreeMap::new(), rendering: Some(release("1", &["b", "c", "d"])) };
+    let plan = plan(&before, &release("2", &["a", "b", "c"]), &policy);
+    let waits: Vec<String> = plan
+        .nodes
+        .iter()
+        .map(|node| {
+            let before: Vec<String> = plan.waits_for(node).iter().map(ToString::to_string).collect();
+            format!("{} after [{}]", node.role, before.join(", "))
+        })
+        .collect();
+    assert_eq!(waits, ["pool-a after []", "pool-b after []", "pool-c after [pool-b]", "pool-d after []"]);
+    assert!(plan.to_text().contains("pool-c ×3–5: replaced, after pool-b\n"), "{}", plan.to_text());
 }

@@ -69,7 +69,7 @@ pub(super) fn whole(plan: &Plan) -> String {
     }
     text.push_str("\nNodes\n");
     for node in &plan.nodes {
-        node_lines(node, &mut text);
+        node_lines(plan, node, &mut text);
     }
     if !plan.membership.is_empty() {
         text.push_str("\nMembership of etcd, one change after the other\n");
@@ -134,7 +134,7 @@ fn resource_lines(change: &ResourceChange, text: &mut String) {
     }
 }
 
-fn node_lines(node: &NodePlan, text: &mut String) {
+fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
     let (sign, word) = match node.action {
         NodeAction::Create => ('+', "created"),
         NodeAction::Replace => ('±', "replaced"),
@@ -147,7 +147,9 @@ fn node_lines(node: &NodePlan, text: &mut String) {
     } else {
         format!("{}–{}", node.nodes.min, node.nodes.max)
     };
-    push(text, format_args!("  {sign} {} ×{count}: {word}", node.role));
+    let before: Vec<String> = plan.waits_for(node).iter().map(ToString::to_string).collect();
+    let after = if before.is_empty() { String::new() } else { format!(", after {}", before.join(", ")) };
+    push(text, format_args!("  {sign} {} ×{count}: {word}{after}", node.role));
     // Why a new node is new needs no saying.
     if node.action != NodeAction::Create {
         for reason in &node.reasons {

@@ -222,7 +222,6 @@ pub(super) fn cluster() -> Cluster {
             custom: Custom::default(),
         },
         pools: pools(),
-        pool_strategy: PoolStrategy::Sequential,
         kubernetes: Kubernetes { encryption_at_rest: true, audit_log: true, ..Kubernetes::default() },
         addons: Addons { cluster_autoscaler: true, metrics_server: true, network_policy: false },
         iam_roles: None,
@@ -239,6 +238,7 @@ pub(super) fn cluster() -> Cluster {
             drain_force_after_min: None,
             failure_budget: 1,
             windows: Vec::new(),
+            pools: BTreeMap::new(),
         },
         stack_tags: BTreeMap::from([("team".to_owned(), "platform".to_owned())]),
     }

@@ -24,7 +24,7 @@ pub(super) struct Machine {
     pub(super) image_id: String,
     /// The first is the template's own; the others stand in a mixed-instances policy.
     pub(super) instance_types: Vec<String>,
-    pub(super) root_device: String,
+    pub(super) root_device: RootDevice,
     pub(super) root_volume: Volume,
     /// Volumes besides the root that come and go with the machine, by the name under which they are attached.
     pub(super) volumes: BTreeMap<String, Volume>,
@@ -63,6 +63,8 @@ impl Machine {
             self.volumes.iter().map(|(device, volume)| (device.as_str(), describe_volume(volume))).collect();
         let optional = [
             ("keyName", self.key_name(context).map(Value::from)),
+            // What is usual for the image is in `imageId` already.
+            ("rootDevice", self.root_device.unusual.then(|| self.root_device.name.clone().into())),
             ("volumes", (!volumes.is_empty()).then(|| json!(volumes))),
             ("agent", context.lock.agent.get(&self.architecture).cloned().map(Value::from)),
             ("subnet", self.subnet.clone().map(Value::from)),
@@ -81,7 +83,7 @@ impl Machine {
         let tags = self.tags(context).with_all(&context.cluster.stack_tags).list();
         let mut root = ebs(&self.root_volume);
         root["DeleteOnTermination"] = json!(true);
-        let mut mappings = vec![json!({ "DeviceName": self.root_device, "Ebs": root })];
+        let mut mappings = vec![json!({ "DeviceName": self.root_device.name, "Ebs": root })];
         for (device, volume) in &self.volumes {
             let mut ebs = ebs(volume);
             ebs["DeleteOnTermination"] = json!(true);
@@ -180,13 +182,22 @@ fn describe_volume(volume: &Volume) -> Value {
 /// volume, and leave the root as small as the image. Ubuntu's say `/dev/sda1`; those of Amazon Linux, Debian
 /// and Flatcar `/dev/xvda`, which is assumed of an image that is given by its id alone.
 /// `image.rootDeviceName` says it of others.
-pub(super) fn root_device(image: &Image, said: Option<&str>) -> String {
+pub(super) fn root_device(image: &Image, said: Option<&str>) -> RootDevice {
     let usual = match image {
         Image::Ami(_) => "/dev/xvda",
         Image::SsmParameter(names) if names.values().any(|name| name.contains("/canonical/")) => "/dev/sda1",
         Image::SsmParameter(_) => "/dev/xvda",
     };
-    said.unwrap_or(usual).to_owned()
+    let name = said.unwrap_or(usual);
+    RootDevice { name: name.to_owned(), unusual: name != usual }
+}
+
+/// The name of a root device.
+#[derive(Debug)]
+pub(super) struct RootDevice {
+    pub(super) name: String,
+    /// Another than images of that origin mostly have.
+    unusual: bool,
 }
 
 /// What patches changed of each role's machine: the paths below `LaunchTemplateData` with their new values. Tags are no

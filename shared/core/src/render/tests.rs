@@ -7,6 +7,7 @@ mod identity;
 mod membership;
 mod order;
 mod patches;
+mod pools;
 mod references;
 mod security;
 mod userdata;

@@ -18,6 +18,7 @@ fn policy(approval: Approval) -> RolloutPolicy {
         drain_force_after_min: None,
         failure_budget: 1,
         windows: Vec::new(),
+        pools: BTreeMap::new(),
     }
 }
 

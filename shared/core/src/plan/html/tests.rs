@@ -19,6 +19,7 @@ fn policy() -> RolloutPolicy {
         drain_force_after_min: None,
         failure_budget: 1,
         windows: Vec::new(),
+        pools: BTreeMap::new(),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::cluster::{
-    Architecture, Cluster, Content, Custom, CustomFile, Egress, Iam, Image, Subnet, SubnetSource, Taint,
-    Tenancy,
+    Architecture, Cluster, Content, Custom, CustomFile, Egress, Iam, Image, InstanceStore, Mount,
+    PoolRollout, Subnet, SubnetSource, Taint, Tenancy, Volume,
 };
 use crate::pki::Role;
 use crate::render::fixture::{cluster, credentials, lock, pool, rendered, site, volume};
@@ -103,8 +103,75 @@ fn p2_what_a_pool_is_touches_its_own_nodes() {
     }
 }
 
+fn mount(path: &str, devices: &[&str], volume: Volume) -> Mount {
+    let devices = devices.iter().map(|device| (*device).to_owned()).collect();
+    Mount { path: path.to_owned(), devices, volume, file_system: "xfs".to_owned(), create_tmp: false }
+}
+
+#[test]
+fn p2_what_a_pools_machines_have_touches_its_own_nodes() {
+    let disks = || InstanceStore { raid0: true, path: None, file_system: "xfs".to_owned() };
+    let changes: Vec<Change> = vec![
+        Box::new(|c| c.pools[0].storage.mounts.push(mount("/data", &["/dev/xvdf"], volume(20)))),
+        Box::new(|c| c.pools[0].storage.mounts.push(mount("/a", &["/dev/xvdf", "/dev/xvdg"], volume(9)))),
+        Box::new(move |c| c.pools[0].storage.instance_store = Some(disks())),
+        Box::new(|c| c.pools[0].nvidia = true),
+        Box::new(|c| c.pools[0].key_name = Some("other".to_owned())),
+        Box::new(|c| c.pools[0].ssh_authorized_keys = Some(vec!["ssh-ed25519 BBBB".to_owned()])),
+        Box::new(|c| c.pools[0].api_endpoint = Some("public".to_owned())),
+        Box::new(|c| c.pools[0].feature_gates.extend([("Foo".to_owned(), true)])),
+    ];
+    for change in changes {
+        p2(change, &[&["pool-general"]], &[&["pool-general"]]);
+    }
+}
+
+#[test]
+fn p2_each_part_of_a_mount_outdates_its_pool() {
+    let mut before = cluster();
+    before.pools[0].storage.mounts.push(mount("/data", &["/dev/xvdf"], volume(20)));
+    let changes: [fn(&mut Mount); 5] = [
+        |mount| mount.path = "/var/data".to_owned(),
+        |mount| mount.devices = vec!["/dev/xvdg".to_owned()],
+        |mount| mount.volume.size_gib += 1,
+        |mount| mount.file_system = "ext4".to_owned(),
+        |mount| mount.create_tmp = true,
+    ];
+    for change in changes {
+        let mut after = before.clone();
+        change(&mut after.pools[0].storage.mounts[0]);
+        let blast = Blast::between(&rendered(&before), &rendered(&after));
+        assert_eq!(
+            (blast.stacks, blast.outdated),
+            (vec!["pool-general".to_owned()], vec!["pool-general".to_owned()])
+        );
+    }
+}
+
 #[test]
 fn p2_what_stands_around_a_pool_touches_no_node() {
+    p2(|c| c.pools[0].load_balancer_names.push("classic".to_owned()), &[&["pool-general"]], &[NOBODY]);
+    p2(
+        |c| c.pools[1].mixed_instances.as_mut().unwrap().types[0].weight = Some(3),
+        &[&["pool-spot"]],
+        &[NOBODY],
+    );
+    p2(
+        |c| c.pools[1].mixed_instances.as_mut().unwrap().capacity_rebalance = false,
+        &[&["pool-spot"]],
+        &[NOBODY],
+    );
+    let strategy = Some("lowest-price".to_owned());
+    p2(
+        |c| c.pools[1].mixed_instances.as_mut().unwrap().on_demand_strategy = strategy,
+        &[&["pool-spot"]],
+        &[NOBODY],
+    );
+    p2(
+        |c| c.pools[1].mixed_instances.as_mut().unwrap().spot_strategy = "lowest-price".to_owned(),
+        &[&["pool-spot"]],
+        &[NOBODY],
+    );
     let arn =
         "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/more/6d0ecf831eec9f09".to_owned();
     p2(|c| c.pools[0].target_group_arns.push(arn), &[&["pool-general"]], &[NOBODY]);
@@ -215,7 +282,8 @@ fn p2_policies_of_certificates_and_rollouts_touch_nothing() {
     p2(|c| c.certificates.leaf_days = 30, &[NOBODY], &[NOBODY]);
     p2(|c| c.certificates.rollout_before_expiry = None, &[NOBODY], &[NOBODY]);
     p2(|c| c.rollout.failure_budget = 9, &[NOBODY], &[NOBODY]);
-    p2(|c| c.pool_strategy = crate::cluster::PoolStrategy::Parallel, &[NOBODY], &[NOBODY]);
+    let after = PoolRollout { after: vec!["general".to_owned()], ..PoolRollout::default() };
+    p2(|c| drop(c.rollout.pools.insert("spot".to_owned(), after)), &[NOBODY], &[NOBODY]);
 }
 
 #[test]

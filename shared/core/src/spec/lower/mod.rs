@@ -13,6 +13,7 @@ mod machines;
 mod mixed;
 mod network;
 mod nodes;
+mod order;
 mod policy;
 mod pools;
 mod storage;
@@ -65,9 +66,8 @@ pub(crate) fn lower(
     let addons = lowering.addons();
     let iam_roles = lowering.iam_roles();
     let certificates = lowering.certificates();
-    let rollout = lowering.rollout();
+    let rollout = lowering.rollout(&pools, &network);
     let stack_tags = lowering.stack_tags();
-    let pool_strategy = lowering.pool_strategy();
     Some(Cluster {
         name: name?,
         region: region?,
@@ -84,7 +84,6 @@ pub(crate) fn lower(
         controller: controller?,
         etcd: etcd?,
         pools,
-        pool_strategy,
         kubernetes,
         addons,
         iam_roles,

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Lowering;
+use super::network::Draft;
 use super::text::is_dns_name;
 use crate::cluster::{
-    Addons, Approval, Certificates, CountOrPercent, KeyAlgorithm, Kubernetes, MaintenanceWindow,
+    Addons, Approval, Certificates, CountOrPercent, KeyAlgorithm, Kubernetes, MaintenanceWindow, NodePool,
     RenewalStrategy, RolloutBeforeExpiry, RolloutPolicy,
 };
 use crate::spec::model::{ApprovalSpec, CountText, Day, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
@@ -101,29 +102,19 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    pub(super) fn rollout(&mut self) -> Option<RolloutPolicy> {
+    pub(super) fn rollout(&mut self, pools: &[NodePool], network: &Draft) -> Option<RolloutPolicy> {
         let spec = &self.spec.rollout;
         let path = Path::of("rollout");
         let max_unavailable = self.share(spec.max_unavailable.as_ref(), 1, &path.key("maxUnavailable"));
         let surge = self.share(spec.surge.as_ref(), 0, &path.key("surge"));
-        let none = |share: Option<CountOrPercent>| {
-            matches!(share, Some(CountOrPercent::Count(0) | CountOrPercent::Percent(0)))
-        };
-        if none(max_unavailable) && none(surge) {
-            let help = "give one of `maxUnavailable` and `surge` at least 1";
-            self.report.error(
-                "rollout-stuck",
-                &path.key("maxUnavailable"),
-                "no node could ever be replaced",
-                help,
-            );
-        }
+        self.moves([max_unavailable, surge], &path);
         let windows: Vec<Option<MaintenanceWindow>> = spec
             .windows
             .iter()
             .enumerate()
             .map(|(index, window)| self.window(window, &path.key("windows").index(index)))
             .collect();
+        let pools = self.pool_rollouts(pools, network, [max_unavailable, surge]);
         Some(RolloutPolicy {
             approval: match spec.approval {
                 None | Some(ApprovalSpec::Auto) => Approval::Auto,
@@ -134,10 +125,28 @@ impl Lowering<'_, '_, '_> {
             drain_force_after_min: spec.drain.force_after_minutes,
             failure_budget: spec.failure_budget.unwrap_or(1),
             windows: windows.into_iter().collect::<Option<_>>()?,
+            pools,
         })
     }
 
-    fn share(&mut self, spec: Option<&CountText>, default: u32, path: &Path) -> Option<CountOrPercent> {
+    /// Whether a node could ever be replaced with those of `maxUnavailable` and `surge`.
+    pub(super) fn moves(&mut self, shares: [Option<CountOrPercent>; 2], path: &Path) {
+        let none = |share: &Option<CountOrPercent>| {
+            matches!(share, Some(CountOrPercent::Count(0) | CountOrPercent::Percent(0)))
+        };
+        if shares.iter().all(none) {
+            let help = "give one of `maxUnavailable` and `surge` at least 1";
+            let message = "no node could ever be replaced";
+            self.report.error("rollout-stuck", &path.key("maxUnavailable"), message, help);
+        }
+    }
+
+    pub(super) fn share(
+        &mut self,
+        spec: Option<&CountText>,
+        default: u32,
+        path: &Path,
+    ) -> Option<CountOrPercent> {
         let Some(CountText(text)) = spec else { return Some(CountOrPercent::Count(default)) };
         let share = match text.strip_suffix('%') {
             Some(digits) => {

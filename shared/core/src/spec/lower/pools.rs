@@ -4,10 +4,8 @@ use super::network::Draft;
 use super::nodes::ROOT_GIB;
 use super::text::{arn, is_dns_label, is_label_key, is_label_value, is_name};
 use super::{Lowering, fold};
-use crate::cluster::{
-    ApiEndpoint, GroupSize, KubernetesVersion, MixedInstances, NodePool, PoolStrategy, Taint,
-};
-use crate::spec::model::{PoolSpec, PoolStrategySpec, TaintEffect, TaintSpec};
+use crate::cluster::{ApiEndpoint, GroupSize, KubernetesVersion, MixedInstances, NodePool, Taint};
+use crate::spec::model::{PoolSpec, TaintEffect, TaintSpec};
 use crate::spec::path::Path;
 use crate::versions::KUBELET_LAG;
 
@@ -385,13 +383,5 @@ impl Lowering<'_, '_, '_> {
             taints.push(Taint { key: key.clone(), value: spec.value.clone(), effect: effect.to_owned() });
         }
         taints
-    }
-
-    pub(super) fn pool_strategy(&self) -> PoolStrategy {
-        match self.spec.worker.node_pool_rolling_strategy {
-            None | Some(PoolStrategySpec::Parallel) => PoolStrategy::Parallel,
-            Some(PoolStrategySpec::Sequential) => PoolStrategy::Sequential,
-            Some(PoolStrategySpec::AvailabilityZone) => PoolStrategy::AvailabilityZone,
-        }
     }
 }

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ClassicLoadBalancerSpec, CustomFileSpec, CustomUnitSpec, EphemeralImageStorageSpec, EphemeralStorageSpec,
-    EtcdNodeSpec, EtcdTopology, GpuSpec, IdSpec, IdentityProvider, ImageSpec, Raid0MountSpec, SubnetRef,
-    SwitchSpec, TenancySpec, VolumeMountSpec,
+    ClassicLoadBalancerSpec, CountText, CustomFileSpec, CustomUnitSpec, DrainSpec, EphemeralImageStorageSpec,
+    EphemeralStorageSpec, EtcdNodeSpec, EtcdTopology, GpuSpec, IdSpec, IdentityProvider, ImageSpec,
+    Raid0MountSpec, SubnetRef, SwitchSpec, TenancySpec, VolumeMountSpec,
 };
 
 /// The controllers.
@@ -124,12 +124,24 @@ pub(crate) struct WorkerSpec {
 /// In which order pools are rolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub(crate) enum PoolStrategySpec {
-    /// All at once.
+    /// It waits for no other.
     Parallel,
-    /// One after the other.
+    /// After every pool that the spec names before it.
     Sequential,
-    /// All pools of one zone, then those of the next.
+    /// After the pools of the zones before its own, side by side with those of its own.
     AvailabilityZone,
+}
+
+/// How changes reach one pool's nodes.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PoolRolloutSpec {
+    /// How many of its nodes may be missing, as a number or a percentage; `rollout.maxUnavailable` unless given.
+    pub(crate) max_unavailable: Option<CountText>,
+    /// How many nodes it may have too many, as a number or a percentage; `rollout.surge` unless given.
+    pub(crate) surge: Option<CountText>,
+    /// How its nodes are emptied; as `rollout.drain` says unless given.
+    pub(crate) drain: DrainSpec,
 }
 
 /// One pool of workers.
@@ -206,6 +218,10 @@ pub(crate) struct PoolSpec {
     pub(crate) custom_files: Vec<CustomFileSpec>,
     /// Systemd units on each of these nodes.
     pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,
+    /// When this pool is rolled; as `worker.nodePoolRollingStrategy` says unless given.
+    pub(crate) node_pool_rolling_strategy: Option<PoolStrategySpec>,
+    /// How changes reach this pool's nodes, where `rollout` is not to hold.
+    pub(crate) rollout: PoolRolloutSpec,
 }
 
 /// Sizes of an Auto Scaling group.

@@ -134,7 +134,8 @@ pub(crate) struct GpuSpec {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct NvidiaSpec {
     /// Whether pods may use them: containerd gets NVIDIA's runtime, nodes the label `nvidia.com/gpu.present`, and the image
-    /// is AWS' Deep Learning Base AMI, which has the driver, unless another is given. Install NVIDIA's device plugin in the cluster.
+    /// is AWS' Deep Learning Base AMI, which has the driver, unless another is given; the root volume then has 100 GiB unless
+    /// `rootVolume.size` says otherwise. Install NVIDIA's device plugin in the cluster.
     pub(crate) enabled: Option<bool>,
     /// Whether nodes carry the taint `nvidia.com/gpu=present:NoSchedule`, so that pods without need of a GPU stay away.
     pub(crate) taint: bool,

@@ -227,3 +227,61 @@ fn mixed_instances_below_the_group_are_on_only_if_they_say_so() {
     let keys = "    mixedInstances: {instanceTypes: [m7g.large], onDemandPercentageAboveBaseCapacity: 100}\n";
     assert!(!pool(keys).mixed_instances.unwrap().capacity_rebalance);
 }
+
+/// Pool → those that it waits for, of pools written as `name zone-letters strategy`.
+fn order(strategy: &str, pools: &[&str]) -> Vec<String> {
+    let (head, _) = BASE.split_once("worker:\n").unwrap();
+    let mut text = format!("{head}worker:\n{strategy}  nodePools:\n");
+    for pool in pools {
+        let words: Vec<&str> = pool.split(' ').collect();
+        let subnets: Vec<String> =
+            words[1].chars().map(|letter| format!("{{name: private-{letter}}}")).collect();
+        writeln!(text, "  - name: {}\n    subnets: [{}]", words[0], subnets.join(", ")).unwrap();
+        if let Some(own) = words.get(2) {
+            writeln!(text, "    nodePoolRollingStrategy: {own}").unwrap();
+        }
+    }
+    let cluster = parse(text.as_bytes(), None).unwrap().cluster;
+    let rollouts = cluster.rollout.pools.iter();
+    rollouts.map(|(name, rollout)| format!("{name}: {}", rollout.after.join(" "))).collect()
+}
+
+#[test]
+fn pools_wait_for_one_another_as_their_strategy_says() {
+    let pools = ["one b", "two a", "three b", "four c", "five a"];
+    assert_eq!(order("", &pools), [""; 0]);
+    assert_eq!(
+        order("  nodePoolRollingStrategy: Sequential\n", &pools),
+        ["five: one two three four", "four: one two three", "three: one two", "two: one"]
+    );
+    let zones = "  nodePoolRollingStrategy: AvailabilityZone\n";
+    assert_eq!(order(zones, &pools), ["four: one two three five", "one: two five", "three: two five"]);
+    // A pool in two zones comes between them.
+    assert_eq!(order(zones, &["one b", "two ab", "three a"]), ["one: two three", "two: three"]);
+    // Each its own: those that go by zones do not wait for the others, those that go in order do.
+    assert_eq!(
+        order(zones, &["one b", "two a Parallel", "three a", "four a Sequential"]),
+        ["four: one two three", "one: three"]
+    );
+}
+
+#[test]
+fn a_pool_may_be_rolled_otherwise() {
+    let keys = "    rollout: {maxUnavailable: 50%, surge: 2, drain: {forceAfterMinutes: 30}}\n";
+    let cluster = parse(format!("{BASE}{keys}").as_bytes(), None).unwrap().cluster;
+    let json = serde_json::to_value(&cluster.rollout).unwrap();
+    assert_eq!(
+        json["pools"],
+        serde_json::json!({"general": {
+            "maxUnavailable": {"percent": 50},
+            "surge": {"count": 2},
+            "drainForceAfterMin": 30,
+        }})
+    );
+    let told = told_of_each(&[
+        ("no way to replace a node", "    rollout: {maxUnavailable: 0}\n"),
+        ("no way with what all have", "    rollout: {surge: 0}\nrollout: {maxUnavailable: 0, surge: 1}\n"),
+        ("neither a number nor a share", "    rollout: {surge: some}\n"),
+    ]);
+    insta::assert_snapshot!(told);
+}
