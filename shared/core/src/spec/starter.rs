@@ -167,6 +167,16 @@ addons:
   metricsServer:
     enabled: true
 
+# Pods take AWS roles by the token of their service account; add-ons have theirs without being named here.
+iamRolesForServiceAccounts:
+  enabled: true
+  roles: []
+  # - name: backup
+  #   namespace: operations
+  #   serviceAccount: backup
+  #   managedPolicies:
+  #     - arn: arn:aws:iam::…:policy/…  # among the installation's ManagedPolicyArns
+
 # Certificates are renewed before they expire, node by node. Authorities live ten years, everything else one.
 tlsCADurationDays: 3650
 tlsCertDurationDays: 365
