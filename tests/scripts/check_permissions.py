@@ -8,7 +8,8 @@
 - CloudFormation's role may do what AWS' own handlers of the resources that Slipway renders ask for, but for what our
   templates never make them do; and it attaches and passes only what is named.
 - No managed policy is attached: what may be done is said in the template.
-- Each bucket is versioned, encrypted, private, kept, and reached by TLS alone; each queue is encrypted.
+- Each bucket is versioned, encrypted, private, kept, and reached by TLS alone; each queue is encrypted. But anyone may
+  read the two documents of each cluster's issuer, from a bucket that holds nothing else.
 - Each function's events wait as long as Lambda lets them; it has a dead-letter queue, and each rule that wakes one too; each such queue has an alarm.
 - The functions' roles name no service that only CloudFormation's may call (EC2, Auto Scaling, IAM but PassRole).
 
@@ -60,6 +61,13 @@ UNASKED = [
 
 # The longest that Lambda keeps an event it could not deliver. Nothing repeats an upload, a request or an approval.
 MOST_PATIENCE_S = 21600
+
+# What anyone may read: what an issuer is, and its public keys. And how private a bucket with these is: nothing is public
+# by an ACL.
+PUBLIC = {"clusters/*/.well-known/openid-configuration", "clusters/*/openid/v1/jwks"}
+BLOCKS = {
+    "BlockPublicAcls": True, "BlockPublicPolicy": False, "IgnorePublicAcls": True, "RestrictPublicBuckets": False,
+}
 
 CLOUDFORMATION_ALONE = ("ec2:", "autoscaling:", "elasticloadbalancing:", "route53:", "iam:")
 
@@ -231,13 +239,32 @@ def breaches(template):
         and statement["Condition"].get("Bool", {}).get("aws:SecureTransport") == "false"
         and statement["Principal"] == "*"
     }
+    public = {}
+    for name, policy in of_type(resources, "AWS::S3::BucketPolicy").items():
+        for statement in statements(policy["PolicyDocument"]):
+            if statement["Effect"] == "Allow":
+                bucket = policy["Bucket"]["Ref"]
+                shown = {resource.get("Fn::Sub") for resource in as_list(statement["Resource"])}
+                public[bucket] = shown
+                if statement["Action"] != "s3:GetObject" or shown != {f"${{{bucket}.Arn}}/{path}" for path in PUBLIC}:
+                    yield f"{name}/{statement.get('Sid', '?')}: shows more than the public keys"
+    writable = {
+        action
+        for who, document in policies(resources)
+        for statement in statements(document)
+        if any(bucket in json.dumps(statement["Resource"]) for bucket in public)
+        for action in as_list(statement["Action"])
+        if action.startswith("s3:Put") and not set(s["Fn::Sub"] for s in as_list(statement["Resource"])) <= set.union(*public.values())
+    }
+    for action in sorted(writable):
+        yield f"{action} reaches beyond the public keys of a public bucket"
     for name, bucket in of_type(resources, "AWS::S3::Bucket").items():
         if bucket.get("VersioningConfiguration", {}).get("Status") != "Enabled":
             yield f"{name}: not versioned"
         if "BucketEncryption" not in bucket:
             yield f"{name}: not encrypted"
         block = bucket.get("PublicAccessBlockConfiguration", {})
-        if len(block) != 4 or not all(block.values()):
+        if block != (BLOCKS if name in public else dict.fromkeys(BLOCKS, True)):
             yield f"{name}: not private"
         if resources[name].get("DeletionPolicy") != "Retain":
             yield f"{name}: deleted with the stack"

@@ -12,7 +12,8 @@ use slipway_tests::world::{Embedded, Settings};
 async fn the_template_deploys_resource_by_resource() {
     let world =
         Embedded::start(&tools::root().join("infra/template.yaml"), &Settings::default()).await.unwrap();
-    for id in ["SpecBucket", "AssetBucket", "Key", "Bus", "RenderFunction", "RolloutFunction"] {
+    for id in ["SpecBucket", "AssetBucket", "IssuerBucket", "Key", "Bus", "RenderFunction", "RolloutFunction"]
+    {
         assert!(!world.reference(id).unwrap().is_empty(), "{id}");
     }
     assert_eq!(world.reference("Bus").unwrap(), "slipway");

@@ -11,6 +11,7 @@ use serde_json::json;
 use slipway_core::plan::{NodeAction, Plan, StackAction};
 use slipway_core::status::{Desired, SpecResult, Status};
 use slipway_tests::client::Event;
+use slipway_tests::iam::Decision;
 use slipway_tests::installation::Installation;
 use slipway_tests::observe::Observed;
 use slipway_tests::tools;
@@ -180,4 +181,73 @@ async fn a_manual_plan_waits_for_its_approval() {
     let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed"], PATIENCE).await;
     assert_eq!(end.unwrap().0, "Rollout Succeeded");
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
+}
+
+/// Roles for service accounts: the stack that trusts the cluster's tokens, and what anyone may read to check them. The
+/// functions' own permissions, as the gateway judges them, are enough for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_public() {
+    let slipway = Installation::start(&Settings::default()).await.unwrap();
+    let world = slipway.world();
+    let spec = format!("{}\niamRolesForServiceAccounts: {{enabled: true}}\n", production());
+    let end = roll_out(&slipway, "production", spec.clone()).await;
+    assert!(end.starts_with("Rollout Succeeded"), "{end}");
+    assert_eq!(status(&slipway, "production-identity"), "CREATE_COMPLETE");
+
+    let bucket = world.reference("IssuerBucket").unwrap().to_owned();
+    let issuer = format!("https://{bucket}.s3.{}.amazonaws.com/clusters/production", world.client().region());
+    let made = world.cloud().with(|cloud| cloud.physical_ids("production-identity"));
+    assert!(made["Provider"].ends_with(issuer.trim_start_matches("https://")), "{made:?}");
+    assert!(made.values().any(|id| id.starts_with("production-addon-cluster-autoscaler-")), "{made:?}");
+
+    let read = async |path: &str| -> serde_json::Value {
+        let key = format!("clusters/production/{path}");
+        let bytes = world.client().object(&bucket, &key).await.unwrap().unwrap_or_else(|| panic!("no {key}"));
+        serde_json::from_slice(&bytes).unwrap()
+    };
+    let discovery = read(".well-known/openid-configuration").await;
+    assert_eq!(
+        (&discovery["issuer"], &discovery["jwks_uri"]),
+        (&json!(issuer), &json!(format!("{issuer}/openid/v1/jwks")))
+    );
+    let keys = read("openid/v1/jwks").await;
+    assert_eq!((&keys["keys"][0]["kty"], keys["keys"].as_array().unwrap().len()), (&json!("EC"), 1));
+    let place = format!("{bucket}/clusters/production/openid/v1/jwks");
+    let (headers, _) = world.client().s3(Method::GET, &place, "", Vec::new()).await.unwrap();
+    assert_eq!(headers["content-type"], "application/json");
+
+    // Anyone may read these two, and nothing else of any bucket.
+    let objects = world.client().versions(&bucket).await.unwrap();
+    assert_eq!(objects.len(), 2, "{objects:?}");
+    for object in &objects {
+        let resource = format!("arn:aws:s3:::{bucket}/{}", object.key);
+        assert!(
+            matches!(world.gateway().anyone("s3:GetObject", &resource), Decision::Allowed(_)),
+            "{resource}"
+        );
+        assert_eq!(world.gateway().anyone("s3:PutObject", &resource), Decision::NotGranted);
+    }
+    assert_eq!(
+        world.gateway().anyone("s3:ListBucket", &format!("arn:aws:s3:::{bucket}")),
+        Decision::NotGranted
+    );
+    for (id, key) in [
+        ("IssuerBucket", "clusters/production/status.json"),
+        ("AssetBucket", "clusters/production/openid/v1/jwks"),
+        ("AssetBucket", "clusters/production/pki/manifest.json"),
+        ("SpecBucket", "clusters/production/cluster.yaml"),
+    ] {
+        let resource = format!("arn:aws:s3:::{}/{key}", world.reference(id).unwrap());
+        assert_eq!(world.gateway().anyone("s3:GetObject", &resource), Decision::NotGranted, "{resource}");
+    }
+
+    // P1: the same again writes nothing, there either.
+    let mark = world.observer().mark();
+    slipway.upload("production", spec).await.unwrap();
+    let answer = slipway.event(mark, &["Plan Unchanged", "Plan Ready", "Spec Rejected"], PATIENCE).await;
+    assert_eq!(answer.unwrap().0, "Plan Unchanged");
+    assert!(world.settle(QUIET, PATIENCE).await);
+    assert_eq!(world.client().versions(&bucket).await.unwrap().len(), 2);
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0);
+    assert_eq!(slipway.loose_ends(), Vec::<String>::new(), "the template grants what is needed");
 }

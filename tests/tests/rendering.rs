@@ -19,6 +19,8 @@ use slipway_sim::mortal::Life;
 
 const PRODUCTION: &str = include_str!("../../examples/production.yaml");
 const NAME: &str = "production";
+/// Makes a spec of one: its issuer is in use.
+const WITH_ROLES: &str = "\niamRolesForServiceAccounts: {enabled: true}\n";
 const X86_64: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
 
 struct World {
@@ -241,15 +243,16 @@ async fn an_upload_that_lands_while_an_older_one_is_rendered_wins() {
 
 #[tokio::test]
 async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again() {
+    let text = format!("{PRODUCTION}{WITH_ROLES}");
     let reference = World::new();
     let life = Life::unending();
-    let upload = reference.upload(PRODUCTION);
+    let upload = reference.upload(text.as_str());
     reference.event(&upload, &life).await.unwrap();
     for last in 0..life.calls() {
         // In turn before and after the call takes effect.
         let after = last % 2 == 0;
         let world = World::new();
-        let upload = world.upload(PRODUCTION);
+        let upload = world.upload(text.as_str());
         let death = world.event(&upload, &Life::until(last, after)).await;
         assert!(death.is_err(), "call {last} was never made");
         let Outcome::Planned(plan) = world.event(&upload, &Life::unending()).await.unwrap() else {
@@ -258,6 +261,7 @@ async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again(
         assert_eq!(world.desired().unwrap().plan, plan.id);
         assert_eq!(world.status().spec.unwrap().result, SpecResult::Accepted);
         assert_eq!(world.said().last().map(String::as_str), Some("Rollout Requested"));
+        assert_eq!(world.issuer.keys(), reference.issuer.keys());
         // One PKI: tried once more it changes nothing.
         world.deploy(&plan).await;
         assert_eq!(world.event(&upload, &Life::unending()).await.unwrap(), Outcome::Unchanged);
@@ -456,4 +460,43 @@ async fn p2_more_etcd_members_leave_those_that_stand_as_they_are() {
     // And back, to the bytes of before.
     let back = world.plan(PRODUCTION).await;
     assert_eq!((back.to, back.membership.len()), (first.to, 2));
+}
+
+/// What is published of service accounts is there with the first plan, approved or not; it is written once, and again
+/// only where it is lost or another.
+#[tokio::test]
+async fn p1_public_keys_are_published_before_a_token_needs_them_and_then_left_alone() {
+    let world = World::new();
+    let text = format!("{PRODUCTION}{WITH_ROLES}").replace("approval: auto", "approval: manual");
+    world.deploy(&world.plan(text.clone()).await).await;
+    let (discovery, jwks) = (keys::discovery(NAME), keys::jwks(NAME));
+    assert_eq!(world.issuer.keys(), [discovery.clone(), jwks.clone()]);
+    let read = |key: &str| -> serde_json::Value {
+        serde_json::from_slice(&world.issuer.peek(key).unwrap()).unwrap()
+    };
+    assert_eq!(read(&discovery)["issuer"], "https://issuer.s3.eu-west-1.amazonaws.com/clusters/production");
+    assert_eq!(read(&jwks)["keys"].as_array().unwrap().len(), 1);
+
+    let writes = world.issuer.writes();
+    assert_eq!(world.render(text.clone()).await.unwrap(), Outcome::Unchanged);
+    assert_eq!(world.issuer.writes(), writes);
+
+    let good = world.issuer.peek(&jwks).unwrap();
+    world.issuer.upload(&jwks, "{}");
+    world.issuer.purge(&discovery);
+    assert_eq!(world.render(text).await.unwrap(), Outcome::Unchanged);
+    assert_eq!((world.issuer.peek(&jwks).unwrap(), world.issuer.versions(&discovery)), (good, 1));
+}
+
+/// Who does not ask for roles has nothing published, and a spec that is refused publishes nothing.
+#[tokio::test]
+async fn nothing_is_published_that_nobody_asked_for() {
+    let world = World::new();
+    world.plan(PRODUCTION).await;
+    let between = format!("{PRODUCTION}\niamRolesForServiceAccounts: {{enabled: false}}\n");
+    world.plan(between).await;
+    let refused =
+        format!("{PRODUCTION}{WITH_ROLES}").replace("instanceType: m7i.large", "instanceTyp: m7i.large");
+    assert!(matches!(world.render(refused).await.unwrap(), Outcome::Rejected(_)));
+    assert_eq!(world.issuer.keys(), Vec::<String>::new());
 }

@@ -143,7 +143,11 @@ impl Template {
             let value = self.resolve(&output["Value"], stack, name)?;
             Ok((name.clone(), value.as_str().unwrap_or_default().to_owned()))
         };
-        self.outputs.iter().map(resolve).collect()
+        let holds = |output: &Value| {
+            let condition = output["Condition"].as_str();
+            condition.is_none_or(|name| self.conditions.get(name).copied().unwrap_or(false))
+        };
+        self.outputs.iter().filter(|(_, output)| holds(output)).map(resolve).collect()
     }
 
     /// `value` with its intrinsic functions replaced by what they come to. `place` is for errors.

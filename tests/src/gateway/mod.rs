@@ -160,6 +160,22 @@ impl Gateway {
         self.rules(|rules| rules.principals.insert(access_key.to_owned(), principal));
     }
 
+    /// What the policy of a bucket says of a call that nobody signed, over TLS.
+    #[must_use]
+    pub fn anyone(&self, action: &str, resource: &str) -> Decision {
+        let bucket = resource.split('/').next().unwrap_or_default();
+        let context = BTreeMap::from([
+            ("aws:securetransport".to_owned(), vec!["true".to_owned()]),
+            ("s3:tlsversion".to_owned(), vec!["1.3".to_owned()]),
+        ]);
+        let request = Request { action: action.to_owned(), resource: resource.to_owned(), context };
+        let rules = self.shared.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules
+            .resources
+            .get(bucket)
+            .map_or(Decision::NotGranted, |policy| iam::decide_for(policy, "*", &request))
+    }
+
     /// Attaches a policy to a bucket, key or queue.
     pub fn guard(&self, arn: &str, policy: Vec<Statement>) {
         self.rules(|rules| rules.resources.insert(arn.to_owned(), policy));
