@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{completions, init, plan, render, validate};
+use commands::{completions, init, migrate, plan, render, validate};
 use printer::{Format, Printer};
 
 /// Kubernetes clusters on EC2: check a spec, render it, see what a change would do. None of it needs AWS.
@@ -48,6 +48,7 @@ enum Command {
     Validate(validate::Args),
     Render(render::Args),
     Plan(plan::Args),
+    Migrate(migrate::Args),
     Completions(completions::Args),
 }
 
@@ -69,6 +70,7 @@ async fn main() -> ExitCode {
         Command::Validate(args) => validate::run(args, &printer),
         Command::Render(args) => render::run(args, &printer).await,
         Command::Plan(args) => plan::run(args, &printer).await,
+        Command::Migrate(args) => migrate::run(args, &printer),
         Command::Completions(args) => completions::run(args, &printer),
     };
     match result {

@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod init;
+pub(crate) mod migrate;
 pub(crate) mod plan;
 pub(crate) mod render;
 pub(crate) mod validate;

@@ -3,6 +3,7 @@
 
 mod completions;
 mod init;
+mod migrate;
 mod patches;
 mod plan;
 mod render;

@@ -10,10 +10,13 @@
 
 mod armor;
 mod certificates;
+mod inspect;
 mod keys;
 mod seal;
 mod secrets;
 mod tokens;
+
+pub use inspect::{Inspected, inspect};
 
 use jiff::Timestamp;
 use slipway_core::oidc::VerificationKey;

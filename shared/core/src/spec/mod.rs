@@ -28,7 +28,7 @@ use report::{Problem, Report};
 use tree::{Document, Span};
 
 pub use documents::{cluster_yaml, from_kube_aws};
-pub use migrate::{Change, ChangeKind, Migrated, migrate};
+pub use migrate::{Change, ChangeKind, Migrated, Unmigrated, migrate};
 pub use schema::schema;
 pub use starter::{SCHEMA_FILE, Starter, starter};
 

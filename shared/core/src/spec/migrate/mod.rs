@@ -52,6 +52,15 @@ pub struct Migrated {
     pub changes: Vec<Change>,
 }
 
+/// Why no spec was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unmigrated {
+    /// The text that the findings are about: the old one, or what became of it.
+    pub text: String,
+    /// What is wrong with it.
+    pub findings: Vec<Diagnostic>,
+}
+
 /// What was changed so far.
 #[derive(Default)]
 struct Log(Vec<Change>);
@@ -87,10 +96,11 @@ const OF_ONE_KEY: &[&str] = &["unknown-key", "empty-value", "unknown-value", "ou
 ///
 /// # Errors
 /// What stands in the way of it: the text is no YAML, or says something that only a person can put right.
-pub fn migrate(bytes: &[u8]) -> Result<Migrated, Vec<Diagnostic>> {
-    let whole = |problems: Vec<super::report::Problem>| -> Vec<Diagnostic> {
+pub fn migrate(bytes: &[u8]) -> Result<Migrated, Unmigrated> {
+    let whole = |problems: Vec<super::report::Problem>| {
         let root = super::path::Path::default();
-        problems.into_iter().map(|problem| problem.into_diagnostic(Severity::Error, &root)).collect()
+        let findings = problems.into_iter().map(|problem| problem.into_diagnostic(Severity::Error, &root));
+        Unmigrated { text: String::from_utf8_lossy(bytes).into_owned(), findings: findings.collect() }
     };
     let text = decode(bytes, &SPEC).map_err(|problem| whole(vec![problem]))?;
     let node = tree::read(text, &SPEC).map_err(whole)?;
@@ -113,12 +123,13 @@ pub fn migrate(bytes: &[u8]) -> Result<Migrated, Vec<Diagnostic>> {
             Ok(_) => {}
             Err(findings) => {
                 if !mend(&mut root, &findings, &mut log) {
-                    return Err(findings);
+                    return Err(Unmigrated { text, findings });
                 }
             }
         }
     }
-    Err(vec![Diagnostic::whole("endless", "the spec is not accepted however much of it is taken out")])
+    let endless = "the spec is not accepted however much of it is taken out";
+    Err(whole(vec![super::report::Problem::file("endless", endless)]))
 }
 
 fn head() -> String {

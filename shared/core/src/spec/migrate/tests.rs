@@ -188,9 +188,9 @@ fn a_full_spec_of_kube_aws_is_taken() {
 
 #[test]
 fn what_only_a_person_can_put_right_is_said_and_nothing_made() {
-    let findings = migrate(spec("podCIDR: 10.0.0.0/8\n").as_bytes()).expect_err("ranges overlap");
+    let findings = migrate(spec("podCIDR: 10.0.0.0/8\n").as_bytes()).expect_err("ranges overlap").findings;
     assert!(findings.iter().any(|finding| finding.path == "podCIDR"), "{findings:#?}");
-    let findings = migrate(b"clusterName: [").expect_err("no YAML");
+    let findings = migrate(b"clusterName: [").expect_err("no YAML").findings;
     assert_eq!(findings.len(), 1);
 }
 

@@ -1,0 +1,212 @@
+//! kube-aws' `credentials/`: the CA is carried over, everything else is issued anew, and each file is answered for.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Serialize, Serializer};
+use slipway_driver::ports::Secret;
+use slipway_pki::{Inspected, inspect};
+
+use crate::failure::Failure;
+
+/// No file of kube-aws' is larger; what is, is none of its.
+const MOST_BYTES: u64 = 256 * 1024;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Credentials {
+    /// Each file by its name.
+    pub(super) files: Vec<File>,
+    /// Names of private keys that are one and the same.
+    pub(super) shared: Vec<Vec<String>>,
+}
+
+impl Credentials {
+    pub(super) fn imported(&self) -> bool {
+        self.files.iter().any(|file| matches!(file.fate, Fate::Imported { .. }))
+    }
+}
+
+/// A file, and what becomes of it.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) fate: Fate,
+}
+
+#[derive(Debug)]
+pub(super) enum Fate {
+    /// Carried over.
+    Imported { as_file: &'static str, bytes: Secret },
+    /// Left, and why.
+    Left(String),
+}
+
+impl File {
+    pub(super) fn told(&self) -> String {
+        match &self.fate {
+            Fate::Imported { as_file, .. } => format!("carried over as import/{as_file}"),
+            Fate::Left(why) => why.clone(),
+        }
+    }
+}
+
+impl Serialize for File {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let imported = match &self.fate {
+            Fate::Imported { as_file, .. } => Some(format!("import/{as_file}")),
+            Fate::Left(_) => None,
+        };
+        serde_json::json!({ "name": self.name, "imported": imported, "message": self.told() })
+            .serialize(serializer)
+    }
+}
+
+/// Reads `credentials/` of a kube-aws directory; there need be none.
+pub(super) fn read(dir: &Path) -> Result<Credentials, Failure> {
+    let folder = dir.join("credentials");
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Credentials::default()),
+        Err(error) => return Err(Failure::file("read", &folder, &error)),
+    };
+    let mut names: Vec<String> = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| Failure::file("read", &folder, &error))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    let root = fs::canonicalize(dir).map_err(|error| Failure::file("read", dir, &error))?;
+    let mut found = Credentials::default();
+    let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut pems: BTreeMap<String, (Inspected, Secret)> = BTreeMap::new();
+    for name in &names {
+        match open(&folder.join(name), &root)? {
+            Opened::Left(why) => found.files.push(File { name: name.clone(), fate: Fate::Left(why) }),
+            Opened::Bytes(bytes) => {
+                let has_plain = |suffix: &str| {
+                    name.strip_suffix(suffix).is_some_and(|plain| names.iter().any(|other| other == plain))
+                };
+                if let Some(why) = not_pem(name, has_plain(".enc")) {
+                    found.files.push(File { name: name.clone(), fate: Fate::Left(why) });
+                    continue;
+                }
+                let inspected = inspect(&bytes);
+                if let Inspected::Key { public_key } = &inspected {
+                    keys.entry(public_key.clone()).or_default().push(name.clone());
+                }
+                pems.insert(name.clone(), (inspected, bytes));
+            }
+        }
+    }
+    found.shared = keys.into_values().filter(|names| names.len() > 1).collect();
+    authority(&mut pems, &mut found);
+    for (name, (inspected, _)) in pems {
+        let why = match inspected {
+            Inspected::Certificate { authority: true, subject, .. } => {
+                format!("the authority {subject} has no part in a cluster of Slipway's, which makes its own")
+            }
+            Inspected::Certificate { .. } => "issued anew".to_owned(),
+            Inspected::Key { .. } | Inspected::LockedKey => "made anew".to_owned(),
+            Inspected::Other(problem) => format!("not taken over: {problem}"),
+        };
+        found.files.push(File { name, fate: Fate::Left(why) });
+    }
+    found.files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+enum Opened {
+    Bytes(Secret),
+    Left(String),
+}
+
+/// A file's bytes; links are told, and followed nowhere.
+fn open(path: &Path, root: &Path) -> Result<Opened, Failure> {
+    let fail = |error: std::io::Error| Failure::file("read", path, &error);
+    let about = fs::symlink_metadata(path).map_err(fail)?;
+    if about.is_symlink() {
+        let target = fs::read_link(path).map_err(fail)?;
+        let shown = target.display();
+        return Ok(Opened::Left(match fs::canonicalize(path) {
+            Ok(real) if real.starts_with(root) => format!("a link to {shown}, which is looked at itself"),
+            Ok(_) => format!("a link to {shown}, outside the directory: not read"),
+            Err(_) => format!("a link to {shown}, which is not there"),
+        }));
+    }
+    if !about.is_file() {
+        return Ok(Opened::Left("no file".to_owned()));
+    }
+    if about.len() > MOST_BYTES {
+        return Ok(Opened::Left(format!("{} bytes are no credential of kube-aws'", about.len())));
+    }
+    fs::read(path).map(|bytes| Opened::Bytes(Secret::new(bytes))).map_err(fail)
+}
+
+/// What is said of files that hold no PEM; `None` for those that do.
+fn not_pem(name: &str, has_plain: bool) -> Option<String> {
+    if name.ends_with(".fingerprint") {
+        return Some("kube-aws' cache, not needed".to_owned());
+    }
+    if let Some(plain) = name.strip_suffix(".enc") {
+        return Some(if has_plain {
+            format!("{plain} encrypted, which is there in plain")
+        } else {
+            format!(
+                "encrypted with KMS, which cannot be undone here: if it is needed, run `base64 -d {name} | aws kms decrypt \
+                 --ciphertext-blob fileb:///dev/stdin --query Plaintext --output text | base64 -d > {plain}` and migrate again"
+            )
+        });
+    }
+    match name {
+        "tokens.csv" => Some("static tokens are not taken over: people sign in by OIDC or certificates".to_owned()),
+        "kubelet-tls-bootstrap-token" => Some("made anew".to_owned()),
+        "encryption-config.yaml" => Some(
+            "the key that secrets in etcd are encrypted with is made anew: keep this file while you have snapshots of the old cluster"
+                .to_owned(),
+        ),
+        _ => (!name.ends_with(".pem")).then(|| "unknown: not taken over".to_owned()),
+    }
+}
+
+/// Carries the cluster's CA over, and its key if that is there and belongs to it.
+fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Credentials) {
+    let Some((certificate, certificate_bytes)) = pems.remove("ca.pem") else {
+        if pems.remove("ca-key.pem").is_some() {
+            let why = "a key without its certificate, ca.pem: not taken over".to_owned();
+            found.files.push(File { name: "ca-key.pem".to_owned(), fate: Fate::Left(why) });
+        }
+        return;
+    };
+    let Inspected::Certificate { authority: true, public_key: of_certificate, .. } = certificate else {
+        let why = match certificate {
+            Inspected::Other(problem) => format!("not taken over: {problem}"),
+            Inspected::Certificate { .. } | Inspected::Key { .. } | Inspected::LockedKey => {
+                "not taken over: it is no certificate of an authority".to_owned()
+            }
+        };
+        found.files.push(File { name: "ca.pem".to_owned(), fate: Fate::Left(why) });
+        return;
+    };
+    found.files.push(File {
+        name: "ca.pem".to_owned(),
+        fate: Fate::Imported { as_file: "ca.pem", bytes: certificate_bytes },
+    });
+    let Some((key, bytes)) = pems.remove("ca-key.pem") else { return };
+    let shared = found.shared.iter().any(|names| names.iter().any(|name| name == "ca-key.pem"));
+    let fate = match key {
+        Inspected::Key { .. } if shared => Fate::Left(
+            "other names have the same key: not taken over, since who holds one holds the CA".to_owned(),
+        ),
+        Inspected::Key { public_key } if public_key == of_certificate => {
+            Fate::Imported { as_file: "ca-key.pem", bytes }
+        }
+        Inspected::Key { .. } => Fate::Left("not taken over: it is not the key of ca.pem".to_owned()),
+        // Whose it is shows when the passphrase is given, at the import.
+        Inspected::LockedKey => Fate::Imported { as_file: "ca-key.pem", bytes },
+        Inspected::Certificate { .. } => Fate::Left("not taken over: it is no private key".to_owned()),
+        Inspected::Other(problem) => Fate::Left(format!("not taken over: {problem}")),
+    };
+    found.files.push(File { name: "ca-key.pem".to_owned(), fate });
+}
