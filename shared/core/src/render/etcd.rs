@@ -146,10 +146,13 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         "aws:ResourceTag/slipway:role": role.to_string(),
     } });
     let ec2 = |kind: &str| sub(format!("arn:{partition}:ec2:{region}:${{AWS::AccountId}}:{kind}/*"));
-    let zone = json!({ "Fn::Sub": [
-        format!("arn:{partition}:route53:::hostedzone/${{Zone}}"),
-        { "Zone": context.etcd_zone() },
-    ] });
+    let zone = match &context.cluster.etcd.hosted_zone_id {
+        Some(id) => json!(format!("arn:{partition}:route53:::hostedzone/{id}")),
+        None => json!({ "Fn::Sub": [
+            format!("arn:{partition}:route53:::hostedzone/${{Zone}}"),
+            { "Zone": context.etcd_zone() },
+        ] }),
+    };
     let mut statements = vec![
         allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
         allow("AttachOwnVolume", &["ec2:AttachVolume"], json!([ec2("instance"), ec2("volume")]), tagged),

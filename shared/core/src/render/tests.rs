@@ -3,6 +3,7 @@
 
 mod blast_radius;
 mod endpoints;
+mod etcd;
 mod identity;
 mod membership;
 mod order;

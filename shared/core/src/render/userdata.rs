@@ -33,7 +33,7 @@ pub(super) struct Digests<'a> {
     pub(super) architecture: Architecture,
     pub(super) config: &'a str,
     pub(super) credentials: &'a str,
-    /// The hosted zone in which an etcd member sets its record: known to CloudFormation alone.
+    /// The hosted zone in which an etcd member sets its record: one that is made is known to CloudFormation alone.
     pub(super) zone: Option<Value>,
 }
 
@@ -54,8 +54,11 @@ pub(super) fn userdata(context: &Context<'_>, digests: Digests<'_>) -> Value {
     base64(match digests.zone {
         None => Value::String(format!("{HEAD}{node}{tail}")),
         Some(zone) => {
-            // The last key of node.json, filled in by CloudFormation.
+            // The last key of node.json, filled in by CloudFormation unless the spec names the zone.
             let open = node.strip_suffix('}').expect("a node file is a JSON object");
+            if let Value::String(zone) = zone {
+                return base64(Value::String(format!("{HEAD}{open},\"zone\":\"{zone}\"}}{tail}")));
+            }
             join(vec![json!(format!("{HEAD}{open},\"zone\":\"")), zone, json!(format!("\"}}{tail}"))])
         }
     })
