@@ -187,6 +187,12 @@ pub(crate) const RETIRED: &[Note] = &[
     note("controller.rootVolumeType", VOLUMES),
     note("controller.rootVolumeIOPS", VOLUMES),
     note("etcd.manageRecordSets", "remove it: members keep their own records"),
+    note("etcd.userSuppliedArgs", NOT_YET),
+    note(
+        "etcd.volumeMounts",
+        "remove it: a member has its root volume and its data volume, see `rootVolume` and `dataVolume`",
+    ),
+    note("etcd.instanceTags", "write `stackTags`, which reach every machine"),
     note("etcd.kmsKeyArn", "write `etcd.dataVolume.kmsKeyArn`"),
     note("etcd.dataVolume.ephemeral", "remove it: the data volume must outlive its machine"),
     note("etcd.nodes[].dataVolume.ephemeral", "remove it: the data volume must outlive its machine"),

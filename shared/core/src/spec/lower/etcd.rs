@@ -8,7 +8,7 @@ use super::network::Draft;
 use super::nodes::ROOT_GIB;
 use super::text::{is_dns_label, is_dns_name};
 use crate::cluster::{Etcd, EtcdMember, KubernetesVersion, Volume};
-use crate::spec::model::{EtcdNodeSpec, EtcdSpec, EtcdTopology, VolumeSpec};
+use crate::spec::model::{EtcdNodeSpec, EtcdSpec, EtcdTopology, MemberVolumeSpec, VolumeKind, VolumeSpec};
 use crate::spec::path::Path;
 use crate::versions;
 
@@ -310,8 +310,9 @@ fn plain(name: &str) -> String {
 
 /// A member's volume: its own settings, and for the rest those of all. Operations and throughput belong to a kind of volume: who
 /// names another kind does not inherit them.
-fn inherited(own: &VolumeSpec, all: &VolumeSpec) -> VolumeSpec {
-    let same_kind = own.kind.is_none() || own.kind == all.kind;
+fn inherited(own: &MemberVolumeSpec, all: &VolumeSpec) -> VolumeSpec {
+    let of_all = all.kind.unwrap_or(VolumeKind::Gp3);
+    let same_kind = own.kind.is_none_or(|kind| kind == of_all);
     let speed = if same_kind { all.clone() } else { VolumeSpec::default() };
     VolumeSpec {
         size: own.size.or(all.size),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{SubnetRef, VolumeSpec};
+use super::{SubnetRef, VolumeKind};
 
 /// One etcd member.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -16,7 +16,29 @@ pub(crate) struct EtcdNodeSpec {
     /// The member's subnet; the next of `etcd.subnets` unless given. Another zone means another data volume, so the member then leaves and joins anew.
     pub(crate) subnet: Option<SubnetRef>,
     /// The member's data volume; what is not given here is as in `etcd.dataVolume`.
-    pub(crate) data_volume: VolumeSpec,
+    pub(crate) data_volume: MemberVolumeSpec,
+}
+
+/// What a member's data volume has of its own.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct MemberVolumeSpec {
+    /// Size in GiB. It may grow, and never shrinks.
+    #[schemars(range(min = 1, max = 65536))]
+    pub(crate) size: Option<u32>,
+    /// The kind. A member that names another than all have takes over neither their `iops` nor their `throughput`.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<VolumeKind>,
+    /// Provisioned operations a second, for gp3, io1 and io2.
+    #[schemars(range(min = 100, max = 256_000))]
+    pub(crate) iops: Option<u32>,
+    /// MiB a second, for gp3.
+    #[schemars(range(min = 125, max = 2000))]
+    pub(crate) throughput: Option<u32>,
+    /// A KMS key of yours. Another one later means another volume, for which the member leaves and joins anew.
+    pub(crate) kms_key_arn: Option<String>,
+    /// Whether it is encrypted; it always is.
+    pub(crate) encrypted: Option<bool>,
 }
 
 /// Where etcd runs.

@@ -8,10 +8,6 @@ const OPEN: &[&str] = &[
     // Network.
     "sshAccessAllowedSourceCIDRs",
     "openICMP",
-    // etcd.
-    "etcd.volumeMounts",
-    "etcd.instanceTags",
-    "etcd.userSuppliedArgs",
     // Control plane.
     "controller.instanceTags",
     "controller.volumeMounts",

@@ -36,7 +36,9 @@ fn members_have_what_all_have_unless_they_say_otherwise() {
     };
     assert_eq!(members[0].data_volume, volume("io2", 50, Some(4000), None));
     assert_eq!(members[1].data_volume, volume("io2", 80, Some(4000), None));
-    // Operations belong to a kind of volume: who names another takes none along.
+    // Operations belong to a kind of volume: who names another takes none along, who names the default keeps them.
+    let fast = accepted("etcd: {dataVolume: {iops: 5000}, nodes: [{dataVolume: {type: gp3}}]}\n");
+    assert_eq!(fast.etcd.members[0].data_volume.iops, Some(5000));
     assert_eq!(members[2].data_volume, volume("gp3", 50, None, Some(500)));
 }
 
