@@ -4,6 +4,7 @@
 //! write is wider (`spec::model`) and is lowered into this.
 
 mod custom;
+mod kubernetes;
 mod pools;
 mod rollout;
 mod storage;
@@ -16,6 +17,9 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 pub use custom::{Content, Custom, CustomFile, CustomUnit, DropIn};
+pub use kubernetes::{
+    Admission, AuditLog, Component, EventRateLimit, HostVolume, Kubernetes, LogFiles, Oidc,
+};
 pub use pools::{GroupSize, MixedInstances, NodePool, Taint, WeightedType};
 pub use rollout::{Approval, CountOrPercent, MaintenanceWindow, PoolRollout, RolloutPolicy};
 pub use storage::{InstanceStore, Mount, Storage};
@@ -362,6 +366,10 @@ pub struct Controller {
     pub iam: Iam,
     /// `nodeLabels`.
     pub node_labels: BTreeMap<String, String>,
+    /// `kubelet`: fields of `KubeletConfiguration`, over those of `kubernetes.kubelet`.
+    pub kubelet: BTreeMap<String, serde_json::Value>,
+    /// `featureGates`, besides those of every component.
+    pub feature_gates: BTreeMap<String, bool>,
     /// `tenancy`.
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
@@ -406,19 +414,6 @@ pub struct EtcdMember {
     pub subnet: String,
     /// Data volume, which outlives the instance.
     pub data_volume: Volume,
-}
-
-/// Settings of the Kubernetes components.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Kubernetes {
-    /// `encryptionAtRest.enabled`.
-    pub encryption_at_rest: bool,
-    /// `apiServer.certSANs`, which really reach the certificate.
-    pub extra_sans: Vec<String>,
-    /// `apiServer.auditLog.enabled`.
-    pub audit_log: bool,
-    /// `featureGates`, for every component.
-    pub feature_gates: BTreeMap<String, bool>,
 }
 
 /// Add-ons that the node manager applies.

@@ -53,6 +53,8 @@ pub struct NodePool {
     pub taints: Vec<Taint>,
     /// `featureGates` of the pool's kubelets, besides those of every component.
     pub feature_gates: BTreeMap<String, bool>,
+    /// `kubelet`: fields of `KubeletConfiguration`, over those of `kubernetes.kubelet`.
+    pub kubelet: BTreeMap<String, serde_json::Value>,
     /// `tenancy`.
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.

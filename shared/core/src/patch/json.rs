@@ -7,7 +7,7 @@ use crate::spec::report::Report;
 use crate::spec::tree::{Kind, Node};
 
 /// `node` as JSON; `None` after something in it was reported.
-pub(super) fn value(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<Value> {
+pub(crate) fn value(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<Value> {
     match &node.kind {
         Kind::Scalar { .. } if node.is_null() => Some(Value::Null),
         Kind::Scalar { text, plain: true } => plain(text, path, report),

@@ -26,6 +26,7 @@ use crate::spec::tree::Span;
 use crate::spec::{Diagnostic, Severity};
 
 pub(crate) use apply::{Applied, Target};
+pub(crate) use json::value as json_value;
 pub(crate) use secrets::holds_private_key;
 
 /// The folder of a cluster's patches, as findings name it.

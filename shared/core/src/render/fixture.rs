@@ -81,6 +81,7 @@ pub(super) fn pool(name: &str) -> NodePool {
         node_labels: BTreeMap::new(),
         taints: Vec::new(),
         feature_gates: BTreeMap::new(),
+        kubelet: BTreeMap::new(),
         tenancy: Tenancy::Default,
         custom: Custom::default(),
     }
@@ -206,6 +207,8 @@ pub(super) fn cluster() -> Cluster {
             security_group_ids: Vec::new(),
             iam: Iam::default(),
             node_labels: BTreeMap::new(),
+            kubelet: BTreeMap::new(),
+            feature_gates: BTreeMap::new(),
             tenancy: Tenancy::Default,
             custom: Custom::default(),
         },
@@ -222,7 +225,15 @@ pub(super) fn cluster() -> Cluster {
             custom: Custom::default(),
         },
         pools: pools(),
-        kubernetes: Kubernetes { encryption_at_rest: true, audit_log: true, ..Kubernetes::default() },
+        kubernetes: Kubernetes {
+            encryption_at_rest: true,
+            audit_log: Some(AuditLog {
+                path: "/var/log/kube-apiserver-audit.log".to_owned(),
+                files: None,
+                policy: None,
+            }),
+            ..Kubernetes::default()
+        },
         addons: Addons { cluster_autoscaler: true, metrics_server: true, network_policy: false },
         iam_roles: None,
         certificates: Certificates {

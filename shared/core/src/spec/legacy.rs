@@ -122,6 +122,9 @@ const VOLUMES: &str = "write `rootVolume: {size, type, iops}`";
 const AWS_ENVIRONMENT: &str =
     "remove it: give pods their settings through ConfigMaps, machines through `customFiles`";
 const ALWAYS_TLS: &str = "remove it: kubelets always join by TLS bootstrapping";
+const OWNER_REFERENCES: &str =
+    "write `kubernetes: {apiServer: {enableAdmissionPlugins: [OwnerReferencesPermissionEnforcement]}}`";
+const RELEASES_OWN: &str = "remove it: the plugin is on in every release";
 const NOT_YET: &str = "remove it: Slipway does not support it yet";
 
 /// What to do about the second family of addresses.
@@ -168,7 +171,6 @@ pub(crate) const RETIRED: &[Note] = &[
         "kubernetes.networking",
         "remove it: the network runs in the cluster; `addons.networkPolicy` enforces policies",
     ),
-    note("kubernetes.controllerManager", NOT_YET),
     note("kubernetes.encryptionAtRest.keys", "remove it: the key is made and sealed by Slipway"),
     note(
         "subnets[].natGateway.preconfigured",
@@ -258,21 +260,56 @@ pub(crate) const RETIRED: &[Note] = &[
         "experimental.nodeDrainer",
         "remove it: nodes are always drained before they go; see `rollout.drain`",
     ),
-    note("experimental.auditLog", "write `kubernetes: {apiServer: {auditLog: {enabled: true}}}`"),
+    note(
+        "experimental.auditLog",
+        "write `kubernetes: {apiServer: {auditLog: {enabled: true, …}}}`, with the same keys",
+    ),
+    note(
+        "experimental.oidc",
+        "write `kubernetes: {apiServer: {oidc: {issuerURL, clientID, usernameClaim, groupsClaim}}}`",
+    ),
+    note(
+        "experimental.nodeMonitorGracePeriod",
+        "write `kubernetes: {controllerManager: {nodeMonitorGracePeriod: …}}`",
+    ),
+    note(
+        "experimental.authentication",
+        "write the webhook's file in `controller.customFiles`, its folder in `kubernetes.apiServer.volumes`, and the flag `authentication-token-webhook-config-file` in `kubernetes.apiServer.flags`",
+    ),
+    note(
+        "experimental.dex",
+        "install Dex's chart in the cluster, and name it in `kubernetes.apiServer.oidc`",
+    ),
+    note("experimental.plugins", "remove it: RBAC is always on"),
+    note(
+        "experimental.disableSecurityGroupIngress",
+        "remove it: annotate the service with `service.beta.kubernetes.io/aws-load-balancer-manage-backend-security-group-rules: \"false\"`",
+    ),
     note("experimental.clusterAutoscalerSupport", "write `addons: {clusterAutoscaler: {enabled: true}}`"),
     note("experimental.ephemeralImageStorage", "write `ephemeralStorage: {}` on the pools"),
     note("experimental.gpuSupport", "write `gpu: {nvidia: {enabled: true}}` on the pools"),
     note("experimental.loadBalancer", "write `loadBalancer: {names: […]}` on the pools"),
     note("experimental.targetGroup", "write `targetGroup: {arns: […]}` on the pools"),
     note("experimental.awsEnvironment", AWS_ENVIRONMENT),
-    note("experimental.disableSecurityGroupIngress", NOT_YET),
-    note("experimental.authentication", NOT_YET),
     note(
-        "experimental.admission",
-        "remove it: the admission plugins are those of the Kubernetes release; NodeRestriction is on",
+        "experimental.admission.alwaysPullImages",
+        "write `kubernetes: {apiServer: {enableAdmissionPlugins: [AlwaysPullImages]}}`",
     ),
-    note("experimental.plugins", NOT_YET),
-    note("experimental.dex", NOT_YET),
+    note("experimental.admission.ownerReferencesPermissionEnforcement", OWNER_REFERENCES),
+    note("experimental.admission.OwnerReferencesPermissionEnforcement", OWNER_REFERENCES),
+    note(
+        "experimental.admission.eventRateLimit",
+        "write `kubernetes: {apiServer: {eventRateLimits: [{type: Namespace, qps: 250, burst: 500}, …]}}`",
+    ),
+    note(
+        "experimental.admission.denyEscalatingExec",
+        "remove it: the plugin is gone from Kubernetes; label namespaces for Pod Security Admission",
+    ),
+    note("experimental.admission.initializers", "remove it: initializers are gone from Kubernetes"),
+    note("experimental.admission.priority", RELEASES_OWN),
+    note("experimental.admission.mutatingAdmissionWebhook", RELEASES_OWN),
+    note("experimental.admission.validatingAdmissionWebhook", RELEASES_OWN),
+    note("experimental.admission.persistentVolumeClaimResize", RELEASES_OWN),
     note(
         "experimental.awsNodeLabels",
         "remove it: the cloud provider sets labels of zone, region and instance type",

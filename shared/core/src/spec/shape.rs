@@ -10,6 +10,7 @@ use super::legacy;
 use super::path::Path;
 use super::report::Report;
 use super::tree::{Entry, Kind, Node};
+use crate::patch::json_value;
 
 /// Reads `node` as the schema's root says.
 pub(crate) fn read(root: &Value, node: &Node, report: &mut Report<'_>) -> Value {
@@ -91,6 +92,12 @@ impl<'s> Walk<'s> {
                 None => match schema.get("additionalProperties") {
                     Some(free @ Value::Object(_)) => {
                         if let Some(value) = self.entry(free, entry, &below, report) {
+                            object.insert(entry.key.clone(), value);
+                        }
+                    }
+                    // Whatever it is: whoever reads it knows the keys.
+                    Some(Value::Bool(true)) => {
+                        if let Some(value) = json_value(&entry.value, &below, report) {
                             object.insert(entry.key.clone(), value);
                         }
                     }

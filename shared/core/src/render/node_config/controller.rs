@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork};
-use crate::cluster::{Addons, Custom, Taint};
+use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork, components, over};
+use crate::cluster::{Addons, Component, Custom, Taint};
 use crate::oidc;
 use crate::pki::Role;
 use crate::render::context::Context;
@@ -35,7 +36,18 @@ struct ControlPlane {
     etcd_servers: Vec<String>,
     service_cidr: String,
     encryption_at_rest: bool,
-    audit_log: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit_log: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admission: Option<Value>,
+    #[serde(skip_serializing_if = "Component::is_empty")]
+    api_server: Component,
+    #[serde(skip_serializing_if = "Component::is_empty")]
+    controller_manager: Component,
+    #[serde(skip_serializing_if = "Component::is_empty")]
+    scheduler: Component,
     #[serde(skip_serializing_if = "Option::is_none")]
     service_account_tokens: Option<ServiceAccountTokens>,
     addons: AddonSettings,
@@ -106,9 +118,10 @@ pub(in crate::render) fn controller(context: &mut Context<'_>, group: &str) -> C
                 value: String::new(),
                 effect: "NoSchedule".to_owned(),
             }],
+            configuration: over(&cluster.kubernetes.kubelet, &cluster.controller.kubelet),
         },
         pod_network: PodNetwork::new(cluster),
-        feature_gates: cluster.kubernetes.feature_gates.clone(),
+        feature_gates: over(&cluster.kubernetes.feature_gates, &cluster.controller.feature_gates),
         control_plane: ControlPlane {
             bind_port: ports::API_SERVER,
             etcd_servers: members
@@ -116,7 +129,12 @@ pub(in crate::render) fn controller(context: &mut Context<'_>, group: &str) -> C
                 .collect(),
             service_cidr: cluster.network.service_cidr.to_string(),
             encryption_at_rest: cluster.kubernetes.encryption_at_rest,
-            audit_log: cluster.kubernetes.audit_log,
+            audit_log: cluster.kubernetes.audit_log.as_ref().map(components::audit_log),
+            authentication: cluster.kubernetes.oidc.as_ref().map(components::authentication),
+            admission: components::admission(&cluster.kubernetes.admission),
+            api_server: cluster.kubernetes.api_server.clone(),
+            controller_manager: cluster.kubernetes.controller_manager.clone(),
+            scheduler: cluster.kubernetes.scheduler.clone(),
             service_account_tokens,
             addons: cluster.addons.into(),
         },

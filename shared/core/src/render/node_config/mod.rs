@@ -5,6 +5,7 @@
 //! and extra SANs. Left out of etcd's: everything of Kubernetes. Left out of a worker's: everything of
 //! controllers, etcd and other pools.
 
+mod components;
 mod controller;
 mod etcd;
 mod machine;
@@ -13,6 +14,7 @@ mod worker;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::cfn::canonical_json;
 use super::context::Context;
@@ -89,6 +91,9 @@ struct Kubelet {
     cluster_domain: &'static str,
     node_labels: BTreeMap<String, String>,
     taints: Vec<Taint>,
+    /// Fields of `KubeletConfiguration`, over Slipway's own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    configuration: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -102,6 +107,13 @@ impl PodNetwork {
     fn new(cluster: &Cluster) -> Self {
         Self { pod_cidr: cluster.network.pod_cidr.to_string(), vxlan_port: ports::POD_NETWORK }
     }
+}
+
+/// What is said of some nodes, over what is said of all.
+fn over<T: Clone>(all: &BTreeMap<String, T>, some: &BTreeMap<String, T>) -> BTreeMap<String, T> {
+    let mut both = all.clone();
+    both.extend(some.iter().map(|(key, value)| (key.clone(), value.clone())));
+    both
 }
 
 /// The domain of service names. No key of the spec changes it: certificates and the world's manifests expect

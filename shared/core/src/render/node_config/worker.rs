@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::machine::Machine;
-use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork, in_order};
+use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork, in_order, over};
 use crate::cluster::{Cluster, Custom, NodePool};
 use crate::pki::Role;
 use crate::render::context::Context;
@@ -39,8 +39,7 @@ pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, grou
     if let Some(keys) = &pool.ssh_authorized_keys {
         base.ssh_authorized_keys = in_order(keys);
     }
-    let mut feature_gates = cluster.kubernetes.feature_gates.clone();
-    feature_gates.extend(pool.feature_gates.clone());
+    let feature_gates = over(&cluster.kubernetes.feature_gates, &pool.feature_gates);
     let content = WorkerConfig {
         base,
         custom: &pool.custom,
@@ -51,6 +50,7 @@ pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, grou
             cluster_domain: CLUSTER_DOMAIN,
             node_labels: labels(pool),
             taints,
+            configuration: over(&cluster.kubernetes.kubelet, &pool.kubelet),
         },
         pod_network: PodNetwork::new(cluster),
         feature_gates,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cluster::{
-    Architecture, Cluster, Content, Custom, CustomFile, Egress, Iam, Image, InstanceStore, Mount,
+    Architecture, Cluster, Component, Content, Custom, CustomFile, Egress, Iam, Image, InstanceStore, Mount,
     PoolRollout, Subnet, SubnetSource, Taint, Tenancy, Volume,
 };
 use crate::pki::Role;
@@ -186,7 +186,7 @@ fn p2_what_stands_around_a_pool_touches_no_node() {
 fn p2_what_controllers_are_touches_controllers() {
     let changes: Vec<Change> = vec![
         Box::new(|c| c.controller.instance_type = "m7g.xlarge".to_owned()),
-        Box::new(|c| c.kubernetes.audit_log = false),
+        Box::new(|c| c.kubernetes.audit_log = None),
         Box::new(|c| c.kubernetes.encryption_at_rest = false),
         Box::new(|c| c.addons.metrics_server = false),
         Box::new(|c| c.network.service_cidr = "10.3.0.0/23".parse().unwrap()),
@@ -220,6 +220,33 @@ fn p2_files_units_and_tenancy_touch_their_own_role() {
     p2(|c| c.controller.tenancy = Tenancy::Dedicated, &[&["control-plane"]], &[&["controller"]]);
     p2(|c| c.etcd.tenancy = Tenancy::Dedicated, &[&["etcd"]], &[ETCD]);
     p2(|c| c.pools[0].tenancy = Tenancy::Dedicated, &[&["pool-general"]], &[&["pool-general"]]);
+}
+
+#[test]
+fn p2_settings_of_components_touch_the_nodes_that_run_them() {
+    let flags = || Component { flags: [("v".to_owned(), "2".to_owned())].into(), ..Component::default() };
+    let changes: Vec<Change> = vec![
+        Box::new(move |c| c.kubernetes.api_server = flags()),
+        Box::new(move |c| c.kubernetes.controller_manager = flags()),
+        Box::new(move |c| c.kubernetes.scheduler = flags()),
+        Box::new(|c| c.kubernetes.admission.enable.push("AlwaysPullImages".to_owned())),
+        Box::new(|c| drop(c.controller.kubelet.insert("maxPods".to_owned(), 20.into()))),
+        Box::new(|c| c.controller.feature_gates.extend([("Foo".to_owned(), true)])),
+    ];
+    for change in changes {
+        p2(change, &[&["control-plane"]], &[&["controller"]]);
+    }
+    let stacks: &[&[&str]] = &[&["control-plane"], POOLS];
+    p2(
+        |c| drop(c.kubernetes.kubelet.insert("maxPods".to_owned(), 20.into())),
+        stacks,
+        &[&["controller"], POOLS],
+    );
+    p2(
+        |c| drop(c.pools[0].kubelet.insert("maxPods".to_owned(), 20.into())),
+        &[&["pool-general"]],
+        &[&["pool-general"]],
+    );
 }
 
 #[test]

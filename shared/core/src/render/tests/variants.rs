@@ -176,3 +176,33 @@ fn a_hundred_pools_leave_the_other_stacks_as_they_are() {
     assert!(rendering.stacks.iter().all(|stack| stack.body.len() <= limits::INLINE_BODY_BYTES));
     assert_eq!(dangling(&rendering), Vec::<String>::new());
 }
+
+#[test]
+fn a_controller_is_told_what_its_components_are_to_do() {
+    let text = include_str!("../../../../../examples/audit-and-oidc.yaml");
+    let components = include_str!("../../../../../examples/component-settings.yaml");
+    for (name, text) in [("audit-and-oidc", text), ("component-settings", components)] {
+        let cluster = crate::spec::parse(text.as_bytes(), None).unwrap().cluster;
+        let mut lock = lock();
+        lock.kubernetes.insert("1.37".to_owned(), "1.37.2".to_owned());
+        lock.etcd.insert("1.37".to_owned(), "3.7.3".to_owned());
+        for image in [&cluster.image] {
+            if let Image::SsmParameter(parameters) = image {
+                for parameter in parameters.values() {
+                    lock.images.insert(parameter.clone(), "ami-00000000000000001".to_owned());
+                }
+            }
+        }
+        let rendering = render(&Inputs::new(&cluster, &lock, &credentials(&cluster), &site())).unwrap();
+        let roles: Vec<(String, Value)> = rendering
+            .roles
+            .iter()
+            .filter(|(role, _)| !role.to_string().starts_with("etcd"))
+            .map(|(role, node)| (role.to_string(), serde_json::from_str(&node.config).unwrap()))
+            .map(|(role, config): (_, Value)| {
+                (role, serde_json::json!([config["kubelet"], config["controlPlane"]]))
+            })
+            .collect();
+        insta::assert_json_snapshot!(name, roles);
+    }
+}

@@ -17,11 +17,14 @@ const WAIT: &str = "remove it: a node is taken into service when it is healthy; 
 const OWN_ROLE: &str = "write `iam: {instanceProfile: {arn: …}}` with the profile that holds the role";
 const STATEMENTS: &str =
     "make a managed policy with these statements, and name it in `iam.role.managedPolicies`";
-const ADMISSION: &str =
-    "remove it: the admission plugins are those of the Kubernetes release; NodeRestriction is on";
 
 const TEMPLATE: &str = "write `content` with the text itself: what differs from node to node is known there, by `node.json` in `/var/lib/slipway`";
 const SEALED: &str = "remove it: a file of the spec is not sealed; let the node fetch the secret with its role, from Secrets Manager for instance";
+
+const KUBELET_FLAGS: &str = "write the flag's field of KubeletConfiguration in `kubernetes.kubelet.config`, or in a pool's `kubelet.config`";
+const KUBECONFIG: &str = "remove it: Slipway writes the kubelet's kubeconfig";
+const MOUNTS: &str = "remove it: the kubelet runs on the machine itself and sees all of it";
+const TAGS: &str = "write `stackTags`, which all machines get";
 
 /// Refused by name, as [`super::RETIRED`] is.
 pub(super) const REST: &[Note] = &[
@@ -117,7 +120,40 @@ pub(super) const REST: &[Note] = &[
     ),
     note("addons.apiserverAggregator", "remove it: the aggregation layer is always on"),
     note("addons.clusterAutoscaler.resources", AUTOSCALER),
-    note("experimental.kubeletOpts", "write the setting in `kubernetes.kubelet`"),
+    note("experimental.kubeletOpts", KUBELET_FLAGS),
+    note("kubelet.systemReserved", "write `kubernetes: {kubelet: {systemReserved: …}}`"),
+    note("kubelet.kubeReserved", "write `kubernetes: {kubelet: {kubeReserved: …}}`"),
+    note("kubelet.flags", KUBELET_FLAGS),
+    note("kubelet.kubeconfig", KUBECONFIG),
+    note("kubelet.mounts", MOUNTS),
+    note("kubernetes.kubelet.flags", KUBELET_FLAGS),
+    note("kubernetes.kubelet.kubeconfig", KUBECONFIG),
+    note("kubernetes.kubelet.mounts", MOUNTS),
+    note(
+        "worker.nodePools[].admission",
+        "write `kubernetes: {apiServer: {enableAdmissionPlugins: […]}}`, which holds for the cluster",
+    ),
+    note("worker.nodePools[].systemReserved", "write `kubelet: {systemReserved: …}` on the pool"),
+    note("worker.nodePools[].kubeReserved", "write `kubelet: {kubeReserved: …}` on the pool"),
+    note("worker.nodePools[].kubelet.flags", KUBELET_FLAGS),
+    note("worker.nodePools[].kubelet.kubeconfig", KUBECONFIG),
+    note("worker.nodePools[].kubelet.mounts", MOUNTS),
+    note(
+        "worker.nodePools[].nodeStatusUpdateFrequency",
+        "write `kubelet: {config: {nodeStatusUpdateFrequency: …}}` on the pool",
+    ),
+    note("kubernetes.apiserver.flags", "write `kubernetes: {apiServer: {flags: […]}}`, with a capital S"),
+    note("kubernetes.apiserver.volumes", "write `kubernetes: {apiServer: {volumes: […]}}`, with a capital S"),
+    note(
+        "kubernetes.apiServer.targetRamMb",
+        "remove it: the flag is gone from Kubernetes, which sizes its caches by itself",
+    ),
+    note("customApiServerSettings", "write `kubernetes: {apiServer: {certSANs: […]}}`: names and addresses"),
+    note(
+        "controller.volumeMounts",
+        "write a larger `controller.rootVolume`: a controller keeps nothing that outlives it",
+    ),
+    note("controller.instanceTags", TAGS),
     note("experimental.nodeLabel", "write `nodeLabels` on `controller` and the pools"),
     note("experimental.nodeProblemDetector", CHART),
     note(
@@ -132,7 +168,6 @@ pub(super) const REST: &[Note] = &[
         "experimental.admission.podSecurityPolicy",
         "remove it: label namespaces for Pod Security Admission",
     ),
-    note("experimental.admission.OwnerReferencesPermissionEnforcement", ADMISSION),
     // Plugins.
     note("kubeAwsPlugins.awsIamAuthenticator", CHART),
     note(

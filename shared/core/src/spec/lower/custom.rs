@@ -113,7 +113,7 @@ impl Lowering<'_, '_, '_> {
         Some((CustomFile { path: name.to_owned(), mode: mode?, user, group, content }, size))
     }
 
-    fn custom_path(&mut self, name: &str, path: &Path) {
+    pub(super) fn custom_path(&mut self, name: &str, path: &Path) {
         let help = "write it from the root, such as `/etc/sysctl.d/90-nodes.conf`";
         let clean = name.strip_prefix('/').is_some_and(|rest| {
             rest.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() <= MOST_NAME)

@@ -9,6 +9,8 @@ mod endpoints;
 mod etcd;
 mod existing;
 mod identity;
+mod kubelet;
+mod kubernetes;
 mod machines;
 mod mixed;
 mod network;

@@ -25,6 +25,7 @@ impl Lowering<'_, '_, '_> {
         self.one_kind(&subnets, &subnets_path, network);
         self.security_groups(&spec.security_group_ids, &path.key("securityGroupIds"));
         self.labels(&spec.node_labels, &path.key("nodeLabels"));
+        self.feature_gates(&spec.feature_gates, &path.key("featureGates"));
         Some(Controller {
             count,
             instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
@@ -38,6 +39,8 @@ impl Lowering<'_, '_, '_> {
                 &path.key("iam"),
             ),
             node_labels: spec.node_labels.clone(),
+            feature_gates: spec.feature_gates.clone(),
+            kubelet: self.kubelet(&spec.kubelet, &path.key("kubelet")),
             tenancy: tenancy(spec.tenancy),
             custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, &path),
         })

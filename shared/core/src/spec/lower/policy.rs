@@ -1,13 +1,11 @@
 //! Kubernetes settings, add-ons, certificates, rollouts and tags.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::Lowering;
 use super::network::Draft;
-use super::text::is_dns_name;
 use crate::cluster::{
-    Addons, Approval, Certificates, CountOrPercent, KeyAlgorithm, Kubernetes, MaintenanceWindow, NodePool,
+    Addons, Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool,
     RenewalStrategy, RolloutBeforeExpiry, RolloutPolicy,
 };
 use crate::spec::model::{ApprovalSpec, CountText, Day, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
@@ -20,28 +18,6 @@ const RENEWAL_DAYS: u32 = 7;
 const MOST_TAGS: usize = 40;
 
 impl Lowering<'_, '_, '_> {
-    pub(super) fn kubernetes(&mut self) -> Kubernetes {
-        let spec = &self.spec.kubernetes;
-        let path = Path::of("kubernetes.apiServer.certSANs");
-        for (index, name) in spec.api_server.cert_sans.iter().enumerate() {
-            if name.parse::<IpAddr>().is_err() && !is_dns_name(name) {
-                let help = "write a DNS name or an address, without scheme and port";
-                self.report.error(
-                    "dns-name",
-                    &path.index(index),
-                    format!("`{name}` cannot stand in a certificate"),
-                    help,
-                );
-            }
-        }
-        Kubernetes {
-            encryption_at_rest: spec.encryption_at_rest.enabled,
-            extra_sans: spec.api_server.cert_sans.clone(),
-            audit_log: spec.api_server.audit_log.enabled,
-            feature_gates: spec.feature_gates.clone(),
-        }
-    }
-
     pub(super) fn addons(&mut self) -> Addons {
         let spec = &self.spec.addons;
         let legacy = self.spec.use_calico.unwrap_or(false);

@@ -71,6 +71,7 @@ impl Lowering<'_, '_, '_> {
             self.autoscaled(spec, mixed_instances.as_ref(), &subnets, path, network);
         }
         self.labels(&spec.node_labels, &path.key("nodeLabels"));
+        self.feature_gates(&spec.feature_gates, &path.key("featureGates"));
         let mut node_labels = spec.node_labels.clone();
         let mut taints = self.taints(&spec.taints, &path.key("taints"));
         let own_image = self.own_image(spec.ami_id.as_deref(), spec.image.as_ref(), path);
@@ -108,6 +109,7 @@ impl Lowering<'_, '_, '_> {
             node_labels,
             taints,
             feature_gates: spec.feature_gates.clone(),
+            kubelet: self.kubelet(&spec.kubelet, &path.key("kubelet")),
             tenancy: super::nodes::tenancy(spec.tenancy),
             custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, path),
         })

@@ -7,6 +7,7 @@
 mod custom;
 mod etcd;
 mod identity;
+mod kubernetes;
 mod network;
 mod nodes;
 mod policy;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 pub(crate) use custom::*;
 pub(crate) use etcd::*;
 pub(crate) use identity::*;
+pub(crate) use kubernetes::*;
 pub(crate) use network::*;
 pub(crate) use nodes::*;
 pub(crate) use policy::*;

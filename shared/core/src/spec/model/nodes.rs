@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{
     ClassicLoadBalancerSpec, CountText, CustomFileSpec, CustomUnitSpec, DrainSpec, EphemeralImageStorageSpec,
     EphemeralStorageSpec, EtcdNodeSpec, EtcdTopology, GpuSpec, IdSpec, IdentityProvider, ImageSpec,
-    Raid0MountSpec, SubnetRef, SwitchSpec, TenancySpec, VolumeMountSpec,
+    KubeletSpec, Raid0MountSpec, SubnetRef, SwitchSpec, TenancySpec, VolumeMountSpec,
 };
 
 /// The controllers.
@@ -32,6 +32,10 @@ pub(crate) struct ControllerSpec {
     pub(crate) iam: IamSpec,
     /// Labels of the Kubernetes nodes.
     pub(crate) node_labels: BTreeMap<String, String>,
+    /// Feature gates of these machines' components, besides `kubernetes.featureGates`.
+    pub(crate) feature_gates: BTreeMap<String, bool>,
+    /// Settings of these kubelets, over those of `kubernetes.kubelet`.
+    pub(crate) kubelet: KubeletSpec,
     /// Whose hardware the machines run on; `default` unless given.
     pub(crate) tenancy: Option<TenancySpec>,
     /// Files that are written to each of these nodes, before anything else of theirs starts.
@@ -212,6 +216,8 @@ pub(crate) struct PoolSpec {
     pub(crate) taints: Vec<TaintSpec>,
     /// Feature gates of this pool's kubelets, besides `kubernetes.featureGates`.
     pub(crate) feature_gates: BTreeMap<String, bool>,
+    /// Settings of these kubelets, over those of `kubernetes.kubelet`.
+    pub(crate) kubelet: KubeletSpec,
     /// Whose hardware the machines run on; `default` unless given.
     pub(crate) tenancy: Option<TenancySpec>,
     /// Files that are written to each of these nodes, before anything else of theirs starts.

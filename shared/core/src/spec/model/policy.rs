@@ -1,35 +1,11 @@
 //! Kubernetes settings, add-ons, certificates and rollouts.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::SwitchSpec;
-
-/// Settings of the Kubernetes components.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct KubernetesSpec {
-    /// Encryption of secrets in etcd.
-    pub(crate) encryption_at_rest: SwitchSpec,
-    /// Kube-apiserver.
-    pub(crate) api_server: ApiServerSpec,
-    /// Feature gates of every component.
-    pub(crate) feature_gates: BTreeMap<String, bool>,
-}
-
-/// kube-apiserver.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ApiServerSpec {
-    /// DNS names and addresses that its certificate holds besides those of the endpoints.
-    #[serde(rename = "certSANs")]
-    pub(crate) cert_sans: Vec<String>,
-    /// The audit log.
-    pub(crate) audit_log: SwitchSpec,
-}
 
 /// Add-ons.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]

@@ -8,22 +8,9 @@ const OPEN: &[&str] = &[
     // Network.
     "sshAccessAllowedSourceCIDRs",
     "openICMP",
-    // Control plane.
-    "controller.instanceTags",
-    "controller.volumeMounts",
-    "controller.featureGates",
-    "customApiServerSettings",
-    "experimental.oidc",
-    "experimental.nodeMonitorGracePeriod",
-    "kubelet",
-    "kubernetes.kubeScheduler",
-    "kubernetes.kubelet",
-    "kubernetes.apiserver",
-    "kubernetes.apiServer",
     // Pools.
     "worker.nodePools[].instanceTags",
     "worker.nodePools[].featureGates",
-    "worker.nodePools[].nodeStatusUpdateFrequency",
     "worker.nodePools[].gpu",
     "worker.nodePools[].nodePoolRollingStrategy",
     "worker.nodePools[].targetGroup",

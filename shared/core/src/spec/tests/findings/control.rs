@@ -151,3 +151,124 @@ fn files_and_units_have_one_order_and_one_form() {
     );
     insta::assert_json_snapshot!(one.controller.custom);
 }
+
+#[test]
+fn components_have_flags_that_are_not_slipways() {
+    insta::assert_snapshot!(told_of_each(&[
+        (
+            "the API server's",
+            "kubernetes:\n  apiServer:\n    flags:\n    - {name: --v, value: \"4\"}\n    - {name: oidc-issuer-url, value: a}\n    - {name: audit-log-maxage, value: a}\n    - {name: etcd-servers, value: a}\n    - {name: service-cluster-ip-range, value: a}\n    - {name: v, value: \"2\"}\n    - {name: v, value: \"3\"}\n    - {name: audit-log-format, value: \"a\\nb\"}\n    - {name: feature-gates, value: a}\n"
+        ),
+        (
+            "the controller manager's",
+            "kubernetes:\n  controllerManager:\n    nodeMonitorGracePeriod: 50 s\n    flags:\n    - {name: pod-eviction-timeout, value: 1m}\n    - {name: node-monitor-grace-period, value: 1m}\n"
+        ),
+        ("the scheduler's", "kubernetes:\n  kubeScheduler:\n    flags: [{name: config, value: /a}]\n"),
+        (
+            "resources",
+            "kubernetes:\n  kubeScheduler:\n    resources: {requests: {cpu: 2, memory: 1GB}, limits: {cpu: 1500m}}\n"
+        ),
+        (
+            "volumes",
+            "kubernetes:\n  apiServer:\n    volumes:\n    - {name: A, path: /a}\n    - {name: b, path: /etc/kubernetes/pki}\n    - {name: c, path: /c}\n    - {name: c, path: /d}\n"
+        ),
+        (
+            "gates",
+            "    featureGates: {all: true}\ncontroller: {featureGates: {A-B: true}}\nkubernetes: {featureGates: {a: true}}\n"
+        ),
+    ]));
+    let kubernetes = cluster("kubernetes: {controllerManager: {nodeMonitorGracePeriod: 1m30s}}\n").kubernetes;
+    assert_eq!(kubernetes.controller_manager.flags["node-monitor-grace-period"], "1m30s");
+}
+
+#[test]
+fn audit_logs_fit_on_the_volume_and_policies_are_policies() {
+    insta::assert_snapshot!(told_of_each(&[
+        ("too large", "kubernetes: {apiServer: {auditLog: {enabled: true, maxBackup: 200}}}\n"),
+        ("off, and so no matter", "kubernetes: {apiServer: {auditLog: {maxBackup: 200}}}\n"),
+        ("paths", "kubernetes: {apiServer: {auditLog: {enabled: true, logPath: /var/log/../lib/a}}}\n"),
+        ("output", "kubernetes: {apiServer: {auditLog: {enabled: true, logPath: \"-\", maxAge: 3}}}\n"),
+        (
+            "policies",
+            "kubernetes: {apiServer: {auditLog: {enabled: true, policy: {apiVersion: audit.k8s.io/v1beta1, rules: [{level: All}, {level: None}]}}}}\n"
+        ),
+        (
+            "no rules",
+            "kubernetes: {apiServer: {auditLog: {policy: {apiVersion: audit.k8s.io/v1, kind: Policy}}}}\n"
+        ),
+    ]));
+}
+
+#[test]
+fn oidc_prefixes_are_those_of_the_flags() {
+    let prefix = |keys: &str| {
+        let oidc = "issuerURL: https://a.example.com, clientID: b";
+        let keys = format!("kubernetes: {{apiServer: {{oidc: {{{oidc}{keys}}}}}}}\n");
+        cluster(&keys).kubernetes.oidc.unwrap().username_prefix
+    };
+    assert_eq!(prefix(""), "https://a.example.com#");
+    assert_eq!(prefix(", usernameClaim: email"), "");
+    assert_eq!(prefix(", usernamePrefix: \"-\""), "");
+    assert_eq!(prefix(", usernamePrefix: \"oidc:\", usernameClaim: email"), "oidc:");
+    insta::assert_snapshot!(told_of_each(&[
+        ("what must be there", "kubernetes: {apiServer: {oidc: {}}}\n"),
+        (
+            "an issuer",
+            "kubernetes: {apiServer: {oidc: {issuerURL: \"http://a.example.com\", clientID: b}}}\n"
+        ),
+        (
+            "claims and prefixes",
+            "kubernetes: {apiServer: {oidc: {issuerURL: \"https://a.example.com/x?y\", clientID: \"\", usernameClaim: a b, groupsPrefix: \"system:\"}}}\n"
+        ),
+        (
+            "a certificate",
+            "kubernetes: {apiServer: {oidc: {issuerURL: \"https://a.example.com\", clientID: b, certificateAuthority: c}}}\n"
+        ),
+    ]));
+}
+
+#[test]
+fn admission_plugins_are_known_and_the_needed_ones_stay() {
+    insta::assert_snapshot!(told_of_each(&[
+        (
+            "on",
+            "kubernetes: {apiServer: {enableAdmissionPlugins: [AlwaysPullImage, AlwaysDeny, EventRateLimit, NodeRestriction, Foo]}}\n"
+        ),
+        ("off", "kubernetes: {apiServer: {disableAdmissionPlugins: [NodeRestriction, PodSecurity]}}\n"),
+        (
+            "both",
+            "kubernetes: {apiServer: {enableAdmissionPlugins: [PodSecurity], disableAdmissionPlugins: [PodSecurity]}}\n"
+        ),
+        ("limits", "kubernetes: {apiServer: {eventRateLimits: [{type: Pod, qps: 0}]}}\n"),
+    ]));
+}
+
+#[test]
+fn kubelets_take_what_is_not_slipways() {
+    insta::assert_snapshot!(told_of_each(&[
+        (
+            "reserved",
+            "kubernetes: {kubelet: {systemReserved: \"cpu=100m,disk=1Gi\", kubeReserved: \"cpu=1,cpu=2\", maxPods: 251}}\n"
+        ),
+        ("eviction", "    kubelet: {evictionHard: {memory.free: 1Gi, nodefs.available: 110%}}\n"),
+        (
+            "fields",
+            "controller: {kubelet: {config: {maxPods: 3, clusterDNS: [10.0.0.1], max-pods: 3, imageGCHighThresholdPercent: 010, allowedUnsafeSysctls: [net.core.somaxconn]}}}\n"
+        ),
+        (
+            "kube-aws' own",
+            "kubelet: {kubeReserved: a, mounts: []}\nkubernetes: {kubelet: {flags: [{name: v, value: \"2\"}], kubeconfig: a}}\n"
+        ),
+    ]));
+    let cluster = cluster(
+        "    kubelet: {maxPods: 60, config: {cpuManagerPolicy: static, topologyManagerScope: pod}}\nkubernetes: {kubelet: {maxPods: 100, kubeReserved: \"memory=1Gi, cpu=1\"}}\n",
+    );
+    assert_eq!(
+        serde_json::to_string(&cluster.kubernetes.kubelet).unwrap(),
+        r#"{"kubeReserved":{"cpu":"1","memory":"1Gi"},"maxPods":100}"#
+    );
+    assert_eq!(
+        serde_json::to_string(&cluster.pools[0].kubelet).unwrap(),
+        r#"{"cpuManagerPolicy":"static","maxPods":60,"topologyManagerScope":"pod"}"#
+    );
+}

@@ -1,0 +1,138 @@
+//! Settings of the Kubernetes components.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Settings of the Kubernetes components.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Kubernetes {
+    /// `encryptionAtRest.enabled`.
+    pub encryption_at_rest: bool,
+    /// `apiServer.certSANs`, which really reach the certificate.
+    pub extra_sans: Vec<String>,
+    /// `apiServer.auditLog`; `None` is off.
+    pub audit_log: Option<AuditLog>,
+    /// `featureGates`, for every component.
+    pub feature_gates: BTreeMap<String, bool>,
+    /// `apiServer.oidc`.
+    pub oidc: Option<Oidc>,
+    /// Admission plugins.
+    pub admission: Admission,
+    /// `apiServer`.
+    pub api_server: Component,
+    /// `controllerManager`.
+    pub controller_manager: Component,
+    /// `kubeScheduler`.
+    pub scheduler: Component,
+    /// `kubelet`: fields of `KubeletConfiguration`.
+    pub kubelet: BTreeMap<String, Value>,
+}
+
+/// The audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditLog {
+    /// A file below `/var/log`, or `-`.
+    pub path: String,
+    /// How old files are kept; `None` where there are none.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub files: Option<LogFiles>,
+    /// A policy of the user's.
+    #[serde(skip)]
+    pub policy: Option<BTreeMap<String, Value>>,
+}
+
+/// How files of a log are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogFiles {
+    /// `maxAge`.
+    pub max_age_days: u32,
+    /// `maxBackup`.
+    pub max_backups: u32,
+    /// `maxSize`.
+    #[serde(rename = "maxSizeMiB")]
+    pub max_size_mib: u32,
+}
+
+/// An OpenID Connect provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Oidc {
+    /// `issuerURL`.
+    pub issuer_url: String,
+    /// `clientID`.
+    pub client_id: String,
+    /// `usernameClaim`.
+    pub username_claim: String,
+    /// `usernamePrefix`, resolved: perhaps empty.
+    pub username_prefix: String,
+    /// `groupsClaim` and `groupsPrefix`.
+    pub groups: Option<(String, String)>,
+    /// `requiredClaims`.
+    pub required_claims: BTreeMap<String, String>,
+    /// `certificateAuthority`.
+    pub certificate_authority: Option<String>,
+}
+
+/// Admission plugins.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Admission {
+    /// `enableAdmissionPlugins`, sorted; `NodeRestriction`, which is always on, is not among them.
+    pub enable: Vec<String>,
+    /// `disableAdmissionPlugins`, sorted.
+    pub disable: Vec<String>,
+    /// `eventRateLimits`.
+    pub event_rate_limits: Vec<EventRateLimit>,
+}
+
+/// How many events are taken in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventRateLimit {
+    /// `Server`, `Namespace`, `User` or `SourceAndObject`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `qps`.
+    pub qps: u32,
+    /// `burst`.
+    pub burst: u32,
+    /// `cacheSize`.
+    pub cache_size: u32,
+}
+
+/// What the spec says of a component that is a static pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Component {
+    /// Flags, without dashes before them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub flags: BTreeMap<String, String>,
+    /// `requests` and `limits` of `cpu` and `memory`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, BTreeMap<String, String>>,
+    /// Files and folders of the machine, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<HostVolume>,
+}
+
+impl Component {
+    /// Whether the spec says nothing of it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.flags.is_empty() && self.resources.is_empty() && self.volumes.is_empty()
+    }
+}
+
+/// A file or folder of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostVolume {
+    /// `name`.
+    pub name: String,
+    /// `path`.
+    pub path: String,
+    /// `readOnly`.
+    pub read_only: bool,
+}
