@@ -1,0 +1,204 @@
+//! One key, and what changing it must do.
+
+use serde_json::{Value, json};
+
+/// A spec that cases start from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// Its VPC and all that is in it are made.
+    Managed,
+    /// It stands in a VPC that exists.
+    Existing,
+    /// As little as there can be: one subnet, one of each.
+    Single,
+}
+
+impl Base {
+    fn spec(self) -> Value {
+        let text = match self {
+            Self::Managed => include_str!("managed.json"),
+            Self::Existing => include_str!("existing.json"),
+            Self::Single => include_str!("single.json"),
+        };
+        serde_json::from_str(text).unwrap()
+    }
+}
+
+/// A row of the table.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    /// Its path; `[]` is the first item, `[1]` the second.
+    pub(crate) key: String,
+    /// What it is changed to; null removes it.
+    pub(crate) to: Value,
+    /// The stacks that the plan must name.
+    pub(crate) stacks: &'static str,
+    /// The nodes that the plan must name.
+    pub(crate) nodes: &'static str,
+    /// Why, where that is no matter of course.
+    pub(crate) because: &'static str,
+    base: Base,
+    /// What the spec has besides, before and after.
+    given: Vec<(String, Value)>,
+    /// What must change along with it.
+    along: Vec<(String, Value)>,
+}
+
+/// `key` becomes `to`.
+pub(crate) fn case(key: impl Into<String>, to: Value, stacks: &'static str, nodes: &'static str) -> Case {
+    let (key, given, along) = (key.into(), Vec::new(), Vec::new());
+    Case { key, to, stacks, nodes, because: "", base: Base::Managed, given, along }
+}
+
+/// Each key below `group` becomes something else, where `group` was `given` before; all do the same.
+pub(crate) fn each(
+    group: &str,
+    given: &Value,
+    changes: Vec<(&str, Value)>,
+    stacks: &'static str,
+    nodes: &'static str,
+) -> Vec<Case> {
+    let one = |(key, to)| case(format!("{group}.{key}"), to, stacks, nodes).given(group, given.clone());
+    changes.into_iter().map(one).collect()
+}
+
+impl Case {
+    pub(crate) fn because(self, because: &'static str) -> Self {
+        Self { because, ..self }
+    }
+
+    /// In a VPC that exists.
+    pub(crate) fn existing(self) -> Self {
+        Self { base: Base::Existing, ..self }
+    }
+
+    /// In a single subnet.
+    pub(crate) fn single(self) -> Self {
+        Self { base: Base::Single, ..self }
+    }
+
+    /// The spec says this before and after.
+    pub(crate) fn given(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.given.push((key.into(), value));
+        self
+    }
+
+    /// This changes at the same time, because the one is nothing without the other.
+    pub(crate) fn along(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.along.push((key.into(), value));
+        self
+    }
+
+    /// The spec as it was.
+    pub(crate) fn before(&self) -> Value {
+        let mut spec = self.base.spec();
+        for (key, value) in &self.given {
+            set(&mut spec, key, value);
+        }
+        spec
+    }
+
+    /// The spec as it is now.
+    pub(crate) fn after(&self) -> Value {
+        let mut spec = self.before();
+        set(&mut spec, &self.key, &self.to);
+        for (key, value) in &self.along {
+            set(&mut spec, key, value);
+        }
+        spec
+    }
+
+    /// What the key says before.
+    pub(crate) fn from(&self) -> Option<Value> {
+        self.before().pointer(&pointer(&self.key)).cloned()
+    }
+
+    /// The keys that this case is about: its own, and those inside what it sets.
+    pub(crate) fn patterns(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let along = self.along.iter().map(|(key, value)| (key, value));
+        for (key, value) in along.chain([(&self.key, &self.to)]) {
+            inside(pattern(key), value, &mut found);
+        }
+        found
+    }
+}
+
+fn inside(path: String, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                inside(format!("{path}.{key}"), value, found);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                inside(format!("{path}[]"), item, found);
+            }
+        }
+        _ => {}
+    }
+    found.push(path);
+}
+
+/// The path without indices.
+pub(crate) fn pattern(key: &str) -> String {
+    let mut pattern = String::new();
+    let mut index = false;
+    for letter in key.chars() {
+        index = (index || letter == '[') && letter != ']';
+        if !index || letter == '[' {
+            pattern.push(letter);
+        }
+    }
+    pattern
+}
+
+fn pointer(key: &str) -> String {
+    key.replace("[]", "[0]").replace('[', ".").replace(']', "").split('.').fold(
+        String::new(),
+        |path, part| {
+            // Keys of labels have dots and slashes: they are written `a.b~1c`, a dot as `~2`.
+            format!("{path}/{}", part.replace("~2", "."))
+        },
+    )
+}
+
+fn set(spec: &mut Value, key: &str, value: &Value) {
+    let mut at = &mut *spec;
+    for part in pointer(key).split('/').skip(1) {
+        let part = part.replace("~1", "/");
+        if let Ok(index) = part.parse::<usize>() {
+            if at.is_null() {
+                *at = json!([]);
+            }
+            let list = at.as_array_mut().unwrap();
+            if list.len() <= index {
+                list.resize(index + 1, Value::Null);
+            }
+            at = &mut list[index];
+        } else {
+            if at.is_null() {
+                *at = json!({});
+            }
+            at = at.as_object_mut().unwrap().entry(part).or_insert(Value::Null);
+        }
+    }
+    *at = value.clone();
+    prune(spec);
+}
+
+/// What was removed is not there at all.
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|_, value| !value.is_null());
+            object.values_mut().for_each(prune);
+        }
+        Value::Array(items) => {
+            items.retain(|value| !value.is_null());
+            items.iter_mut().for_each(prune);
+        }
+        _ => {}
+    }
+}
