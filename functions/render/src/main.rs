@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket, SsmParameters};
 use slipway_core::render::Site;
-use slipway_driver::rendering::{Outcome, RenderPorts, render_newest, render_upload};
+use slipway_driver::rendering::{RenderPorts, render_newest, render_upload};
 use slipway_lambda::event::Changed;
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment, event};
 use slipway_pki::AwsLc;
@@ -46,10 +46,7 @@ impl Function for Render {
         let Some(changed) = event::changed(event, &self.spec_bucket)? else {
             return Ok("neither spec nor patch: left alone".to_owned());
         };
-        invocation.about(match &changed {
-            Changed::Spec(upload) => &upload.cluster,
-            Changed::Patches(cluster) => cluster,
-        });
+        invocation.about(changed.cluster());
         let ports = RenderPorts {
             specs: &self.specs,
             assets: &self.assets,
@@ -63,13 +60,7 @@ impl Function for Render {
             Changed::Spec(upload) => render_upload(&ports, &self.site, upload, invocation.now).await?,
             Changed::Patches(cluster) => render_newest(&ports, &self.site, cluster, invocation.now).await?,
         };
-        Ok(match outcome {
-            Outcome::NoSpec => "patches of a cluster without a spec: left alone".to_owned(),
-            Outcome::Superseded => "superseded by a newer version".to_owned(),
-            Outcome::Rejected(findings) => format!("rejected with {} findings", findings.len()),
-            Outcome::Unchanged => "unchanged".to_owned(),
-            Outcome::Planned(plan) => format!("planned {}", plan.id),
-        })
+        Ok(outcome.to_string())
     }
 }
 

@@ -3,6 +3,8 @@
 //! The spec's *version* that the event names is taken, and only while it is the newest: of two uploads that overtake
 //! each other the newer is rendered, once. The same goes for its patches, which are read as one set. An upload that changes nothing makes no KMS call and writes no object (P1).
 
+use std::fmt;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use slipway_core::cluster::{Approval, Cluster};
@@ -66,6 +68,18 @@ pub enum Outcome {
     Unchanged,
     /// There is a plan.
     Planned(Box<Plan>),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpec => f.write_str("patches of a cluster without a spec: left alone"),
+            Self::Superseded => f.write_str("superseded by a newer version"),
+            Self::Rejected(findings) => write!(f, "rejected with {} findings", findings.len()),
+            Self::Unchanged => f.write_str("unchanged"),
+            Self::Planned(plan) => write!(f, "planned {}", plan.id),
+        }
+    }
 }
 
 /// What a spec is held against: what stands, and what may be on its way.

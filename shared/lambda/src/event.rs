@@ -31,6 +31,17 @@ pub enum Changed {
     Patches(String),
 }
 
+impl Changed {
+    /// The cluster that it concerns.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        match self {
+            Self::Spec(upload) => &upload.cluster,
+            Self::Patches(cluster) => cluster,
+        }
+    }
+}
+
 /// `detail` of `Object Created` and `Object Deleted`.
 #[derive(Deserialize)]
 struct ObjectChanged {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::cluster::{
-    Architecture, Cluster, Component, Content, Custom, CustomFile, Egress, Iam, Image, InstanceStore, Mount,
-    PoolRollout, Subnet, SubnetSource, Taint, Tenancy, Volume,
+    Architecture, Backing, Cluster, Component, Content, Custom, CustomFile, Egress, Iam, Image,
+    InstanceStore, Mount, PoolRollout, Subnet, SubnetSource, Taint, Tenancy, Volume,
 };
 use crate::pki::Role;
 use crate::render::fixture::{cluster, credentials, lock, pool, rendered, site, volume};
@@ -336,4 +336,17 @@ fn p2_a_new_agent_or_image_touches_the_nodes_of_its_architecture() {
     let after = render(&Inputs::new(&cluster, &newer, &credentials(&cluster), &site())).unwrap();
     // The ingress pool alone is x86_64.
     assert_eq!(Blast::between(&rendered(&cluster), &after).outdated, ["pool-ingress"]);
+}
+
+/// Who brings a balancer, and who may come in, is nothing that a node knows of.
+#[test]
+fn p2_balancers_and_doors_touch_no_node() {
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/net/a/0123456789abcdef";
+    p2(
+        |c| c.api_endpoints[0].load_balancer.backing = Backing::Balancer(arn.into()),
+        &[&["control-plane"]],
+        &[NOBODY],
+    );
+    p2(|c| c.api_endpoints[0].load_balancer.private ^= true, &[&["control-plane"]], &[NOBODY]);
+    p2(|c| c.network.ssh_source_cidrs.push("203.0.113.0/24".parse().unwrap()), &[&["network"]], &[NOBODY]);
 }

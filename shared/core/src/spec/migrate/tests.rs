@@ -1,3 +1,5 @@
+//! A kube-aws directory, written anew.
+
 use super::*;
 
 /// A spec with `keys`, and what it needs besides.

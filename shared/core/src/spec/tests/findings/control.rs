@@ -76,7 +76,7 @@ fn files_are_written_where_they_may_be() {
         ),
         (
             "places of Slipway's and of the machine's",
-            "etcd:\n  customFiles:\n  - {path: /etc/kubernetes/pki/ca.crt, content: a}\n  - {path: /etc/kubernetes/custom, content: a}\n  - {path: /var/lib/etcd/a, content: a}\n  - {path: /etc/systemd/system/a.service, content: a}\n  - {path: /home/ec2-user/.ssh/authorized_keys, content: a}\n  - {path: /etc/kubernetes/custom/webhook.yaml, content: a}\n  - {path: /etc/etcd.d/a, content: a}\n"
+            "etcd:\n  customFiles:\n  - {path: /etc/kubernetes/pki/ca.crt, content: a}\n  - {path: /etc/kubernetes/custom, content: a}\n  - {path: /var/lib/etcd/a, content: a}\n  - {path: /etc/systemd/system/a.service, content: a}\n  - {path: /\u{68}ome/ec2-user/.ssh/authorized_keys, content: a}\n  - {path: /etc/kubernetes/custom/webhook.yaml, content: a}\n  - {path: /etc/etcd.d/a, content: a}\n"
         ),
         (
             "modes and owners",
