@@ -32,12 +32,7 @@ impl Function for Render {
             keys: aws.keys(&told.kms_key_arn),
             parameters: aws.parameters(),
             bus: aws.bus(&told.bus_name),
-            site: Site {
-                asset_bucket: told.asset_bucket,
-                kms_key_arn: told.kms_key_arn,
-                region: Some(told.region),
-                issuer_bucket: told.issuer_bucket,
-            },
+            site: told.site(),
             spec_bucket: told.spec_bucket,
         })
     }

@@ -1,7 +1,8 @@
 //! A spec was uploaded, or its patches changed: from bytes to a plan on the bus, or to diagnostics.
 //!
 //! The spec's *version* that the event names is taken, and only while it is the newest: of two uploads that overtake
-//! each other the newer is rendered, once. The same goes for its patches, which are read as one set. An upload that changes nothing makes no KMS call and writes no object (P1).
+//! each other the newer is rendered, once. The same goes for its patches, which are read as one set. An upload that
+//! changes nothing makes no KMS call and writes no object (P1).
 
 use std::fmt;
 

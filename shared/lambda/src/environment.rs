@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use slipway_core::render::Site;
+
 use crate::Failure;
 
 /// Name of the bucket that specs are uploaded to. Render.
@@ -97,6 +99,17 @@ impl Render {
             region: reader.name(REGION),
         };
         reader.done(read)
+    }
+
+    /// What rendering must know of the installation.
+    #[must_use]
+    pub fn site(&self) -> Site {
+        Site {
+            asset_bucket: self.asset_bucket.clone(),
+            kms_key_arn: self.kms_key_arn.clone(),
+            region: Some(self.region.clone()),
+            issuer_bucket: self.issuer_bucket.clone(),
+        }
     }
 }
 
