@@ -4,12 +4,19 @@
 //! etcd reads `initial-cluster` once, with an empty volume. Were it made of the present spec each time, a change of the count
 //! would make every member outdated, although it concerns only who comes or goes (P2). A member that stands is left exactly as it was
 //! deployed; one that is new, or comes back on another volume, joins a cluster that is there: as a learner first, one at a time.
+//!
+//! A joiner is given no list of members: etcd refuses to start with one that differs from the membership ("member count is
+//! unequal"), and who is there at that moment depends on who joined before it. Its node asks those that stand to be added, and makes
+//! `initial-cluster` of the answer to `member add`, which names them all.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Cluster, EtcdMember};
+
+/// Port for those who ask etcd.
+pub const CLIENT_PORT: u16 = 2379;
 
 /// Port of the members among themselves.
 pub const PEER_PORT: u16 = 2380;
@@ -20,8 +27,12 @@ pub const PEER_PORT: u16 = 2380;
 pub struct MemberPin {
     /// It joins a cluster that is there, as a learner first. `false`: it is one of those that found it.
     pub joins: bool,
-    /// Peer URL of each member by name: those that found the cluster, or those that there are to be once this one has joined.
+    /// Peer URL of each member by name, for one that founds the cluster; empty for one that joins.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub initial_cluster: BTreeMap<String, String>,
+    /// Client URLs of those that stood when it was asked for, for one that joins: any of them adds it to the membership.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub join_endpoints: Vec<String>,
     /// Where its data lie.
     pub volume: VolumePin,
 }
@@ -84,7 +95,12 @@ fn volume(cluster: &Cluster, member: &EtcdMember, number: u32) -> VolumePin {
 /// `member` as one of those that found the cluster.
 #[must_use]
 pub fn founder(cluster: &Cluster, member: &EtcdMember) -> MemberPin {
-    MemberPin { joins: false, initial_cluster: all(cluster), volume: volume(cluster, member, 1) }
+    MemberPin {
+        joins: false,
+        initial_cluster: all(cluster),
+        join_endpoints: Vec::new(),
+        volume: volume(cluster, member, 1),
+    }
 }
 
 /// What is deployed of etcd, for [`settle`].
@@ -98,25 +114,51 @@ pub enum Standing {
     Members(BTreeMap<u32, Option<MemberPin>>),
 }
 
-/// Settles each member of `cluster`. `known` is what was settled before.
+/// Client URLs of the members that stand and stay as they are, for one that is to join them.
+fn endpoints(
+    cluster: &Cluster,
+    known: &BTreeMap<u32, MemberPin>,
+    standing: &Standing,
+    joiner: u32,
+) -> Vec<String> {
+    let stays = |member: &EtcdMember| {
+        let pin = match standing {
+            Standing::Nothing => return false,
+            // Those that joined an earlier upload may not be part of what is under way.
+            Standing::OnItsWay => known.get(&member.index).filter(|pin| !pin.joins),
+            Standing::Members(members) => match members.get(&member.index) {
+                Some(None) => return true,
+                Some(Some(pin)) => Some(pin),
+                None => None,
+            },
+        };
+        pin.is_some_and(|pin| pin.volume == volume(cluster, member, pin.volume.number))
+    };
+    let members = cluster.etcd.members.iter().filter(|member| member.index != joiner && stays(member));
+    members.map(|member| format!("https://{}:{CLIENT_PORT}", member.dns_name)).collect()
+}
+
+/// Settles each member of `cluster`. `settled_before` is what was settled for earlier specs.
 ///
 /// The same cluster against the same standing gives the same, and what is given stays when it has been deployed (P1). Taking a change
 /// back before it was rolled out takes back what was settled for it.
 #[must_use]
 pub fn settle(
     cluster: &Cluster,
-    known: &BTreeMap<u32, MemberPin>,
+    settled_before: &BTreeMap<u32, MemberPin>,
     standing: &Standing,
 ) -> BTreeMap<u32, MemberPin> {
     let one = |member: &EtcdMember| {
-        let known = known.get(&member.index);
+        let known = settled_before.get(&member.index);
         let wanted = |number| volume(cluster, member, number);
         let joining = |number| {
             // What was settled for it when it was first asked for holds until it stands: a rollout may be making it just now.
-            let settled = known.filter(|pin| pin.joins && pin.volume == wanted(number));
+            let settled = known
+                .filter(|pin| pin.joins && pin.initial_cluster.is_empty() && pin.volume == wanted(number));
             settled.cloned().unwrap_or_else(|| MemberPin {
                 joins: true,
-                initial_cluster: all(cluster),
+                initial_cluster: BTreeMap::new(),
+                join_endpoints: endpoints(cluster, settled_before, standing, member.index),
                 volume: wanted(number),
             })
         };

@@ -95,7 +95,7 @@ const VOLUME: [Fixed; 2] = [
 ];
 
 /// Node configurations.
-const NODE: [Fixed; 15] = [
+const NODE: [Fixed; 16] = [
     fixed("/format", "the node agent reads the configuration by it"),
     fixed("/cluster", "the node is found by it"),
     fixed("/role", "the node reads its bundles by it"),
@@ -109,6 +109,7 @@ const NODE: [Fixed; 15] = [
     fixed("/etcd/dnsName", "the member's certificates carry it"),
     fixed("/etcd/initialClusterState", "members come and go by the spec (`etcd.count`), one at a time"),
     fixed("/etcd/initialClusterToken", "members know their cluster by it"),
+    fixed("/etcd/joinEndpoints", "members come and go by the spec (`etcd.count`), one at a time"),
     fixed("/etcd/initialCluster", "members come and go by the spec (`etcd.count`), one at a time"),
     fixed("/dataVolume", "the member finds its data by it"),
 ];

@@ -2,7 +2,7 @@
 //! here.
 
 /// etcd's client port.
-pub(super) const ETCD_CLIENT: u16 = 2379;
+pub(super) const ETCD_CLIENT: u16 = crate::members::CLIENT_PORT;
 /// etcd's peer port.
 pub(super) const ETCD_PEER: u16 = crate::members::PEER_PORT;
 /// The API server on each controller.

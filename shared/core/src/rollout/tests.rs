@@ -422,6 +422,7 @@ fn with_members(size: u32, members: u32, zone: &str) -> Rendering {
         let pin = MemberPin {
             joins: false,
             initial_cluster: BTreeMap::new(),
+            join_endpoints: Vec::new(),
             volume: VolumePin { number: 1, availability_zone: zone.to_owned(), kms_key_arn: None },
         };
         let member = MemberRole { peer_url: format!("https://etcd-{index}:2380"), volume_gib: 30, pin };

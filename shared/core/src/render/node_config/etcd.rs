@@ -30,12 +30,16 @@ struct EtcdSettings {
     dns_name: String,
     client_port: u16,
     peer_port: u16,
-    /// For a member without data. One that has data knows its fellows from there.
+    /// For a founder without data. A member that has data knows its fellows from there, and one that joins asks.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     initial_cluster: BTreeMap<String, String>,
     /// `existing`: with an empty volume it joins, as a learner first; absent: it founds the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     initial_cluster_state: Option<&'static str>,
     initial_cluster_token: String,
+    /// Where one that joins asks to be added; the answer is its `initial-cluster`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    join_endpoints: Vec<String>,
 }
 
 /// Where the data lie: the node finds the volume by its tags, which its role limits it to.
@@ -70,6 +74,7 @@ pub(in crate::render) fn etcd(
             initial_cluster: pin.initial_cluster.clone(),
             initial_cluster_state: pin.joins.then_some("existing"),
             initial_cluster_token: cluster.name.clone(),
+            join_endpoints: pin.join_endpoints.clone(),
         },
         data_volume: DataVolume {
             tags: BTreeMap::from([

@@ -105,7 +105,17 @@ fn p2_p4_from_three_to_five_and_back() {
     };
     let joined = config(&five, 3);
     assert_eq!(joined["etcd"]["initialClusterState"], "existing");
-    assert_eq!(joined["etcd"]["initialCluster"]["etcd-0"], "https://etcd-0.prod.etcd.internal:2380");
+    // etcd would not start with a list that names more than are members when it comes up: neither joiner has one.
+    let standing: Vec<String> =
+        (0..3).map(|index| format!("https://etcd-{index}.prod.etcd.internal:2379")).collect();
+    for index in [3, 4] {
+        let etcd = &config(&five, index)["etcd"];
+        assert!(etcd.get("initialCluster").is_none(), "{etcd}");
+        assert_eq!(etcd["joinEndpoints"], serde_json::json!(standing));
+    }
+    let founder = &config(&five, 0)["etcd"];
+    assert_eq!(founder["initialCluster"].as_object().unwrap().len(), 3);
+    assert!(founder.get("joinEndpoints").is_none());
     assert!(config(&five, 0)["etcd"].get("initialClusterState").is_none());
 
     let shrunk = life.roll_out(&of(3));
@@ -168,6 +178,9 @@ fn p1_what_is_on_its_way_is_not_settled_anew() {
     let grown = settle(&of(5), &three, &Baseline::default().etcd(true));
     assert_eq!(grown[&0], three[&0]);
     assert!(grown[&4].joins && !grown[&2].joins);
+    assert_eq!(grown[&4].join_endpoints.len(), 3);
+    // Whoever was asked for and is not under way is nobody to ask.
+    assert_eq!(settle(&of(5), &grown, &Baseline::default().etcd(true)), grown);
     // Nothing is under way: five found the cluster together.
     five = settle(&of(5), &five, &Baseline::default().etcd(false));
     assert!(five.values().all(|pin| !pin.joins && pin.initial_cluster.len() == 5));
@@ -208,6 +221,10 @@ fn p4_a_volume_that_cannot_move_is_replaced_with_its_member_leaving_and_joining_
         assert_eq!(volume["DeletionPolicy"], "Snapshot");
         let config = &rendering.roles[&Role::Etcd(1)].config;
         assert!(config.contains("\"slipway:volume\":\"etcd-data-2\""), "{config}");
+        // It asks those that stay.
+        let asked: Vec<String> =
+            [0, 2].iter().map(|index| format!("https://etcd-{index}.prod.etcd.internal:2379")).collect();
+        assert_eq!(life.lock.etcd_members[&1].join_endpoints, asked);
         // And once that is deployed, it is what stands.
         life.deployed = Some(rendering);
         assert!(life.upload(&other).1.is_empty());

@@ -32,7 +32,7 @@ fn running(runs: &Runs<'_>) -> Rendering {
     let member = MemberRole {
         peer_url: String::new(),
         volume_gib: 30,
-        pin: MemberPin { joins: false, initial_cluster: BTreeMap::new(), volume },
+        pin: MemberPin { joins: false, initial_cluster: BTreeMap::new(), join_endpoints: Vec::new(), volume },
     };
     let mut roles = BTreeMap::from([
         (Role::Controller, node(runs.kubernetes)),
