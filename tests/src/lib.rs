@@ -6,6 +6,7 @@
 //! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
 //! - [`cloud`]: the simulated CloudFormation and Scheduler, which `shared/sim` is, wired in.
+//! - [`registry`]: container images, as far as their digests.
 //! - [`router`]: brings what moto's patterns match to the functions.
 //! - [`workshop`]: none of that: the render flow alone, in memory.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
@@ -20,6 +21,7 @@ pub mod lambda;
 pub mod moto;
 pub mod observe;
 pub mod process;
+pub mod registry;
 pub mod router;
 pub mod tools;
 pub mod workshop;

@@ -15,7 +15,7 @@ use slipway_driver::ports::{Condition, Objects as _};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
-use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
+use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 
 /// A file of `examples/`.
 #[derive(Debug)]
@@ -151,6 +151,7 @@ impl Workshop {
             issuer: Some(&self.issuer),
             keys: &self.keys,
             parameters: &self.parameters,
+            registry: &MemoryRegistry::default(),
             bus: &self.bus,
             crypto: &AwsLc,
         };

@@ -15,6 +15,7 @@ use crate::gateway::Gateway;
 use crate::lambda::{Caller, Lambda};
 use crate::moto::Moto;
 use crate::observe::Observer;
+use crate::registry::{Manners, Registry};
 use crate::router::Router;
 
 /// Why the embedded AWS does not stand.
@@ -77,6 +78,7 @@ pub struct Embedded {
     observer: Observer,
     region: String,
     _moto: Moto,
+    _registry: Registry,
     _work_folder: TempDir,
 }
 
@@ -96,13 +98,14 @@ impl Embedded {
         // What the harness does itself is not to be seen among the calls: it goes to moto directly.
         let client = Client::new(moto.url(), &settings.region, "OPERATOR");
         let lambda = Lambda::new(client.clone(), observer.clone(), settings.time_scale);
+        let registry = Registry::start(Manners::default()).await?;
         let log = settings.log.iter().map(|log| ("RUST_LOG".to_owned(), log.clone()));
         let target = Target {
             client: &client,
             gateway: &gateway,
             lambda: &lambda,
             stack_name: &settings.stack_name,
-            parameters: BTreeMap::new(),
+            parameters: BTreeMap::from([("ImageMirror", registry.url())]),
             extra_environment: log.collect(),
             work_folder: work_folder.path(),
         };
@@ -130,6 +133,7 @@ impl Embedded {
             observer,
             region: settings.region.clone(),
             _moto: moto,
+            _registry: registry,
             _work_folder: work_folder,
         })
     }

@@ -12,7 +12,7 @@ use slipway_driver::ports::Ticks as _;
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{FlowResult, keys};
 use slipway_pki::AwsLc;
-use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
+use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 use slipway_sim::mortal::Life;
 use slipway_sim::ports::{SharedWorld, SimulatedStacks, SimulatedTicks, lock};
 use slipway_sim::world::{Config, Outgoing, World};
@@ -71,6 +71,7 @@ impl Account {
             issuer: Some(&self.issuer),
             keys: &self.keys,
             parameters: &MemoryParameters::new([(image, "ami-0123456789abcdef0")]),
+            registry: &MemoryRegistry::default(),
             bus: &self.bus,
             crypto: &AwsLc,
         };

@@ -14,7 +14,9 @@ use slipway_driver::ports::{Condition, ErrorKind, Objects as _};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_newest, render_upload};
 use slipway_driver::{FlowResult, keys, store};
 use slipway_pki::AwsLc;
-use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
+use slipway_sim::memory::{
+    Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY,
+};
 use slipway_sim::mortal::Life;
 
 const PRODUCTION: &str = include_str!("../../examples/production.yaml");
@@ -29,6 +31,7 @@ struct World {
     issuer: MemoryBucket,
     keys: MemoryKeys,
     parameters: MemoryParameters,
+    registry: MemoryRegistry,
     bus: MemoryBus,
 }
 
@@ -40,6 +43,7 @@ impl World {
             issuer: MemoryBucket::new("issuer", "eu-west-1"),
             keys: MemoryKeys::new(1),
             parameters: MemoryParameters::new([(X86_64, "ami-0123456789abcdef0")]),
+            registry: MemoryRegistry::default(),
             bus: MemoryBus::new(),
         }
     }
@@ -62,6 +66,7 @@ impl World {
             issuer: Some(&life.of(&self.issuer)),
             keys: &life.of(&self.keys),
             parameters: &life.of(&self.parameters),
+            registry: &life.of(&self.registry),
             bus: &life.of(&self.bus),
             crypto: &AwsLc,
         };

@@ -9,7 +9,7 @@ use slipway_pki::AwsLc;
 use super::render::{With, prepared};
 use crate::Exit;
 use crate::failure::Failure;
-use crate::local::{LocalKeys, Overlay, Workspace, pin, write_atomic};
+use crate::local::{LocalKeys, LocalRegistry, Overlay, Workspace, pin, write_atomic};
 use crate::printer::{Printer, Stream};
 use crate::source::Source;
 
@@ -63,14 +63,16 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     };
     let objects = Overlay::new(folder);
     pin(&objects, &cluster, &args.with.images).await?;
+    let registry = LocalRegistry::new(args.with.resolve);
     let baseline = Baseline::whole(workspace.release()?);
-    let prepared = match prepared(&objects, &keys, &site, &cluster.name, &source, &baseline).await? {
-        Ok(prepared) => prepared,
-        Err(findings) => {
-            printer.refused(&source, &findings);
-            return Ok(Exit::Findings);
-        }
-    };
+    let prepared =
+        match prepared(&objects, &keys, &registry, &site, &cluster.name, &source, &baseline).await? {
+            Ok(prepared) => prepared,
+            Err(findings) => {
+                printer.refused(&source, &findings);
+                return Ok(Exit::Findings);
+            }
+        };
     let plan = plan(&baseline, &prepared.rendering, &cluster.rollout);
     // That no agent is published is for whoever deploys, and `render` says it.
     let warnings: Vec<_> =

@@ -15,7 +15,9 @@ use slipway_pki::AwsLc;
 
 use crate::Exit;
 use crate::failure::Failure;
-use crate::local::{ImagePin, LocalKeys, LocalParameters, SiteArgs, Workspace, is_stand_in, pin};
+use crate::local::{
+    ImagePin, LocalKeys, LocalParameters, LocalRegistry, SiteArgs, Workspace, is_stand_in, pin, stand_ins,
+};
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
 
@@ -29,6 +31,9 @@ Images:
   --image pins one for an architecture. Without it templates carry CloudFormation's own reference,
   {{resolve:ssm:NAME}}, which is read when a stack is deployed; in AWS the render function pins
   the image's id instead.
+
+  Which digest an add-on's image has only its registry knows: --resolve asks, once, and pins the answer.
+  Without it a digest of zeros stands in.
 
 Exit codes:
   0  rendered
@@ -56,6 +61,9 @@ pub(crate) struct With {
     /// The image of an architecture (x86_64 or arm64), for nodes whose spec names none; may be repeated.
     #[arg(long = "image", value_name = "ARCH=AMI")]
     pub(crate) images: Vec<ImagePin>,
+    /// Ask the registries of add-ons' images for their digests; without it a digest of zeros stands in.
+    #[arg(long)]
+    pub(crate) resolve: bool,
     #[command(flatten)]
     pub(crate) patches: PatchArgs,
     #[command(flatten)]
@@ -76,10 +84,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let keys = keys(&workspace)?;
     workspace.mark(&cluster, &site)?;
     pin(&folder, &cluster, &args.with.images).await?;
+    let registry = LocalRegistry::new(args.with.resolve);
     let before = workspace.release()?;
     // What the directory holds stands for what runs: that is what a spec is held against.
     let baseline = Baseline::whole(before.clone());
-    let prepared = match prepared(&folder, &keys, &site, &cluster.name, &source, &baseline).await? {
+    let prepared = match prepared(&folder, &keys, &registry, &site, &cluster.name, &source, &baseline).await?
+    {
         Ok(prepared) => prepared,
         Err(findings) => {
             printer.refused(&source, &findings);
@@ -99,6 +109,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         "changed": changed,
         "credentialsMade": prepared.credentials.made,
         "standIns": is_stand_in(&site, &cluster),
+        "standInDigests": stand_ins(&prepared.lock),
         "diagnostics": prepared.warnings,
     });
     printer.result(&told(args, &prepared, &changed, &site), &machine);
@@ -126,11 +137,13 @@ fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
 pub(crate) async fn prepared<O: Objects>(
     objects: &O,
     keys: &LocalKeys<AwsLc>,
+    registry: &LocalRegistry,
     site: &Site,
     cluster: &str,
     source: &Source,
     against: &Baseline,
 ) -> Result<Result<Prepared, Vec<Diagnostic>>, Failure> {
+    registry.prepare(objects, cluster).await?;
     // Preparing neither reads the spec bucket nor publishes.
     let ports = RenderPorts {
         specs: &(),
@@ -138,6 +151,7 @@ pub(crate) async fn prepared<O: Objects>(
         issuer: None,
         keys,
         parameters: &LocalParameters,
+        registry,
         bus: &(),
         crypto: &AwsLc,
     };
@@ -203,6 +217,8 @@ fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
     for (role, node) in &rendering.roles {
         files.insert(format!("nodes/{role}.json"), node.config.clone().into_bytes());
     }
+    let addons: Value = serde_json::from_str(&rendering.addons.to_json()).unwrap_or_default();
+    files.insert("addons.json".to_owned(), slipway_driver::store::json(&addons));
     files
 }
 
@@ -247,6 +263,12 @@ fn told(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> St
     }
     if is_stand_in(site, &prepared.cluster) {
         text.push_str("the templates name a stand-in bucket or key: give --asset-bucket, --kms-key-arn and --issuer-bucket of your installation\n");
+    }
+    match stand_ins(&prepared.lock) {
+        0 => {}
+        count => text.push_str(&format!(
+            "{count} images of add-ons have a stand-in for a digest, which no node can pull: give --resolve to ask their registries\n"
+        )),
     }
     text
 }

@@ -16,11 +16,13 @@ mod folder;
 mod images;
 mod keys;
 mod overlay;
+mod registry;
 mod workspace;
 
 pub(crate) use images::{ImagePin, LocalParameters, pin};
 pub(crate) use keys::LocalKeys;
 pub(crate) use overlay::Overlay;
+pub(crate) use registry::{LocalRegistry, stand_ins};
 pub(crate) use workspace::{SiteArgs, Workspace, is_stand_in};
 
 pub(crate) use folder::{Folder, write_atomic};

@@ -9,6 +9,7 @@ use slipway_driver::rendering::{RenderPorts, render_newest, render_upload};
 use slipway_lambda::event::Changed;
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment, event};
 use slipway_pki::AwsLc;
+use slipway_registry::{Mirror, OciRegistry};
 
 struct Render {
     specs: S3Bucket,
@@ -16,6 +17,7 @@ struct Render {
     issuer: Option<S3Bucket>,
     keys: KmsKeys,
     parameters: SsmParameters,
+    registry: OciRegistry,
     bus: EventBus,
     site: Site,
     spec_bucket: String,
@@ -24,6 +26,9 @@ struct Render {
 impl Function for Render {
     async fn start(environment: &Environment) -> Result<Self, Failure> {
         let told = environment::Render::read(environment)?;
+        let mirror = told.image_mirror.as_deref().map(Mirror::parse).transpose();
+        let mirror = mirror
+            .map_err(|problem| Failure::environment(format!("{}: {problem}", environment::IMAGE_MIRROR)))?;
         let aws = Aws::from_env().await.map_err(Failure::environment)?;
         Ok(Self {
             specs: aws.bucket(&told.spec_bucket),
@@ -31,6 +36,7 @@ impl Function for Render {
             issuer: told.issuer_bucket.as_deref().map(|bucket| aws.bucket(bucket).public_json()),
             keys: aws.keys(&told.kms_key_arn),
             parameters: aws.parameters(),
+            registry: OciRegistry::new(mirror),
             bus: aws.bus(&told.bus_name),
             site: told.site(),
             spec_bucket: told.spec_bucket,
@@ -48,6 +54,7 @@ impl Function for Render {
             issuer: self.issuer.as_ref(),
             keys: &self.keys,
             parameters: &self.parameters,
+            registry: &self.registry,
             bus: &self.bus,
             crypto: &AwsLc,
         };

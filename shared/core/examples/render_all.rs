@@ -71,19 +71,15 @@ fn write(out: &Path, cluster: &Cluster) -> Result<(), Box<dyn Error>> {
 }
 
 fn lock(cluster: &Cluster) -> Lock {
-    let missing = Lock::default().missing(cluster);
-    Lock {
-        format: Lock::FORMAT,
-        kubernetes: missing.kubernetes,
-        etcd: missing.etcd,
-        images: missing
-            .parameters
-            .into_iter()
-            .map(|name| (name, "ami-0123456789abcdef0".to_owned()))
-            .collect(),
-        agent: [Architecture::Arm64, Architecture::X86_64].map(|one| (one, sha256_hex(b"agent"))).into(),
-        ..Lock::default()
-    }
+    let agent = [Architecture::Arm64, Architecture::X86_64].map(|one| (one, sha256_hex(b"agent"))).into();
+    let mut lock = Lock { agent, ..Lock::default() };
+    let missing = lock.missing(cluster);
+    lock.pin_known(&missing);
+    lock.images =
+        missing.parameters.into_iter().map(|name| (name, "ami-0123456789abcdef0".to_owned())).collect();
+    let digest = |reference: &String| format!("sha256:{}", sha256_hex(reference.as_bytes()));
+    lock.addon_images = missing.addon_images.into_iter().map(|name| (name.clone(), digest(&name))).collect();
+    lock
 }
 
 fn credentials(cluster: &Cluster) -> BTreeMap<Role, String> {

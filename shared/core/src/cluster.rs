@@ -242,14 +242,82 @@ pub struct EtcdMember {
 }
 
 /// Add-ons that the node manager applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addons {
-    /// `clusterAutoscaler.enabled`.
-    pub cluster_autoscaler: bool,
-    /// `metricsServer.enabled`.
-    pub metrics_server: bool,
-    /// `networkPolicy.enabled` (kube-aws' `useCalico`): network policies are enforced.
-    pub network_policy: bool,
+    /// `imageRepository`: a mirror that images are pulled from, `<mirror>/<registry>/<repository>`.
+    pub image_repository: Option<String>,
+    /// `kubeProxy`.
+    pub kube_proxy: Addon,
+    /// `kubeProxy.mode`.
+    pub kube_proxy_mode: ProxyMode,
+    /// `network.provider`.
+    pub network: NetworkProvider,
+    /// `network`, where the provider is flannel.
+    pub flannel: Addon,
+    /// `networkPolicy` (kube-aws' `useCalico`): network policies are enforced.
+    pub network_policy: Addon,
+    /// `cloudControllerManager`.
+    pub cloud_controller_manager: Addon,
+    /// `coreDns`.
+    pub core_dns: Addon,
+    /// `coreDns.extraCoreDNSConfig`: lines for the server block of the root zone.
+    pub core_dns_extra: Option<String>,
+    /// `coreDns.additionalZoneCoreDNSConfig`: whole server blocks of other zones.
+    pub core_dns_zones: Option<String>,
+    /// `nodeLocalDns`.
+    pub node_local_dns: Addon,
+    /// `ebsCsiDriver`.
+    pub ebs_csi_driver: Addon,
+    /// `ebsCsiDriver.defaultStorageClass`.
+    pub default_storage_class: bool,
+    /// `metricsServer`.
+    pub metrics_server: Addon,
+    /// `clusterAutoscaler`.
+    pub cluster_autoscaler: Addon,
+    /// `clusterAutoscaler.options`: flags without their dashes.
+    pub cluster_autoscaler_options: BTreeMap<String, String>,
+}
+
+/// What can be said of every add-on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Addon {
+    /// Whether it is installed.
+    pub enabled: bool,
+    /// `version`: the tag of its own image; `None` is the one that the lock pins.
+    pub version: Option<String>,
+    /// `replicas`, of what is a deployment.
+    pub replicas: Option<u32>,
+    /// `resources` of its own container; empty maps are the add-on's defaults.
+    pub resources: Resources,
+}
+
+/// Requests and limits of a container: `cpu`, `memory` → quantity.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Resources {
+    /// `requests`.
+    pub requests: BTreeMap<String, String>,
+    /// `limits`.
+    pub limits: BTreeMap<String, String>,
+}
+
+/// Who makes the pod network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NetworkProvider {
+    /// Flannel over VXLAN.
+    Flannel,
+    /// The cluster's owner brings one.
+    None,
+}
+
+/// How kube-proxy sends services' traffic on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProxyMode {
+    /// Kubernetes' default.
+    Iptables,
+    /// The one that replaces IPVS.
+    Nftables,
 }
 
 /// IAM roles that pods take by the token of their service account.

@@ -11,6 +11,7 @@
 //! 4. [`plan`] compares two renderings; [`rollout`] decides the next safe steps towards one.
 //! 5. [`event`] and [`status`] are what other systems see of all that.
 
+pub mod addons;
 pub mod cluster;
 pub mod digest;
 pub mod event;

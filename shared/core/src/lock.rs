@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::addons;
 use crate::cluster::{Architecture, Cluster, Image, KubernetesVersion};
 use crate::members::MemberPin;
 use crate::versions;
@@ -25,6 +26,14 @@ pub struct Lock {
     pub etcd_members: BTreeMap<u32, MemberPin>,
     /// SHA-256 of the node agent for each architecture; empty while none has been published.
     pub agent: BTreeMap<Architecture, String>,
+    /// The tag of each add-on's image, by Kubernetes minor and image name (`1.34` → `coredns` → `v1.14.6`), where the spec
+    /// names none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// The digest of each add-on's image, by its reference in its own registry
+    /// (`registry.k8s.io/coredns/coredns:v1.14.6` → `sha256:…`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub addon_images: BTreeMap<String, String>,
 }
 
 /// What a cluster needs from the lock and does not find there.
@@ -39,6 +48,10 @@ pub struct Missing {
     pub etcd: BTreeMap<String, String>,
     /// No agent is pinned.
     pub agent: bool,
+    /// The tags of add-ons' images, by Kubernetes minor and image name: those that this version of Slipway knows.
+    pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// References of images whose digest is not pinned.
+    pub addon_images: BTreeSet<String>,
 }
 
 impl Lock {
@@ -56,7 +69,63 @@ impl Lock {
             kubernetes: self.missing_releases(cluster),
             etcd: self.missing_etcd(cluster).into_iter().collect(),
             agent: self.agent.is_empty(),
+            addon_versions: self.missing_addon_versions(cluster),
+            addon_images: self.missing_addon_images(cluster),
         }
+    }
+
+    fn missing_addon_versions(&self, cluster: &Cluster) -> BTreeMap<String, BTreeMap<String, String>> {
+        let minor = minor(cluster.kubernetes_version);
+        let pinned = self.addon_versions.get(&minor);
+        let missing: BTreeMap<String, String> = addons::enabled(cluster)
+            .into_iter()
+            .flat_map(|addon| addons::newest(cluster.kubernetes_version, addon))
+            .filter(|(image, _)| pinned.is_none_or(|pinned| !pinned.contains_key(image)))
+            .collect();
+        if missing.is_empty() { BTreeMap::new() } else { BTreeMap::from([(minor, missing)]) }
+    }
+
+    fn missing_addon_images(&self, cluster: &Cluster) -> BTreeSet<String> {
+        let mut versioned = Self {
+            kubernetes: self.kubernetes.clone(),
+            addon_versions: self.addon_versions.clone(),
+            ..Self::default()
+        };
+        versioned.kubernetes.extend(self.missing_releases(cluster));
+        versioned.pin_addon_versions(self.missing_addon_versions(cluster));
+        addons::references(cluster, &versioned)
+            .into_iter()
+            .filter(|reference| !self.addon_images.contains_key(reference))
+            .collect()
+    }
+
+    /// Pins everything of `missing` that needs nobody to be asked: releases and tags that this version of Slipway knows.
+    pub fn pin_known(&mut self, missing: &Missing) {
+        self.format = Self::FORMAT;
+        self.kubernetes.extend(missing.kubernetes.clone());
+        self.etcd.extend(missing.etcd.clone());
+        self.pin_addon_versions(missing.addon_versions.clone());
+    }
+
+    /// Pins the tags of [`Missing::addon_versions`] beside those that are pinned.
+    fn pin_addon_versions(&mut self, missing: BTreeMap<String, BTreeMap<String, String>>) {
+        for (minor, images) in missing {
+            self.addon_versions.entry(minor).or_default().extend(images);
+        }
+    }
+
+    /// The tag that is pinned for an add-on's image.
+    #[must_use]
+    pub fn addon_version(&self, cluster: &Cluster, image: addons::Image) -> Option<&str> {
+        self.addon_versions.get(&minor(cluster.kubernetes_version))?.get(image.name()).map(String::as_str)
+    }
+
+    /// The exact Kubernetes release of `cluster`: the spec's, or the pinned one.
+    #[must_use]
+    pub fn kubernetes_version(&self, cluster: &Cluster) -> Option<String> {
+        let asked = cluster.kubernetes_version;
+        let pinned = self.kubernetes.get(&asked.to_string()).cloned();
+        pinned.or_else(|| asked.patch.map(|_| asked.to_string()))
     }
 
     /// Of the controllers' version, and of each pool's that lags.

@@ -1,14 +1,15 @@
 //! Pins what the outside world decides, once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::lock::Lock;
 use slipway_core::members::{Standing, settle};
 
-use crate::error::FlowError;
+use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Objects, Parameters};
+use crate::ports::{Objects, Parameters, Registry};
 use crate::rendering::NotPrepared;
 use crate::store::{self, TRIES};
 
@@ -19,10 +20,12 @@ type Agent = BTreeMap<Architecture, String>;
 /// stored. `etcd` is how etcd stands; `check` may refuse the releases that were found before anything is stored.
 ///
 /// # Errors
-/// If `check` refuses, a parameter does not exist, or a call fails.
+/// If `check` refuses, a parameter or an image does not exist, or a call fails. A registry that cannot be reached is a
+/// transient failure: nothing is ever rendered with an image that is not pinned.
 pub async fn resolve(
     assets: &impl Objects,
     parameters: &impl Parameters,
+    registry: &impl Registry,
     cluster: &Cluster,
     etcd: &Standing,
     check: impl Fn(&Lock) -> Result<(), NotPrepared> + Send,
@@ -32,11 +35,11 @@ pub async fn resolve(
         let stored = store::load::<Lock>(assets, &key).await?;
         let old = stored.value.clone().unwrap_or_default();
         let missing = old.missing(cluster);
-        let mut new = Lock { format: Lock::FORMAT, ..old.clone() };
-        new.kubernetes.extend(missing.kubernetes);
-        new.etcd.extend(missing.etcd);
+        let mut new = old.clone();
+        new.pin_known(&missing);
         new.etcd_members = settle(cluster, &old.etcd_members, etcd);
         check(&new)?;
+        new.addon_images.extend(digests(registry, missing.addon_images).await?);
         for name in missing.parameters {
             let image = parameters.value(&name).await?.ok_or_else(|| FlowError::Refused {
                 problem: format!("the SSM parameter {name} does not exist in {}", cluster.region),
@@ -54,4 +57,22 @@ pub async fn resolve(
         }
     }
     Err(FlowError::Race { key, tries: TRIES }.into())
+}
+
+/// The digest of each of `references`.
+async fn digests(
+    registry: &impl Registry,
+    references: BTreeSet<String>,
+) -> FlowResult<BTreeMap<String, String>> {
+    stream::iter(references)
+        .map(|reference| async move {
+            let digest = registry.digest(&reference).await?.ok_or_else(|| FlowError::Refused {
+                problem: format!("the image {reference} does not exist in its registry"),
+                cure: "give the add-on a `version` that does, or turn it off".to_owned(),
+            })?;
+            Ok((reference, digest))
+        })
+        .buffer_unordered(store::AT_A_TIME)
+        .try_collect()
+        .await
 }

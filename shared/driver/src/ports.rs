@@ -175,6 +175,13 @@ pub trait Parameters: Send + Sync {
     fn value(&self, name: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
 }
 
+/// Registries of container images.
+pub trait Registry: Send + Sync {
+    /// The digest (`sha256:…`) that the tag of `reference` (`registry.k8s.io/coredns/coredns:v1.14.6`) has; `None` if the
+    /// registry has no such image. No AWS call: HTTPS, without credentials.
+    fn digest(&self, reference: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
+}
+
 /// The bus.
 pub trait Bus: Send + Sync {
     /// Publishes all of `events`, in order, or fails. `events:PutEvents`.

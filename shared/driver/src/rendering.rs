@@ -23,13 +23,13 @@ use crate::credentials::{self, Credentials};
 use crate::error::{FlowError, FlowResult};
 use crate::launch::{baseline, plan_ready};
 use crate::patches::PatchSet;
-use crate::ports::{Bus, Crypto, Keys, Listing, Objects, Parameters};
+use crate::ports::{Bus, Crypto, Keys, Listing, Objects, Parameters, Registry};
 use crate::store::{self, TRIES};
 use crate::{issuer, keys, lock};
 
 /// What rendering needs of the world.
 #[derive(Debug)]
-pub struct RenderPorts<'a, S, A, K, P, B, C> {
+pub struct RenderPorts<'a, S, A, K, P, R, B, C> {
     /// The spec bucket.
     pub specs: &'a S,
     /// The asset bucket.
@@ -40,6 +40,8 @@ pub struct RenderPorts<'a, S, A, K, P, B, C> {
     pub keys: &'a K,
     /// SSM parameters.
     pub parameters: &'a P,
+    /// Registries of the add-ons' images.
+    pub registry: &'a R,
     /// The bus.
     pub bus: &'a B,
     /// Keys, certificates, sealing.
@@ -127,8 +129,16 @@ impl<E: Into<FlowError>> From<E> for NotPrepared {
 /// # Errors
 /// If a call fails for want of a permission, a resource or luck. `status.json` then says so, where that much works,
 /// and what runs stays as it was.
-pub async fn render_upload<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
-    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+pub async fn render_upload<
+    S: Objects + Listing,
+    A: Objects,
+    K: Keys,
+    P: Parameters,
+    R: Registry,
+    B: Bus,
+    C: Crypto,
+>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     site: &Site,
     upload: &Upload,
     now: Timestamp,
@@ -157,8 +167,16 @@ async fn is_wished(assets: &impl Objects, upload: &Upload) -> FlowResult<bool> {
     Ok(desired.is_some_and(|desired| desired.spec_version == upload.version))
 }
 
-async fn render_once<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
-    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+async fn render_once<
+    S: Objects + Listing,
+    A: Objects,
+    K: Keys,
+    P: Parameters,
+    R: Registry,
+    B: Bus,
+    C: Crypto,
+>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     site: &Site,
     upload: &Upload,
     now: Timestamp,
@@ -185,8 +203,16 @@ async fn render_once<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B
 ///
 /// # Errors
 /// As [`render_upload`].
-pub async fn render_newest<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
-    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+pub async fn render_newest<
+    S: Objects + Listing,
+    A: Objects,
+    K: Keys,
+    P: Parameters,
+    R: Registry,
+    B: Bus,
+    C: Crypto,
+>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     site: &Site,
     cluster: &str,
     now: Timestamp,
@@ -196,8 +222,16 @@ pub async fn render_newest<S: Objects + Listing, A: Objects, K: Keys, P: Paramet
     render_upload(ports, site, &upload, now).await
 }
 
-async fn render_version<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, B: Bus, C: Crypto>(
-    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+async fn render_version<
+    S: Objects + Listing,
+    A: Objects,
+    K: Keys,
+    P: Parameters,
+    R: Registry,
+    B: Bus,
+    C: Crypto,
+>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     site: &Site,
     upload: &Upload,
     now: Timestamp,
@@ -283,8 +317,8 @@ async fn running(assets: &impl Objects, cluster: &str) -> FlowResult<Running> {
 ///
 /// # Errors
 /// Diagnostics, or a call that failed.
-pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
-    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     site: &Site,
     cluster_name: &str,
     text: &[u8],
@@ -305,7 +339,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
         if grave { Err(NotPrepared::Rejected(found)) } else { Ok(()) }
     };
     let etcd = running.baseline.etcd(running.on_its_way);
-    let lock = lock::resolve(ports.assets, ports.parameters, &cluster, &etcd, check).await?;
+    let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, check).await?;
     warnings.extend(update(&lock));
     if lock.agent.is_empty() {
         warnings.push(no_agent());
@@ -318,8 +352,8 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, B, C: Crypto>(
 }
 
 /// Compares with what is deployed, stores what is new, points the rollout at it, and says so.
-async fn publish_plan<S: Objects + Listing, A: Objects, K, P, B: Bus, C>(
-    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+async fn publish_plan<S: Objects + Listing, A: Objects, K, P, R, B: Bus, C>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     upload: &Upload,
     patches: &PatchSet,
     prepared: &Prepared,
@@ -432,8 +466,8 @@ async fn is_newest(
 /// `Spec Rejected` carries so many findings: an event may have 256 KiB.
 const MOST_DIAGNOSTICS: usize = 50;
 
-async fn reject<S: Objects + Listing, A: Objects, K, P, B: Bus, C>(
-    ports: &RenderPorts<'_, S, A, K, P, B, C>,
+async fn reject<S: Objects + Listing, A: Objects, K, P, R, B: Bus, C>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     upload: &Upload,
     patches: Option<&PatchSet>,
     diagnostics: Vec<Diagnostic>,

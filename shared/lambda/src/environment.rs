@@ -25,6 +25,10 @@ pub const CLOUDFORMATION_ROLE_ARN: &str = "SLIPWAY_CLOUDFORMATION_ROLE_ARN";
 pub const TICK_ROLE_ARN: &str = "SLIPWAY_TICK_ROLE_ARN";
 /// Name of the schedule group that the ticks are in. Rollout.
 pub const TICK_GROUP: &str = "SLIPWAY_TICK_GROUP";
+/// `https://HOST/PATH` of a registry that answers for all others, `PATH/REGISTRY/REPOSITORY`, when the digests of add-ons' images
+/// are asked for; not set, or empty: each registry is asked itself. Render. It says nothing of where nodes pull from: a
+/// spec's `addons.imageRepository` does.
+pub const IMAGE_MIRROR: &str = "SLIPWAY_IMAGE_MIRROR";
 /// The region that the function runs in; Lambda sets it. Render, which takes specs of that region alone.
 pub const REGION: &str = "AWS_REGION";
 /// What is logged: `info`, or by module, `slipway_driver=debug,info`. Libraries never log below `info`. Both functions.
@@ -44,6 +48,7 @@ impl Environment {
             ISSUER_BUCKET,
             KMS_KEY_ARN,
             BUS_NAME,
+            IMAGE_MIRROR,
             CLOUDFORMATION_ROLE_ARN,
             TICK_ROLE_ARN,
             TICK_GROUP,
@@ -79,6 +84,8 @@ pub struct Render {
     pub kms_key_arn: String,
     /// [`BUS_NAME`].
     pub bus_name: String,
+    /// [`IMAGE_MIRROR`].
+    pub image_mirror: Option<String>,
     /// [`REGION`].
     pub region: String,
 }
@@ -96,6 +103,7 @@ impl Render {
             issuer_bucket: reader.issuer_bucket(),
             kms_key_arn: reader.arn(KMS_KEY_ARN, "kms"),
             bus_name: reader.name(BUS_NAME),
+            image_mirror: environment.get(IMAGE_MIRROR).map(str::to_owned),
             region: reader.name(REGION),
         };
         reader.done(read)

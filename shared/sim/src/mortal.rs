@@ -11,7 +11,7 @@ use slipway_core::event::Event;
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use slipway_driver::ports::{
     Bus, Condition, Context, DataKey, ErrorKind, Head, Keys, Listed, Listing, Object, Objects, Parameters,
-    PortError, PortResult, Put, Secret, Stacks, Ticks,
+    PortError, PortResult, Put, Registry, Secret, Stacks, Ticks,
 };
 
 /// How many calls a process lives.
@@ -116,6 +116,12 @@ impl<T: Keys> Keys for Mortal<T> {
 impl<T: Parameters> Parameters for Mortal<T> {
     async fn value(&self, name: &str) -> PortResult<Option<String>> {
         self.life.call(self.port.value(name)).await
+    }
+}
+
+impl<T: Registry> Registry for Mortal<T> {
+    async fn digest(&self, reference: &str) -> PortResult<Option<String>> {
+        self.life.call(self.port.digest(reference)).await
     }
 }
 

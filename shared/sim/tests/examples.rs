@@ -29,11 +29,14 @@ fn rendering(cluster: &Cluster) -> Rendering {
 fn patched_rendering(cluster: &Cluster, patches: &[Patch]) -> Rendering {
     let mut pinned = Lock { format: Lock::FORMAT, ..Lock::default() };
     let missing = pinned.missing(cluster);
+    pinned.pin_known(&missing);
     pinned
         .images
         .extend(missing.parameters.into_iter().map(|name| (name, "ami-0123456789abcdef0".to_owned())));
-    pinned.kubernetes.extend(missing.kubernetes);
-    pinned.etcd.extend(missing.etcd);
+    pinned.addon_images.extend(missing.addon_images.into_iter().map(|reference| {
+        let digest = format!("sha256:{}", sha256_hex(reference.as_bytes()));
+        (reference, digest)
+    }));
     let members = cluster.etcd.members.iter().map(|member| Role::Etcd(member.index));
     let pools = cluster.pools.iter().map(|pool| Role::Pool(pool.name.clone()));
     let roles = members.chain([Role::Controller]).chain(pools);

@@ -24,7 +24,7 @@ use crate::cluster::RolloutPolicy;
 use crate::digest::sha256_hex;
 use crate::members::{MemberPin, Standing};
 use crate::pki::Role;
-use crate::render::{Rendering, StackKind};
+use crate::render::{AddonSet, Rendering, StackKind};
 
 pub use diff::{Difference, diff};
 pub use exports::ExportInUse;
@@ -200,6 +200,7 @@ impl Baseline {
             cluster: cluster.to_owned(),
             stacks: Vec::new(),
             roles: BTreeMap::new(),
+            addons: AddonSet::default(),
         };
         for (name, id) in deployed {
             let release = releases.get(id).ok_or_else(|| id.clone())?;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::{Approval, CountOrPercent, GroupSize, PoolRollout};
-use crate::render::{NodeRole, Stack};
+use crate::render::{AddonSet, NodeRole, Stack};
 
 fn policy() -> RolloutPolicy {
     RolloutPolicy {
@@ -69,6 +69,7 @@ fn rendering(network: &Value, pool: &Value, node: NodeRole) -> Rendering {
             stack("c-pool-a", StackKind::Pool, pool),
         ],
         roles: BTreeMap::from([(Role::Pool("a".to_owned()), node)]),
+        addons: AddonSet::default(),
     }
 }
 

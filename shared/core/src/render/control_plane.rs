@@ -8,10 +8,9 @@ use super::cfn::Template;
 use super::context::{Context, export};
 use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
 use super::iam::{self, Principal, allow};
-use super::identity::{self, PodRole};
 use super::launch_template::{Machine, root_device};
 use super::userdata::{Digests, userdata};
-use super::{NodeRole, StackKind, endpoints, node_config};
+use super::{NodeRole, StackKind, addons, endpoints, node_config};
 use crate::cluster::{Architecture, GroupSize};
 use crate::pki::Role;
 
@@ -85,53 +84,20 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
     (template, (role, node_role))
 }
 
-/// What pods of add-ons on the controllers need, where they have no roles of their own.
+/// Add-ons that use AWS stand on controllers, so that workers need no such right; and the node manager reads the add-ons
+/// that it is to apply.
 fn statements(context: &Context<'_>) -> Vec<Value> {
-    if identity::is_on(context) {
-        return Vec::new();
-    }
-    addon_roles(context).into_iter().flat_map(|role| role.statements).collect()
-}
-
-/// The roles of add-ons.
-pub(super) fn addon_roles(context: &Context<'_>) -> Vec<PodRole> {
-    if !context.cluster.addons.cluster_autoscaler {
-        return Vec::new();
-    }
-    vec![PodRole {
-        name: "addon-cluster-autoscaler".to_owned(),
-        namespace: "kube-system".to_owned(),
-        service_account: "cluster-autoscaler".to_owned(),
-        managed_policy_arns: Vec::new(),
-        statements: autoscaler(context),
-    }]
-}
-
-/// The cluster autoscaler finds its groups by their tags, and changes those of its own cluster alone.
-fn autoscaler(context: &Context<'_>) -> Vec<Value> {
-    let name = &context.cluster.name;
-    let owned = json!({ "StringEquals": {
-        (format!("aws:ResourceTag/k8s.io/cluster-autoscaler/{name}")): "owned",
-    } });
-    vec![
-        allow(
-            "AutoscalerLooks",
-            &[
-                "autoscaling:DescribeAutoScalingGroups",
-                "autoscaling:DescribeAutoScalingInstances",
-                "autoscaling:DescribeScalingActivities",
-                "autoscaling:DescribeTags",
-                "ec2:DescribeInstanceTypes",
-                "ec2:DescribeLaunchTemplateVersions",
-            ],
-            json!("*"),
-            Value::Null,
-        ),
-        allow(
-            "AutoscalerScales",
-            &["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
-            json!("*"),
-            owned,
-        ),
-    ]
+    let own = format!(
+        "arn:{}:s3:::{}/clusters/{}",
+        context.partition(),
+        context.site.asset_bucket,
+        context.cluster.name
+    );
+    let read = allow(
+        "ReadAddons",
+        &["s3:GetObject"],
+        json!([format!("{own}/addons.json"), format!("{own}/addons/*")]),
+        Value::Null,
+    );
+    std::iter::once(read).chain(addons::instance_statements(context)).collect()
 }

@@ -113,6 +113,23 @@ pub enum RenderError {
         /// What to do.
         cure: &'static str,
     },
+    /// The lock does not say which version of an add-on's image there is to be.
+    #[error(
+        "the lock pins no version for the image {image}; give the add-on's `version`, or let the lock be resolved"
+    )]
+    UnpinnedAddon {
+        /// Its repository.
+        image: &'static str,
+    },
+    /// The lock does not pin an image's digest.
+    #[error(
+        "the lock pins no digest for the image {reference}; let the registry be asked for it, or pin it in lock.json under \
+         `addonImages`"
+    )]
+    UnpinnedDigest {
+        /// Repository and tag.
+        reference: String,
+    },
 }
 
 impl RenderError {
@@ -131,6 +148,8 @@ impl RenderError {
             | Self::LogicalIdCollision { .. }
             | Self::NoIssuerBucket
             | Self::NoAccount { .. }
+            | Self::UnpinnedAddon { .. }
+            | Self::UnpinnedDigest { .. }
             | Self::Limit { .. } => Diagnostic::whole("render", self.to_string()),
         }
     }

@@ -21,6 +21,10 @@ pub(super) fn site() -> Site {
 }
 
 pub(super) fn lock() -> Lock {
+    pinned(&cluster(), bare_lock())
+}
+
+fn bare_lock() -> Lock {
     Lock {
         format: Lock::FORMAT,
         kubernetes: BTreeMap::from([("1.34".to_owned(), "1.34.2".to_owned())]),
@@ -42,6 +46,44 @@ fn parameter(architecture: Architecture) -> String {
     format!("{kernel}-{}", architecture.as_str())
 }
 
+/// Every add-on that goes with the others, so that each is rendered.
+fn addons() -> Addons {
+    let on = || Addon { enabled: true, ..Addon::default() };
+    Addons {
+        image_repository: None,
+        kube_proxy: on(),
+        kube_proxy_mode: ProxyMode::Iptables,
+        network: NetworkProvider::Flannel,
+        flannel: on(),
+        network_policy: on(),
+        cloud_controller_manager: on(),
+        core_dns: on(),
+        core_dns_extra: None,
+        core_dns_zones: None,
+        node_local_dns: on(),
+        ebs_csi_driver: on(),
+        default_storage_class: true,
+        metrics_server: on(),
+        cluster_autoscaler: on(),
+        cluster_autoscaler_options: BTreeMap::new(),
+    }
+}
+
+/// Pins what `lock` lacks for `cluster`; a digest is that of the image's name.
+pub(super) fn pinned(cluster: &Cluster, lock: Lock) -> Lock {
+    let mut lock = lock;
+    let missing = lock.missing(cluster);
+    lock.pin_known(&missing);
+    let images = missing.parameters.into_iter();
+    lock.images.extend(images.map(|name| (name, "ami-0123456789abcdef0".to_owned())));
+    let digests = missing.addon_images.into_iter();
+    lock.addon_images.extend(digests.map(|reference| {
+        let digest = format!("sha256:{}", crate::digest::sha256_hex(reference.as_bytes()));
+        (reference, digest)
+    }));
+    lock
+}
+
 pub(super) fn credentials(cluster: &Cluster) -> BTreeMap<Role, String> {
     let members = cluster.etcd.members.iter().map(|member| Role::Etcd(member.index));
     let pools = cluster.pools.iter().map(|pool| Role::Pool(pool.name.clone()));
@@ -50,7 +92,7 @@ pub(super) fn credentials(cluster: &Cluster) -> BTreeMap<Role, String> {
 }
 
 pub(super) fn rendered(cluster: &Cluster) -> Rendering {
-    render(&Inputs::new(cluster, &lock(), &credentials(cluster), &site())).unwrap()
+    render(&Inputs::new(cluster, &pinned(cluster, lock()), &credentials(cluster), &site())).unwrap()
 }
 
 pub(super) fn volume(size_gib: u32) -> Volume {
@@ -234,7 +276,7 @@ pub(super) fn cluster() -> Cluster {
             }),
             ..Kubernetes::default()
         },
-        addons: Addons { cluster_autoscaler: true, metrics_server: true, network_policy: false },
+        addons: addons(),
         iam_roles: None,
         certificates: Certificates {
             key_algorithm: KeyAlgorithm::EcdsaP256,
@@ -253,4 +295,16 @@ pub(super) fn cluster() -> Cluster {
         },
         stack_tags: BTreeMap::from([("team".to_owned(), "platform".to_owned())]),
     }
+}
+
+/// A rendering under way, for what is not rendered as a whole.
+pub(super) fn context<'a>(
+    cluster: &'a Cluster,
+    lock: &'a Lock,
+    credentials: &'a BTreeMap<Role, String>,
+    site: &'a Site,
+) -> super::Context<'a> {
+    let patches = crate::patch::Applied::new(&[]);
+    let patched_machines = BTreeMap::new();
+    super::Context { cluster, lock, credentials, site, patches, patched_machines, errors: Vec::new() }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::cfn::{Resource, Template, logical_id, reference};
 use super::context::Context;
 use super::iam::{self, PATH, policy};
-use super::{RenderError, control_plane};
+use super::{RenderError, addons};
 use crate::cluster::IamRoles;
 use crate::digest::sha256_hex;
 use crate::oidc;
@@ -60,7 +60,6 @@ pub(super) fn role_name(context: &Context<'_>, name: &str) -> String {
 }
 
 /// The ARN of the role called `name`, for a manifest: nothing needs to be asked of AWS.
-#[expect(dead_code, reason = "add-ons' manifests name their roles by it")]
 pub(super) fn role_arn(context: &mut Context<'_>, name: &str) -> String {
     let arn = &context.site.kms_key_arn;
     let Some(account) = arn.split(':').nth(4).filter(|account| !account.is_empty()) else {
@@ -100,7 +99,7 @@ fn roles(context: &Context<'_>, spec: &IamRoles) -> Vec<PodRole> {
         managed_policy_arns: role.managed_policy_arns.clone(),
         statements: Vec::new(),
     });
-    of_spec.chain(control_plane::addon_roles(context)).collect()
+    of_spec.chain(addons::permissions(context)).collect()
 }
 
 fn resource(context: &Context<'_>, role: &PodRole, issuer: &str, provider: &str) -> Resource {

@@ -8,6 +8,7 @@
 //! `pool` are a stack each; `node_config`, `launch_template`, `userdata`, `groups`, `iam` and `endpoints`
 //! what stacks are made of.
 
+pub mod addons;
 mod cfn;
 mod context;
 mod control_plane;
@@ -42,6 +43,7 @@ use crate::members::MemberRole;
 use crate::patch::{Applied, Patch, Target};
 use crate::pki::Role;
 use crate::spec::Diagnostic;
+pub use addons::AddonSet;
 use cfn::Template;
 pub(crate) use cfn::canonical_json;
 use context::Context;
@@ -76,6 +78,9 @@ pub struct Rendering {
     pub stacks: Vec<Stack>,
     /// What a node of each role is.
     pub roles: BTreeMap<Role, NodeRole>,
+    /// What the node manager keeps applied; empty in what an older Slipway rendered.
+    #[serde(default)]
+    pub addons: AddonSet,
 }
 
 /// One CloudFormation stack.
@@ -250,6 +255,7 @@ fn render_patched(
     for (role, node) in &roles {
         context.errors.extend(limits::check_config(&node.stack, &role.to_string(), node.config.len()));
     }
+    let addons = addons::render(&mut context);
     for (role, changed) in context.patched_machines {
         if let Some(node) = roles.get_mut(&role) {
             node.machine["patched"] = changed;
@@ -260,7 +266,7 @@ fn render_patched(
     errors.extend(refused.into_iter().map(Box::new).map(RenderError::Patch));
     if errors.is_empty() {
         let cluster = cluster.name.clone();
-        return Ok((Rendering { format: Rendering::FORMAT, cluster, stacks, roles }, warnings));
+        return Ok((Rendering { format: Rendering::FORMAT, cluster, stacks, roles, addons }, warnings));
     }
     // Several roles may lack the same thing.
     errors.sort_by_key(ToString::to_string);

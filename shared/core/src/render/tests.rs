@@ -35,13 +35,7 @@ fn example(text: &str) -> Rendering {
 }
 
 fn pinned(cluster: &Cluster) -> Lock {
-    let mut lock = fixture::lock();
-    let missing = lock.missing(cluster);
-    let images = missing.parameters.into_iter();
-    lock.images.extend(images.map(|name| (name, "ami-0123456789abcdef0".to_owned())));
-    lock.kubernetes.extend(missing.kubernetes);
-    lock.etcd.extend(missing.etcd);
-    lock
+    fixture::pinned(cluster, fixture::lock())
 }
 
 const EXAMPLES: [&str; 11] = [

@@ -8,7 +8,7 @@ use crate::digest::sha256_hex;
 use crate::members::{MemberPin, MemberRole, VolumePin};
 use crate::pki::Role;
 use crate::plan::{Baseline, plan};
-use crate::render::{NodeRole, Stack};
+use crate::render::{AddonSet, NodeRole, Stack};
 
 fn policy(approval: Approval) -> RolloutPolicy {
     RolloutPolicy {
@@ -57,6 +57,7 @@ fn rendering(size: u32) -> Rendering {
             stack("pool-b", StackKind::Pool),
         ],
         roles: BTreeMap::from([(Role::Pool("a".to_owned()), role)]),
+        addons: AddonSet::default(),
     }
 }
 

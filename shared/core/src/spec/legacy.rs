@@ -154,7 +154,15 @@ pub(crate) const RETIRED: &[Note] = &[
     note("cloudFormationStreaming", "remove it: `slipway watch` shows the progress"),
     note("cloudWatchLogging", "remove it: install a log collector such as Fluent Bit in the cluster"),
     note("amazonSsmAgent", "remove it: the SSM agent is part of Amazon Linux 2023"),
-    note("kubeDns", "remove it: CoreDNS is always installed"),
+    note(
+        "kubeDns",
+        "write `addons: {coreDns: {replicas: …, extraCoreDNSConfig: …}, nodeLocalDns: {enabled: true}}`: CoreDNS is the one provider, \
+         and pods of it stand on controllers where there is no worker",
+    ),
+    note(
+        "kubeProxy",
+        "write `addons: {kubeProxy: {mode: nftables}}` for clusters with many services: Kubernetes has given up IPVS",
+    ),
     note("kubernetesDashboard", "remove it: install the dashboard's chart in the cluster"),
     note("workerSecurityGroupIds", "write `securityGroupIds` on each of `worker.nodePools`"),
     note("workerCount", "write `worker.nodePools[].count`"),
@@ -169,7 +177,8 @@ pub(crate) const RETIRED: &[Note] = &[
     note("tlsBootstrap", ALWAYS_TLS),
     note(
         "kubernetes.networking",
-        "remove it: the network runs in the cluster; `addons.networkPolicy` enforces policies",
+        "write `addons: {network: {provider: flannel}}`, and for Calico's policies `networkPolicy: {enabled: true}` beside it; \
+         `provider: none` leaves the network to you",
     ),
     note("kubernetes.encryptionAtRest.keys", "remove it: the key is made and sealed by Slipway"),
     note(
@@ -252,7 +261,6 @@ pub(crate) const RETIRED: &[Note] = &[
     note("addons.kubernetesDashboard", "remove it: install the dashboard's chart in the cluster"),
     note("addons.heapster", "write `addons: {metricsServer: {enabled: true}}`: Heapster is retired"),
     note("addons.tiller", "remove it: Helm 3 and newer need no tiller"),
-    note("addons.clusterAutoscaler.options", NOT_YET),
     note("experimental.kiamSupport", AGENT_ROLES),
     note("experimental.kube2IamSupport", AGENT_ROLES),
     note("experimental.tlsBootstrap", ALWAYS_TLS),

@@ -8,9 +8,11 @@ mod bus;
 mod faults;
 mod keys;
 mod parameters;
+mod registry;
 
 pub use bucket::MemoryBucket;
 pub use bus::MemoryBus;
 pub use faults::{Call, Fault, Faults, Journal};
 pub use keys::{MemoryKeys, OWN_KEY};
 pub use parameters::MemoryParameters;
+pub use registry::MemoryRegistry;

@@ -22,7 +22,7 @@ use slipway_driver::ports::Crypto as _;
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
-use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, OWN_KEY};
+use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 
 type Anyhow<T> = Result<T, Box<dyn Error>>;
 
@@ -68,6 +68,7 @@ impl World {
             issuer: Some(&self.issuer),
             keys: &self.keys,
             parameters: &self.parameters,
+            registry: &MemoryRegistry::default(),
             bus: &self.bus,
             crypto: &AwsLc,
         };

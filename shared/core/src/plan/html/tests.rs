@@ -64,6 +64,7 @@ fn rendering(members: u32, cidr: &str, image: &str, note: &str) -> Rendering {
             stack("c-pool-general", StackKind::Pool, &pool),
         ],
         roles,
+        addons: Default::default(),
     }
 }
 

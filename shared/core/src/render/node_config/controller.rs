@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork, components, over};
-use crate::cluster::{Addons, Component, Custom, Taint};
+use crate::cluster::{Component, Custom, Taint};
 use crate::oidc;
 use crate::pki::Role;
 use crate::render::context::Context;
@@ -50,7 +50,6 @@ struct ControlPlane {
     scheduler: Component,
     #[serde(skip_serializing_if = "Option::is_none")]
     service_account_tokens: Option<ServiceAccountTokens>,
-    addons: AddonSettings,
 }
 
 /// Tokens of service accounts that the world can check, besides the cluster.
@@ -80,21 +79,6 @@ impl ServiceAccountTokens {
             issuers.reverse();
         }
         Some(Self { issuers, audiences, jwks_uri: signs.then(|| oidc::jwks_uri(&issuer)) })
-    }
-}
-
-/// What the node manager on the controllers applies.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AddonSettings {
-    cluster_autoscaler: bool,
-    metrics_server: bool,
-    network_policy: bool,
-}
-
-impl From<Addons> for AddonSettings {
-    fn from(Addons { cluster_autoscaler, metrics_server, network_policy }: Addons) -> Self {
-        Self { cluster_autoscaler, metrics_server, network_policy }
     }
 }
 
@@ -136,7 +120,6 @@ pub(in crate::render) fn controller(context: &mut Context<'_>, group: &str) -> C
             controller_manager: cluster.kubernetes.controller_manager.clone(),
             scheduler: cluster.kubernetes.scheduler.clone(),
             service_account_tokens,
-            addons: cluster.addons.into(),
         },
     };
     Config::new(context, &Role::Controller, &content)

@@ -118,4 +118,4 @@ fn over<T: Clone>(all: &BTreeMap<String, T>, some: &BTreeMap<String, T>) -> BTre
 
 /// The domain of service names. No key of the spec changes it: certificates and the world's manifests expect
 /// it.
-const CLUSTER_DOMAIN: &str = "cluster.local";
+pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";

@@ -188,12 +188,29 @@ fn p2_what_controllers_are_touches_controllers() {
         Box::new(|c| c.controller.instance_type = "m7g.xlarge".to_owned()),
         Box::new(|c| c.kubernetes.audit_log = None),
         Box::new(|c| c.kubernetes.encryption_at_rest = false),
-        Box::new(|c| c.addons.metrics_server = false),
         Box::new(|c| c.network.service_cidr = "10.3.0.0/23".parse().unwrap()),
     ];
     for change in changes {
         p2(change, &[&["control-plane"]], &[&["controller"]]);
     }
+}
+
+#[test]
+fn p2_addons_touch_no_node() {
+    let quiet: Vec<Change> = vec![
+        Box::new(|c| c.addons.metrics_server.enabled = false),
+        Box::new(|c| c.addons.network_policy.enabled = false),
+        Box::new(|c| c.addons.core_dns.replicas = Some(5)),
+        Box::new(|c| c.addons.core_dns.version = Some("v1.13.1".to_owned())),
+        Box::new(|c| c.addons.image_repository = Some("mirror.example.com".to_owned())),
+        Box::new(|c| c.addons.kube_proxy_mode = crate::cluster::ProxyMode::Nftables),
+    ];
+    for change in quiet {
+        p2(change, &[NOBODY], &[NOBODY]);
+    }
+    // What uses AWS changes what the controllers may do there.
+    p2(|c| c.addons.cluster_autoscaler.enabled = false, &[&["control-plane"]], &[NOBODY]);
+    p2(|c| c.addons.ebs_csi_driver.enabled = false, &[&["control-plane"]], &[NOBODY]);
 }
 
 #[test]

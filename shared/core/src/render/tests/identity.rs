@@ -61,10 +61,12 @@ fn the_stack_trusts_the_issuer_and_gives_each_service_account_its_role() {
         });
         &role.unwrap()["Properties"]
     };
-    assert_eq!(roles.len(), 2);
+    assert_eq!(roles.len(), 4);
     for (account, inline, managed) in [
         ("ops:backup", false, json!(["arn:aws:iam::111122223333:policy/backup"])),
         ("kube-system:cluster-autoscaler", true, Value::Null),
+        ("kube-system:cloud-controller-manager", true, Value::Null),
+        ("kube-system:ebs-csi-controller-sa", true, Value::Null),
     ] {
         let role = of(account);
         let trust = &role["AssumeRolePolicyDocument"]["Statement"];
@@ -146,7 +148,13 @@ fn names_of_roles_are_distinct_and_short_enough_wherever_the_cluster_lies() {
     let name = |cluster: &str, region: &str, role: &str| {
         let mut spec = cluster_with(true, &[role]);
         (spec.name, spec.region) = (cluster.to_owned(), region.to_owned());
-        spec.addons.cluster_autoscaler = false;
+        for addon in [
+            &mut spec.addons.cluster_autoscaler,
+            &mut spec.addons.cloud_controller_manager,
+            &mut spec.addons.ebs_csi_driver,
+        ] {
+            addon.enabled = false;
+        }
         let template = identity(&rendered_at(&spec, &with_issuer()).unwrap());
         of_type(&template, "AWS::IAM::Role")[0]["Properties"]["RoleName"].as_str().unwrap().to_owned()
     };

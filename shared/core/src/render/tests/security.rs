@@ -57,8 +57,15 @@ fn p9_a_node_reads_and_opens_its_own_bundles_alone() {
             all.filter(|one| one["Action"].as_array().unwrap().iter().any(|listed| listed == action))
                 .collect()
         };
-        let [read] = of("s3:GetObject")[..] else { panic!("{role}") };
         let bucket = "arn:aws:s3:::slipway-assets-example";
+        let [read, addons @ ..] = &of("s3:GetObject")[..] else { panic!("{role}") };
+        // The node manager reads what it is to apply; nobody else has any use for it.
+        let addons: Vec<&Value> = addons.iter().map(|one| &one["Resource"]).collect();
+        let of_addons = json!([
+            format!("{bucket}/clusters/prod/addons.json"),
+            format!("{bucket}/clusters/prod/addons/*"),
+        ]);
+        assert_eq!(addons, if role == "controller" { vec![&of_addons] } else { Vec::new() }, "{role}");
         let own = format!("{bucket}/clusters/prod/bundles/{role}/*");
         assert_eq!(read["Resource"], json!([format!("{bucket}/agent/*"), own]));
         let [open] = of("kms:Decrypt")[..] else { panic!("{role}") };

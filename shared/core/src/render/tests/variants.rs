@@ -48,7 +48,7 @@ fn own_names() -> Cluster {
     cluster.controller.iam = Iam { instance_profile_arn: Some(profile), ..Iam::default() };
     cluster.controller.count = 1;
     cluster.etcd.members.truncate(1);
-    cluster.addons.cluster_autoscaler = false;
+    cluster.addons.cluster_autoscaler.enabled = false;
     cluster.key_name = None;
     cluster.pools.clear();
     cluster
@@ -138,7 +138,9 @@ fn everything_that_is_missing_is_said_at_once_with_its_cure() {
     assert_eq!(text.iter().filter(|line| line.contains("pins no image for /aws/service/ami")).count(), 7);
     assert_eq!(text.iter().filter(|line| line.contains("no exact release for Kubernetes 1.34")).count(), 1);
     assert_eq!(text.iter().filter(|line| line.contains("no etcd release for Kubernetes 1.34")).count(), 1);
-    assert_eq!(text.len(), 16);
+    // Each of the fifteen images of add-ons lacks its version, which goes with the exact release.
+    assert_eq!(text.iter().filter(|line| line.contains("no version for the image")).count(), 15);
+    assert_eq!(text.len(), 31);
 }
 
 #[test]

@@ -10,8 +10,6 @@ const STACKS: &str =
 const FROM_FN: &str = "write the `id`, or `idFromStackOutput` with the name of an export";
 const FROM_OUTPUT: &str = "write `id`: a spec names things by their ids";
 const CUSTOM: &str = "remove it and put what the template made of it into `patches/*.yaml` beside the spec";
-const AUTOSCALER: &str =
-    "remove it: the autoscaler's version, replicas and resources belong to the Kubernetes release";
 const EFS: &str = "remove it: install the EFS CSI driver in the cluster";
 const WAIT: &str = "remove it: a node is taken into service when it is healthy; see `rollout.maxUnavailable`";
 const OWN_ROLE: &str = "write `iam: {instanceProfile: {arn: …}}` with the profile that holds the role";
@@ -119,7 +117,6 @@ pub(super) const REST: &[Note] = &[
         "remove it: people sign in by OIDC; for IAM identities install aws-iam-authenticator's chart in the cluster",
     ),
     note("addons.apiserverAggregator", "remove it: the aggregation layer is always on"),
-    note("addons.clusterAutoscaler.resources", AUTOSCALER),
     note("experimental.kubeletOpts", KUBELET_FLAGS),
     note("kubelet.systemReserved", "write `kubernetes: {kubelet: {systemReserved: …}}`"),
     note("kubelet.kubeReserved", "write `kubernetes: {kubelet: {kubeReserved: …}}`"),

@@ -2,6 +2,7 @@
 //! each part goes on without it, so that one run finds everything.
 
 mod access;
+mod addons;
 mod agreement;
 mod balancers;
 mod custom;

@@ -1,11 +1,11 @@
-//! Kubernetes settings, add-ons, certificates, rollouts and tags.
+//! Certificates, rollouts and tags.
 
 use std::collections::BTreeMap;
 
 use super::Lowering;
 use super::network::Draft;
 use crate::cluster::{
-    Addons, Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool,
+    Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool,
     RenewalStrategy, RolloutBeforeExpiry, RolloutPolicy,
 };
 use crate::spec::model::{ApprovalSpec, CountText, Day, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
@@ -18,16 +18,6 @@ const RENEWAL_DAYS: u32 = 7;
 const MOST_TAGS: usize = 40;
 
 impl Lowering<'_, '_, '_> {
-    pub(super) fn addons(&mut self) -> Addons {
-        let spec = &self.spec.addons;
-        let legacy = self.spec.use_calico.unwrap_or(false);
-        Addons {
-            cluster_autoscaler: spec.cluster_autoscaler.enabled,
-            metrics_server: spec.metrics_server.enabled,
-            network_policy: spec.network_policy.enabled || legacy,
-        }
-    }
-
     pub(super) fn certificates(&mut self) -> Certificates {
         let spec = &self.spec.certificates_configuration;
         let ca_days = self.spec.tls_ca_duration_days.unwrap_or(CA_DAYS);

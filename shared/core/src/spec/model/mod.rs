@@ -4,6 +4,7 @@
 //! `required` in the schema, and `shape` reports it. The comment on each key is its description in the schema.
 //! A key marked `deprecated` comes from kube-aws and is translated, with the warning that `legacy` holds.
 
+mod addons;
 mod custom;
 mod etcd;
 mod identity;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use addons::*;
 pub(crate) use custom::*;
 pub(crate) use etcd::*;
 pub(crate) use identity::*;

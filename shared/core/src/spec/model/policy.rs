@@ -1,23 +1,9 @@
-//! Kubernetes settings, add-ons, certificates and rollouts.
+//! Certificates and rollouts.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-
-use super::SwitchSpec;
-
-/// Add-ons.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct AddonsSpec {
-    /// The cluster autoscaler, which scales the pools that ask for it.
-    pub(crate) cluster_autoscaler: SwitchSpec,
-    /// The metrics server, for `kubectl top` and horizontal autoscaling.
-    pub(crate) metrics_server: SwitchSpec,
-    /// Enforcement of Kubernetes network policies.
-    pub(crate) network_policy: SwitchSpec,
-}
 
 /// How certificates are made and renewed.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]

@@ -39,7 +39,13 @@ fn running(runs: &Runs<'_>) -> Rendering {
         (Role::Etcd(0), NodeRole { member: Some(member), ..node(runs.etcd) }),
     ]);
     roles.extend(runs.pools.iter().map(|(name, version)| (Role::Pool((*name).to_owned()), node(version))));
-    Rendering { format: Rendering::FORMAT, cluster: "base".to_owned(), stacks: Vec::new(), roles }
+    Rendering {
+        format: Rendering::FORMAT,
+        cluster: "base".to_owned(),
+        stacks: Vec::new(),
+        roles,
+        addons: Default::default(),
+    }
 }
 
 /// The findings about the base with another version and more keys, where that runs.

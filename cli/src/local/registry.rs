@@ -1,0 +1,58 @@
+//! Registries of images, asked or not.
+//!
+//! Which digest a tag has only the registry knows. With `--resolve` it is asked, and the answer is pinned in the lock for
+//! good. Without, the lock pins a digest of zeros, which no image has: a node that was given it would pull nothing, and
+//! `render` says so. It makes way as soon as a registry is asked.
+
+use slipway_core::lock::Lock;
+use slipway_driver::ports::{Objects, PortResult, Registry};
+use slipway_driver::{keys, store};
+use slipway_registry::OciRegistry;
+
+use crate::failure::Failure;
+
+/// The digest of no image.
+const STAND_IN: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Answers for registries.
+#[derive(Debug)]
+pub(crate) enum LocalRegistry {
+    /// Nobody is asked.
+    StandIn,
+    /// Each registry is asked.
+    Real(OciRegistry),
+}
+
+impl LocalRegistry {
+    pub(crate) fn new(resolve: bool) -> Self {
+        if resolve { Self::Real(OciRegistry::new(None)) } else { Self::StandIn }
+    }
+
+    /// Makes way for real digests, if registries are asked.
+    pub(crate) async fn prepare(&self, objects: &impl Objects, cluster: &str) -> Result<(), Failure> {
+        if matches!(self, Self::StandIn) {
+            return Ok(());
+        }
+        store::update(objects, &keys::lock(cluster), |old: Option<&Lock>| {
+            let mut lock = old?.clone();
+            lock.addon_images.retain(|_, digest| digest != STAND_IN);
+            Some(lock)
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+impl Registry for LocalRegistry {
+    async fn digest(&self, reference: &str) -> PortResult<Option<String>> {
+        match self {
+            Self::StandIn => Ok(Some(STAND_IN.to_owned())),
+            Self::Real(registry) => registry.digest(reference).await,
+        }
+    }
+}
+
+/// How many images are pinned by a digest that no image has.
+pub(crate) fn stand_ins(lock: &Lock) -> usize {
+    lock.addon_images.values().filter(|digest| *digest == STAND_IN).count()
+}

@@ -1,0 +1,151 @@
+//! Add-ons: the Kubernetes objects that the node manager keeps applied, with every image pinned by digest.
+//!
+//! They belong to no stack and no node's configuration: a changed add-on rolls no node (P2). The set is stored under its
+//! digest, and the node managers read which one is current from a pointer that a rollout moves at its end.
+//!
+//! One module an add-on. `object` holds what all of their manifests have in common, `permissions` what they may do in
+//! AWS. Each object carries the label [`LABEL`], by which the node manager prunes what is no longer in the set.
+
+mod cloud_controller_manager;
+mod cluster_autoscaler;
+mod coredns;
+mod ebs_csi_driver;
+mod flannel;
+mod kube_proxy;
+mod metrics_server;
+mod network_policy;
+mod node_local_dns;
+mod object;
+mod permissions;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::RenderError;
+use super::cfn::canonical_json;
+use super::context::Context;
+use crate::addons::{self, AddonName, Image};
+use crate::cluster::Addon;
+use crate::digest::sha256_hex;
+pub(super) use permissions::{instance_statements, permissions};
+
+/// The label that names an object's add-on.
+pub const LABEL: &str = "slipway/addon";
+
+/// The add-ons of a cluster, in the order in which they are applied.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddonSet {
+    /// SHA-256 of [`AddonSet::to_json`]; empty where an older Slipway rendered no add-ons.
+    pub digest: String,
+    /// The add-ons.
+    pub addons: Vec<Installed>,
+}
+
+/// One add-on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Installed {
+    /// [`AddonName::as_str`].
+    pub name: String,
+    /// The tag of its own image.
+    pub version: String,
+    /// Its Kubernetes objects, in the order in which they are applied.
+    pub objects: Vec<Value>,
+}
+
+impl AddonSet {
+    /// The current format of [`AddonSet::to_json`].
+    pub const FORMAT: u32 = 1;
+
+    fn new(addons: Vec<Installed>) -> Self {
+        let mut set = Self { digest: String::new(), addons };
+        set.digest = sha256_hex(set.to_json().as_bytes());
+        set
+    }
+
+    /// What is stored as `clusters/<name>/addons/<digest>.json`: canonical JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let addons = serde_json::to_value(&self.addons).expect("manifests have string keys only");
+        canonical_json(&json!({ "format": Self::FORMAT, "addons": addons }))
+    }
+
+    /// The add-on of that name.
+    #[must_use]
+    pub fn addon(&self, name: &str) -> Option<&Installed> {
+        self.addons.iter().find(|addon| addon.name == name)
+    }
+}
+
+/// Renders the add-ons that the spec asks for.
+pub(super) fn render(context: &mut Context<'_>) -> AddonSet {
+    let enabled = addons::enabled(context.cluster);
+    let addons = enabled.into_iter().map(|name| {
+        let mut kit = Kit { context, name };
+        let objects = match name {
+            AddonName::KubeProxy => kube_proxy::objects(&mut kit),
+            AddonName::Flannel => flannel::objects(&mut kit),
+            AddonName::NetworkPolicy => network_policy::objects(&mut kit),
+            AddonName::CloudControllerManager => cloud_controller_manager::objects(&mut kit),
+            AddonName::CoreDns => coredns::objects(&mut kit),
+            AddonName::NodeLocalDns => node_local_dns::objects(&mut kit),
+            AddonName::EbsCsiDriver => ebs_csi_driver::objects(&mut kit),
+            AddonName::MetricsServer => metrics_server::objects(&mut kit),
+            AddonName::ClusterAutoscaler => cluster_autoscaler::objects(&mut kit),
+        };
+        Installed { name: name.as_str().to_owned(), version: kit.version(), objects }
+    });
+    AddonSet::new(addons.collect())
+}
+
+/// What an add-on's module renders with.
+pub(super) struct Kit<'k, 'a> {
+    context: &'k mut Context<'a>,
+    name: AddonName,
+}
+
+impl Kit<'_, '_> {
+    /// What the spec says of the add-on.
+    fn settings(&self) -> &Addon {
+        addons::settings(&self.context.cluster.addons, self.name)
+    }
+
+    /// How many replicas of what runs on any node.
+    fn replicas(&self) -> u32 {
+        self.settings().replicas.unwrap_or(2)
+    }
+
+    /// How many replicas of what runs on controllers: two on one machine would only fight for its ports.
+    fn replicas_on_controllers(&self) -> u32 {
+        self.settings().replicas.unwrap_or_else(|| self.context.cluster.controller.count.clamp(1, 2))
+    }
+
+    fn reference(&self, image: Image) -> Option<String> {
+        addons::reference(self.context.cluster, self.context.lock, self.name, image)
+    }
+
+    /// The tag of the add-on's own image.
+    fn version(&self) -> String {
+        let main = self.name.images().first().and_then(|image| self.reference(*image));
+        main.and_then(|reference| Some(reference.rsplit_once(':')?.1.to_owned())).unwrap_or_default()
+    }
+
+    /// `image`, from the mirror if there is one, by tag and digest: the tag is for people, the digest is what is pulled.
+    fn image(&mut self, image: Image) -> String {
+        let Some(reference) = self.reference(image) else {
+            let error = RenderError::UnpinnedAddon { image: image.repository() };
+            self.context.errors.push(error);
+            return String::new();
+        };
+        let Some(digest) = self.context.lock.addon_images.get(&reference) else {
+            self.context.errors.push(RenderError::UnpinnedDigest { reference });
+            return String::new();
+        };
+        let mirror = self.context.cluster.addons.image_repository.as_ref();
+        let prefix = mirror.map(|mirror| format!("{mirror}/")).unwrap_or_default();
+        format!("{prefix}{reference}@{digest}")
+    }
+}

@@ -1,0 +1,46 @@
+//! A registry of container images.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use slipway_core::digest::sha256_hex;
+use slipway_driver::ports::{PortResult, Registry};
+
+use super::faults::{Faults, Journal, call, lock};
+
+/// A registry that has every image but those that are taken away. An image's content is its name, so its digest is the
+/// name's.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryRegistry {
+    gone: Arc<Mutex<BTreeSet<String>>>,
+    journal: Journal,
+    faults: Faults,
+}
+
+impl MemoryRegistry {
+    /// Takes an image away.
+    pub fn remove(&self, reference: &str) {
+        lock(&self.gone).insert(reference.to_owned());
+    }
+
+    /// The calls that it received: `oci:HeadManifest`, by reference.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Faults to plan. A fault's subject is a reference.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+}
+
+impl Registry for MemoryRegistry {
+    async fn digest(&self, reference: &str) -> PortResult<Option<String>> {
+        call(&self.journal, &self.faults, "oci:HeadManifest", reference, || {
+            let gone = lock(&self.gone).contains(reference);
+            Ok((!gone).then(|| format!("sha256:{}", sha256_hex(reference.as_bytes()))))
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! A registry of container images on loopback: the part of the OCI distribution protocol that pins a tag, with the token
+//! that registries give to anybody. It has every image, and an image's content is its name.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+use slipway_core::digest::sha256_hex;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// How a registry is to behave.
+#[derive(Debug, Clone, Default)]
+pub struct Manners {
+    /// `repository:tag` of images that it lacks.
+    pub lacks: BTreeSet<String>,
+    /// It sends every question on to another path first, as `registry.k8s.io` does.
+    pub redirects: bool,
+    /// It leaves out the header that says the digest, as the protocol lets it.
+    pub silent: bool,
+    /// It gives its token to nobody.
+    pub closed: bool,
+    /// It answers every question with this.
+    pub fails_with: Option<u16>,
+}
+
+/// A running registry.
+#[derive(Debug)]
+pub struct Registry {
+    url: String,
+    desk: Arc<Desk>,
+    server: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Desk {
+    url: String,
+    manners: Manners,
+    seen: Mutex<Vec<String>>,
+}
+
+const TOKEN: &str = "a-token-for-anybody";
+
+impl Registry {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub async fn start(manners: Manners) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let desk = Arc::new(Desk { url: url.clone(), manners, seen: Mutex::default() });
+        let app = Router::new()
+            .route("/token", get(token))
+            .route("/v2/{*path}", get(manifest).head(manifest))
+            .route("/elsewhere/{*path}", get(manifest).head(manifest))
+            .with_state(Arc::clone(&desk));
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, app).await {
+                tracing::error!(%error, "a registry ended");
+            }
+        });
+        Ok(Self { url, desk, server })
+    }
+
+    /// Where it is: a mirror for everything.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What was asked: method and path, with `with a token` where there was one.
+    #[must_use]
+    pub fn seen(&self) -> Vec<String> {
+        self.desk.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The digest that it has for `reference`.
+    #[must_use]
+    pub fn digest(reference: &str) -> String {
+        format!("sha256:{}", sha256_hex(content(reference).as_bytes()))
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+fn content(reference: &str) -> String {
+    json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [],
+        "annotations": { "org.opencontainers.image.ref.name": reference },
+    })
+    .to_string()
+}
+
+async fn token(State(desk): State<Arc<Desk>>) -> Response {
+    if desk.manners.closed {
+        return StatusCode::FORBIDDEN.into_response();
+    }
+    axum::Json(json!({ "token": TOKEN, "expires_in": 300 })).into_response()
+}
+
+async fn manifest(
+    State(desk): State<Arc<Desk>>,
+    Path(path): Path<String>,
+    method: Method,
+    uri: axum::http::Uri,
+    headers: HeaderMap,
+) -> Response {
+    let known = headers.get(header::AUTHORIZATION).is_some_and(|value| value == &format!("Bearer {TOKEN}"));
+    let with = if known { " with a token" } else { "" };
+    desk.seen.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{method} {}{with}", uri.path()));
+    if let Some(status) = desk.manners.fails_with {
+        return StatusCode::from_u16(status).unwrap_or(StatusCode::IM_A_TEAPOT).into_response();
+    }
+    if desk.manners.redirects && uri.path().starts_with("/v2/") {
+        return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, format!("/elsewhere/{path}"))])
+            .into_response();
+    }
+    if !known {
+        let challenge =
+            format!(r#"Bearer realm="{}/token",service="registry",scope="repository:any:pull""#, desk.url);
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
+    }
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let reference = path.split_once("/manifests/").map(|(name, tag)| format!("{name}:{tag}"));
+    let Some(reference) = reference.filter(|name| !desk.manners.lacks.contains(name)) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    // A registry gives what was asked for: without indexes among it, the image of one architecture.
+    if !accepts.contains("application/vnd.oci.image.index.v1+json") {
+        return StatusCode::NOT_ACCEPTABLE.into_response();
+    }
+    let mut answer = HeaderMap::new();
+    if !desk.manners.silent
+        && let Ok(digest) = Registry::digest(&reference).parse()
+    {
+        answer.insert("docker-content-digest", digest);
+    }
+    (answer, content(&reference)).into_response()
+}
