@@ -127,9 +127,9 @@ impl Aws {
 
 /// Adds to the list at `key`, which may not be there yet.
 fn push<const N: usize>(object: &mut Value, key: &str, items: [Value; N]) {
-    match &mut object[key] {
-        Value::Array(list) => list.extend(items),
-        other => *other = Value::from(items.to_vec()),
+    match object[key].as_array_mut() {
+        Some(list) => list.extend(items),
+        None => object[key] = Value::from(items.to_vec()),
     }
 }
 
