@@ -241,7 +241,8 @@ fn exporting(subnets: &[(&str, &str)], used: &[&str]) -> Rendering {
             stack("c-pool-a", StackKind::Pool, &json!({"Resources": {"Group": group}})),
         ],
         roles: BTreeMap::new(),
-    }, addons: AddonSet::default(),
+        addons: AddonSet::default(),
+    }
 }
 
 #[test]
@@ -301,7 +302,8 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
             .map(|name| {
                 (Role::Pool((*name).to_owned()), role(name, json!({"imageId": image}), &json!({}), "x"))
             })
-            .collect(), addons: AddonSet::default(),
+            .collect(),
+        addons: AddonSet::default(),
     };
     let after = |names: &[&str]| PoolRollout {
         after: names.iter().map(|name| (*name).to_owned()).collect(),
