@@ -105,7 +105,9 @@ fn accounts(kit: &Kit<'_, '_>) -> Vec<Value> {
     )]);
     let node = json!([
         // It takes its own start-up taint away, and reads zone and type where the metadata service is out of reach.
-        rule(&[""], &["nodes"], &["get", "patch"]),
+        rule(&[""], &["nodes"], &["get", "list", "watch", "patch"]),
+        // Of a node that is drained it waits, before it stops, until its volumes are detached.
+        rule(&["storage.k8s.io"], &["volumeattachments"], &LOOK),
         rule(&["storage.k8s.io"], &["csinodes"], &["get"]),
     ]);
     vec![

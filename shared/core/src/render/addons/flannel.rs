@@ -95,7 +95,11 @@ fn pod(kit: &Kit<'_, '_>, image: &str, plugin: &str) -> Value {
             "command": ["/opt/bin/flanneld"],
             "args": ["--ip-masq", "--kube-subnet-mgr"],
             "resources": kit.resources(json!({ "cpu": "100m", "memory": "50Mi" }), json!({})),
-            "securityContext": with_capabilities(&["NET_ADMIN", "NET_RAW"]),
+            // Its image chooses the node's variety of iptables when it starts, and writes that down.
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "capabilities": with_capabilities(&["NET_ADMIN", "NET_RAW"])["capabilities"],
+            },
             "env": [
                 env_field("POD_NAME", "metadata.name"),
                 env_field("POD_NAMESPACE", "metadata.namespace"),

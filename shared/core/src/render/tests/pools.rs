@@ -8,22 +8,17 @@ use super::of_type;
 use crate::cluster::{Architecture, Cluster, Image};
 use crate::lock::Lock;
 use crate::pki::Role;
-use crate::render::fixture::{credentials, lock, site};
+use crate::render::fixture::{self, credentials, lock, site};
 use crate::render::{Inputs, NodeRole, Rendering, render};
 use crate::spec::parse;
 
 const BASE: &str = "clusterName: prod\nregion: eu-west-1\nkubernetesVersion: 1.37.1\navailabilityZone: eu-west-1a\nexternalDNSName: api.example.com\n";
 
-/// A lock that has every image that `cluster` may ask for, each with an id of its own.
+/// A lock that has everything that `cluster` may ask for, each machine image with an id of its own.
 fn pinned(cluster: &Cluster) -> Lock {
-    let missing = Lock::default().missing(cluster);
-    let images = missing.parameters.iter().enumerate();
-    Lock {
-        images: images.map(|(at, name)| (name.clone(), format!("ami-{at:017}"))).collect(),
-        kubernetes: missing.kubernetes,
-        etcd: missing.etcd,
-        ..lock()
-    }
+    let images = Lock::default().missing(cluster).parameters.into_iter().enumerate();
+    let images = images.map(|(at, name)| (name, format!("ami-{at:017}"))).collect();
+    fixture::pinned(cluster, Lock { images, ..lock() })
 }
 
 /// The cluster with these pools, rendered.
