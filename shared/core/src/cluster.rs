@@ -287,17 +287,8 @@ pub struct Addon {
     pub version: Option<String>,
     /// `replicas`, of what is a deployment.
     pub replicas: Option<u32>,
-    /// `resources` of its own container; empty maps are the add-on's defaults.
-    pub resources: Resources,
-}
-
-/// Requests and limits of a container: `cpu`, `memory` → quantity.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Resources {
-    /// `requests`.
-    pub requests: BTreeMap<String, String>,
-    /// `limits`.
-    pub limits: BTreeMap<String, String>,
+    /// `requests` and `limits` of its own container → `cpu`, `memory` → quantity; what is absent is the add-on's default.
+    pub resources: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// Who makes the pod network.

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value, json};
 
 use super::{Kit, LABEL};
-use crate::cluster::Resources;
 use crate::digest::sha256_hex;
 use crate::render::cfn::canonical_json;
 
@@ -125,19 +124,22 @@ impl Kit<'_, '_> {
         json!({ "metadata": { "labels": labels }, "spec": pod })
     }
 
-    /// Requests and limits of the add-on's own container: the spec's, over `requests` and `limits`.
+    /// Requests and limits of the add-on's own container: the spec's, over `requests` and `limits`. Where the spec says
+    /// one of a pair alone, it is not held against our default of the other, which no pod might fit.
     pub(super) fn resources(&self, requests: Value, limits: Value) -> Value {
-        let Resources { requests: asked, limits: at_most } = &self.settings().resources;
         let mut resources = json!({ "requests": requests, "limits": limits });
-        for (name, quantity) in asked {
-            resources["requests"][name] = json!(quantity);
+        let asked = &self.settings().resources;
+        for (group, other) in [("requests", "limits"), ("limits", "requests")] {
+            for (name, quantity) in asked.get(group).into_iter().flatten() {
+                resources[group][name] = json!(quantity);
+                let both = asked.get(other).is_some_and(|other| other.contains_key(name));
+                if let (false, Some(default)) = (both, resources[other].as_object_mut()) {
+                    default.remove(name);
+                }
+            }
         }
-        for (name, quantity) in at_most {
-            resources["limits"][name] = json!(quantity);
-        }
-        if resources["limits"].as_object().is_some_and(Map::is_empty) {
-            resources["limits"].take();
-            return json!({ "requests": resources["requests"].take() });
+        if let Some(groups) = resources.as_object_mut() {
+            groups.retain(|_, group| group.as_object().is_some_and(|group| !group.is_empty()));
         }
         resources
     }

@@ -1,7 +1,7 @@
 //! What holds for every add-on's manifests.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::cluster::{Cluster, NetworkProvider, ProxyMode};
@@ -256,7 +256,10 @@ fn settings_reach_the_manifests() {
     cluster.addons.kube_proxy_mode = ProxyMode::Nftables;
     cluster.addons.node_local_dns.enabled = false;
     cluster.addons.core_dns.replicas = Some(4);
-    cluster.addons.core_dns.resources.limits.insert("memory".to_owned(), "512Mi".to_owned());
+    let limits = BTreeMap::from([("memory".to_owned(), "512Mi".to_owned())]);
+    cluster.addons.core_dns.resources.insert("limits".to_owned(), limits);
+    let requests = BTreeMap::from([("memory".to_owned(), "1Gi".to_owned())]);
+    cluster.addons.ebs_csi_driver.resources.insert("requests".to_owned(), requests);
     cluster.addons.core_dns_extra = Some("rewrite name a b".to_owned());
     cluster.addons.core_dns_zones = Some("corp.example.com:53 {\n    forward . 10.9.9.9\n}".to_owned());
     cluster.addons.cluster_autoscaler_options.insert("expander".to_owned(), "priority".to_owned());
@@ -265,7 +268,9 @@ fn settings_reach_the_manifests() {
         r#"\"mode\":\"nftables\""#,
         r#"\"EnableNFTables\":true"#,
         r#""replicas":4"#,
-        r#""memory":"512Mi""#,
+        // One of a pair leaves our default of the other no say: the pod would be refused where they contradict.
+        r#""resources":{"limits":{"memory":"512Mi"},"requests":{"cpu":"100m"}}"#,
+        r#""resources":{"requests":{"cpu":"10m","memory":"1Gi"}}"#,
         r"    rewrite name a b\n",
         r"corp.example.com:53 {\n    forward . 10.9.9.9\n}\n",
         r#""--expander=priority""#,

@@ -6,7 +6,7 @@ use super::of_type;
 use super::references::dangling;
 use crate::cluster::{Architecture, Cluster, Egress, Iam, Image, SubnetSource, Vpc};
 use crate::lock::Lock;
-use crate::render::fixture::{cluster, credentials, lock, pool, rendered, site};
+use crate::render::fixture::{cluster, credentials, lock, pinned, pool, rendered, site};
 use crate::render::{Inputs, RenderError, Rendering, limits, render};
 
 fn subnet<'a>(cluster: &'a mut Cluster, name: &str) -> &'a mut SubnetSource {
@@ -188,13 +188,10 @@ fn a_controller_is_told_what_its_components_are_to_do() {
         let mut lock = lock();
         lock.kubernetes.insert("1.37".to_owned(), "1.37.2".to_owned());
         lock.etcd.insert("1.37".to_owned(), "3.7.3".to_owned());
-        for image in [&cluster.image] {
-            if let Image::SsmParameter(parameters) = image {
-                for parameter in parameters.values() {
-                    lock.images.insert(parameter.clone(), "ami-00000000000000001".to_owned());
-                }
-            }
-        }
+        let image = "ami-00000000000000001".to_owned();
+        let parameters = lock.missing(&cluster).parameters.into_iter();
+        lock.images.extend(parameters.map(|name| (name, image.clone())));
+        let lock = pinned(&cluster, lock);
         let rendering = render(&Inputs::new(&cluster, &lock, &credentials(&cluster), &site())).unwrap();
         let roles: Vec<(String, Value)> = rendering
             .roles

@@ -1,11 +1,9 @@
 //! Add-ons.
 
-use std::collections::BTreeMap;
-
 use super::Lowering;
 use super::text::is_dns_name;
-use crate::cluster::{Addon, Addons, NetworkProvider, ProxyMode, Resources};
-use crate::spec::model::{NetworkProviderSpec, ProxyModeSpec, QuantitiesSpec, ResourcesSpec};
+use crate::cluster::{Addon, Addons, NetworkProvider, ProxyMode};
+use crate::spec::model::{ComputeResourcesSpec, NetworkProviderSpec, ProxyModeSpec};
 use crate::spec::path::Path;
 
 /// Flags of the cluster autoscaler that say which groups it scales: the pools say that.
@@ -20,16 +18,19 @@ impl Lowering<'_, '_, '_> {
         let spec = &self.spec.addons;
         let root = Path::of("addons");
         let legacy = self.spec.use_calico.unwrap_or(false);
-        let mut addon =
-            |name: &str, enabled: bool, version: &Option<String>, replicas, resources: &ResourcesSpec| {
-                let path = root.key(name);
-                Addon {
-                    enabled,
-                    version: self.tag(version.as_deref(), &path.key("version")),
-                    replicas,
-                    resources: self.resources(resources, &path.key("resources")),
-                }
-            };
+        let mut addon = |name: &str,
+                         enabled: bool,
+                         version: &Option<String>,
+                         replicas,
+                         resources: &ComputeResourcesSpec| {
+            let path = root.key(name);
+            Addon {
+                enabled,
+                version: self.tag(version.as_deref(), &path.key("version")),
+                replicas,
+                resources: self.resources(resources, &path.key("resources")),
+            }
+        };
         let network = match spec.network.provider {
             None | Some(NetworkProviderSpec::Flannel) => NetworkProvider::Flannel,
             Some(NetworkProviderSpec::None) => NetworkProvider::None,
@@ -179,36 +180,6 @@ impl Lowering<'_, '_, '_> {
         Some(tag.to_owned())
     }
 
-    fn resources(&mut self, spec: &ResourcesSpec, path: &Path) -> Resources {
-        Resources {
-            requests: self.quantities(&spec.requests, &path.key("requests")),
-            limits: self.quantities(&spec.limits, &path.key("limits")),
-        }
-    }
-
-    fn quantities(&mut self, spec: &QuantitiesSpec, path: &Path) -> BTreeMap<String, String> {
-        let mut quantities = BTreeMap::new();
-        let both = [
-            ("cpu", &spec.cpu, ["m", ""].as_slice()),
-            ("memory", &spec.memory, &["Ki", "Mi", "Gi", "k", "M", "G", ""]),
-        ];
-        for (name, text, units) in both {
-            let Some(text) = text else { continue };
-            if is_quantity(text, units) {
-                quantities.insert(name.to_owned(), text.clone());
-            } else {
-                let help = "write cpu such as `100m` or `0.5`, memory such as `128Mi`";
-                self.report.error(
-                    "quantity",
-                    &path.key(name),
-                    format!("`{text}` is no amount of {name}"),
-                    help,
-                );
-            }
-        }
-        quantities
-    }
-
     fn image_repository(&mut self, text: Option<&str>, path: &Path) -> Option<String> {
         let text = text?;
         let (host, rest) = text.split_once('/').unwrap_or((text, ""));
@@ -227,35 +198,5 @@ impl Lowering<'_, '_, '_> {
             return None;
         }
         Some(text.to_owned())
-    }
-}
-
-/// A positive number with one of `units`.
-fn is_quantity(text: &str, units: &[&str]) -> bool {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = &text[digits.len()..];
-    let number = digits.parse::<f64>().is_ok_and(|number| number > 0.0);
-    number && units.contains(&unit) && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_kubernetes_own() {
-        for (text, fits) in [
-            ("100m", true),
-            ("0.5", true),
-            ("1", true),
-            ("-1", false),
-            ("0", false),
-            ("1e3", false),
-            ("", false),
-            ("m", false),
-            ("1Mi", false),
-        ] {
-            assert_eq!(is_quantity(text, &["m", ""]), fits, "{text}");
-        }
     }
 }

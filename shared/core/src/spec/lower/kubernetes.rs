@@ -479,7 +479,8 @@ impl Lowering<'_, '_, '_> {
         component
     }
 
-    fn resources(
+    /// Of a component or an add-on.
+    pub(super) fn resources(
         &mut self,
         spec: &ComputeResourcesSpec,
         path: &Path,

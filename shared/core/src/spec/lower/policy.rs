@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::Lowering;
 use super::network::Draft;
 use crate::cluster::{
-    Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool,
-    RenewalStrategy, RolloutBeforeExpiry, RolloutPolicy,
+    Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool, RenewalStrategy,
+    RolloutBeforeExpiry, RolloutPolicy,
 };
 use crate::spec::model::{ApprovalSpec, CountText, Day, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
 use crate::spec::path::Path;

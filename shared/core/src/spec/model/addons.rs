@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::kubernetes::ComputeResourcesSpec;
+
 /// Add-ons.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
@@ -41,7 +43,7 @@ pub(crate) struct AddonSpec {
     /// The tag of its image; the one that goes with the Kubernetes minor, pinned once, unless given.
     pub(crate) version: Option<String>,
     /// What each of its pods asks for.
-    pub(crate) resources: ResourcesSpec,
+    pub(crate) resources: ComputeResourcesSpec,
 }
 
 /// An add-on that is off unless enabled.
@@ -53,7 +55,7 @@ pub(crate) struct OptionalAddonSpec {
     /// The tag of its image; the one that goes with the Kubernetes minor, pinned once, unless given.
     pub(crate) version: Option<String>,
     /// What each of its pods asks for.
-    pub(crate) resources: ResourcesSpec,
+    pub(crate) resources: ComputeResourcesSpec,
 }
 
 /// An add-on with replicas, off unless enabled.
@@ -68,7 +70,7 @@ pub(crate) struct ReplicatedAddonSpec {
     #[schemars(range(min = 1, max = 50))]
     pub(crate) replicas: Option<u32>,
     /// What each of its pods asks for.
-    pub(crate) resources: ResourcesSpec,
+    pub(crate) resources: ComputeResourcesSpec,
 }
 
 /// kube-proxy.
@@ -80,7 +82,7 @@ pub(crate) struct KubeProxySpec {
     /// How it sends traffic on; `iptables` unless given.
     pub(crate) mode: Option<ProxyModeSpec>,
     /// What each of its pods asks for.
-    pub(crate) resources: ResourcesSpec,
+    pub(crate) resources: ComputeResourcesSpec,
 }
 
 /// How kube-proxy sends traffic on.
@@ -102,7 +104,7 @@ pub(crate) struct PodNetworkSpec {
     /// The tag of its image; the one that goes with the Kubernetes minor, pinned once, unless given.
     pub(crate) version: Option<String>,
     /// What each of its pods asks for.
-    pub(crate) resources: ResourcesSpec,
+    pub(crate) resources: ComputeResourcesSpec,
 }
 
 /// Who makes the pod network.
@@ -127,7 +129,7 @@ pub(crate) struct CoreDnsSpec {
     #[schemars(range(min = 1, max = 50))]
     pub(crate) replicas: Option<u32>,
     /// What each of its pods asks for.
-    pub(crate) resources: ResourcesSpec,
+    pub(crate) resources: ComputeResourcesSpec,
     /// Lines for the server block of the root zone, such as `rewrite` rules.
     #[serde(rename = "extraCoreDNSConfig")]
     pub(crate) extra_config: Option<String>,
@@ -148,7 +150,7 @@ pub(crate) struct EbsCsiDriverSpec {
     #[schemars(range(min = 1, max = 5))]
     pub(crate) replicas: Option<u32>,
     /// What the driver's container asks for.
-    pub(crate) resources: ResourcesSpec,
+    pub(crate) resources: ComputeResourcesSpec,
     /// Whether the storage class `gp3` (encrypted, bound to the pod's zone) is made, and is the default; `true` unless given.
     pub(crate) default_storage_class: Option<bool>,
 }
@@ -165,27 +167,7 @@ pub(crate) struct ClusterAutoscalerSpec {
     #[schemars(range(min = 1, max = 5))]
     pub(crate) replicas: Option<u32>,
     /// What each of its pods asks for.
-    pub(crate) resources: ResourcesSpec,
+    pub(crate) resources: ComputeResourcesSpec,
     /// Its flags without the dashes, such as `scale-down-unneeded-time: 15m`.
     pub(crate) options: BTreeMap<String, String>,
-}
-
-/// What a container asks for.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ResourcesSpec {
-    /// What is set aside for it: `cpu`, `memory`.
-    pub(crate) requests: QuantitiesSpec,
-    /// What it may use at most: `cpu`, `memory`.
-    pub(crate) limits: QuantitiesSpec,
-}
-
-/// Amounts in Kubernetes' notation.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct QuantitiesSpec {
-    /// Processor time, such as `100m`.
-    pub(crate) cpu: Option<String>,
-    /// Memory, such as `128Mi`.
-    pub(crate) memory: Option<String>,
 }
