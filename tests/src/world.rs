@@ -1,6 +1,5 @@
 //! The embedded AWS as a whole: started, deployed into, watched, gone when dropped.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -100,12 +99,16 @@ impl Embedded {
         let lambda = Lambda::new(client.clone(), observer.clone(), settings.time_scale);
         let registry = Registry::start(Manners::default()).await?;
         let log = settings.log.iter().map(|log| ("RUST_LOG".to_owned(), log.clone()));
+        let takes = |name: &str| plain["Parameters"].get(name).is_some();
         let target = Target {
             client: &client,
             gateway: &gateway,
             lambda: &lambda,
             stack_name: &settings.stack_name,
-            parameters: BTreeMap::from([("ImageMirror", registry.url())]),
+            parameters: [("ImageMirror", registry.url())]
+                .into_iter()
+                .filter(|(name, _)| takes(name))
+                .collect(),
             extra_environment: log.collect(),
             work_folder: work_folder.path(),
         };

@@ -1,5 +1,6 @@
 //! The table: each key, a new value, and what the plan must say of it.
 
+mod addons;
 mod network;
 mod nodes;
 mod policy;
@@ -11,7 +12,7 @@ use super::case::{Case, case, each};
 
 /// The table, in the order of the page.
 pub(crate) fn cases() -> Vec<Case> {
-    [policy::cases(), network::cases(), nodes::cases(), pools::cases()].concat()
+    [policy::cases(), addons::cases(), network::cases(), nodes::cases(), pools::cases()].concat()
 }
 
 /// Keys that have no row, and why.

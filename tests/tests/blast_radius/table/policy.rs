@@ -11,8 +11,7 @@ const KEY: &str = "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-879
 pub(super) fn cases() -> Vec<Case> {
     let all = kubelet("kubernetes", "control-plane, pools", "controller replaced, pools replaced");
     let controllers = kubelet("controller", "control-plane", "controller replaced");
-    [cluster(), kubernetes(), components(), all, controllers, addons(), roles(), certificates(), rollout()]
-        .concat()
+    [cluster(), kubernetes(), components(), all, controllers, roles(), certificates(), rollout()].concat()
 }
 
 fn cluster() -> Vec<Case> {
@@ -153,15 +152,6 @@ fn components() -> Vec<Case> {
         resources("kubeScheduler"),
     ]
     .concat()
-}
-
-fn addons() -> Vec<Case> {
-    ["clusterAutoscaler", "metricsServer", "networkPolicy"]
-        .map(|name| {
-            let key = format!("addons.{name}.enabled");
-            case(key, json!(true), "control-plane", "controller replaced")
-        })
-        .into()
 }
 
 fn roles() -> Vec<Case> {

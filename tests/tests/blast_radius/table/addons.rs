@@ -1,0 +1,70 @@
+//! Add-ons: objects inside the cluster, which touch no node.
+
+use serde_json::{Value, json};
+
+use super::super::case::{Case, case};
+
+const INSIDE: &str = "objects inside the cluster change; no node does";
+const ROLE: &str = "the controllers' role follows what the add-on may do; no node changes";
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        inside("imageRepository", json!("mirror.example.com/kubernetes")),
+        inside("kubeProxy.enabled", json!(false)),
+        inside("kubeProxy.mode", json!("nftables")),
+        inside("network.provider", json!("none")),
+        inside("coreDns.enabled", json!(false)),
+        inside("coreDns.extraCoreDNSConfig", json!("rewrite name a b")),
+        inside(
+            "coreDns.additionalZoneCoreDNSConfig",
+            json!("corp.example.com:53 {\n    forward . 10.9.9.9\n}"),
+        ),
+        inside("ebsCsiDriver.defaultStorageClass", json!(false)),
+        inside("networkPolicy.enabled", json!(true)),
+        inside("nodeLocalDns.enabled", json!(true)),
+        inside("metricsServer.enabled", json!(true)),
+        inside("clusterAutoscaler.options", json!({ "expander": "random" })).given(ENABLED, json!(true)),
+    ];
+    for (name, to) in
+        [("cloudControllerManager", false), ("ebsCsiDriver", false), ("clusterAutoscaler", true)]
+    {
+        let key = format!("addons.{name}.enabled");
+        cases.push(case(key, json!(to), "control-plane", "").because(ROLE));
+    }
+    for name in ["coreDns", "ebsCsiDriver", "metricsServer", "clusterAutoscaler"] {
+        cases.push(of(name, "replicas", json!(1)));
+    }
+    for name in ADDONS {
+        if *name != "kubeProxy" {
+            cases.push(of(name, "version", json!("v9.9.9")));
+        }
+        for (group, cpu, memory) in [("requests", "11m", "33Mi"), ("limits", "3", "3Gi")] {
+            cases.push(of(name, &format!("resources.{group}.cpu"), json!(cpu)));
+            cases.push(of(name, &format!("resources.{group}.memory"), json!(memory)));
+        }
+    }
+    cases
+}
+
+const ENABLED: &str = "addons.clusterAutoscaler.enabled";
+const ADDONS: &[&str] = &[
+    "kubeProxy",
+    "network",
+    "networkPolicy",
+    "cloudControllerManager",
+    "coreDns",
+    "nodeLocalDns",
+    "ebsCsiDriver",
+    "metricsServer",
+    "clusterAutoscaler",
+];
+
+fn inside(key: &str, to: Value) -> Case {
+    case(format!("addons.{key}"), to, "", "").because(INSIDE)
+}
+
+/// Of an add-on that is installed.
+fn of(name: &str, key: &str, to: Value) -> Case {
+    let case = inside(&format!("{name}.{key}"), to);
+    if name == "network" { case } else { case.given(format!("addons.{name}.enabled"), json!(true)) }
+}
