@@ -37,7 +37,6 @@ ABSENT = {"aws:calledvia", "aws:calledviafirst", "aws:calledvialast", "aws:viaaw
 
 # What handlers ask for and the templates never make them do, by what does. Patterns.
 UNASKED = [
-    "autoscaling:AttachLoadBalancers", "autoscaling:DetachLoadBalancers",  # classic load balancers
     "autoscaling:AttachTrafficSources", "autoscaling:DetachTrafficSources",  # TrafficSources
     "autoscaling:StartInstanceRefresh", "autoscaling:CancelInstanceRefresh",  # an update policy
     "autoscaling:*NotificationConfiguration",  # NotificationConfigurations
