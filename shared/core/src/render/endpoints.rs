@@ -40,6 +40,14 @@ pub(super) fn add(context: &Context<'_>, template: &mut Template) -> Vec<Value> 
     for door in doors {
         door.add(context, template);
     }
+    // Two names may share a target group, and a group is in each once.
+    let mut seen: Vec<Value> = Vec::new();
+    target_groups.retain(|one| {
+        !seen.contains(one) && {
+            seen.push(one.clone());
+            true
+        }
+    });
     target_groups
 }
 

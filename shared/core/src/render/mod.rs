@@ -48,6 +48,7 @@ use cfn::Template;
 pub(crate) use cfn::canonical_json;
 use context::Context;
 pub use error::RenderError;
+pub(crate) use node_config::SCRATCH;
 pub(crate) use pool::LABEL_TAG;
 
 /// Where the functions keep things; the same for all clusters of an installation.

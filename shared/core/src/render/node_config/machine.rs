@@ -58,7 +58,7 @@ struct InstanceStoreSettings {
 }
 
 /// Where containerd keeps images and writable layers, the kubelet pods' scratch space, and both logs.
-const SCRATCH: [&str; 3] = ["/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"];
+pub(crate) const SCRATCH: [&str; 3] = ["/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"];
 
 impl From<&InstanceStore> for InstanceStoreSettings {
     fn from(store: &InstanceStore) -> Self {

@@ -9,6 +9,7 @@ mod components;
 mod controller;
 mod etcd;
 mod machine;
+pub(crate) use machine::SCRATCH;
 mod worker;
 
 use std::collections::BTreeMap;

@@ -83,12 +83,13 @@ fn a_balancer_without_groups_hands_clients_and_health_checks_through() {
 fn controllers_register_in_target_groups_that_exist() {
     let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef";
     let (_, rendering) = with(|balancer| {
-        balancer.backing = Backing::TargetGroups(vec![arn.to_owned()]);
+        balancer.backing = Backing::TargetGroups(vec![arn.to_owned(), arn.to_owned()]);
         balancer.hosted_zone_id = None;
     });
     let template = stack(&rendering, StackKind::ControlPlane);
     let group = of_type(&template, "AWS::AutoScaling::AutoScalingGroup")[0];
-    assert!(group["Properties"]["TargetGroupARNs"].as_array().unwrap().contains(&json!(arn)));
+    let groups = group["Properties"]["TargetGroupARNs"].as_array().unwrap();
+    assert_eq!(groups.iter().filter(|one| **one == json!(arn)).count(), 1, "Auto Scaling takes none twice");
     assert_eq!(of_type(&template, "AWS::ElasticLoadBalancingV2::TargetGroup").len(), 1, "the private one's");
 }
 

@@ -252,30 +252,39 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// `kmsKeyArn`, in the cluster's region.
-    pub(super) fn kms_key(&mut self, region: Option<&str>) -> Option<String> {
+    /// The cluster's `kmsKeyArn`.
+    pub(super) fn kms_key(&mut self) -> Option<String> {
         let text = self.spec.kms_key_arn.as_deref()?;
-        let path = Path::of("kmsKeyArn");
+        self.kms_key_arn(text, &Path::of("kmsKeyArn"));
+        Some(text.to_owned())
+    }
+
+    /// A key, in the cluster's region. No alias: as a resource in a policy of IAM's, which is how nodes are let in, it matches
+    /// nothing (docs.aws.amazon.com/kms, "Use aliases to control access to KMS keys").
+    pub(super) fn kms_key_arn(&mut self, text: &str, path: &Path) {
+        const EXAMPLE: &str = "write one such as `arn:aws:kms:eu-west-1:111122223333:key/…`";
+        let here = self.spec.region.as_deref().filter(|region| REGIONS.contains(region));
         match arn(text, "kms") {
-            Some((of, _)) if region.is_some_and(|region| region != of) => {
+            Some((_, resource)) if resource.starts_with("alias/") => self.report.error(
+                "arn-syntax",
+                path,
+                format!("`{text}` is an alias, by which no node can be allowed to use the key"),
+                "write the ARN of the key itself, which `aws kms describe-key --key-id alias/…` tells",
+            ),
+            Some((_, resource)) if resource.strip_prefix("key/").is_none_or(str::is_empty) => {
+                self.report.error("arn-syntax", path, format!("`{text}` is no ARN of a KMS key"), EXAMPLE);
+            }
+            Some((of, _)) if here.is_some_and(|region| region != of) => {
                 let help =
-                    format!("take a key of {}, or a replica of this one there", region.unwrap_or_default());
-                self.report.error(
-                    "kms-region",
-                    &path,
-                    format!("the key lies in {of}, the cluster elsewhere"),
-                    help,
-                );
+                    format!("take a key of {}, or a replica of this one there", here.unwrap_or_default());
+                let message = format!("the key lies in {of}, the cluster elsewhere");
+                self.report.error("kms-region", path, message, help);
             }
             Some(_) => {}
-            None => self.report.error(
-                "arn-syntax",
-                &path,
-                format!("`{text}` is no ARN of a KMS key"),
-                "write one such as `arn:aws:kms:eu-west-1:111122223333:key/…`",
-            ),
+            None => {
+                self.report.error("arn-syntax", path, format!("`{text}` is no ARN of a KMS key"), EXAMPLE)
+            }
         }
-        Some(text.to_owned())
     }
 
     /// `sshAuthorizedKeys`: public keys, and not by mistake a private one.

@@ -63,9 +63,7 @@ impl Lowering<'_, '_, '_> {
         if spec.managed == Some(false) {
             self.not_with(path, &path.key("managed"), &["private", "subnets"]);
             let arns = &spec.target_group.arns;
-            for (index, text) in arns.iter().enumerate() {
-                self.target_group_arn(text, &arns_path.index(index));
-            }
+            self.target_group_arns(arns, &arns_path);
             return if arns.is_empty() { Backing::Nothing } else { Backing::TargetGroups(arns.clone()) };
         }
         if !spec.target_group.arns.is_empty() {
@@ -116,6 +114,13 @@ impl Lowering<'_, '_, '_> {
             ),
         };
         self.report.error("arn-syntax", path, message, help);
+    }
+
+    /// Target groups at `path`. One that is named twice is rendered once.
+    pub(super) fn target_group_arns(&mut self, arns: &[String], path: &Path) {
+        for (index, text) in arns.iter().enumerate() {
+            self.target_group_arn(text, &path.index(index));
+        }
     }
 
     fn target_group_arn(&mut self, text: &str, path: &Path) {

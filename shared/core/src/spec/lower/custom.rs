@@ -136,6 +136,15 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
+    /// A folder that is handed to a container must not hold what is Slipway's either.
+    pub(super) fn above_ours(&mut self, name: &str, path: &Path) {
+        let inside = |place: &str| place.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        if let Some((place, _)) = OWNED.iter().find(|(place, _)| inside(place)) {
+            let message = format!("`{name}` holds `{place}`, which is Slipway's or the machine's");
+            self.report.error("file-path", path, message, "name the folder below it that is needed");
+        }
+    }
+
     /// Octal digits, four of them.
     fn mode(&mut self, text: &str, path: &Path) -> Option<String> {
         let digits = text.strip_prefix("0o").unwrap_or(text);

@@ -60,7 +60,35 @@ impl Lowering<'_, '_, '_> {
             "DNS name",
             str::to_ascii_lowercase,
         );
+        self.balancers_once(&root);
         endpoints
+    }
+
+    /// Each endpoint on a balancer that exists has a listener of its own on port 443, which a balancer has once.
+    fn balancers_once(&mut self, root: &Path) {
+        let endpoints = &self.spec.api_endpoints;
+        for (index, endpoint) in endpoints.iter().enumerate() {
+            let of = |endpoint: &EndpointSpec| {
+                let balancer = &endpoint.load_balancer;
+                (balancer.id.clone(), balancer.id_from_stack_output.clone())
+            };
+            let named = of(endpoint);
+            let Some(first) = endpoints.iter().take(index).find(|other| of(other) == named) else { continue };
+            let key = match &named {
+                (Some(_), _) => "id",
+                (None, Some(_)) => "idFromStackOutput",
+                (None, None) => continue,
+            };
+            let first = first.name.as_deref().unwrap_or_default();
+            self.report.error(
+                "load-balancer-choice",
+                &root.index(index).key("loadBalancer").key(key),
+                format!("the load balancer is that of the endpoint `{first}` already, and has port 443 once"),
+                format!(
+                    "write `managed: false` here in its place, and `dnsName` with the balancer's own name if a record is to be made: both names then lead to the listener of `{first}`"
+                ),
+            );
+        }
     }
 
     /// `externalDNSName`, `hostedZoneId`, `createRecordSet`: one endpoint called `default`.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::Lowering;
 use super::balancers::is_zone_id;
 use super::network::Draft;
-use super::nodes::ROOT_GIB;
 use super::text::{is_dns_label, is_dns_name};
 use crate::cluster::{Etcd, EtcdMember, KubernetesVersion, Volume};
 use crate::spec::model::{EtcdNodeSpec, EtcdSpec, EtcdTopology, MemberVolumeSpec, VolumeKind, VolumeSpec};
@@ -56,7 +55,11 @@ impl Lowering<'_, '_, '_> {
         Some(Etcd {
             instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
             version: spec.version.clone(),
-            root_volume: self.volume(&spec.root_volume, ROOT_GIB, &path.key("rootVolume"))?,
+            root_volume: self.root_volume(
+                &spec.root_volume,
+                self.image_of_cluster(),
+                &path.key("rootVolume"),
+            )?,
             internal_domain: internal_domain?,
             hosted_zone_id,
             members,

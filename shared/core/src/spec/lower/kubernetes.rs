@@ -96,6 +96,10 @@ const API_SERVER: Owned = &[
     ("advertise-address", SLIPWAYS),
     ("allow-privileged", SLIPWAYS),
     ("authorization-*", SLIPWAYS),
+    (
+        "anonymous-auth",
+        "remove it: load balancers ask for `/readyz` without credentials, and would hold every controller for dead; RBAC lets anonymous callers see health and version only",
+    ),
     ("bind-address", SLIPWAYS),
     ("client-ca-file", SLIPWAYS),
     ("cloud-*", SLIPWAYS),
@@ -260,7 +264,7 @@ impl Lowering<'_, '_, '_> {
 
     /// The logs lie on the root volume, which must not fill up with them.
     fn audit_room(&mut self, files: LogFiles, spec: &AuditLogSpec, path: &Path) {
-        let root_gib = self.spec.controller.root_volume.size.unwrap_or(super::nodes::ROOT_GIB);
+        let root_gib = self.spec.controller.root_volume.size.unwrap_or(super::volumes::ROOT_GIB);
         let (needed, room) = (
             (u64::from(files.max_backups) + 1) * u64::from(files.max_size_mib),
             u64::from(root_gib) * 1024 / 2,
@@ -530,6 +534,7 @@ impl Lowering<'_, '_, '_> {
                 );
             }
             self.custom_path(from, &place.key("path"));
+            self.above_ours(from, &place.key("path"));
             if volumes.iter().any(|other| other.name == *name || other.path == *from) {
                 let message = format!("the volume `{name}`, or its path, is given twice");
                 self.report.error("duplicate-name", &place.key("name"), message, "keep one of them");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Lowering;
+use super::volumes::RootImage;
 use crate::cluster::{Architecture, Image, Taint};
 use crate::instance_types::{Accelerator, Processor, lookup, names};
 use crate::spec::model::{GpuSpec, ImageSpec, PoolSpec};
@@ -15,9 +16,6 @@ fn deep_learning(architecture: Architecture) -> String {
     let name = architecture.as_str();
     format!("/aws/service/deeplearning/ami/{name}/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id")
 }
-
-/// That image brings several releases of CUDA: a volume cannot be smaller than the snapshot that it is made of.
-pub(super) const NVIDIA_ROOT_GIB: u32 = 100;
 
 /// GPUs older than Turing, for which NVIDIA's open driver is not made
 /// (github.com/NVIDIA/open-gpu-kernel-modules, "Compatible GPUs").
@@ -131,6 +129,22 @@ impl Lowering<'_, '_, '_> {
         let named = spec.ami_id.is_some() || spec.image.is_some();
         let names = || [Architecture::Arm64, Architecture::X86_64].map(|one| (one, deep_learning(one)));
         (nvidia && !named && self.cluster_image_is_default()).then(|| Image::SsmParameter(names().into()))
+    }
+
+    /// What controllers and members are made of.
+    pub(super) fn image_of_cluster(&self) -> RootImage {
+        if self.cluster_image_is_default() { RootImage::AmazonLinux } else { RootImage::Own }
+    }
+
+    /// What the pool's nodes are made of.
+    pub(super) fn image_of_pool(&self, spec: &PoolSpec, nvidia: bool) -> RootImage {
+        if self.image_with_driver(spec, nvidia).is_some() {
+            RootImage::Nvidia
+        } else if spec.ami_id.is_some() || spec.image.is_some() {
+            RootImage::Own
+        } else {
+            self.image_of_cluster()
+        }
     }
 
     fn cluster_image_is_default(&self) -> bool {

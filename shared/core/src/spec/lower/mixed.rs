@@ -75,6 +75,9 @@ impl Lowering<'_, '_, '_> {
         let plain = path.key("instanceTypes");
         for (index, name) in spec.instance_types.iter().enumerate() {
             self.check_instance_type(name, &plain.index(index));
+            if spec.instance_types[..index].contains(name) {
+                self.named_twice(name, &plain.index(index));
+            }
         }
         let mut types = self.weighted(&spec.overrides, &path.key("overrides"));
         types.extend(
@@ -112,12 +115,7 @@ impl Lowering<'_, '_, '_> {
             let path = path.index(index).key("instanceType");
             self.check_instance_type(&instance_type, &path);
             if types.iter().any(|other| other.instance_type == instance_type) {
-                self.report.error(
-                    "duplicate-name",
-                    &path,
-                    format!("`{instance_type}` is named twice"),
-                    "name each instance type once",
-                );
+                self.named_twice(&instance_type, &path);
             }
             types.push(WeightedType {
                 instance_type,
@@ -125,6 +123,12 @@ impl Lowering<'_, '_, '_> {
             });
         }
         types
+    }
+
+    /// Auto Scaling takes no two overrides of one type.
+    fn named_twice(&mut self, name: &str, path: &Path) {
+        let help = "name each instance type once";
+        self.report.error("duplicate-name", path, format!("`{name}` is named twice"), help);
     }
 
     /// A pool has one image, so one architecture.

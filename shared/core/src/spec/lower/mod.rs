@@ -22,6 +22,7 @@ mod pools;
 mod storage;
 mod subnets;
 mod text;
+mod volumes;
 
 use std::collections::BTreeSet;
 
@@ -63,7 +64,7 @@ pub(crate) fn lower(
     lowering.workers_let_in(&api_endpoints, worker_api_endpoint.as_deref(), &pools, &network);
     lowering.pods_fit(controller.as_ref(), &pools, &network);
     lowering.architectures(&image, controller.as_ref(), etcd.as_ref(), &pools);
-    let kms_key_arn = lowering.kms_key(region.as_deref());
+    let kms_key_arn = lowering.kms_key();
     let ssh_authorized_keys = lowering.ssh_keys();
     let kubernetes = lowering.kubernetes();
     let addons = lowering.addons();

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use super::Lowering;
 use super::network::Draft;
 use super::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
-use crate::cluster::{Controller, Iam, Tenancy, Volume};
-use crate::spec::model::{ControllerSpec, IamSpec, PolicySpec, TenancySpec, VolumeKind, VolumeSpec};
+use crate::cluster::{Controller, Iam, Tenancy};
+use crate::spec::model::{ControllerSpec, IamSpec, PolicySpec, TenancySpec};
 use crate::spec::path::Path;
 
 /// What kube-aws took as `t2.medium`.
 pub(super) const INSTANCE_TYPE: &str = "t3.medium";
-pub(super) const ROOT_GIB: u32 = 30;
 /// IAM's limit on a role's name.
 const MOST_ROLE_NAME: usize = 64;
 
@@ -29,7 +28,11 @@ impl Lowering<'_, '_, '_> {
         Some(Controller {
             count,
             instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
-            root_volume: self.volume(&spec.root_volume, ROOT_GIB, &path.key("rootVolume"))?,
+            root_volume: self.root_volume(
+                &spec.root_volume,
+                self.image_of_cluster(),
+                &path.key("rootVolume"),
+            )?,
             subnets,
             security_group_ids: spec.security_group_ids.clone(),
             iam: self.iam(
@@ -104,74 +107,6 @@ impl Lowering<'_, '_, '_> {
             return;
         }
         self.known_instance_type(text, path);
-    }
-
-    /// A volume of `default` GiB unless it says otherwise.
-    pub(super) fn volume(&mut self, spec: &VolumeSpec, default: u32, path: &Path) -> Option<Volume> {
-        let kind = spec.kind.unwrap_or(VolumeKind::Gp3);
-        let name = match kind {
-            VolumeKind::Gp3 => "gp3",
-            VolumeKind::Gp2 => "gp2",
-            VolumeKind::Io1 => "io1",
-            VolumeKind::Io2 => "io2",
-        };
-        if spec.encrypted == Some(false) {
-            let help = "remove the line: every volume is encrypted";
-            self.report.error(
-                "unencrypted-volume",
-                &path.key("encrypted"),
-                "a volume cannot be left unencrypted",
-                help,
-            );
-        }
-        if spec.iops.is_some() && kind == VolumeKind::Gp2 {
-            self.report.error(
-                "volume",
-                &path.key("iops"),
-                "gp2 takes no `iops`",
-                "write `type: gp3`, or remove the line",
-            );
-        }
-        if spec.iops.is_none() && matches!(kind, VolumeKind::Io1 | VolumeKind::Io2) {
-            self.report.error(
-                "volume",
-                &path.key("type"),
-                format!("{name} needs `iops`"),
-                "add `iops`, or write `type: gp3`",
-            );
-        }
-        if spec.iops.is_some_and(|iops| iops < 3000) && kind == VolumeKind::Gp3 {
-            self.report.error(
-                "volume",
-                &path.key("iops"),
-                "gp3 has at least 3000 operations a second",
-                "write 3000 or more, or remove the line",
-            );
-        }
-        if spec.throughput.is_some() && kind != VolumeKind::Gp3 {
-            self.report.error(
-                "volume",
-                &path.key("throughput"),
-                format!("{name} takes no `throughput`"),
-                "write `type: gp3`, or remove the line",
-            );
-        }
-        if let Some(key) = spec.kms_key_arn.as_deref().filter(|key| arn(key, "kms").is_none()) {
-            let help = "write one such as `arn:aws:kms:eu-west-1:111122223333:key/…`";
-            self.report.error(
-                "arn-syntax",
-                &path.key("kmsKeyArn"),
-                format!("`{key}` is no ARN of a KMS key"),
-                help,
-            );
-        }
-        Some(Volume {
-            size_gib: spec.size.unwrap_or(default),
-            kind: name.to_owned(),
-            iops: spec.iops,
-            throughput: spec.throughput,
-            kms_key_arn: spec.kms_key_arn.clone(),
-        })
     }
 
     /// IAM settings of the nodes whose stack has that name; `ending` is what follows each role's name.

@@ -1,8 +1,7 @@
 //! Pools of workers.
 
 use super::network::Draft;
-use super::nodes::ROOT_GIB;
-use super::text::{arn, is_dns_label, is_label_key, is_label_value, is_name};
+use super::text::{is_dns_label, is_label_key, is_label_value, is_name};
 use super::{Lowering, fold};
 use crate::cluster::{ApiEndpoint, GroupSize, KubernetesVersion, MixedInstances, NodePool, Taint};
 use crate::spec::model::{PoolSpec, TaintEffect, TaintSpec};
@@ -79,7 +78,7 @@ impl Lowering<'_, '_, '_> {
         if nvidia {
             super::machines::tell_of_gpus(&spec.gpu, &mut node_labels, &mut taints);
         }
-        let root_gib = if nvidia { super::machines::NVIDIA_ROOT_GIB } else { ROOT_GIB };
+        let root_image = self.image_of_pool(spec, nvidia);
         if let Some(keys) = &spec.ssh_authorized_keys {
             self.ssh_keys_of(keys, &path.key("sshAuthorizedKeys"));
         }
@@ -94,7 +93,7 @@ impl Lowering<'_, '_, '_> {
             key_name: spec.key_name.clone(),
             ssh_authorized_keys: spec.ssh_authorized_keys.clone(),
             api_endpoint,
-            root_volume: self.volume(&spec.root_volume, root_gib, &path.key("rootVolume"))?,
+            root_volume: self.root_volume(&spec.root_volume, root_image, &path.key("rootVolume"))?,
             storage: self.storage(spec, &types, path),
             nvidia,
             instance_type,
@@ -296,19 +295,7 @@ impl Lowering<'_, '_, '_> {
 
     fn target_groups(&mut self, spec: &PoolSpec, path: &Path) -> Vec<String> {
         let path = path.key("targetGroup").key("arns");
-        for (index, text) in spec.target_group.arns.iter().enumerate() {
-            if arn(text, "elasticloadbalancing")
-                .is_none_or(|(_, resource)| !resource.starts_with("targetgroup/"))
-            {
-                let help = "write one such as `arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/name/0123456789abcdef`";
-                self.report.error(
-                    "arn-syntax",
-                    &path.index(index),
-                    format!("`{text}` is no ARN of a target group"),
-                    help,
-                );
-            }
-        }
+        self.target_group_arns(&spec.target_group.arns, &path);
         if spec.target_group.enabled == Some(false) { Vec::new() } else { spec.target_group.arns.clone() }
     }
 

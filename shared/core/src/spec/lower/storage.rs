@@ -3,18 +3,27 @@
 use super::Lowering;
 use crate::cluster::{InstanceStore, Mount, Storage, Volume};
 use crate::instance_types::lookup;
+use crate::render::SCRATCH;
 use crate::spec::model::{FileSystemSpec, MountKind, PoolSpec, VolumeKind, VolumeSpec};
 use crate::spec::path::Path;
 
-/// Folders that the system or the node agent fill themselves: a mount would hide what is in them.
-const TAKEN: [&str; 15] = [
-    "/",
+/// Folders that the system, the node agent or those who sign in need as the image has them: a mount at one, or above it, would
+/// hide what is in them. A volume at `/var/lib/kubelet`, `/var/lib/containerd` or `/var/log` is a choice.
+const TAKEN: [&str; 26] = [
     "/bin",
     "/boot",
     "/dev",
-    "/etc",
+    "/etc/cni",
+    "/etc/containerd",
+    "/etc/etcd",
+    "/etc/kubernetes",
+    "/etc/slipway",
+    "/etc/ssh",
+    "/etc/systemd",
+    "/home/ec2-user",
     "/lib",
     "/lib64",
+    "/opt/cni",
     "/proc",
     "/root",
     "/run",
@@ -22,10 +31,29 @@ const TAKEN: [&str; 15] = [
     "/sys",
     "/tmp",
     "/usr",
+    "/var/lib/amazon",
+    "/var/lib/cloud",
     "/var/lib/slipway",
+    "/var/lib/systemd",
+    "/var/run",
 ];
-/// Folders that the kernel or systemd make anew at each start.
-const VOLATILE: [&str; 4] = ["/dev/", "/proc/", "/run/", "/sys/"];
+/// Folders of the kernel's, the image's or Slipway's, in which nothing is to be mounted either.
+const CLOSED: [&str; 14] = [
+    "/bin/",
+    "/boot/",
+    "/dev/",
+    "/etc/kubernetes/",
+    "/etc/slipway/",
+    "/etc/systemd/",
+    "/lib/",
+    "/lib64/",
+    "/proc/",
+    "/run/",
+    "/sbin/",
+    "/sys/",
+    "/usr/",
+    "/var/lib/slipway/",
+];
 /// The least that a throughput-optimized or cold volume may have (docs.aws.amazon.com/ebs, "Amazon EBS volume types").
 const LEAST_HDD_GIB: u32 = 125;
 /// The most that a magnetic volume may have.
@@ -114,7 +142,9 @@ impl Lowering<'_, '_, '_> {
                 format!("`{mount}` is no path to mount at"),
                 "write an absolute path of letters, digits and `-_.`, without a slash at its end, such as `/var/data`",
             );
-        } else if TAKEN.contains(&mount) || VOLATILE.iter().any(|folder| mount.starts_with(folder)) {
+        } else if TAKEN.iter().any(|taken| within(taken, mount))
+            || CLOSED.iter().any(|folder| mount.starts_with(folder))
+        {
             let message = format!("a volume mounted at `{mount}` would hide what the system keeps there");
             self.report.error("mount-path", path, message, "choose a folder of its own, such as `/var/data`");
         } else if others.any(|other| other == mount) {
@@ -180,6 +210,7 @@ impl Lowering<'_, '_, '_> {
             }
             (None, None) => return None,
         };
+        self.apart(&store, key, mounts, spec, path);
         match &store.path {
             Some(mount) => {
                 self.mount_path(mount, &group.key("path"), mounts.iter().map(|other| other.path.as_str()));
@@ -202,6 +233,30 @@ impl Lowering<'_, '_, '_> {
         }
         Some(store)
     }
+
+    /// The disks' own folders and the volumes': one would hide the other. Two at the very same `path` are told by that.
+    fn apart(&mut self, store: &InstanceStore, key: &str, mounts: &[Mount], spec: &PoolSpec, path: &Path) {
+        let folders = store.path.as_deref().map_or(SCRATCH.to_vec(), |folder| vec![folder]);
+        for one in given(spec, path) {
+            let Some(mount) = one.mount.filter(|mount| mounts.iter().any(|other| other.path == *mount))
+            else {
+                continue;
+            };
+            let clash = folders.iter().find(|folder| within(&mount, folder) || within(folder, &mount));
+            if let Some(folder) = clash.filter(|folder| store.path.is_none() || **folder != mount) {
+                let message = format!(
+                    "`{key}` keeps `{folder}` on the machine's own disks, and a volume is mounted at `{mount}`"
+                );
+                let help = format!("mount the volume elsewhere, or give `{key}` another `path`");
+                self.report.error("mount-path", &one.path.key("path"), message, help);
+            }
+        }
+    }
+}
+
+/// Whether the path is the folder, or lies in it.
+fn within(path: &str, folder: &str) -> bool {
+    folder == "/" || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// All that is to be mounted on volumes, in the order of the spec.

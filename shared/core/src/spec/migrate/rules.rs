@@ -61,7 +61,8 @@ pub(super) fn apply(root: &mut Item, log: &mut Log) {
             root.put(to, value);
         }
     }
-    if root.at("vpc.id").is_some() && root.get("vpcCIDR").is_none() {
+    let existing = ["vpc.id", "vpc.idFromStackOutput"].iter().any(|key| root.at(key).is_some());
+    if existing && root.get("vpcCIDR").is_none() {
         root.put("vpcCIDR", Item::word("10.0.0.0/16"));
         log.decision(
             "vpcCIDR",

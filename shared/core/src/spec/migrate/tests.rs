@@ -189,6 +189,17 @@ fn a_full_spec_of_kube_aws_is_taken() {
 }
 
 #[test]
+fn the_range_of_an_existing_vpc_is_kube_awss_unless_given() {
+    for vpc in ["vpcId: vpc-0abc1234\n", "vpc: {idFromStackOutput: shared-Vpc}\n"] {
+        let keys = format!("{vpc}internetGatewayId: igw-0abc1234\n");
+        let migrated =
+            migrate(spec(&keys).as_bytes()).unwrap_or_else(|refused| panic!("{:#?}", refused.findings));
+        assert!(migrated.text.contains("10.0.0.0/16"), "{vpc}{}", migrated.text);
+        assert!(migrated.changes.iter().any(|change| change.path == "vpcCIDR"), "{vpc}");
+    }
+}
+
+#[test]
 fn what_only_a_person_can_put_right_is_said_and_nothing_made() {
     let findings = migrate(spec("podCIDR: 10.0.0.0/8\n").as_bytes()).expect_err("ranges overlap").findings;
     assert!(findings.iter().any(|finding| finding.path == "podCIDR"), "{findings:#?}");

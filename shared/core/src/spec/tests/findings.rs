@@ -74,6 +74,7 @@ fn the_base_itself_is_accepted() {
     assert_eq!(told_of(BASE), "");
 }
 
+mod aws;
 mod control;
 mod etcd;
 mod identity;
