@@ -308,7 +308,7 @@ fn refusals(patch: &Patch, target: Target<'_>, before: &Value, after: &Value) ->
         return Vec::new();
     }
     let found = match target {
-        Target::Stack(_) => guard::stack(before, after),
+        Target::Stack(name) => guard::stack(name, before, after),
         Target::Node(_) => guard::node(before, after),
     };
     let about = |Refusal { what, help }: Refusal| {

@@ -1,9 +1,16 @@
 //! What a patch may not touch: what nodes are found by, live by and are planned by, and what would make a writer of
 //! specs an administrator. Each refusal says why, and where the thing is said instead.
 
+mod foreign;
+mod places;
 mod references;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
+
+use foreign::Own;
+use places::{NODE, free, kept};
 
 /// Something that a patch may not do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,114 +25,11 @@ impl Refusal {
     }
 }
 
-/// A place that stays as it was rendered, and why.
-struct Fixed {
-    /// Below the resource, or from the top of a node's configuration.
-    pointer: &'static str,
-    help: &'static str,
-}
+/// The types that a patch may bring in: CloudFormation may do for us whatever any cluster needs, to resources of every cluster.
+const WELCOME: [&str; 3] =
+    ["AWS::EC2::SecurityGroup", "AWS::EC2::SecurityGroupEgress", "AWS::EC2::SecurityGroupIngress"];
 
-const fn fixed(pointer: &'static str, help: &'static str) -> Fixed {
-    Fixed { pointer, help }
-}
-
-const SIZE: &str = "the plan counts nodes by it: say it in the spec (`autoScalingGroup`, `count`)";
-const MACHINE: &str = "the plan tells outdated nodes by it: say it in the spec";
-
-/// Auto Scaling groups.
-const GROUP: [Fixed; 14] = [
-    fixed(
-        "/UpdatePolicy",
-        "CloudFormation would replace nodes itself, undrained; the rollout replaces them, one by one",
-    ),
-    fixed("/CreationPolicy", "nodes report through their lifecycle hooks, and nobody would send the signals"),
-    fixed("/DeletionPolicy", "a group that outlives its stack runs nodes that nobody knows of"),
-    fixed("/Properties/AutoScalingGroupName", "a node's role is limited to the group of this name"),
-    fixed("/Properties/MinSize", SIZE),
-    fixed("/Properties/MaxSize", SIZE),
-    fixed(
-        "/Properties/DesiredCapacity",
-        "each update would set it again and terminate nodes undrained; the autoscaler and the rollout own it",
-    ),
-    fixed("/Properties/LaunchTemplate", MACHINE),
-    fixed("/Properties/LaunchConfigurationName", MACHINE),
-    fixed("/Properties/InstanceId", MACHINE),
-    fixed("/Properties/MixedInstancesPolicy/LaunchTemplate", MACHINE),
-    fixed(
-        "/Properties/HealthCheckType",
-        "while etcd is down no controller is ready, and a balancer's health would have all of them terminated",
-    ),
-    fixed(
-        "/Properties/InstanceLifecyclePolicy",
-        "a worker whose drain nobody finished must stay, for its pods were not evicted",
-    ),
-    fixed(
-        "/Properties/VPCZoneIdentifier",
-        "say it in the spec (`subnets`), which checks routes, zones and where volumes lie",
-    ),
-];
-
-/// Launch templates.
-const LAUNCH_TEMPLATE: [Fixed; 7] = [
-    fixed(
-        "/Properties/LaunchTemplateData/UserData",
-        "it fetches and checks the node agent; use `customFiles` and `customSystemdUnits` in the spec for what a node should have besides",
-    ),
-    fixed("/Properties/LaunchTemplateData/ImageId", MACHINE),
-    fixed("/Properties/LaunchTemplateData/InstanceType", MACHINE),
-    fixed("/Properties/LaunchTemplateData/InstanceRequirements", MACHINE),
-    fixed(
-        "/Properties/LaunchTemplateData/IamInstanceProfile",
-        "a node without its role cannot read its bundles; say `iam` in the spec",
-    ),
-    fixed(
-        "/Properties/LaunchTemplateData/MetadataOptions",
-        "tokens are required and answers go one hop far, so that pods cannot take the node's role; run what needs it on the host network",
-    ),
-    fixed("/Properties/LaunchTemplateData/SecurityGroupIds", "say it in the spec (`securityGroupIds`)"),
-];
-
-/// Volumes that outlive their nodes.
-const VOLUME: [Fixed; 2] = [
-    fixed("/Properties/Encrypted", "volumes are encrypted"),
-    fixed(
-        "/Properties/AvailabilityZone",
-        "the volume must lie where its member does; say it in the spec (`subnets`)",
-    ),
-];
-
-/// Node configurations.
-const NODE: [Fixed; 16] = [
-    fixed("/format", "the node agent reads the configuration by it"),
-    fixed("/cluster", "the node is found by it"),
-    fixed("/role", "the node reads its bundles by it"),
-    fixed("/region", "the node lies there"),
-    fixed("/autoScalingGroup", "the node settles the hooks of this group"),
-    fixed("/launchHook", "without it the node would be terminated as never healthy"),
-    fixed("/terminateHook", "without it the node would go undrained"),
-    fixed("/kubernetesVersion", "version skew is checked by the spec's `kubernetesVersion`: say it there"),
-    fixed("/etcd/version", "say it in the spec (`etcd.version`)"),
-    fixed("/etcd/name", "the member is known to its fellows by it"),
-    fixed("/etcd/dnsName", "the member's certificates carry it"),
-    fixed("/etcd/initialClusterState", "members come and go by the spec (`etcd.count`), one at a time"),
-    fixed("/etcd/initialClusterToken", "members know their cluster by it"),
-    fixed("/etcd/joinEndpoints", "members come and go by the spec (`etcd.count`), one at a time"),
-    fixed("/etcd/initialCluster", "members come and go by the spec (`etcd.count`), one at a time"),
-    fixed("/dataVolume", "the member finds its data by it"),
-];
-
-/// Resources that stay, by type, with the places that stay in them.
-fn kept(kind: &str) -> Option<&'static [Fixed]> {
-    match kind {
-        "AWS::AutoScaling::AutoScalingGroup" => Some(&GROUP),
-        "AWS::EC2::LaunchTemplate" => Some(&LAUNCH_TEMPLATE),
-        "AWS::EC2::Volume" => Some(&VOLUME),
-        "AWS::EC2::VPC" | "AWS::Route53::HostedZone" => Some(&[]),
-        _ => None,
-    }
-}
-
-/// Types that a patch may not bring in, and why.
+/// Why a patch may not bring in a resource of that type.
 fn unwelcome(kind: &str) -> Option<&'static str> {
     const MACHINES: [&str; 7] = [
         "AWS::AutoScaling::AutoScalingGroup",
@@ -144,13 +48,17 @@ fn unwelcome(kind: &str) -> Option<&'static str> {
     if kind.starts_with("AWS::CloudFormation::") || kind.starts_with("Custom::") {
         return Some("it runs what no plan shows; make it in a stack of your own");
     }
-    MACHINES
-        .contains(&kind)
-        .then_some("machines that no rollout knows of are never replaced; make a node pool")
+    if MACHINES.contains(&kind) {
+        return Some("machines that no rollout knows of are never replaced; make a node pool");
+    }
+    (!WELCOME.contains(&kind)).then_some(
+        "a patch brings in no more than AWS::EC2::SecurityGroup, AWS::EC2::SecurityGroupIngress and \
+         AWS::EC2::SecurityGroupEgress; make it in a stack of your own",
+    )
 }
 
-/// What may not be done to a template.
-pub(super) fn stack(before: &Value, after: &Value) -> Vec<Refusal> {
+/// What may not be done to the template of the stack `name`.
+pub(super) fn stack(name: &str, before: &Value, after: &Value) -> Vec<Refusal> {
     let mut found = Vec::new();
     let (Some(old), Some(new)) = (resources(before), resources(after)) else {
         return vec![Refusal::new("no resources would be left", "patch what lies below `/Resources`")];
@@ -169,36 +77,37 @@ pub(super) fn stack(before: &Value, after: &Value) -> Vec<Refusal> {
             found.push(Refusal::new(format!("the parameter `{name}` has no default"), help));
         }
     }
+    let own = Own::new(before, old, new);
     for (id, was) in old {
-        found.extend(resource(id, was, new.get(id)));
+        found.extend(resource(name, id, was, new.get(id)));
+    }
+    for (id, is) in new.iter().filter(|(id, is)| old.get(*id) != Some(*is)) {
+        found.extend(own.refusals(id, old.get(id), is));
     }
     for (id, is) in new.iter().filter(|(id, _)| !old.contains_key(*id)) {
         let kind = kind(is);
-        match unwelcome(kind) {
-            Some(help) => found.push(Refusal::new(format!("`{id}` would be a {kind}"), help)),
-            None if kind.is_empty() => {
-                found.push(Refusal::new(
-                    format!("`{id}` would have no `Type`"),
-                    "add one, such as `AWS::EC2::SecurityGroup`",
-                ));
-            }
-            None => {}
+        if kind.is_empty() {
+            let help = "add one, such as `AWS::EC2::SecurityGroup`";
+            found.push(Refusal::new(format!("`{id}` would have no `Type`"), help));
+        } else if let Some(help) = unwelcome(kind) {
+            found.push(Refusal::new(format!("`{id}` would be a {kind}"), help));
         }
     }
     found.extend(exports(before, after));
     found.extend(references::dangling(before, after));
+    found.extend(foreign::unforeseen(before, after));
+    // Two rules may refuse the same thing.
+    let mut told = BTreeSet::new();
+    found.retain(|refusal| told.insert(refusal.what.clone()));
     found
 }
 
-fn resource(id: &str, was: &Value, is: Option<&Value>) -> Vec<Refusal> {
+fn resource(stack: &str, id: &str, was: &Value, is: Option<&Value>) -> Vec<Refusal> {
     let kind = kind(was);
-    let kept = kept(kind);
     let of_iam = kind.starts_with("AWS::IAM::");
     let Some(is) = is else {
         let help = "the cluster cannot do without it; take what asks for it out of the spec";
-        return Vec::from_iter(
-            (kept.is_some() || of_iam).then(|| Refusal::new(format!("`{id}` ({kind}) would be gone"), help)),
-        );
+        return vec![Refusal::new(format!("`{id}` ({kind}) would be gone"), help)];
     };
     if was == is {
         return Vec::new();
@@ -210,9 +119,8 @@ fn resource(id: &str, was: &Value, is: Option<&Value>) -> Vec<Refusal> {
     if let Some(help) = unwelcome(kind).filter(|_| of_iam) {
         return vec![Refusal::new(format!("`{id}` ({kind})"), help)];
     }
-    let mut found: Vec<Refusal> = kept
-        .into_iter()
-        .flatten()
+    let mut found: Vec<Refusal> = kept(kind)
+        .iter()
         .filter(|fixed| was.pointer(fixed.pointer) != is.pointer(fixed.pointer))
         .map(|fixed| Refusal::new(format!("`{}` of `{id}`", name(fixed.pointer)), fixed.help))
         .collect();
@@ -225,9 +133,41 @@ fn resource(id: &str, was: &Value, is: Option<&Value>) -> Vec<Refusal> {
             ));
         }
     }
+    found.extend(not_free(stack, id, was, is));
     found.extend(tags(id, was, is));
     found.extend(hooks(id, was, is));
     found.extend(unencrypted(id, is));
+    found.extend(etcd_device(stack, id, is));
+    found
+}
+
+/// What changes beside the few keys that may, where only those may, and is not told as a fixed place.
+fn not_free(stack: &str, id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    for free in free(kind(was)) {
+        let mut may = free.keys.to_vec();
+        if stack.starts_with("pool-") {
+            may.extend(free.of_workers);
+        }
+        let keys = |resource: &Value| -> Vec<String> {
+            let object = resource.pointer(free.below).and_then(Value::as_object);
+            object.into_iter().flat_map(Map::keys).cloned().collect()
+        };
+        let all: BTreeSet<String> = keys(was).into_iter().chain(keys(is)).collect();
+        for key in all.iter().filter(|key| !may.contains(&key.as_str())) {
+            let value =
+                |resource: &Value| resource.pointer(free.below).and_then(|below| below.get(key)).cloned();
+            let place = format!("{}/{key}", free.below);
+            let told = kept(kind(was)).iter().any(|fixed| fixed.pointer == place);
+            if !told && value(was) != value(is) {
+                let help = format!(
+                    "a patch may change `{}` there; say what else you need in the spec",
+                    may.join("`, `")
+                );
+                found.push(Refusal::new(format!("`{key}` of `{id}`"), help));
+            }
+        }
+    }
     found
 }
 
@@ -260,17 +200,6 @@ fn tags(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
                 found.push(Refusal::new(format!("the tag `{key}`{whose} of `{id}`"), help));
             }
         }
-        let mine =
-            |tag: &&Value| tag.get("Key").and_then(Value::as_str).is_some_and(is_ours) && !list.contains(tag);
-        let added =
-            after.iter().filter(|(other, _)| *other == whose).flat_map(|(_, tags)| tags.iter().filter(mine));
-        for tag in added {
-            let key = tag.get("Key").and_then(Value::as_str).unwrap_or_default();
-            found.push(Refusal::new(
-                format!("the tag `{key}`{whose} of `{id}`"),
-                "what begins so is Slipway's own: choose another key",
-            ));
-        }
     }
     found.dedup();
     found
@@ -298,8 +227,12 @@ fn hooks(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
     .collect()
 }
 
+/// Where a member attaches its data.
+const ETCD_DEVICE: &str = "/dev/sdf";
+const MAPPINGS: &str = "/Properties/LaunchTemplateData/BlockDeviceMappings";
+
 fn unencrypted(id: &str, is: &Value) -> Option<Refusal> {
-    let mappings = is.pointer("/Properties/LaunchTemplateData/BlockDeviceMappings")?.as_array()?;
+    let mappings = is.pointer(MAPPINGS)?.as_array()?;
     let open = |mapping: &&Value| {
         let ebs = mapping.get("Ebs").and_then(Value::as_object);
         ebs.is_some_and(|ebs: &Map<String, Value>| ebs.get("Encrypted") != Some(&Value::Bool(true)))
@@ -312,19 +245,44 @@ fn unencrypted(id: &str, is: &Value) -> Option<Refusal> {
     ))
 }
 
-/// Other stacks import them.
-fn exports(before: &Value, after: &Value) -> Vec<Refusal> {
-    let names = |template: &Value| -> Vec<Value> {
-        let outputs = template.get("Outputs").and_then(Value::as_object).into_iter().flatten();
-        outputs.filter_map(|(_, output)| output.pointer("/Export/Name").cloned()).collect()
-    };
-    let after = names(after);
-    let gone = names(before).into_iter().filter(|name| !after.contains(name));
-    gone.map(|name| {
-        let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
-        Refusal::new(format!("the export `{name}` would be gone"), "other stacks of the cluster import it")
+/// A member attaches its data under this name.
+fn etcd_device(stack: &str, id: &str, is: &Value) -> Option<Refusal> {
+    let mappings = is.pointer(MAPPINGS).filter(|_| stack == "etcd")?.as_array()?;
+    mappings.iter().any(|mapping| mapping["DeviceName"] == ETCD_DEVICE).then(|| {
+        let help = "the member attaches its data there: take another name";
+        Refusal::new(format!("the volume `{ETCD_DEVICE}` of `{id}`"), help)
     })
-    .collect()
+}
+
+/// Other stacks import them, and find each other's by their names.
+fn exports(before: &Value, after: &Value) -> Vec<Refusal> {
+    let exported = |template: &Value| -> Vec<(Value, Value)> {
+        let outputs = template.get("Outputs").and_then(Value::as_object).into_iter().flatten();
+        let exported = |output: &Value| Some((output.pointer("/Export/Name")?.clone(), output.clone()));
+        outputs.filter_map(|(_, output)| exported(output)).collect()
+    };
+    let essence = |output: &Value| (output.get("Value").cloned(), output.get("Condition").cloned());
+    let (old, new) = (exported(before), exported(after));
+    let mut found = Vec::new();
+    for (name, was) in &old {
+        let name_of = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+        match new.iter().find(|(other, _)| other == name) {
+            None => found.push(Refusal::new(
+                format!("the export `{name_of}` would be gone"),
+                "other stacks of the cluster import it",
+            )),
+            Some((_, is)) if essence(is) != essence(was) => found.push(Refusal::new(
+                format!("the export `{name_of}` would say something else"),
+                "other stacks of the cluster import it",
+            )),
+            Some(_) => {}
+        }
+    }
+    for (name, _) in new.iter().filter(|(name, _)| !old.iter().any(|(other, _)| other == name)) {
+        let help = "another cluster's stacks might take it for their own: have an output without an export";
+        found.push(Refusal::new(format!("the export {name} would be new"), help));
+    }
+    found
 }
 
 /// What may not be done to a node's configuration.

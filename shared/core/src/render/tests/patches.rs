@@ -1,5 +1,7 @@
 //! Patches on what is rendered: who they reach, what they may not do, and what they say when they do not fit.
 
+mod guard;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
