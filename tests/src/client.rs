@@ -133,6 +133,16 @@ impl Client {
         version.map(str::to_owned).ok_or_else(|| shape(&path, b"no x-amz-version-id"))
     }
 
+    /// Deletes a version of an object for good. Of the last one's end moto tells EventBridge; of a deletion marker, which
+    /// S3 tells too, it does not.
+    ///
+    /// # Errors
+    /// If the service refuses.
+    pub async fn delete_version(&self, bucket: &str, key: &str, version: &str) -> Result<(), ClientError> {
+        let query = format!("versionId={version}");
+        self.s3(Method::DELETE, &format!("{bucket}/{key}"), &query, Vec::new()).await.map(drop)
+    }
+
     /// Reads an object; `None` if there is none.
     ///
     /// # Errors

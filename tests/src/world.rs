@@ -209,6 +209,16 @@ impl Embedded {
         Ok(version)
     }
 
+    /// Deletes the only version of an object of a bucket of the template's, as a person would.
+    ///
+    /// # Errors
+    /// If S3 refuses.
+    pub async fn remove(&self, bucket_id: &str, key: &str, version: &str) -> Result<(), WorldError> {
+        self.client.delete_version(self.reference(bucket_id)?, key, version).await?;
+        self.gateway.bell().notify_one();
+        Ok(())
+    }
+
     /// Invokes a function of the template as a person would.
     ///
     /// # Errors

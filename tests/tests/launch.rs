@@ -106,25 +106,41 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
     }
     assert!(!writes.iter().any(|call| call.action.starts_with("kms:")), "no credential changed");
 
-    // A patch is a change as the spec's is, by a rule of its own.
-    let patch = "target: { stack: [pool-general-a] }\nops:\n  - op: add\n    path: /Resources/Group/Properties/Tags/-\n    value: { Key: cost-centre, Value: \"0042\", PropagateAtLaunch: false }\n";
-    let mark = world.observer().mark();
-    world.upload("SpecBucket", "clusters/production/patches/10-tag.yaml", patch.into()).await.unwrap();
-    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Spec Rejected"], PATIENCE).await;
-    assert_eq!(end.map(|(kind, _)| kind), Some("Rollout Succeeded".to_owned()));
-    assert!(world.settle(QUIET, PATIENCE).await);
-    let stacks = plan_of(&slipway, "production").await.stacks;
-    let touched: Vec<String> = stacks
-        .into_iter()
-        .filter(|stack| stack.action != StackAction::Unchanged)
-        .map(|stack| stack.name)
-        .collect();
-    assert_eq!(touched, ["production-pool-general-a"]);
+    a_patch_is_planned_by_itself_and_taken_back(&slipway).await;
 
     // Over the whole story.
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
     assert_eq!(slipway.loose_ends(), Vec::<String>::new(), "the template wires and grants what is needed");
     p9_no_secret_is_where_it_must_not_be(&slipway).await;
+}
+
+/// P2: a patch that comes is planned and rolled out without a new spec, and so is its going.
+async fn a_patch_is_planned_by_itself_and_taken_back(slipway: &Installation) {
+    let world = slipway.world();
+    let (key, patch) = (
+        "clusters/production/patches/drain.yaml",
+        include_bytes!("../src/bin/slipway-demo/drain.yaml").to_vec(),
+    );
+    let ends = ["Rollout Succeeded", "Rollout Failed", "Spec Rejected", "Plan Unchanged"];
+    let mut version = String::new();
+    for comes in [true, false] {
+        let mark = world.observer().mark();
+        if comes {
+            version = world.upload("SpecBucket", key, patch.clone()).await.unwrap();
+        } else {
+            world.remove("SpecBucket", key, &version).await.unwrap();
+        }
+        let end = slipway.event(mark, &ends, PATIENCE).await;
+        let (end, detail) =
+            end.unwrap_or_else(|| panic!("comes: {comes}: {:#?}", world.observer().events(mark)));
+        assert_eq!(end, "Rollout Succeeded", "{detail}");
+        assert!(world.settle(QUIET, PATIENCE).await);
+        let plan = plan_of(slipway, "production").await;
+        let touched = plan.stacks.iter().filter(|stack| stack.action != StackAction::Unchanged);
+        let touched: Vec<&str> = touched.map(|stack| stack.name.as_str()).collect();
+        assert_eq!(touched, ["production-pool-general-b"]);
+        assert!(plan.nodes.iter().all(|node| node.action == NodeAction::Untouched), "{:?}", plan.nodes);
+    }
 }
 
 /// P9: no private key in a log, an event or an object, unless sealed.
@@ -264,8 +280,7 @@ async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_p
     assert!(world.settle(QUIET, PATIENCE).await);
     assert_eq!(world.client().versions(&bucket).await.unwrap().len(), 2);
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
-    let ends = slipway.loose_ends();
-    // No patch comes in this story.
-    let refused: Vec<&String> = ends.iter().filter(|end| !end.ends_with("never brought an event")).collect();
-    assert_eq!(refused, Vec::<&String>::new(), "the template grants what is needed");
+    let unused = |end: &String| end.contains("PatchesChanged") && end.ends_with("never brought an event");
+    let loose: Vec<String> = slipway.loose_ends().into_iter().filter(|end| !unused(end)).collect();
+    assert_eq!(loose, Vec::<String>::new(), "the template grants what is needed");
 }

@@ -20,6 +20,8 @@ use crate::narrator::{Ink, Narrator, resources, stack_of};
 const CLUSTER: &str = "production";
 /// What a cluster's launch may take here at the most.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// The patch of the fourth act.
+const PATCH: &str = include_str!("drain.yaml");
 const QUIET: Duration = Duration::from_millis(400);
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
@@ -33,7 +35,7 @@ pub(crate) struct Demo {
     spec: String,
     launched_s: f64,
     /// The pool's stack that the third upload changes.
-    resized: Option<String>,
+    updated: BTreeSet<String>,
     /// What did not come out as promised.
     broken: Vec<String>,
 }
@@ -61,7 +63,15 @@ impl Demo {
                 &format!("s3://{}: {what}", slipway.world().reference(id)?),
             );
         }
-        Ok(Self { slipway, narrator, begun, spec, launched_s: 0.0, resized: None, broken: Vec::new() })
+        Ok(Self {
+            slipway,
+            narrator,
+            begun,
+            spec,
+            launched_s: 0.0,
+            updated: BTreeSet::new(),
+            broken: Vec::new(),
+        })
     }
 
     /// The first upload launches the cluster.
@@ -154,7 +164,7 @@ impl Demo {
             && touched
                 .iter()
                 .all(|stack| stack.kind == StackKind::Pool && stack.action == StackAction::Update);
-        self.resized = touched.first().map(|stack| stack.name.clone());
+        self.updated.extend(touched.iter().map(|stack| stack.name.clone()));
         self.promise(alone, "the plan touches that pool's stack alone");
         let still = plan.nodes.iter().all(|node| node.action == NodeAction::Untouched);
         self.promise(still, "the plan replaces no node");
@@ -162,7 +172,7 @@ impl Demo {
         let asked = self.calls(mark, "cloudformation:");
         let stacks: BTreeSet<_> =
             asked.iter().filter(|call| call.is_write()).map(|call| stack_of(&call.resource)).collect();
-        let wanted: BTreeSet<_> = self.resized.iter().cloned().collect();
+        let wanted: BTreeSet<_> = self.updated.clone();
         self.promise(stacks == wanted, &format!("CloudFormation was asked to change {stacks:?}"));
         let text =
             format!("asked to change {} and no other", wanted.into_iter().collect::<Vec<_>>().join(", "));
@@ -170,10 +180,27 @@ impl Demo {
         Ok(())
     }
 
-    /// The fourth upload has a typing error.
+    /// The fourth upload is a patch of a stack, beside the spec.
+    pub(crate) async fn patched(&mut self) -> Fallible<()> {
+        self.narrator.title("4. Upload patches/drain.yaml: nodes of one pool may take two hours to drain");
+        self.settle().await;
+        let key = format!("clusters/{CLUSTER}/patches/drain.yaml");
+        self.slipway.world().upload("SpecBucket", &key, PATCH.into()).await?;
+        let Some(plan) = self.plan().await? else { return Ok(()) };
+        self.show(&plan);
+        let touched: Vec<_> =
+            plan.stacks.iter().filter(|stack| stack.action != StackAction::Unchanged).collect();
+        let alone = touched.len() == 1 && touched[0].name.ends_with("-general-b");
+        self.promise(alone, "a patch of one pool's stack touches that stack alone");
+        self.updated.extend(touched.iter().map(|stack| stack.name.clone()));
+        self.rolled_out("the patch").await;
+        Ok(())
+    }
+
+    /// The fifth upload has a typing error.
     pub(crate) async fn refused(&mut self) -> Fallible<()> {
         let (before, after) = ("instanceType:", "instanceTyp:");
-        self.narrator.title(&format!("4. Upload with a typing error, {after}"));
+        self.narrator.title(&format!("5. Upload with a typing error, {after}"));
         self.settle().await;
         let assets = self.slipway.assets().await?;
         self.slipway.upload(CLUSTER, self.spec.replacen(before, after, 1)).await?;
@@ -203,11 +230,8 @@ impl Demo {
                 .cloud()
                 .with(|cloud| (cloud.stack_status(&stack.name), cloud.physical_ids(&stack.name).len()));
             let status = status.unwrap_or_else(|| "does not exist".to_owned());
-            let wanted = if self.resized.as_ref() == Some(&stack.name) {
-                "UPDATE_COMPLETE"
-            } else {
-                "CREATE_COMPLETE"
-            };
+            let updated = self.updated.contains(&stack.name);
+            let wanted = if updated { "UPDATE_COMPLETE" } else { "CREATE_COMPLETE" };
             self.promise(status == wanted, &format!("{} is {status}, not {wanted}", stack.name));
             writeln!(table, "  {:<28} {status:<18} {}", stack.name, resources(count))?;
         }
@@ -229,8 +253,8 @@ impl Demo {
         if self.broken.is_empty() {
             self.narrator.say(&self.narrator.ink(
                 Ink::Good,
-                "\nOne upload planned and launched a cluster; the same upload changed nothing; a small change moved one\n\
-                 stack and no node; a mistake was refused with its line. Read docs/architecture.md for how.",
+                "\nOne upload planned and launched a cluster; the same upload changed nothing; a small change and a\n\
+                 patch moved one stack each and no node; a mistake was refused with its line. Read docs/architecture.md for how.",
             ));
             return Ok(true);
         }

@@ -67,6 +67,7 @@ async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
     if demo.is_whole() {
         demo.unchanged().await?;
         demo.resized().await?;
+        demo.patched().await?;
         demo.refused().await?;
     }
     let good = demo.summary().await?;
