@@ -3,6 +3,7 @@
 //! [`plan`] compares what is deployed with a new rendering. Applying a plan executes that plan and no other: the
 //! rollout holds CloudFormation's own change set against it before it executes one.
 
+mod addons;
 mod diff;
 mod exports;
 mod html;
@@ -15,7 +16,7 @@ mod tests;
 mod text;
 pub mod update_rules;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +27,7 @@ use crate::members::{MemberPin, Standing};
 use crate::pki::Role;
 use crate::render::{AddonSet, Rendering, StackKind};
 
+pub use addons::{AddonAction, AddonPlan};
 pub use diff::{Difference, diff};
 pub use exports::ExportInUse;
 pub use membership::{MembershipAction, MembershipChange};
@@ -53,6 +55,9 @@ pub struct Plan {
     /// What becomes of etcd's membership, in order, one at a time; empty if nothing does.
     #[serde(default)]
     pub membership: Vec<MembershipChange>,
+    /// The add-ons that come, change or go; none in plans of an older Slipway.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addons: Vec<AddonPlan>,
     /// What it would take away or change although other stacks use it, which CloudFormation refuses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_use: Vec<ExportInUse>,
@@ -214,6 +219,12 @@ impl Baseline {
             );
         }
         whole.stacks.sort_by_key(|stack| stack.kind);
+        // They are switched when a rollout succeeds, which leaves every stack at its release. Between two releases a
+        // rollout was stopped: the next success switches them, whichever they are, so its plan names them all.
+        let ids: BTreeSet<&String> = deployed.values().collect();
+        if let (1, Some(release)) = (ids.len(), ids.first().and_then(|id| releases.get(*id))) {
+            whole.addons = release.addons.clone();
+        }
         Ok(Self { releases: deployed.clone(), rendering: Some(whole) })
     }
 
@@ -260,6 +271,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         stacks,
         nodes: nodes::compare(baseline.rendering.as_ref(), new),
         membership: membership::compare(baseline.rendering.as_ref(), new),
+        addons: addons::compare(baseline.rendering.as_ref().map(|old| &old.addons), &new.addons),
         to,
         policy: policy.clone(),
     }
@@ -274,6 +286,7 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.stacks.iter().all(|stack| stack.action == StackAction::Unchanged)
             && self.nodes.iter().all(|node| node.action == NodeAction::Untouched)
+            && self.addons.is_empty()
     }
 
     /// How many nodes meet `action`, counting each role's lower bound (and at least one).

@@ -1,6 +1,9 @@
 //! A plan in plain words: what happens to what runs, what is interrupted meanwhile, and how grave that is.
 
-use super::{MembershipAction, NodeAction, NodePlan, Plan, Replacement, ResourceAction, StackAction, short};
+use super::{
+    AddonAction, MembershipAction, NodeAction, NodePlan, Plan, Replacement, ResourceAction, StackAction,
+    short,
+};
 use crate::cluster::{Approval, CountOrPercent};
 use crate::pki::Role;
 use crate::render::StackKind;
@@ -66,6 +69,18 @@ pub(super) fn story(plan: &Plan) -> Story {
     etcd(plan, &mut story);
     controllers(plan, &mut story);
     pools(plan, &mut story);
+    for addon in plan.addons.iter().filter(|_| !plan.from.is_empty()) {
+        let (name, versions) = (&addon.name, addon.versions());
+        let (risk, does) = match addon.action {
+            AddonAction::Add => (Risk::Low, "is installed"),
+            AddonAction::Change => {
+                (Risk::Low, "is changed; its pods are replaced a few at a time where they change")
+            }
+            AddonAction::Remove => (Risk::High, "is removed, and what relies on it stops working"),
+        };
+        story.effects.push(format!("The add-on {name} ({versions}) {does}."));
+        story.why.push((risk, format!("The add-on {name} {does}.")));
+    }
     if let Some(why) = plan.not_executable() {
         story.why.push((Risk::High, format!("This plan is not executed: {why}.")));
     }

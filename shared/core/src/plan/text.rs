@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    MembershipAction, MembershipChange, NodeAction, NodePlan, Plan, Replacement, ResourceAction,
-    ResourceChange, StackAction, StackPlan, short,
+    AddonAction, AddonPlan, MembershipAction, MembershipChange, NodeAction, NodePlan, Plan, Replacement,
+    ResourceAction, ResourceChange, StackAction, StackPlan, short,
 };
 
 /// One line: how many stacks and nodes, by what happens to them.
@@ -39,7 +39,22 @@ pub(super) fn summary(plan: &Plan) -> String {
     if nodes.is_empty() {
         nodes.push("none touched".to_owned());
     }
+    if parts.is_empty() {
+        parts.push("no stack".to_owned());
+    }
     let mut text = format!("{}; nodes: {}", parts.join(", "), nodes.join(", "));
+    let mut addons = Vec::new();
+    for (action, word) in
+        [(AddonAction::Add, "new"), (AddonAction::Change, "changed"), (AddonAction::Remove, "removed")]
+    {
+        let count = plan.addons.iter().filter(|addon| addon.action == action).count();
+        if count > 0 {
+            addons.push(format!("{count} {word}"));
+        }
+    }
+    if !addons.is_empty() {
+        text.push_str(&format!("; add-ons: {}", addons.join(", ")));
+    }
     let mut members = Vec::new();
     for (action, word) in MEMBERSHIP {
         let count = plan.membership.iter().filter(|change| change.action == action).count();
@@ -75,6 +90,12 @@ pub(super) fn whole(plan: &Plan) -> String {
         text.push_str("\nMembership of etcd, one change after the other\n");
         for (index, change) in plan.membership.iter().enumerate() {
             member_lines(index + 1, change, &mut text);
+        }
+    }
+    if !plan.addons.is_empty() {
+        text.push_str("\nAdd-ons, which touch no node\n");
+        for addon in &plan.addons {
+            addon_lines(addon, &mut text);
         }
     }
     if let Some(why) = plan.not_executable() {
@@ -168,6 +189,21 @@ fn member_lines(number: usize, change: &MembershipChange, text: &mut String) {
     push(text, format_args!("  {number}. {sign} {} {word}", change.member));
     push(text, format_args!("      {}", change.reason));
     push(text, format_args!("      {}", change.quorum));
+}
+
+fn addon_lines(addon: &AddonPlan, text: &mut String) {
+    let (sign, word) = match addon.action {
+        AddonAction::Add => ('+', "installed"),
+        AddonAction::Change => ('~', "changed"),
+        AddonAction::Remove => ('-', "removed"),
+    };
+    push(text, format_args!("  {sign} {} {}: {word}", addon.name, addon.versions()));
+    // One that comes or goes as a whole says enough in one line.
+    if addon.action == AddonAction::Change {
+        for object in &addon.objects {
+            push(text, format_args!("      {object}"));
+        }
+    }
 }
 
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
