@@ -12,6 +12,9 @@ use crate::render::Site;
 /// For whom a pod's token must be made out, so that AWS takes it (`aud`).
 pub const AUDIENCE: &str = "sts.amazonaws.com";
 
+/// The issuer of a cluster whose spec does not speak of one.
+pub const LOCAL_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
 /// Where [`discovery`] lies below the issuer (OpenID Connect Discovery 1.0, section 4).
 pub const DISCOVERY_PATH: &str = ".well-known/openid-configuration";
 

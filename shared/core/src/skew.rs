@@ -3,6 +3,11 @@
 //! The rules are those of kubernetes.io/releases/version-skew-policy and of etcd.io/docs ("Upgrading etcd clusters", with the guides of
 //! each minor). What runs is known from the release that is deployed; a release of an older Slipway, which did not write versions down,
 //! objects to nothing.
+//!
+//! It is asked twice: [`objections`] of a spec, so that the person who wrote it is told where, and [`between`] of every plan, since a
+//! release that was harmless when it was uploaded may be a step back once the rollout that was under way has ended.
+
+pub(crate) mod issuer;
 
 use std::collections::BTreeMap;
 
@@ -61,9 +66,34 @@ impl std::fmt::Display for Release {
 pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Vec<Objection> {
     let mut found = Vec::new();
     found.extend(control_plane(cluster, lock, running));
-    found.extend(kubelets(cluster, running));
+    let served = (cluster.kubernetes_version.major, cluster.kubernetes_version.minor);
+    found.extend(kubelets(served, running, |name| cluster.pools.iter().position(|pool| pool.name == name)));
     found.extend(etcd(cluster, lock, running));
     found.extend(volumes(cluster, running));
+    found.extend(issuer::objection(cluster, running));
+    found
+}
+
+/// What forbids bringing `running` to `new` in one step, whatever was checked when `new` was rendered.
+#[must_use]
+pub fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
+    let mut found = Vec::new();
+    let controller = |rendering: &Rendering| version(rendering.roles.get(&Role::Controller)?);
+    if let Some(asked) = controller(new) {
+        let path = || vec!["kubernetesVersion".to_owned()];
+        found.extend(controller(running).and_then(|runs| step("Kubernetes", runs, asked, path())));
+        found.extend(kubelets((asked.major, asked.minor), running, |_| None));
+    }
+    let (stand, asked) = (members(running), members(new));
+    found.extend(
+        asked.values().filter_map(|node| version(node)).max().and_then(|etcd| step_etcd(etcd, running)),
+    );
+    found.extend(asked.iter().filter_map(|(index, node)| {
+        let (before, after) = (stand.get(index)?.member.as_ref()?, node.member.as_ref()?);
+        (before.pin.volume == after.pin.volume && after.volume_gib < before.volume_gib)
+            .then(|| shrinks(*index, &format!("etcd member {index}"), before.volume_gib, after.volume_gib))
+    }));
+    found.retain(|objection| objection.severity == Severity::Error);
     found
 }
 
@@ -116,20 +146,23 @@ fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option
 }
 
 /// The controllers come first, so that for a while the new API server serves the kubelets that run now.
-fn kubelets(cluster: &Cluster, running: &Rendering) -> Vec<Objection> {
-    let served = cluster.kubernetes_version;
+fn kubelets(
+    served: (u16, u16),
+    running: &Rendering,
+    position: impl Fn(&str) -> Option<usize>,
+) -> Vec<Objection> {
+    let (major, minor) = served;
     let mut found = Vec::new();
     for (role, node) in &running.roles {
         let (Role::Pool(name), Some(runs)) = (role, version(node)) else { continue };
-        if served.major != runs.major || served.minor <= runs.minor + KUBELET_LAG {
+        if major != runs.major || minor <= runs.minor + KUBELET_LAG {
             continue;
         }
-        let index = cluster.pools.iter().position(|pool| &pool.name == name);
-        let oldest = served.minor - KUBELET_LAG;
+        let oldest = minor - KUBELET_LAG;
         let message = format!(
-            "the kubelets of pool `{name}` run {runs}, and the API server is to be {served}: three minors are the most that they may be behind"
+            "the kubelets of pool `{name}` run {runs}, and the API server is to be {major}.{minor}: three minors are the most that they may be behind"
         );
-        let (paths, help) = match index {
+        let (paths, help) = match position(name) {
             Some(index) => (
                 vec![format!("worker.nodePools[{index}].kubernetesVersion"), "kubernetesVersion".to_owned()],
                 format!(
@@ -154,6 +187,10 @@ fn etcd(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Option<Objection
         Some(version) => Release::read(version),
         None => versions::etcd(cluster.kubernetes_version).and_then(Release::read),
     }?;
+    step_etcd(asked, running)
+}
+
+fn step_etcd(asked: Release, running: &Rendering) -> Option<Objection> {
     let members = members(running);
     let mut runs: Vec<Release> = members.values().filter_map(|node| version(node)).collect();
     runs.sort_unstable();
@@ -189,19 +226,18 @@ fn volumes(cluster: &Cluster, running: &Rendering) -> Vec<Objection> {
         let stays = cluster.subnet(&asked.subnet).availability_zone == place.availability_zone
             && asked.data_volume.kms_key_arn == place.kms_key_arn;
         (stays && asked.data_volume.size_gib < stands.volume_gib).then(|| {
-            Objection::error(
-                "volume-shrinks",
-                vec![
-                    format!("etcd.nodes[{}].dataVolume.size", asked.index),
-                    "etcd.dataVolume.size".to_owned(),
-                ],
-                format!(
-                    "the data volume of `{}` has {} GiB, and {} are asked for: a volume cannot shrink",
-                    asked.name, stands.volume_gib, asked.data_volume.size_gib
-                ),
-                format!("write {} or more", stands.volume_gib),
-            )
+            let name = format!("`{}`", asked.name);
+            shrinks(asked.index, &name, stands.volume_gib, asked.data_volume.size_gib)
         })
     };
     cluster.etcd.members.iter().filter_map(smaller).collect()
+}
+
+fn shrinks(index: u32, name: &str, has: u32, asked: u32) -> Objection {
+    Objection::error(
+        "volume-shrinks",
+        vec![format!("etcd.nodes[{index}].dataVolume.size"), "etcd.dataVolume.size".to_owned()],
+        format!("the data volume of {name} has {has} GiB, and {asked} are asked for: a volume cannot shrink"),
+        format!("write {has} or more"),
+    )
 }

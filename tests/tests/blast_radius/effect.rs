@@ -71,6 +71,10 @@ fn nodes(plan: &Plan) -> String {
     let mut by_kind: BTreeMap<u8, Vec<(bool, String, String)>> = BTreeMap::new();
     for node in &plan.nodes {
         let does = match node.action {
+            // Auto Scaling takes them, and no rollout waits for a drain.
+            NodeAction::Untouched if node.reasons.iter().any(|why| why.contains("at once, undrained")) => {
+                " may lose nodes undrained"
+            }
             NodeAction::Untouched => continue,
             NodeAction::Create => " new",
             NodeAction::Replace => " replaced",

@@ -26,6 +26,7 @@ use crate::digest::sha256_hex;
 use crate::members::{MemberPin, Standing};
 use crate::pki::Role;
 use crate::render::{AddonSet, Rendering, StackKind};
+use crate::skew;
 
 pub use addons::{AddonAction, AddonPlan};
 pub use diff::{Difference, diff};
@@ -61,6 +62,9 @@ pub struct Plan {
     /// What it would take away or change although other stacks use it, which CloudFormation refuses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_use: Vec<ExportInUse>,
+    /// What forbids it, given what runs: a minor release back or skipped, a volume that would shrink.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objections: Vec<String>,
 }
 
 /// What happens to a stack.
@@ -267,6 +271,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         id: sha256_hex(format!("{start}\n{to}").as_bytes())[..20].to_owned(),
         cluster: new.cluster.clone(),
         from: baseline.releases.clone(),
+        objections: objections(baseline.rendering.as_ref(), new),
         in_use: exports::in_use(baseline.rendering.as_ref(), new, &stacks),
         stacks,
         nodes: nodes::compare(baseline.rendering.as_ref(), new),
@@ -275,6 +280,12 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         to,
         policy: policy.clone(),
     }
+}
+
+/// Asked again of every plan: what was checked when a spec was uploaded is not what runs when a rollout under way has ended.
+fn objections(old: Option<&Rendering>, new: &Rendering) -> Vec<String> {
+    let found = old.into_iter().flat_map(|old| skew::between(old, new));
+    found.map(|objection| format!("{} ({})", objection.message, objection.help)).collect()
 }
 
 impl Plan {
@@ -298,8 +309,14 @@ impl Plan {
     /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
     #[must_use]
     pub fn not_executable(&self) -> Option<String> {
-        let why: Vec<String> = [self.members_at_risk(), self.still_used()].into_iter().flatten().collect();
+        let why: Vec<String> =
+            [self.objected(), self.members_at_risk(), self.still_used()].into_iter().flatten().collect();
         (!why.is_empty()).then(|| why.join(". And "))
+    }
+
+    fn objected(&self) -> Option<String> {
+        let list = self.objections.join("; ");
+        (!list.is_empty()).then(|| format!("what runs speaks against it: {list}. Nothing is touched"))
     }
 
     /// CloudFormation would stop at the first of these and roll the stack back; and nodes stand there.

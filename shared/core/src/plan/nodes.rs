@@ -4,16 +4,22 @@ use serde_json::Value;
 
 use super::diff::Difference;
 use super::membership::other_volume;
+use super::stacks::parse;
 use super::{NodeAction, NodePlan, diff, short};
+use crate::cluster::GroupSize;
 use crate::pki::Role;
-use crate::render::{NodeRole, Rendering};
+use crate::render::{NodeRole, Rendering, Stack};
+use crate::skew::issuer;
 
 /// One line for each role of either side: first the new ones in order, then those that go.
 pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<NodePlan> {
     let mut plans: Vec<NodePlan> = new
         .roles
         .iter()
-        .map(|(role, node)| one(role, old.and_then(|old| old.roles.get(role)), node))
+        .map(|(role, node)| {
+            let left = subnets_left(role, old.and_then(|old| old.stack(&node.stack)), new.stack(&node.stack));
+            one(role, old.and_then(|old| old.roles.get(role)), node, &left)
+        })
         .collect();
     let gone = old.into_iter().flat_map(|old| &old.roles).filter(|(role, _)| !new.roles.contains_key(role));
     plans.extend(gone.map(|(role, node)| NodePlan {
@@ -31,10 +37,10 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<NodePlan>
     plans
 }
 
-fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole) -> NodePlan {
+fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]) -> NodePlan {
     let (action, reasons) = match before {
         None => (NodeAction::Create, vec![created(after).to_owned()]),
-        Some(before) => judge(before, after),
+        Some(before) => judge(role, before, after, left),
     };
     NodePlan { role: role.clone(), stack: after.stack.clone(), nodes: after.nodes, action, reasons }
 }
@@ -47,7 +53,60 @@ fn created(node: &NodeRole) -> &'static str {
     }
 }
 
-fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
+/// The subnets that the group of `role` no longer stands in. An etcd member's zone is that of its volume, which says it.
+fn subnets_left(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -> Vec<String> {
+    let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
+    if role.member().is_some() || before.sha256 == after.sha256 {
+        return Vec::new();
+    }
+    let stay = subnets(after);
+    let left = subnets(before).into_iter().filter(|subnet| !stay.contains(subnet));
+    // A subnet of ours goes by the name that the network exports it under.
+    left.map(|subnet| match subnet.get("Fn::ImportValue").unwrap_or(&subnet) {
+        Value::String(name) => name.clone(),
+        other => short(Some(other)),
+    })
+    .collect()
+}
+
+fn subnets(stack: &Stack) -> Vec<Value> {
+    let template = parse(stack);
+    let resources = template.get("Resources").and_then(Value::as_object);
+    let groups = resources.into_iter().flat_map(|all| all.values());
+    let lists = groups.filter_map(|group| group.pointer("/Properties/VPCZoneIdentifier")?.as_array());
+    lists.flatten().cloned().collect()
+}
+
+/// What Auto Scaling may do to nodes by itself as soon as their group is updated.
+fn undrained(before: GroupSize, after: GroupSize, left: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    if after.max < before.max {
+        found.push(format!(
+            "the group's maximum falls from {} to {}: when its stack is updated, Auto Scaling may terminate up to {} of its nodes at once, \
+             undrained; drain and terminate them before, if more than {} run",
+            before.max,
+            after.max,
+            before.max - after.max,
+            after.max
+        ));
+    } else if after.min < before.min {
+        found.push(format!(
+            "the group's minimum falls from {} to {}: no node goes by that, but whatever scales the group may then have Auto Scaling \
+             terminate nodes at once, undrained",
+            before.min, after.min
+        ));
+    }
+    if !left.is_empty() {
+        found.push(format!(
+            "the group leaves {}: when its stack is updated, Auto Scaling may terminate the nodes there at once, undrained, and launch \
+             others elsewhere; drain and terminate them one at a time before, if they must not go so",
+            left.join(", ")
+        ));
+    }
+    found
+}
+
+fn judge(role: &Role, before: &NodeRole, after: &NodeRole, left: &[String]) -> (NodeAction, Vec<String>) {
     let mut reasons: Vec<String> = another_volume(before, after).into_iter().collect();
     reasons.extend(
         diff(&before.machine, &after.machine)
@@ -58,19 +117,27 @@ fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
     if before.config_digest != after.config_digest {
         reasons.extend(config_reasons(&before.config, &after.config));
     }
+    let undrained = undrained(before.nodes, after.nodes, left);
     if !reasons.is_empty() {
+        if role == &Role::Controller {
+            reasons.extend(issuer::in_one_step(&before.config, &after.config));
+        }
+        reasons.extend(undrained);
         return (NodeAction::Replace, reasons);
     }
     if before.credentials_digest != after.credentials_digest {
-        return (NodeAction::Refresh, vec!["its credentials changed, and nothing else".to_owned()]);
+        reasons.push("its credentials changed, and nothing else".to_owned());
+        reasons.extend(undrained);
+        return (NodeAction::Refresh, reasons);
     }
     if before.nodes != after.nodes {
         let (old, new) = (before.nodes, after.nodes);
-        let reason =
-            format!("the group's size: {}–{} → {}–{}; no node changes", old.min, old.max, new.min, new.max);
-        return (NodeAction::Untouched, vec![reason]);
+        let untouched = if undrained.is_empty() { "; no node changes" } else { "" };
+        reasons
+            .push(format!("the group's size: {}–{} → {}–{}{untouched}", old.min, old.max, new.min, new.max));
     }
-    (NodeAction::Untouched, Vec::new())
+    reasons.extend(undrained);
+    (NodeAction::Untouched, reasons)
 }
 
 /// Why an etcd member does not find its data again.

@@ -81,6 +81,11 @@ pub(super) fn story(plan: &Plan) -> Story {
         story.effects.push(format!("The add-on {name} ({versions}) {does}."));
         story.why.push((risk, format!("The add-on {name} {does}.")));
     }
+    for (node, reason) in plan.nodes.iter().flat_map(|node| node.reasons.iter().map(move |why| (node, why))) {
+        if reason.contains("at once, undrained") {
+            story.why.push((Risk::High, format!("{}: {reason}.", node.role)));
+        }
+    }
     if let Some(why) = plan.not_executable() {
         story.why.push((Risk::High, format!("This plan is not executed: {why}.")));
     }

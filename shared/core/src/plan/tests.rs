@@ -331,3 +331,65 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
     assert_eq!(waits, ["pool-a after []", "pool-b after []", "pool-c after [pool-b]", "pool-d after []"]);
     assert!(plan.to_text().contains("pool-c ×3–5: replaced, after pool-b\n"), "{}", plan.to_text());
 }
+
+#[test]
+fn p3_what_auto_scaling_may_terminate_by_itself_is_said() {
+    let of = |min, max, subnets: &[&str]| {
+        let mut release = exporting(&[("A", "10.0.1.0/24"), ("B", "10.0.2.0/24")], subnets);
+        let node = role("c-pool-a", json!({}), &json!({}), "x");
+        let node = NodeRole { nodes: GroupSize { min, max }, ..node };
+        release.roles.insert(Role::Pool("a".to_owned()), node);
+        release
+    };
+    let before = of(3, 5, &["A", "B"]);
+    let reasons = |after: &Rendering| {
+        let plan = between(&before, after);
+        assert_eq!(plan.nodes[0].action, NodeAction::Untouched);
+        let high = plan.to_html().contains("at once, undrained");
+        (plan.nodes[0].reasons.join("\n"), high)
+    };
+    let (grown, said) = reasons(&of(3, 9, &["A", "B"]));
+    assert_eq!((grown.as_str(), said), ("the group's size: 3–5 → 3–9; no node changes", false));
+    for (after, words) in [
+        (
+            of(1, 2, &["A", "B"]),
+            "the group's maximum falls from 5 to 2: when its stack is updated, Auto Scaling may terminate up to 3",
+        ),
+        (of(1, 5, &["A", "B"]), "the group's minimum falls from 3 to 1: no node goes by that, but"),
+        (
+            of(3, 5, &["A"]),
+            "the group leaves c-network-B: when its stack is updated, Auto Scaling may terminate the nodes there",
+        ),
+    ] {
+        let (reasons, said) = reasons(&after);
+        assert!(reasons.contains(words) && said, "{reasons}");
+        assert!(!reasons.contains("no node changes"), "{reasons}");
+    }
+    assert_eq!(reasons(&before), (String::new(), false));
+}
+
+#[test]
+fn p3_a_switch_of_issuers_in_one_step_is_said_with_the_way() {
+    let of = |issuers: &[&str]| {
+        let tokens = json!({"controlPlane": {"serviceAccountTokens": {"issuers": issuers}}});
+        let none = json!({"controlPlane": {}});
+        let config = if issuers.is_empty() { &none } else { &tokens };
+        let mut release = exporting(&[], &[]);
+        release.roles.insert(Role::Controller, role("c-pool-a", json!({}), config, "x"));
+        release
+    };
+    let (local, public) = (crate::oidc::LOCAL_ISSUER, "https://issuer/c");
+    let (off, between_them, on) = (of(&[]), of(&[local, public]), of(&[public, local]));
+    let warned = |before: &Rendering, after: &Rendering| {
+        let reasons = between(before, after).nodes[0].reasons.join("\n");
+        reasons.contains("Rather upload `iamRolesForServiceAccounts: {enabled: false}` first")
+    };
+    for (before, after) in [(&off, &on), (&on, &off), (&on, &of(&["https://issuer/d", local]))] {
+        assert!(warned(before, after), "{:?}", between(before, after).nodes);
+    }
+    for (before, after) in
+        [(&off, &between_them), (&between_them, &on), (&on, &between_them), (&between_them, &off)]
+    {
+        assert!(!warned(before, after));
+    }
+}

@@ -492,3 +492,46 @@ fn p4_a_refused_plan_is_not_said_again_and_makes_way_for_a_newer_one() {
     let (_, report) = fake.run(state, &wanted(&other, &baseline, Approval::Auto), None, false);
     assert_eq!(report.state, "succeeded", "{}", report.message);
 }
+
+/// [`with_members`] of that etcd, with data volumes of that size, and a controller of that Kubernetes.
+fn of_versions(size: u32, kubernetes: &str, etcd: &str, gib: u32) -> Rendering {
+    let mut rendering = with_members(size, 3, "a");
+    let node = rendering.roles[&Role::Pool("a".to_owned())].clone();
+    for (role, node) in &mut rendering.roles {
+        if let (Role::Etcd(_), Some(member)) = (role, &mut node.member) {
+            member.volume_gib = gib;
+            node.version = Some(etcd.to_owned());
+        }
+    }
+    let stack = "c-control-plane".to_owned();
+    let controller = NodeRole { stack, version: Some(kubernetes.to_owned()), ..node };
+    rendering.roles.insert(Role::Controller, controller);
+    rendering
+}
+
+#[test]
+fn what_runs_forbids_a_plan_that_is_made_anew_after_the_rollout_that_was_under_way() {
+    // 1.36 ran when it was uploaded again, and 1.37 was on its way: by the time the plan is made anew, 1.37 runs.
+    let newer = of_versions(1, "1.37.0", "3.7.3", 50);
+    for (older, why) in [
+        (
+            of_versions(2, "1.36.6", "3.7.3", 50),
+            "Kubernetes 1.37.0 runs, and 1.36 is asked for: it cannot go back",
+        ),
+        (of_versions(2, "1.37.0", "3.6.16", 50), "etcd 3.7.3 runs, and 3.6 is asked for: it cannot go back"),
+        (of_versions(2, "1.39.0", "3.7.3", 50), "a minor release cannot be skipped"),
+        (
+            of_versions(2, "1.37.0", "3.7.3", 30),
+            "the data volume of etcd member 2 has 50 GiB, and 30 are asked for",
+        ),
+    ] {
+        let (state, report, log) = onward(&newer, &older, Approval::Auto);
+        assert_eq!(log, ["Rollout Failed"], "no tick, no change set");
+        assert!(report.message.contains(why), "{}", report.message);
+        assert!(state.deployed.values().all(|release| release == &newer.id()));
+    }
+    for fine in [of_versions(2, "1.37.1", "3.7.4", 60), of_versions(2, "1.38.0", "3.7.3", 50)] {
+        let (_, report, _) = onward(&newer, &fine, Approval::Auto);
+        assert_eq!(report.state, "succeeded", "{}", report.message);
+    }
+}

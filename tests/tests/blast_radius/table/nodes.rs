@@ -35,7 +35,16 @@ fn controller() -> Vec<Case> {
         case("controller.rootVolume.encrypted", json!(true), "", "").because("it always is"),
         replaced("controller.securityGroupIds", json!(["sg-0123456789abcdef0"])),
         replaced("controller.nodeLabels", json!({ "tier": "control" })),
-        around("controller.subnets[].name", json!("private-a")),
+        case("controller.count", json!(3), "control-plane", "controller may lose nodes undrained")
+            .given("controller.count", json!(5))
+            .because("Auto Scaling terminates what is above the new maximum"),
+        case(
+            "controller.subnets[].name",
+            json!("private-a"),
+            "control-plane",
+            "controller may lose nodes undrained",
+        )
+        .because("Auto Scaling balances the zones anew"),
         around("controller.iam.role.managedPolicies[].arn", json!(POLICY)),
         case("controller.iam.role.name", json!("control"), "control-plane (replaces IAM::Role)", ""),
         replaced("controller.iam.instanceProfile.arn", json!(PROFILE)),

@@ -44,7 +44,21 @@ fn group() -> Vec<Case> {
         around("worker.nodePools[].autoScalingGroup.maxSize", json!(9)),
         around("worker.nodePools[].autoscaling.clusterAutoscaler.enabled", json!(true))
             .given("addons.clusterAutoscaler.enabled", json!(true)),
-        around("worker.nodePools[].subnets[].name", json!("private-c")),
+        case(
+            "worker.nodePools[].autoScalingGroup.maxSize",
+            json!(5),
+            "pool-general",
+            "pool-general may lose nodes undrained",
+        )
+        .given("worker.nodePools[].autoScalingGroup.maxSize", json!(9))
+        .because("Auto Scaling terminates what is above the new maximum"),
+        case(
+            "worker.nodePools[].subnets[].name",
+            json!("private-c"),
+            "pool-general",
+            "pool-general may lose nodes undrained",
+        )
+        .because("Auto Scaling balances the zones anew"),
         around("worker.nodePools[].loadBalancer.names", json!(["classic"])),
         around("worker.nodePools[].loadBalancer.enabled", json!(false))
             .given("worker.nodePools[].loadBalancer.names", json!(["classic"])),

@@ -65,14 +65,11 @@ struct ServiceAccountTokens {
     jwks_uri: Option<String>,
 }
 
-/// The issuer of a cluster whose spec does not speak of one.
-const LOCAL_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-
 impl ServiceAccountTokens {
     /// The issuer that is not in use is accepted too: the pods' tokens live on while controllers change, one by one.
     fn new(context: &mut Context<'_>) -> Option<Self> {
         let issuer = identity::issuer(context)?;
-        let mut issuers = vec![LOCAL_ISSUER.to_owned(), issuer.clone()];
+        let mut issuers = vec![oidc::LOCAL_ISSUER.to_owned(), issuer.clone()];
         let audiences = issuers.clone();
         let signs = identity::is_on(context);
         if signs {

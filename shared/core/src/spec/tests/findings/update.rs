@@ -142,6 +142,30 @@ fn a_data_volume_never_shrinks() {
 }
 
 #[test]
+fn the_issuer_of_tokens_is_switched_in_two_steps() {
+    let said = |issuers: &str, more: &str| {
+        let text = format!("{BASE}{more}");
+        let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", told(&found)));
+        let mut running = running(&Runs { kubernetes: "1.37.0", pools: &[], etcd: "3.7.3" });
+        running.roles.get_mut(&Role::Controller).unwrap().config =
+            format!(r#"{{"controlPlane": {{"serviceAccountTokens": {{"issuers": [{issuers}]}}}}}}"#);
+        told(&check_update(text.as_bytes(), &accepted.cluster, &Lock::default(), &running))
+    };
+    let local = r#""https://kubernetes.default.svc.cluster.local""#;
+    let (accepted, signs) = (format!(r#"{local}, "https://i/c""#), format!(r#""https://i/c", {local}"#));
+    let (on, step) =
+        ("iamRolesForServiceAccounts:\n  enabled: true\n", "iamRolesForServiceAccounts:\n  enabled: false\n");
+    let found = said("", on);
+    assert!(found.contains("issuer-switch") && found.contains("{enabled: false}"), "{found}");
+    assert!(said(&signs, "").contains("this forgets the issuer"));
+    for (issuers, more) in
+        [("", step), (&accepted, on), (&signs, on), (&signs, step), (&accepted, ""), ("", "")]
+    {
+        assert_eq!(said(issuers, more), "");
+    }
+}
+
+#[test]
 fn a_release_that_wrote_no_versions_down_objects_to_nothing() {
     let mut old = running(&OF_1_34);
     for node in old.roles.values_mut() {

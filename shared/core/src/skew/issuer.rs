@@ -1,0 +1,88 @@
+//! Another issuer of service-account tokens is switched to in two steps: controllers change one by one, and those that have not
+//! changed yet answer 401 to tokens of an issuer that they were never told of.
+
+use serde_json::Value;
+
+use super::Objection;
+use crate::cluster::Cluster;
+use crate::oidc::LOCAL_ISSUER;
+use crate::pki::Role;
+use crate::render::Rendering;
+use crate::spec::Severity;
+
+/// A switch that skips the step between.
+#[derive(Debug, Clone, Copy)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    const fn message(self) -> &'static str {
+        match self {
+            Self::On => {
+                "this switches the issuer of service-account tokens in one step: until every controller is replaced, those that are not \
+                 answer 401 to tokens that the new ones issue"
+            }
+            Self::Off => {
+                "this forgets the issuer of the service-account tokens in use in one step: controllers answer 401 to the tokens that pods hold"
+            }
+        }
+    }
+
+    const fn help(self) -> &'static str {
+        match self {
+            Self::On => {
+                "upload `iamRolesForServiceAccounts: {enabled: false}` first, with which the issuer is accepted and not used, and `true` \
+                 when that is rolled out and every controller is replaced"
+            }
+            Self::Off => {
+                "upload `iamRolesForServiceAccounts: {enabled: false}` first, and take the key away when every controller is replaced and \
+                 the tokens of before have run out"
+            }
+        }
+    }
+}
+
+/// What a controller's configuration says of issuers: the first makes tokens, all are accepted. `None`: it cannot be read.
+fn issuers(config: &str) -> Option<Vec<String>> {
+    let config: Value = serde_json::from_str(config).ok()?;
+    let list = config.pointer("/controlPlane/serviceAccountTokens/issuers").and_then(Value::as_array);
+    Some(list.into_iter().flatten().filter_map(|issuer| issuer.as_str().map(str::to_owned)).collect())
+}
+
+/// Who makes tokens, if that is not the cluster's own issuer, which every controller accepts.
+fn signs(issuers: &[String]) -> Option<&String> {
+    issuers.first().filter(|issuer| *issuer != LOCAL_ISSUER)
+}
+
+/// Why going from one configuration of the controllers to the other leads to 401s, and what to do; `None`: it does not.
+pub(crate) fn in_one_step(before: &str, after: &str) -> Option<String> {
+    let (before, after) = (issuers(before)?, issuers(after)?);
+    let missing = |issuer: Option<&String>, from: &[String]| issuer.is_some_and(|one| !from.contains(one));
+    let switch = if missing(signs(&after), &before) {
+        Switch::On
+    } else if missing(signs(&before), &after) {
+        Switch::Off
+    } else {
+        return None;
+    };
+    Some(format!("{}. Rather {}", switch.message(), switch.help()))
+}
+
+/// Warns of a spec that does so. An error would forbid it to a cluster on which nothing runs yet.
+pub(super) fn objection(cluster: &Cluster, running: &Rendering) -> Option<Objection> {
+    let before = issuers(&running.roles.get(&Role::Controller)?.config)?;
+    let switch = match &cluster.iam_roles {
+        Some(roles) if roles.enabled && before.is_empty() => Switch::On,
+        None if signs(&before).is_some() => Switch::Off,
+        Some(_) | None => return None,
+    };
+    Some(Objection {
+        severity: Severity::Warning,
+        code: "issuer-switch",
+        paths: vec!["iamRolesForServiceAccounts.enabled".to_owned(), "iamRolesForServiceAccounts".to_owned()],
+        message: switch.message().to_owned(),
+        help: switch.help().to_owned(),
+    })
+}
