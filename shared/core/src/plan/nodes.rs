@@ -62,9 +62,9 @@ fn subnets_left(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -> V
     let stay = subnets(after);
     let left = subnets(before).into_iter().filter(|subnet| !stay.contains(subnet));
     // A subnet of ours goes by the name that the network exports it under.
-    left.map(|subnet| match subnet.get("Fn::ImportValue").unwrap_or(&subnet) {
-        Value::String(name) => name.clone(),
-        other => short(Some(other)),
+    left.map(|subnet| {
+        let name = subnet.get("Fn::ImportValue").unwrap_or(&subnet);
+        name.as_str().map_or_else(|| short(Some(name)), str::to_owned)
     })
     .collect()
 }
