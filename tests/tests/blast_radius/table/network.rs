@@ -47,18 +47,28 @@ fn subnets() -> Vec<Case> {
             "subnets[5].private",
             json!(false),
             "not begun: network (replaces EC2::SubnetRouteTableAssociation), etcd, control-plane",
-            "etcd-2 replaced",
+            "etcd-2 replaced, controller may lose nodes undrained",
         )
         .because(
             "members, controllers and balancers stand in the private subnets, of which it is no longer one",
         ),
-        case("subnets[3].id", json!("subnet-0fedcba9876543210"), "etcd, control-plane", "")
-            .because("who is launched next stands in it")
-            .existing(),
-        case("subnets[3].idFromStackOutput", json!("shared-subnet"), "etcd, control-plane", "")
-            .existing()
-            .along("subnets[3].id", json!(null))
-            .because("who is launched next stands in it"),
+        case(
+            "subnets[3].id",
+            json!("subnet-0fedcba9876543210"),
+            "etcd, control-plane",
+            "controller may lose nodes undrained",
+        )
+        .because("who is launched next stands in it, and Auto Scaling balances the subnets anew")
+        .existing(),
+        case(
+            "subnets[3].idFromStackOutput",
+            json!("shared-subnet"),
+            "etcd, control-plane",
+            "controller may lose nodes undrained",
+        )
+        .existing()
+        .along("subnets[3].id", json!(null))
+        .because("who is launched next stands in it, and Auto Scaling balances the subnets anew"),
         case("subnets[1].natGateway.idFromStackOutput", json!("shared-nat"), "network", "")
             .existing()
             .along("subnets[1].natGateway.id", json!(null)),
