@@ -28,8 +28,8 @@ enum From {
     KubeAws(KubeAws),
 }
 
-/// Read a kube-aws directory and write our cluster.yaml, its CA for import, and a report of what changed. The directory itself is
-/// not touched.
+/// Read a kube-aws directory and write our cluster.yaml and a report of what changed. The old CA is put aside in import/, which no
+/// version reads yet: the cluster gets a new one. The directory itself is not touched.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -88,6 +88,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         "out": args.out,
         "changes": migrated.changes,
         "credentials": credentials.files,
+        "import": credentials.about_import(),
     });
     printer.result(&human, &machine);
     Ok(Exit::Done)
@@ -149,6 +150,9 @@ fn report(changes: &[Change], credentials: &Credentials) -> String {
     }
     if !credentials.files.is_empty() {
         let _ = write!(text, "\n## Credentials\n\n");
+        if let Some(about) = credentials.about_import() {
+            let _ = writeln!(text, "{about}");
+        }
         for file in &credentials.files {
             let _ = writeln!(text, "- `{}`: {}", file.name, file.told());
         }

@@ -1,4 +1,5 @@
-//! kube-aws' `credentials/`: the CA is carried over, everything else is issued anew, and each file is answered for.
+//! kube-aws' `credentials/`: the CA is put aside for an import that no version does yet, everything else is issued anew, and each
+//! file is answered for.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +14,16 @@ use crate::failure::Failure;
 /// No file of kube-aws' is larger; what is, is none of its.
 const MOST_BYTES: u64 = 256 * 1024;
 
+/// Whoever takes the files for imported launches a cluster that no old kubeconfig trusts, and whoever uploads them shows the key.
+const ABOUT_IMPORT: &str = "\
+The old CA lies in import/, and this version of Slipway does nothing with it: the cluster gets a new CA at its first rendering, and
+kubeconfigs and certificates of the old one are not valid there. Importing a CA comes with a later version. If the new cluster
+must have the old CA, wait for that: a CA is not exchanged afterwards.
+
+Never upload import/ca-key.pem, to the spec's bucket or anywhere else: it is the key in plain, and whoever reads it is master of
+the old cluster. Keep it where you keep such keys, and delete import/ if you do not need it.
+";
+
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Credentials {
@@ -26,6 +37,11 @@ impl Credentials {
     pub(super) fn imported(&self) -> bool {
         self.files.iter().any(|file| matches!(file.fate, Fate::Imported { .. }))
     }
+
+    /// What `import/` is good for, if there is one.
+    pub(super) fn about_import(&self) -> Option<&'static str> {
+        self.imported().then_some(ABOUT_IMPORT)
+    }
 }
 
 /// A file, and what becomes of it.
@@ -37,7 +53,7 @@ pub(super) struct File {
 
 #[derive(Debug)]
 pub(super) enum Fate {
-    /// Carried over.
+    /// Put aside.
     Imported { as_file: &'static str, bytes: Secret },
     /// Left, and why.
     Left(String),
@@ -46,7 +62,9 @@ pub(super) enum Fate {
 impl File {
     pub(super) fn told(&self) -> String {
         match &self.fate {
-            Fate::Imported { as_file, .. } => format!("carried over as import/{as_file}"),
+            Fate::Imported { as_file, .. } => {
+                format!("kept as import/{as_file}, which this version does not read")
+            }
             Fate::Left(why) => why.clone(),
         }
     }
@@ -170,7 +188,7 @@ fn not_pem(name: &str, has_plain: bool) -> Option<String> {
     }
 }
 
-/// Carries the cluster's CA over, and its key if that is there and belongs to it.
+/// Puts the cluster's CA aside, and its key if that is there and belongs to it.
 fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Credentials) {
     let Some((certificate, certificate_bytes)) = pems.remove("ca.pem") else {
         if pems.remove("ca-key.pem").is_some() {
