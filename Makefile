@@ -9,6 +9,8 @@ CARGO ?= cargo
 FUNCTIONS := -p slipway-render -p slipway-rollout
 DENY_VERSION := 0.20.2
 DENY := .tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+FUZZ_VERSION := 0.13.1
+FUZZ := .tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
 
 .PHONY: help
 help: ## This list
@@ -56,6 +58,17 @@ ARCHITECTURE ?= arm64
 package: ## The functions as zips for Lambda, into dist/, with the template that names them; ARCHITECTURE=x86_64
 	infra/package.sh $(ARCHITECTURE)
 
+# `SECONDS` is a word of bash's own, so it must come from the command line: make fuzz SECONDS=600.
+FUZZ_SECONDS = $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
+
+.PHONY: fuzz
+fuzz: $(FUZZ) ## Throw anything at what reads specs and patches; SECONDS=60 each. Without sanitizers: Rust is the stable one
+	@mkdir -p target/fuzz/spec target/fuzz/patch
+	@for target in spec patch; do \
+		PATH="$(dir $(abspath $(FUZZ))):$$PATH" cargo fuzz run --sanitizer none --target-dir target/fuzz/build $$target \
+			target/fuzz/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=1048576 -timeout=10; \
+	done
+
 .PHONY: tools
 tools: ## The Python tools of the tests, pinned, into .tools/; quick when done
 	@tests/scripts/tools.sh >/dev/null
@@ -68,3 +81,7 @@ clean: ## Everything that was built or installed here
 # Once, about three minutes; .tools/ is worth keeping between CI runs.
 $(DENY):
 	$(CARGO) install cargo-deny --locked --version $(DENY_VERSION) --root .tools/cargo-deny-$(DENY_VERSION) --quiet
+
+# Once, about two minutes.
+$(FUZZ):
+	$(CARGO) install cargo-fuzz --locked --version $(FUZZ_VERSION) --root .tools/cargo-fuzz-$(FUZZ_VERSION) --quiet

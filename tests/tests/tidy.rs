@@ -30,6 +30,7 @@ const TOP: &[&str] = &[
     "docs",
     "examples",
     "functions",
+    "fuzz",
     "infra",
     "rust-toolchain.toml",
     "rustfmt.toml",
@@ -103,6 +104,7 @@ fn code_lies_in_rooms() {
             ("cli" | "node" | "tests", inside, _) => {
                 ["src", "tests", "benches", "examples", "build.rs"].contains(&inside)
             }
+            ("fuzz", inside, _) => inside == "fuzz_targets",
             (_, _, _) => false,
         };
         assert!(fits, "{path} lies in no room");
