@@ -1,8 +1,10 @@
 //! Where findings are gathered, and how each gets its place in the text.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use super::path::{Path, Step};
+use super::shape::nearest;
 use super::shown;
 use super::tree::{Node, Span};
 use super::{Diagnostic, Severity};
@@ -48,15 +50,22 @@ impl Problem {
     }
 }
 
+/// So many findings are told of one spec: nobody reads more, and each costs a look into the text.
+const MOST_TOLD: usize = 200;
+
 /// Everything found so far about one spec.
 pub(crate) struct Report<'t> {
     root: &'t Node,
     diagnostics: Vec<Diagnostic>,
+    /// The paths of all errors: it is asked often, and of many.
+    refused: BTreeSet<String>,
+    /// Findings that are not told, because too many are.
+    left_out: usize,
 }
 
 impl<'t> Report<'t> {
     pub(crate) fn new(root: &'t Node) -> Self {
-        Self { root, diagnostics: Vec::new() }
+        Self { root, diagnostics: Vec::new(), refused: BTreeSet::new(), left_out: 0 }
     }
 
     /// An error at the value of `path`, or at the nearest key above it that is there.
@@ -67,7 +76,7 @@ impl<'t> Report<'t> {
         message: impl Into<String>,
         help: impl Into<Cow<'h, str>>,
     ) {
-        self.add(Severity::Error, self.locate(path), code, path, message.into(), help.into());
+        self.add(Severity::Error, None, code, path, message.into(), help.into());
     }
 
     /// A warning, placed as [`Report::error`] places.
@@ -78,7 +87,7 @@ impl<'t> Report<'t> {
         message: impl Into<String>,
         help: impl Into<Cow<'h, str>>,
     ) {
-        self.add(Severity::Warning, self.locate(path), code, path, message.into(), help.into());
+        self.add(Severity::Warning, None, code, path, message.into(), help.into());
     }
 
     /// A finding about a key itself.
@@ -91,23 +100,35 @@ impl<'t> Report<'t> {
         message: impl Into<String>,
         help: impl Into<Cow<'h, str>>,
     ) {
-        self.add(severity, span, code, path, message.into(), help.into());
+        self.add(severity, Some(span), code, path, message.into(), help.into());
     }
 
     fn add(
         &mut self,
         severity: Severity,
-        span: Span,
+        span: Option<Span>,
         code: &'static str,
         path: &Path,
         message: String,
         help: Cow<'_, str>,
     ) {
+        let news = severity == Severity::Error && self.refused.insert(path.to_string());
+        // The first error is told whatever was told before: without one the spec would pass.
+        if self.diagnostics.len() >= MOST_TOLD && !(news && self.refused.len() == 1) {
+            self.left_out += 1;
+            return;
+        }
+        let span = span.unwrap_or_else(|| self.locate(path));
         let mut problem = Problem::at(span, code, message);
         if !help.is_empty() {
             problem = problem.help(help);
         }
         self.diagnostics.push(problem.into_diagnostic(severity, path));
+    }
+
+    /// The word that was probably meant, while there is room to say so: looking for it is dear.
+    pub(crate) fn nearest<'w>(&self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+        if self.diagnostics.len() >= MOST_TOLD { None } else { nearest(word, words) }
     }
 
     /// Whether the text says something at `path`, be it right or wrong.
@@ -129,24 +150,19 @@ impl<'t> Report<'t> {
     /// Whether something at or below `path` was refused already, so that what follows from it is not said twice.
     pub(crate) fn refused(&self, path: &Path) -> bool {
         let path = path.to_string();
+        let below = |sign: char| {
+            let start = format!("{path}{sign}");
+            self.refused.range(start.clone()..).next().is_some_and(|found| found.starts_with(&start))
+        };
         if path.is_empty() {
-            return self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+            return !self.refused.is_empty();
         }
-        self.diagnostics.iter().any(|diagnostic| {
-            diagnostic.severity == Severity::Error
-                && diagnostic
-                    .path
-                    .strip_prefix(&path)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
-        })
+        self.refused.contains(&path) || below('.') || below('[')
     }
 
     /// Whether `path` itself was refused.
     pub(crate) fn refused_itself(&self, path: &Path) -> bool {
-        let path = path.to_string();
-        self.diagnostics
-            .iter()
-            .any(|diagnostic| diagnostic.severity == Severity::Error && diagnostic.path == path)
+        self.refused.contains(&path.to_string())
     }
 
     pub(crate) fn locate(&self, path: &Path) -> Span {
@@ -177,6 +193,17 @@ impl<'t> Report<'t> {
                 .cmp(&(b.line, b.column, &b.path, &b.code, &b.message))
         });
         diagnostics.dedup();
+        if let (Some(last), true) = (diagnostics.last(), self.left_out > 0) {
+            // At the place of the last, so that all stay in the order of the text.
+            diagnostics.push(Diagnostic {
+                severity: Severity::Warning,
+                code: "too-many-findings".to_owned(),
+                path: String::new(),
+                message: format!("there are {} more findings", self.left_out),
+                help: Some("mend these first, then ask again".to_owned()),
+                ..last.clone()
+            });
+        }
         diagnostics
     }
 }

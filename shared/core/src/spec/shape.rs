@@ -199,7 +199,8 @@ fn choice(choices: &[&str], node: &Node, path: &Path, report: &mut Report<'_>) -
     if choices.contains(&text.as_str()) {
         return Some(Value::String(text.clone()));
     }
-    let help = nearest(text, choices.iter().copied())
+    let help = report
+        .nearest(text, choices.iter().copied())
         .map_or_else(|| "write one of these words".to_owned(), |word| format!("did you mean `{word}`?"));
     report.error("unknown-value", path, format!("{} is none of {one_of}", node.describe()), help);
     None
@@ -323,7 +324,7 @@ fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, repor
         .filter(|(_, property)| current(property))
         .map(|(name, _)| name.as_str())
         .collect();
-    let help = match nearest(&entry.key, names.iter().copied()) {
+    let help = match report.nearest(&entry.key, names.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None => match elsewhere(&entry.key) {
             Some(place) => format!("`{place}` is where that key belongs"),

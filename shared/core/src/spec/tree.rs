@@ -115,7 +115,16 @@ struct Frame {
     pending: Option<Pending>,
     items: Vec<Rc<Node>>,
     entries: Vec<Entry>,
+    /// Where each key stands in `entries`.
+    keys: BTreeMap<String, usize>,
     merges: Vec<(Span, Rc<Node>)>,
+}
+
+impl Frame {
+    fn push(&mut self, entry: Entry) {
+        self.keys.insert(entry.key.clone(), self.entries.len());
+        self.entries.push(entry);
+    }
 }
 
 enum Pending {
@@ -283,6 +292,7 @@ impl Builder<'_> {
             pending,
             items: Vec::new(),
             entries: Vec::new(),
+            keys: BTreeMap::new(),
             merges: Vec::new(),
         });
         true
@@ -324,13 +334,13 @@ impl Builder<'_> {
             for node in sources {
                 let Kind::Map(entries) = &node.kind else { continue };
                 for entry in entries {
-                    if frame.entries.iter().any(|own| own.key == entry.key) {
+                    if frame.keys.contains_key(&entry.key) {
                         continue;
                     }
                     if !self.count(entry.value.size, span) {
                         return false;
                     }
-                    frame.entries.push(entry.clone());
+                    frame.push(entry.clone());
                 }
             }
         }
@@ -364,14 +374,14 @@ impl Builder<'_> {
             Pending::Refused => {}
             Pending::Key(key, span, true) if key == "<<" => frame.merges.push((span, node)),
             Pending::Key(key, key_span, _) => {
-                if let Some(first) = frame.entries.iter().find(|entry| entry.key == key) {
+                if let Some(first) = frame.keys.get(&key).and_then(|index| frame.entries.get(*index)) {
                     self.problems.push(
                         Problem::at(key_span, "duplicate-key", format!("`{key}` is given twice")).help(
                             format!("it stands already on line {}: keep one of the two", first.key_span.line),
                         ),
                     );
                 } else {
-                    frame.entries.push(Entry { key, key_span, value: node });
+                    frame.push(Entry { key, key_span, value: node });
                 }
             }
         }

@@ -6,7 +6,6 @@ use super::{Lowering, fold};
 use crate::cluster::{ApiEndpoint, Backing};
 use crate::spec::model::{EndpointSpec, ExistingSpec, LoadBalancerSpec};
 use crate::spec::path::Path;
-use crate::spec::shape::nearest;
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn endpoints(&mut self, network: &Draft) -> Vec<ApiEndpoint> {
@@ -189,7 +188,7 @@ impl Lowering<'_, '_, '_> {
             }
             Some(name) => {
                 if known.len() >= written {
-                    let help = nearest(name, known.iter().copied()).map_or_else(
+                    let help = self.report.nearest(name, known.iter().copied()).map_or_else(
                         || format!("write one of `{}`", known.join("`, `")),
                         |near| format!("did you mean `{near}`?"),
                     );

@@ -14,7 +14,6 @@ use crate::spec::model::{
     OidcSpec,
 };
 use crate::spec::path::Path;
-use crate::spec::shape::nearest;
 
 const AUDIT_LOG: &str = "/var/log/kube-apiserver-audit.log";
 const AUDIT_FILES: LogFiles = LogFiles { max_age_days: 30, max_backups: 10, max_size_mib: 100 };
@@ -420,7 +419,7 @@ impl Lowering<'_, '_, '_> {
         for (index, name) in names.iter().enumerate() {
             let path = path.index(index);
             if !PLUGINS.contains(&name.as_str()) {
-                let help = nearest(name, PLUGINS.into_iter()).map_or_else(
+                let help = self.report.nearest(name, PLUGINS.into_iter()).map_or_else(
                     || "write one as `kube-apiserver --help` names it".to_owned(),
                     |plugin| format!("did you mean `{plugin}`?"),
                 );

@@ -8,7 +8,6 @@ use crate::cluster::{Architecture, Image, Taint};
 use crate::instance_types::{Accelerator, Processor, lookup, names};
 use crate::spec::model::{GpuSpec, ImageSpec, PoolSpec};
 use crate::spec::path::Path;
-use crate::spec::shape::nearest;
 
 /// AWS' Deep Learning Base AMI on Amazon Linux 2023, with NVIDIA's open driver and container toolkit
 /// (docs.aws.amazon.com/dlami, "AWS Deep Learning Base GPU AMI (Amazon Linux 2023)").
@@ -45,7 +44,7 @@ impl Lowering<'_, '_, '_> {
             // A slip seldom begins a word.
             let all: Vec<String> =
                 names().filter(|name| name.as_bytes().first() == text.as_bytes().first()).collect();
-            let help = nearest(text, all.iter().map(String::as_str)).map_or_else(
+            let help = self.report.nearest(text, all.iter().map(String::as_str)).map_or_else(
                 || "check that EC2 has it; it is taken as it is written".to_owned(),
                 |near| format!("did you mean `{near}`? It is taken as it is written"),
             );

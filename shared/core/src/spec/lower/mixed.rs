@@ -10,6 +10,9 @@ use crate::spec::path::Path;
 /// Amazon's own advice for most workloads.
 const SPOT_STRATEGY: &str = "price-capacity-optimized";
 
+/// Auto Scaling's own limit.
+const MOST_TYPES: usize = 40;
+
 impl Lowering<'_, '_, '_> {
     pub(super) fn mixed_instances(&mut self, spec: &PoolSpec, path: &Path) -> Option<MixedInstances> {
         // kube-aws had it below `autoScalingGroup`, off unless it was switched on.
@@ -73,6 +76,21 @@ impl Lowering<'_, '_, '_> {
             );
         }
         let plain = path.key("instanceTypes");
+        for (path, count) in
+            [(plain.clone(), spec.instance_types.len()), (path.key("overrides"), spec.overrides.len())]
+        {
+            if count > MOST_TYPES {
+                let message =
+                    format!("`{path}` has {count} types; Auto Scaling takes {MOST_TYPES} in one group");
+                self.report.error(
+                    "too-many-types",
+                    &path,
+                    message,
+                    "keep those that are alike, or make two pools",
+                );
+                return None;
+            }
+        }
         for (index, name) in spec.instance_types.iter().enumerate() {
             self.check_instance_type(name, &plain.index(index));
             if spec.instance_types[..index].contains(name) {

@@ -10,7 +10,6 @@ use crate::cluster::{Egress, Existing, Subnet, SubnetSource, Vpc};
 use crate::spec::model::{SubnetRef, SubnetSpec};
 use crate::spec::path::Path;
 use crate::spec::regions;
-use crate::spec::shape::nearest;
 
 /// kube-aws' single subnet.
 const INSTANCE_CIDR: &str = "10.0.0.0/24";
@@ -343,7 +342,7 @@ impl Lowering<'_, '_, '_> {
             let path = path.index(index).key("name");
             if network.subnet(name).is_none() && !network.incomplete {
                 let known: Vec<&str> = network.subnets.iter().map(|subnet| subnet.name.as_str()).collect();
-                let help = nearest(name, known.iter().copied()).map_or_else(
+                let help = self.report.nearest(name, known.iter().copied()).map_or_else(
                     || format!("write one of `{}`", known.join("`, `")),
                     |near| format!("did you mean `{near}`?"),
                 );

@@ -104,3 +104,28 @@ proptest! {
         judge(&PRODUCTION.as_bytes()[..at])?;
     }
 }
+
+#[test]
+fn so_many_findings_are_told_and_no_more() {
+    let keys: String = (0..1000).map(|number| format!("k{number}: x\n")).collect();
+    let found = parse(keys.as_bytes(), None).unwrap_err();
+    assert_eq!(found.len(), 201);
+    let last = found.last().unwrap();
+    assert_eq!(last.code, "too-many-findings");
+    // Eight hundred keys, and the three that every spec must have and more that go without.
+    let left_out: usize = last.message.split(' ').find_map(|word| word.parse().ok()).unwrap();
+    assert!(left_out >= 803, "{}", last.message);
+    judge(keys.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_pool_has_as_many_instance_types_as_auto_scaling_takes() {
+    let of = |count: usize| {
+        let types = vec!["m7g.large"; count].join(", ");
+        let text = include_str!("../../../../../examples/minimal.yaml");
+        parse(format!("{text}      mixedInstances: {{instanceTypes: [{types}]}}\n").as_bytes(), None)
+    };
+    let told = |count| of(count).err().into_iter().flatten().any(|finding| finding.code == "too-many-types");
+    assert!(!told(40));
+    assert!(told(41));
+}
