@@ -2,7 +2,7 @@
 //!
 //! `cargo test --release -p slipway-core --test worst_cases -- --nocapture` prints the figures. Without `--release` the
 //! texts are an eighth as long, and only what grows faster than its text is caught.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "the figures are what it is run for")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
