@@ -210,7 +210,7 @@ fn every_example_says_what_it_is_for() {
 #[test]
 fn functions_are_thin() {
     // Clients are built and handed over: whatever is more than that can be tested where it belongs.
-    const CODE_LINES_AT_MOST: usize = 60;
+    const CODE_LINES_AT_MOST: usize = 64;
     let mains = sources().filter(|(path, _)| {
         let path = relative(path);
         path.starts_with("functions/") && path.ends_with("/src/main.rs")

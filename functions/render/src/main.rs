@@ -6,10 +6,9 @@ use serde_json::Value;
 use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket, SsmParameters};
 use slipway_core::render::Site;
 use slipway_driver::rendering::{RenderPorts, render_newest, render_upload};
-use slipway_lambda::event::Changed;
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment, event};
 use slipway_pki::AwsLc;
-use slipway_registry::{Mirror, OciRegistry};
+use slipway_registry::OciRegistry;
 
 struct Render {
     specs: S3Bucket,
@@ -26,9 +25,7 @@ struct Render {
 impl Function for Render {
     async fn start(environment: &Environment) -> Result<Self, Failure> {
         let told = environment::Render::read(environment)?;
-        let mirror = told.image_mirror.as_deref().map(Mirror::parse).transpose();
-        let mirror = mirror
-            .map_err(|problem| Failure::environment(format!("{}: {problem}", environment::IMAGE_MIRROR)))?;
+        let registry = OciRegistry::by_mirror(environment::IMAGE_MIRROR, told.image_mirror.as_deref());
         let aws = Aws::from_env().await.map_err(Failure::environment)?;
         Ok(Self {
             specs: aws.bucket(&told.spec_bucket),
@@ -36,7 +33,7 @@ impl Function for Render {
             issuer: told.issuer_bucket.as_deref().map(|bucket| aws.bucket(bucket).public_json()),
             keys: aws.keys(&told.kms_key_arn),
             parameters: aws.parameters(),
-            registry: OciRegistry::new(mirror),
+            registry: registry.map_err(Failure::environment)?,
             bus: aws.bus(&told.bus_name),
             site: told.site(),
             spec_bucket: told.spec_bucket,
@@ -59,8 +56,10 @@ impl Function for Render {
             crypto: &AwsLc,
         };
         let outcome = match &changed {
-            Changed::Spec(upload) => render_upload(&ports, &self.site, upload, invocation.now).await?,
-            Changed::Patches(cluster) => render_newest(&ports, &self.site, cluster, invocation.now).await?,
+            event::Changed::Spec(upload) => render_upload(&ports, &self.site, upload, invocation.now).await?,
+            event::Changed::Patches(cluster) => {
+                render_newest(&ports, &self.site, cluster, invocation.now).await?
+            }
         };
         Ok(outcome.to_string())
     }

@@ -69,6 +69,16 @@ pub struct OciRegistry {
 }
 
 impl OciRegistry {
+    /// A client that asks the mirror named by `url`, or, where there is none, each registry itself.
+    ///
+    /// # Errors
+    /// Why `url` is none, in words that begin with `variable`, which it is from.
+    pub fn by_mirror(variable: &str, url: Option<&str>) -> Result<Self, String> {
+        let mirror =
+            url.map(Mirror::parse).transpose().map_err(|problem| format!("{variable}: {problem}"))?;
+        Ok(Self::new(mirror))
+    }
+
     /// A client that asks `mirror`, or each image's own registry.
     #[must_use]
     pub fn new(mirror: Option<Mirror>) -> Self {

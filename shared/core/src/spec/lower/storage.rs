@@ -20,7 +20,7 @@ const TAKEN: [&str; 26] = [
     "/etc/slipway",
     "/etc/ssh",
     "/etc/systemd",
-    "/home/ec2-user",
+    "/home",
     "/lib",
     "/lib64",
     "/opt/cni",
