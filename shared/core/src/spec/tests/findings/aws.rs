@@ -134,7 +134,7 @@ fn nothing_is_mounted_over_what_the_machine_needs() {
         "/var/log",
         "/var/data",
         "/opt/tools",
-        "/home/builds",
+        "/srv/builds",
         "/etc-of-mine",
     ] {
         assert_eq!(mount(fine), "", "{fine}");
