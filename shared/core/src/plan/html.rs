@@ -7,6 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
 use super::story::{self, Risk, Story};
+use super::words::window;
 use super::{
     Difference, NodeAction, NodePlan, Plan, PropertyChange, Replacement, ResourceAction, ResourceChange,
     StackAction, StackPlan,
@@ -127,8 +128,8 @@ fn nodes(plan: &Plan) -> Markup {
         html! {
             tr {
                 th scope="row" { (clean(&node.role.to_string())) }
-                td { (least) @if most != least { "–" (most) } }
-                td class=(class) { (word) }
+                td class="word" { (least) @if most != least { "–" (most) } }
+                td class={ "word " (class) } { (word) }
                 td { @for reason in &node.reasons { div { (clean(reason)) } } }
             }
         }
@@ -235,8 +236,7 @@ fn table<'p>(found: impl Iterator<Item = (&'p Difference, Option<&'p str>, bool)
                         @if let Some(cause) = because {
                             td colspan="2" { "follows " (clean(cause)) }
                         } @else {
-                            td { (value(difference.before.as_ref())) }
-                            td { (value(difference.after.as_ref())) }
+                            (values(difference))
                         }
                     }
                 }
@@ -245,20 +245,35 @@ fn table<'p>(found: impl Iterator<Item = (&'p Difference, Option<&'p str>, bool)
     }
 }
 
-fn value(value: Option<&Value>) -> Markup {
-    let Some(value) = value else { return html! { i { "absent" } } };
-    let text = match value {
+fn values(difference: &Difference) -> Markup {
+    let [before, after] = [&difference.before, &difference.after].map(|side| side.as_ref().map(pretty));
+    let from = match (&before, &after) {
+        (Some(before), Some(after)) => window(before, after, LONGEST),
+        _ => 0,
+    };
+    html! { td { (value(before.as_deref(), from)) } td { (value(after.as_deref(), from)) } }
+}
+
+fn value(text: Option<&str>, from: usize) -> Markup {
+    let Some(text) = text else { return html! { i { "absent" } } };
+    let length = text.chars().count();
+    if length <= LONGEST {
+        return html! { pre { (clean(text)) } };
+    }
+    let shown: String = text.chars().skip(from).take(LONGEST).collect();
+    html! {
+        pre { @if from > 0 { "…" } (clean(&shown)) @if from + LONGEST < length { "…" } }
+        span class="small" { (length) " characters" }
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    match value {
         Value::String(text) => text.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             serde_json::to_string_pretty(value).unwrap_or_default()
         }
-    };
-    let length = text.chars().count();
-    if length <= LONGEST {
-        return html! { pre { (clean(&text)) } };
     }
-    let head: String = text.chars().take(LONGEST).collect();
-    html! { pre { (clean(&head)) "…" } span class="small" { (length) " characters" } }
 }
 
 /// Without the characters that neither HTML nor XML may hold, however they are escaped; and without those that turn the

@@ -15,11 +15,11 @@ mod story;
 mod tests;
 mod text;
 pub mod update_rules;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::cluster::RolloutPolicy;
 use crate::digest::sha256_hex;
@@ -412,21 +412,4 @@ impl StackPlan {
             .map(|change| change.logical_id.clone())
             .collect()
     }
-}
-
-/// A value as one short line.
-fn short(value: Option<&Value>) -> String {
-    let Some(value) = value else { return "(absent)".to_owned() };
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            value.to_string()
-        }
-    };
-    const LONGEST: usize = 60;
-    if text.chars().count() <= LONGEST {
-        return text;
-    }
-    let head: String = text.chars().take(LONGEST).collect();
-    format!("{head}… ({} characters)", text.chars().count())
 }

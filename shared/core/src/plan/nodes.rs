@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::diff::Difference;
 use super::membership::other_volume;
 use super::stacks::parse;
-use super::{NodeAction, NodePlan, diff, short};
+use super::words::{change, short};
+use super::{NodeAction, NodePlan, diff};
 use crate::cluster::GroupSize;
 use crate::pki::Role;
 use crate::render::{NodeRole, Rendering, Stack};
@@ -112,7 +113,7 @@ fn judge(role: &Role, before: &NodeRole, after: &NodeRole, left: &[String]) -> (
         diff(&before.machine, &after.machine)
             .iter()
             .filter(|found| !allows_more_types(found))
-            .map(|found| line("machine", &found.path, found.before.as_ref(), found.after.as_ref())),
+            .map(|found| line("machine", found)),
     );
     if before.config_digest != after.config_digest {
         reasons.extend(config_reasons(&before.config, &after.config));
@@ -155,20 +156,12 @@ fn allows_more_types(found: &Difference) -> bool {
 
 fn config_reasons(before: &str, after: &str) -> Vec<String> {
     match (serde_json::from_str(before), serde_json::from_str(after)) {
-        (Ok(before), Ok(after)) => diff(&before, &after)
-            .iter()
-            .map(|found| line("config", &found.path, found.before.as_ref(), found.after.as_ref()))
-            .collect(),
+        (Ok(before), Ok(after)) => diff(&before, &after).iter().map(|found| line("config", found)).collect(),
         // A config of an older format that is no JSON: the digests differ, and that is all that can be said.
         _ => vec!["config: its bytes differ".to_owned()],
     }
 }
 
-fn line(
-    part: &str,
-    path: &str,
-    before: Option<&serde_json::Value>,
-    after: Option<&serde_json::Value>,
-) -> String {
-    format!("{part} {path}: {} → {}", short(before), short(after))
+fn line(part: &str, found: &Difference) -> String {
+    format!("{part} {}: {}", found.path, change(found.before.as_ref(), found.after.as_ref()))
 }

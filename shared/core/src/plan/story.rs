@@ -2,7 +2,6 @@
 
 use super::{
     AddonAction, MembershipAction, NodeAction, NodePlan, Plan, Replacement, ResourceAction, StackAction,
-    short,
 };
 use crate::cluster::{Approval, CountOrPercent};
 use crate::pki::Role;
@@ -311,5 +310,5 @@ fn count(number: u32, noun: &str) -> String {
 
 /// A release's id as people see it.
 pub(super) fn brief(id: &str) -> String {
-    short(Some(&serde_json::Value::from(id.get(..12).unwrap_or(id))))
+    id.get(..12).unwrap_or(id).to_owned()
 }

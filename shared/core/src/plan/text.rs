@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     AddonAction, AddonPlan, MembershipAction, MembershipChange, NodeAction, NodePlan, Plan, Replacement,
-    ResourceAction, ResourceChange, StackAction, StackPlan, short,
+    ResourceAction, ResourceChange, StackAction, StackPlan, words,
 };
 
 /// One line: how many stacks and nodes, by what happens to them.
@@ -127,8 +127,8 @@ fn stack_lines(stack: &StackPlan, text: &mut String) {
         resource_lines(change, text);
     }
     for other in &stack.other {
-        let (before, after) = (short(other.before.as_ref()), short(other.after.as_ref()));
-        push(text, format_args!("      ~ {}: {before} → {after}", other.path));
+        let became = words::change(other.before.as_ref(), other.after.as_ref());
+        push(text, format_args!("      ~ {}: {became}", other.path));
     }
 }
 
@@ -147,11 +147,11 @@ fn resource_lines(change: &ResourceChange, text: &mut String) {
     push(text, format_args!("      {sign} {} ({}{fate})", change.logical_id, change.resource_type));
     for property in &change.properties {
         let found = &property.difference;
-        let (before, after) = (short(found.before.as_ref()), short(found.after.as_ref()));
-        match &property.because_of {
-            Some(cause) => push(text, format_args!("          {}: follows {cause}", found.path)),
-            None => push(text, format_args!("          {}: {before} → {after}", found.path)),
-        }
+        let became = property.because_of.as_ref().map_or_else(
+            || words::change(found.before.as_ref(), found.after.as_ref()),
+            |cause| format!("follows {cause}"),
+        );
+        push(text, format_args!("          {}: {became}", found.path));
     }
 }
 
