@@ -124,6 +124,7 @@ const AWS_ENVIRONMENT: &str =
 const ALWAYS_TLS: &str = "remove it: kubelets always join by TLS bootstrapping";
 const OWNER_REFERENCES: &str =
     "write `kubernetes: {apiServer: {enableAdmissionPlugins: [OwnerReferencesPermissionEnforcement]}}`";
+const KUBE_PROXY: &str = "write `addons: {kubeProxy: {mode: nftables, resources: …}}` for clusters with many services: Kubernetes has given up IPVS";
 const RELEASES_OWN: &str = "remove it: the plugin is on in every release";
 const NOT_YET: &str = "remove it: Slipway does not support it yet";
 
@@ -159,9 +160,12 @@ pub(crate) const RETIRED: &[Note] = &[
         "write `addons: {coreDns: {replicas: …, extraCoreDNSConfig: …}, nodeLocalDns: {enabled: true}}`: CoreDNS is the one provider, \
          and pods of it stand on controllers where there is no worker",
     ),
+    note("kubeProxy", KUBE_PROXY),
+    note("kubernetes.kubeProxy", KUBE_PROXY),
     note(
-        "kubeProxy",
-        "write `addons: {kubeProxy: {mode: nftables}}` for clusters with many services: Kubernetes has given up IPVS",
+        "openICMP",
+        "remove it: nobody needs to ping the nodes from everywhere; let ranges in by a security group of your own, and name it in \
+         `securityGroupIds`",
     ),
     note("kubernetesDashboard", "remove it: install the dashboard's chart in the cluster"),
     note("workerSecurityGroupIds", "write `securityGroupIds` on each of `worker.nodePools`"),
@@ -203,7 +207,7 @@ pub(crate) const RETIRED: &[Note] = &[
         "etcd.volumeMounts",
         "remove it: a member has its root volume and its data volume, see `rootVolume` and `dataVolume`",
     ),
-    note("etcd.instanceTags", "write `stackTags`, which reach every machine"),
+    note("etcd.instanceTags", rest::TAGS),
     note("etcd.kmsKeyArn", "write `etcd.dataVolume.kmsKeyArn`"),
     note("etcd.dataVolume.ephemeral", "remove it: the data volume must outlive its machine"),
     note("etcd.nodes[].dataVolume.ephemeral", "remove it: the data volume must outlive its machine"),
@@ -292,6 +296,11 @@ pub(crate) const RETIRED: &[Note] = &[
     note(
         "experimental.disableSecurityGroupIngress",
         "remove it: annotate the service with `service.beta.kubernetes.io/aws-load-balancer-manage-backend-security-group-rules: \"false\"`",
+    ),
+    note(
+        "experimental.containerStorageInterface",
+        "remove it: the EBS CSI driver is installed unless `addons: {ebsCsiDriver: {enabled: false}}`, with the images that belong to \
+         the release",
     ),
     note("experimental.clusterAutoscalerSupport", "write `addons: {clusterAutoscaler: {enabled: true}}`"),
     note("experimental.ephemeralImageStorage", "write `ephemeralStorage: {}` on the pools"),

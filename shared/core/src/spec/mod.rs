@@ -262,4 +262,5 @@ mod tests {
     mod schema;
     mod secrets;
     mod seeds;
+    mod told;
 }

@@ -166,6 +166,19 @@ fn the_clusters_image_and_root_device_are_the_pools_too() {
 }
 
 #[test]
+fn images_of_canonicals_have_another_root_device() {
+    let parameter = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
+    let device = |keys: &str| {
+        let (template, _, _) = pool(keys);
+        launch_template(&template)["BlockDeviceMappings"][0]["DeviceName"].clone()
+    };
+    let image =
+        format!("    instanceType: m7i.large\n    image: {{ssmParameters: {{x86_64: {parameter}}}}}\n");
+    assert_eq!(device(&image), "/dev/sda1");
+    assert_eq!(device("    instanceType: m7i.large\n"), "/dev/xvda");
+}
+
+#[test]
 fn what_is_said_of_a_pool_goes_before_what_is_said_of_all() {
     let (_, rendering) = of(
         "keyName: all\nsshAuthorizedKeys: [ssh-ed25519 AAAA]\nkubernetes: {featureGates: {A: true, B: true}}\nworker:\n  nodePools:\n  - name: one\n    keyName: mine\n    sshAuthorizedKeys: [ssh-ed25519 CCCC, ssh-ed25519 BBBB]\n    featureGates: {B: false, C: true}\n  - name: two\n",

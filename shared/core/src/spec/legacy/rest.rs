@@ -22,7 +22,7 @@ const SEALED: &str = "remove it: a file of the spec is not sealed; let the node 
 const KUBELET_FLAGS: &str = "write the flag's field of KubeletConfiguration in `kubernetes.kubelet.config`, or in a pool's `kubelet.config`";
 const KUBECONFIG: &str = "remove it: Slipway writes the kubelet's kubeconfig";
 const MOUNTS: &str = "remove it: the kubelet runs on the machine itself and sees all of it";
-const TAGS: &str = "write `stackTags`, which all machines get";
+pub(super) const TAGS: &str = "write `stackTags`, which all machines get; tags of one group only are a patch of its stack in `patches/*.yaml`";
 
 /// Refused by name, as [`super::RETIRED`] is.
 pub(super) const REST: &[Note] = &[
@@ -151,6 +151,7 @@ pub(super) const REST: &[Note] = &[
         "write a larger `controller.rootVolume`: a controller keeps nothing that outlives it",
     ),
     note("controller.instanceTags", TAGS),
+    note("worker.nodePools[].instanceTags", TAGS),
     note("experimental.nodeLabel", "write `nodeLabels` on `controller` and the pools"),
     note("experimental.nodeProblemDetector", CHART),
     note(

@@ -3,40 +3,6 @@
 use super::super::documents::kube_aws::{Fate, fate, keys};
 use super::super::{legacy, parse, schema};
 
-/// What is about to be taken or refused by name, each with all that is below it. Shrinks to nothing.
-const OPEN: &[&str] = &[
-    // Network.
-    "sshAccessAllowedSourceCIDRs",
-    "openICMP",
-    // Pools.
-    "worker.nodePools[].instanceTags",
-    "worker.nodePools[].featureGates",
-    "worker.nodePools[].gpu",
-    "worker.nodePools[].nodePoolRollingStrategy",
-    "worker.nodePools[].targetGroup",
-    // Add-ons.
-    "kubeProxy",
-    "kubernetes.kubeProxy",
-    "experimental.containerStorageInterface",
-];
-
-fn is_open(key: &str) -> bool {
-    let covers = |key: &str| {
-        OPEN.iter().any(|open| {
-            key.strip_prefix(open)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
-        })
-    };
-    let pool = key.strip_prefix("worker.nodePools[].").unwrap_or(key);
-    covers(key)
-        || covers(pool)
-        || covers(&format!("experimental.{pool}"))
-        || covers(&format!("kubelet.{pool}"))
-        || ["systemReserved", "kubeReserved", "kubeconfig", "mounts", "flags"]
-            .iter()
-            .any(|key| pool.starts_with(key))
-}
-
 #[test]
 fn every_key_has_a_fate() {
     let (newest, before) = keys();
@@ -47,11 +13,8 @@ fn every_key_has_a_fate() {
         before.len()
     );
     let root = schema();
-    let forgotten: Vec<&str> = newest
-        .into_iter()
-        .chain(before)
-        .filter(|key| fate(&root, key) == Fate::Unknown && !is_open(key))
-        .collect();
+    let forgotten: Vec<&str> =
+        newest.into_iter().chain(before).filter(|key| fate(&root, key) == Fate::Unknown).collect();
     assert!(forgotten.is_empty(), "take it, or add a note to spec/legacy: {forgotten:#?}");
 }
 
@@ -79,7 +42,7 @@ fn the_parser_says_of_every_key_what_its_fate_is() {
         let group = newest.iter().chain(&before).any(|other| {
             other.strip_prefix(key).is_some_and(|rest| rest.starts_with('.') || rest.starts_with("[]"))
         });
-        if group || is_open(key) {
+        if group {
             continue;
         }
         let diagnostics = parse(with(key).as_bytes(), None).expect_err("no spec holds one key only");

@@ -4,7 +4,7 @@ use super::super::legacy;
 use super::super::schema;
 
 /// Each property of the schema by its pattern, with its own schema.
-fn properties(schema: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
+pub(super) fn properties(schema: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
     fn walk(
         root: &serde_json::Value,
         at: &serde_json::Value,
