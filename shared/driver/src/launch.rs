@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use slipway_core::event::{Event, PlanReady};
 use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::Rendering;
-use slipway_core::rollout::{Effect, Observed, Report, Rollout, Wanted, decide, to_observe};
+use slipway_core::rollout::{Effect, Observed, Report, Rollout, StackStatus, Wanted, decide, to_observe};
 use slipway_core::status::{Desired, Status};
 
 use crate::error::{FlowError, FlowResult};
@@ -62,7 +62,7 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     // CloudFormation's events come from every stack of the account; a cluster's name may hold dashes.
     for cluster in keys::clusters_of_stack(stack) {
         let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?.value;
-        if known.is_some_and(|rollout| rollout.is_open()) {
+        if known.is_some_and(|rollout| rollout.is_open() || rollout.left.contains_key(stack)) {
             return wake(ports, &Wake { cluster, by: Waker::Event }, now).await.map(Some);
         }
     }
@@ -168,6 +168,12 @@ async fn observe<A: Objects, S: Stacks, B: Bus, T: Ticks>(
         }
         observed.stacks.insert(name.clone(), stack);
     }
+    for name in &look.left {
+        let stack = ports.stacks.stack(name).await?;
+        if stack.is_none_or(|view| view.status == StackStatus::DeleteComplete) {
+            observed.gone.insert(name.clone());
+        }
+    }
     Ok(observed)
 }
 
@@ -187,7 +193,7 @@ async fn wanted<A: Objects, S, B: Bus, T>(
     let cluster = &state.cluster;
     let plan: Plan = required(ports.assets, &keys::plan(cluster, &desired.plan)).await?;
     let release: Rendering = required(ports.assets, &keys::release(cluster, &desired.target)).await?;
-    if state.active.is_some() || plan.from == state.deployed {
+    if state.active.is_some() || plan.from == state.standing() {
         return Ok(Some(Wanted { desired: desired.clone(), plan, release }));
     }
     replan(ports, state, stored, desired, &plan, release).await
@@ -203,7 +209,7 @@ async fn replan<A: Objects, S, B: Bus, T>(
     release: Rendering,
 ) -> FlowResult<Option<Wanted>> {
     let cluster = &state.cluster;
-    let baseline = baseline(ports.assets, cluster, &state.deployed).await?;
+    let baseline = baseline(ports.assets, state).await?;
     let plan = plan::plan(&baseline, &release, &stale.policy);
     if plan.is_empty() {
         return Ok(None);
@@ -229,20 +235,17 @@ pub(crate) fn plan_ready(plan: &Plan, spec_version: &str) -> Event {
     })
 }
 
-/// What is deployed, put together from the releases that its stacks are at.
+/// What stands, put together from the releases that its stacks are at.
 ///
 /// # Errors
 /// If a release is lost or cannot be read.
-pub async fn baseline(
-    assets: &impl Objects,
-    cluster: &str,
-    deployed: &BTreeMap<String, String>,
-) -> FlowResult<Baseline> {
-    let mut releases = BTreeMap::new();
-    for id in deployed.values().collect::<BTreeSet<_>>() {
+pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Baseline> {
+    let (cluster, mut releases) = (&rollout.cluster, BTreeMap::new());
+    for id in rollout.deployed.values().chain(rollout.left.values()).collect::<BTreeSet<_>>() {
         releases.insert(id.clone(), required(assets, &keys::release(cluster, id)).await?);
     }
-    Baseline::assemble(cluster, deployed, &releases).map_err(|id| lost(&keys::release(cluster, &id)))
+    Baseline::assemble(cluster, &rollout.deployed, &rollout.left, &releases)
+        .map_err(|id| lost(&keys::release(cluster, &id)))
 }
 
 async fn required<T: serde::de::DeserializeOwned>(assets: &impl Objects, key: &str) -> FlowResult<T> {

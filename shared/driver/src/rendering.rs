@@ -309,7 +309,7 @@ pub fn check(
 async fn running(assets: &impl Objects, cluster: &str) -> FlowResult<Running> {
     let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
     let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
-    let baseline = baseline(assets, cluster, &rollout.deployed).await?;
+    let baseline = baseline(assets, &rollout).await?;
     Ok(Running { baseline, on_its_way: rollout.active.is_some() })
 }
 
@@ -372,10 +372,10 @@ async fn publish_plan<S: Objects + Listing, A: Objects, K, P, R, B: Bus, C>(
         let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
         let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
-        let deployed = if rollout.deployed == running.baseline.releases {
+        let deployed = if rollout.standing() == running.baseline.releases {
             running.baseline.clone()
         } else {
-            baseline(ports.assets, cluster, &rollout.deployed).await?
+            baseline(ports.assets, &rollout).await?
         };
         // Members were settled as founders of a cluster that somebody else is making by now: once more, from the start.
         let started = running.baseline.etcd(running.on_its_way) == Standing::Nothing

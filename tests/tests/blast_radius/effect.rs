@@ -26,7 +26,7 @@ fn stacks(plan: &Plan) -> String {
     let mut words: Vec<(bool, String, String)> = Vec::new();
     for stack in &plan.stacks {
         let does = match stack.action {
-            StackAction::Unchanged => continue,
+            StackAction::Unchanged | StackAction::Left => continue,
             StackAction::Create => " is new".to_owned(),
             StackAction::Delete => " goes".to_owned(),
             StackAction::Update => {
@@ -75,7 +75,7 @@ fn nodes(plan: &Plan) -> String {
             NodeAction::Untouched if node.reasons.iter().any(|why| why.contains("at once, undrained")) => {
                 " may lose nodes undrained"
             }
-            NodeAction::Untouched => continue,
+            NodeAction::Untouched | NodeAction::Left => continue,
             NodeAction::Create => " new",
             NodeAction::Replace => " replaced",
             NodeAction::Refresh => " refreshed",

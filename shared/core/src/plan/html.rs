@@ -58,7 +58,8 @@ fn top(plan: &Plan, story: &Story, title: &str) -> Markup {
         html! { div class=(if grave && number > 0 { "tile grave" } else { "tile" }) { b { (number) } span { (what) } } }
     };
     let machines = |action| plan.count(action) as usize;
-    let changed = plan.stacks.iter().filter(|stack| stack.action != StackAction::Unchanged).count();
+    let changes = |action| !matches!(action, StackAction::Unchanged | StackAction::Left);
+    let changed = plan.stacks.iter().filter(|stack| changes(stack.action)).count();
     let updated = || plan.stacks.iter().filter(|stack| stack.action == StackAction::Update);
     let lost = |change: &&ResourceChange| {
         change.action == ResourceAction::Remove || change.replacement == Replacement::Always
@@ -118,6 +119,7 @@ const fn fate(action: NodeAction) -> (&'static str, &'static str) {
         NodeAction::Refresh => ("refreshed in place", "change"),
         NodeAction::Untouched => ("left alone", "same"),
         NodeAction::Remove => ("removed", "gone"),
+        NodeAction::Left => ("left standing", "gone"),
     }
 }
 
@@ -177,13 +179,14 @@ fn stack(stack: &StackPlan) -> Markup {
         StackAction::Create => ("created", "add"),
         StackAction::Update => ("updated", "change"),
         StackAction::Delete => ("no longer asked for", "gone"),
+        StackAction::Left => ("left standing", "gone"),
         StackAction::Unchanged => ("unchanged", "same"),
     };
     let title = html! {
         b { (clean(&stack.name)) } " " span class="small" { "(" (story::kind(stack.kind)) ")" } " "
         span class=(class) { (word) }
     };
-    if stack.action == StackAction::Unchanged {
+    if matches!(stack.action, StackAction::Unchanged | StackAction::Left) {
         return html! { p class="stack" { (title) } };
     }
     // What is changed is shown; what comes or goes as a whole says enough in its title.

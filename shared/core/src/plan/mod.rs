@@ -43,7 +43,7 @@ pub struct Plan {
     pub id: String,
     /// `clusterName`.
     pub cluster: String,
-    /// The release that each stack is at, which this plan starts from.
+    /// The release that each stack that stands is at, which this plan starts from.
     pub from: BTreeMap<String, String>,
     /// The release (id of a [`Rendering`]) that this plan leads to.
     pub to: String,
@@ -93,6 +93,8 @@ pub enum StackAction {
     Update,
     /// It is no longer asked for.
     Delete,
+    /// It has not been asked for since an earlier rollout, and still stands: a person deletes it.
+    Left,
     /// Byte for byte as it was.
     Unchanged,
 }
@@ -180,28 +182,36 @@ pub enum NodeAction {
     Untouched,
     /// Goes with its stack.
     Remove,
+    /// Stands although the spec has not had it since an earlier rollout, and goes with its stack.
+    Left,
 }
 
 /// What is deployed: the release that each stack is at, and the stacks and roles themselves.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Baseline {
-    /// Stack → release.
+    /// Stack → release, of everything that stands.
     pub releases: BTreeMap<String, String>,
+    /// Those of them that an earlier rollout left standing when the spec had them no longer.
+    pub left: BTreeSet<String>,
     /// The stacks and roles, each taken from its own release; `None` if nothing was ever deployed.
     pub rendering: Option<Rendering>,
 }
 
 impl Baseline {
-    /// Puts together what is deployed: each stack, with its roles, from the release that it is at.
+    /// Puts together what stands: each stack, with its roles, from the release that it is at. What is `left` is no longer asked for,
+    /// and yet it uses exports, and its kubelets talk to the API server.
     ///
     /// # Errors
-    /// The release that `deployed` names and `releases` lacks.
+    /// The release that `deployed` or `left` names and `releases` lacks.
     pub fn assemble(
         cluster: &str,
         deployed: &BTreeMap<String, String>,
+        left: &BTreeMap<String, String>,
         releases: &BTreeMap<String, Rendering>,
     ) -> Result<Self, String> {
-        if deployed.is_empty() {
+        let standing: BTreeMap<String, String> =
+            left.iter().chain(deployed).map(|(stack, release)| (stack.clone(), release.clone())).collect();
+        if standing.is_empty() {
             return Ok(Self::default());
         }
         let mut whole = Rendering {
@@ -211,7 +221,7 @@ impl Baseline {
             roles: BTreeMap::new(),
             addons: AddonSet::default(),
         };
-        for (name, id) in deployed {
+        for (name, id) in &standing {
             let release = releases.get(id).ok_or_else(|| id.clone())?;
             whole.stacks.extend(release.stack(name).cloned());
             whole.roles.extend(
@@ -229,7 +239,8 @@ impl Baseline {
         if let (1, Some(release)) = (ids.len(), ids.first().and_then(|id| releases.get(*id))) {
             whole.addons = release.addons.clone();
         }
-        Ok(Self { releases: deployed.clone(), rendering: Some(whole) })
+        let left = left.keys().filter(|stack| !deployed.contains_key(*stack)).cloned().collect();
+        Ok(Self { releases: standing, left, rendering: Some(whole) })
     }
 
     /// One release of which every stack is deployed; nothing if there is none.
@@ -238,7 +249,7 @@ impl Baseline {
         let Some(release) = release else { return Self::default() };
         let id = release.id();
         let releases = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
-        Self { releases, rendering: Some(release) }
+        Self { releases, left: BTreeSet::new(), rendering: Some(release) }
     }
 
     /// How etcd stands; `on_its_way`: a rollout is at work, which may be making members that are not written down yet.
@@ -265,7 +276,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
     // The policy is part of what a person approves: a plan that waits is another than one that does not.
     let start =
         serde_json::to_string(&(&baseline.releases, policy)).expect("maps of strings and a policy are JSON");
-    let stacks = stacks::compare(baseline.rendering.as_ref(), new);
+    let stacks = stacks::compare(baseline, new);
     Plan {
         format: Plan::FORMAT,
         id: sha256_hex(format!("{start}\n{to}").as_bytes())[..20].to_owned(),
@@ -274,7 +285,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         objections: objections(baseline.rendering.as_ref(), new),
         in_use: exports::in_use(baseline.rendering.as_ref(), new, &stacks),
         stacks,
-        nodes: nodes::compare(baseline.rendering.as_ref(), new),
+        nodes: nodes::compare(baseline, new),
         membership: membership::compare(baseline.rendering.as_ref(), new),
         addons: addons::compare(baseline.rendering.as_ref().map(|old| &old.addons), &new.addons),
         to,
@@ -295,9 +306,14 @@ impl Plan {
     /// Nothing would move.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.stacks.iter().all(|stack| stack.action == StackAction::Unchanged)
-            && self.nodes.iter().all(|node| node.action == NodeAction::Untouched)
+        self.stacks.iter().all(|stack| matches!(stack.action, StackAction::Unchanged | StackAction::Left))
+            && self.nodes.iter().all(|node| matches!(node.action, NodeAction::Untouched | NodeAction::Left))
             && self.addons.is_empty()
+    }
+
+    /// The stacks that stand although the spec has had them no longer since an earlier rollout.
+    pub fn left(&self) -> impl Iterator<Item = &StackPlan> {
+        self.stacks.iter().filter(|stack| stack.action == StackAction::Left)
     }
 
     /// How many nodes meet `action`, counting each role's lower bound (and at least one).
@@ -401,6 +417,19 @@ impl Plan {
 }
 
 impl StackPlan {
+    /// What a person does about a stack that is left standing.
+    #[must_use]
+    pub const fn to_clear(&self) -> &'static str {
+        match self.kind {
+            StackKind::Identity => {
+                "its roles may still be assumed with the cluster's tokens: delete the stack when no pod uses them"
+            }
+            StackKind::Network | StackKind::Etcd | StackKind::ControlPlane | StackKind::Pool => {
+                "its nodes may still run, and what it uses cannot be taken away: drain them, then delete the stack"
+            }
+        }
+    }
+
     /// The logical ids that executing this plan may replace or remove: CloudFormation's change set may name no other.
     #[must_use]
     pub fn may_replace(&self) -> Vec<String> {

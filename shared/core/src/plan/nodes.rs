@@ -6,14 +6,15 @@ use super::diff::Difference;
 use super::membership::other_volume;
 use super::stacks::parse;
 use super::words::{change, short};
-use super::{NodeAction, NodePlan, diff};
+use super::{Baseline, NodeAction, NodePlan, diff};
 use crate::cluster::GroupSize;
 use crate::pki::Role;
 use crate::render::{NodeRole, Rendering, Stack};
 use crate::skew::issuer;
 
 /// One line for each role of either side: first the new ones in order, then those that go.
-pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<NodePlan> {
+pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
+    let old = baseline.rendering.as_ref();
     let mut plans: Vec<NodePlan> = new
         .roles
         .iter()
@@ -23,17 +24,25 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<NodePlan>
         })
         .collect();
     let gone = old.into_iter().flat_map(|old| &old.roles).filter(|(role, _)| !new.roles.contains_key(role));
-    plans.extend(gone.map(|(role, node)| NodePlan {
-        role: role.clone(),
-        stack: node.stack.clone(),
-        nodes: node.nodes,
-        action: NodeAction::Remove,
-        reasons: vec![match role.member() {
-            Some(_) => {
-                "the spec no longer has it: it leaves the membership first, then its machine goes".to_owned()
-            }
-            None => "the spec no longer has it".to_owned(),
-        }],
+    plans.extend(gone.map(|(role, node)| {
+        let (action, why) = match role.member() {
+            Some(_) => (
+                NodeAction::Remove,
+                "the spec no longer has it: it leaves the membership first, then its machine goes",
+            ),
+            None if baseline.left.contains(&node.stack) => (
+                NodeAction::Left,
+                "the spec has had it no longer since an earlier rollout, and its stack still stands: drain its nodes, then delete the stack",
+            ),
+            None => (NodeAction::Remove, "the spec no longer has it"),
+        };
+        NodePlan {
+            role: role.clone(),
+            stack: node.stack.clone(),
+            nodes: node.nodes,
+            action,
+            reasons: vec![why.to_owned()],
+        }
     }));
     plans
 }

@@ -7,23 +7,40 @@ use serde_json::{Map, Value};
 use super::diff::diff;
 use super::update_rules;
 use super::{
-    Difference, PropertyChange, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan,
+    Baseline, Difference, PropertyChange, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan,
 };
 use crate::render::{Rendering, Stack};
 
 /// One line for each stack of either side: first the new ones in their order, then those that go.
-pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<StackPlan> {
-    let mut plans: Vec<StackPlan> =
-        new.stacks.iter().map(|stack| one(old.and_then(|old| old.stack(&stack.name)), stack)).collect();
+pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
+    let old = baseline.rendering.as_ref();
+    let mut plans: Vec<StackPlan> = new
+        .stacks
+        .iter()
+        .map(|stack| {
+            let plan = one(old.and_then(|old| old.stack(&stack.name)), stack);
+            if baseline.left.contains(&stack.name) { back(plan) } else { plan }
+        })
+        .collect();
     let gone = old.into_iter().flat_map(|old| &old.stacks).filter(|stack| new.stack(&stack.name).is_none());
-    plans.extend(gone.map(|stack| StackPlan {
-        name: stack.name.clone(),
-        kind: stack.kind,
-        action: StackAction::Delete,
-        resources: all(stack, ResourceAction::Remove),
-        other: Vec::new(),
+    plans.extend(gone.map(|stack| {
+        let left = baseline.left.contains(&stack.name);
+        let (action, resources) = if left {
+            (StackAction::Left, Vec::new())
+        } else {
+            (StackAction::Delete, all(stack, ResourceAction::Remove))
+        };
+        StackPlan { name: stack.name.clone(), kind: stack.kind, action, resources, other: Vec::new() }
     }));
     plans
+}
+
+/// A stack that was left standing and is asked for again is updated even if it is as it was: it belongs to the cluster once more.
+fn back(plan: StackPlan) -> StackPlan {
+    let mut other = plan.other;
+    let (before, after) = (Some(Value::Bool(false)), Some(Value::Bool(true)));
+    other.insert(0, Difference { path: "In the spec".to_owned(), before, after });
+    StackPlan { action: StackAction::Update, other, ..plan }
 }
 
 fn one(before: Option<&Stack>, after: &Stack) -> StackPlan {

@@ -137,6 +137,10 @@ fn stacks(plan: &Plan, story: &mut Story) {
         let name = &stack.name;
         match stack.action {
             StackAction::Unchanged => {}
+            StackAction::Left => story.effects.push(format!(
+                "The stack {name}, which the spec has no longer, is left standing: {}.",
+                stack.to_clear()
+            )),
             StackAction::Create if plan.from.is_empty() => {}
             StackAction::Create => {
                 story.effects.push(format!("The stack {name} is created."));

@@ -80,7 +80,9 @@ fn node() -> NodeRole {
 fn between(old: &Rendering, new: &Rendering) -> Plan {
     let deployed: BTreeMap<String, String> =
         old.stacks.iter().map(|stack| (stack.name.clone(), old.id())).collect();
-    let baseline = Baseline::assemble("c", &deployed, &BTreeMap::from([(old.id(), old.clone())])).unwrap();
+    let baseline =
+        Baseline::assemble("c", &deployed, &BTreeMap::new(), &BTreeMap::from([(old.id(), old.clone())]))
+            .unwrap();
     plan(&baseline, new, &policy())
 }
 
@@ -195,11 +197,11 @@ fn p3_each_stack_is_compared_with_the_release_that_it_is_at() {
     let deployed =
         BTreeMap::from([("c-network".to_owned(), second.id()), ("c-pool-a".to_owned(), first.id())]);
     let releases = BTreeMap::from([(first.id(), first.clone()), (second.id(), second.clone())]);
-    let baseline = Baseline::assemble("c", &deployed, &releases).unwrap();
+    let baseline = Baseline::assemble("c", &deployed, &BTreeMap::new(), &releases).unwrap();
     let plan = plan(&baseline, &second, &policy());
     assert_eq!(plan.stacks[0].action, StackAction::Unchanged);
     assert_eq!(plan.stacks[1].action, StackAction::Update);
-    assert_eq!(Baseline::assemble("c", &deployed, &BTreeMap::new()), Err(second.id()));
+    assert_eq!(Baseline::assemble("c", &deployed, &BTreeMap::new(), &BTreeMap::new()), Err(second.id()));
 }
 
 #[test]
@@ -318,7 +320,11 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
         ..policy()
     };
     // a is new and d is gone: nobody waits for either, and neither waits.
-    let before = Baseline { releases: BTreeMap::new(), rendering: Some(release("1", &["b", "c", "d"])) };
+    let before = Baseline {
+        releases: BTreeMap::new(),
+        left: Default::default(),
+        rendering: Some(release("1", &["b", "c", "d"])),
+    };
     let plan = plan(&before, &release("2", &["a", "b", "c"]), &policy);
     let waits: Vec<String> = plan
         .nodes

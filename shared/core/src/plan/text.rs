@@ -9,8 +9,10 @@ use super::{
 
 /// One line: how many stacks and nodes, by what happens to them.
 pub(super) fn summary(plan: &Plan) -> String {
+    let left: Vec<&str> = plan.left().map(|stack| stack.name.as_str()).collect();
+    let left = if left.is_empty() { String::new() } else { format!("; left standing: {}", left.join(", ")) };
     if plan.is_empty() {
-        return "nothing changes".to_owned();
+        return format!("nothing changes{left}");
     }
     let stacks = |action| plan.stacks.iter().filter(|stack| stack.action == action).count();
     let mut parts = Vec::new();
@@ -65,7 +67,7 @@ pub(super) fn summary(plan: &Plan) -> String {
     if !members.is_empty() {
         text.push_str(&format!("; etcd's membership: {}", members.join(", ")));
     }
-    text
+    text + &left
 }
 
 /// What is said of a member, by what happens to it.
@@ -109,10 +111,12 @@ fn stack_lines(stack: &StackPlan, text: &mut String) {
         StackAction::Create => ('+', "create"),
         StackAction::Update => ('~', "update"),
         StackAction::Delete => ('-', "delete"),
+        StackAction::Left => ('!', "left standing"),
         StackAction::Unchanged => (' ', "unchanged"),
     };
     let count = stack.resources.len();
     let resources = match stack.action {
+        StackAction::Left => format!(": {}", stack.to_clear()),
         StackAction::Unchanged => String::new(),
         StackAction::Create | StackAction::Update | StackAction::Delete => {
             format!(" ({count} {})", plural(count, "resource"))
@@ -162,6 +166,7 @@ fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
         NodeAction::Refresh => ('~', "refreshed in place"),
         NodeAction::Untouched => (' ', "left alone"),
         NodeAction::Remove => ('-', "removed"),
+        NodeAction::Left => ('!', "left standing"),
     };
     let count = if node.nodes.min == node.nodes.max {
         node.nodes.min.to_string()

@@ -1,6 +1,6 @@
 //! The decision: from a state and what was observed to the next state, effects and a report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -31,7 +31,10 @@ pub fn to_observe(
         let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
         turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect()
     };
-    ToObserve { stacks: state.active.as_ref().map(of).unwrap_or_default() }
+    // Between two rollouts is time enough to see whether what was left standing is gone.
+    let left =
+        if rollout.active.is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
+    ToObserve { stacks: state.active.as_ref().map(of).unwrap_or_default(), left }
 }
 
 /// Decides the next safe steps. Total: any state, any observation.
@@ -39,6 +42,8 @@ pub fn to_observe(
 pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
     let mut next = rollout.clone();
     next.outbox.clear();
+    // Before anything begins: a plan that was made while they stood is then stale, and made anew.
+    next.left.retain(|stack, _| !observed.gone.contains(stack));
     let mut effects = begin(&mut next, observed.desired.as_ref(), observed.approval.as_deref(), now);
     let Some(mut active) = next.active.take() else {
         let report = idle(&next, observed);
@@ -68,6 +73,7 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
             effects.extend(moved.effects);
             if moved.state == StepState::Done {
                 next.deployed.insert(step.stack.clone(), active.target.clone());
+                next.left.remove(&step.stack);
             }
             active.steps[at].state = moved.state;
         }
@@ -119,7 +125,7 @@ fn approved(state: &Rollout, wanted: &Wanted) -> bool {
 
 /// A plan starts once, from the state that it was made for.
 fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
-    let fresh = wanted.plan.from == state.deployed && !wanted.plan.is_empty();
+    let fresh = wanted.plan.from == state.standing() && !wanted.plan.is_empty();
     // A plan that failed is tried again only when somebody uploads again: an approval may come twice.
     fresh && !state.is_spent(&wanted.desired)
 }
@@ -241,12 +247,13 @@ fn conclude(
     let event = detail(next, &active, &message);
     let (state, event) = match result {
         RolloutResult::Succeeded => {
+            // What goes on standing is remembered with the release that it is at.
+            for stack in &active.stacks_left {
+                next.left.extend(next.deployed.remove_entry(stack));
+            }
             // What did not change is at the new release too.
             for release in next.deployed.values_mut() {
                 release.clone_from(&active.target);
-            }
-            for stack in &active.stacks_left {
-                next.deployed.remove(stack);
             }
             ("succeeded", Event::RolloutSucceeded(event))
         }
@@ -290,7 +297,7 @@ fn succeeded(active: &Active) -> String {
 fn idle(rollout: &Rollout, observed: &Observed) -> Report {
     let waits = observed.desired.as_ref().filter(|wanted| {
         wanted.plan.policy.approval == Approval::Manual
-            && wanted.plan.from == rollout.deployed
+            && wanted.plan.from == rollout.standing()
             && !wanted.plan.is_empty()
             && !rollout.is_spent(&wanted.desired)
     });
@@ -332,6 +339,7 @@ fn report(
         plan: Some(plan.to_owned()),
         message,
         stacks,
+        left: rollout.left.keys().cloned().collect(),
     }
 }
 

@@ -12,7 +12,7 @@ mod stack_step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,10 @@ pub struct Rollout {
     pub generation: u64,
     /// The release that each stack is at: what is deployed.
     pub deployed: BTreeMap<String, String>,
+    /// Stacks that the spec has no longer and that still stand, each with the release that it was at last: their nodes may run, and
+    /// they use what other stacks export, until CloudFormation says that they are gone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left: BTreeMap<String, String>,
     /// The rollout that is open.
     pub active: Option<Active>,
     /// How the last one ended.
@@ -191,6 +195,8 @@ pub struct Observed {
     pub desired: Option<Wanted>,
     /// A plan that somebody approves just now.
     pub approval: Option<String>,
+    /// What CloudFormation does not know, or no longer, of what [`to_observe`] named as left.
+    pub gone: BTreeSet<String>,
 }
 
 /// What should be executed.
@@ -209,6 +215,8 @@ pub struct Wanted {
 pub struct ToObserve {
     /// Stack → the name of its change set.
     pub stacks: BTreeMap<String, String>,
+    /// Stacks that were left standing: whether they still are.
+    pub left: BTreeSet<String>,
 }
 
 /// What comes next.
@@ -236,6 +244,9 @@ pub struct Report {
     pub message: String,
     /// Each stack's step in words.
     pub stacks: BTreeMap<String, String>,
+    /// Stacks that the spec has no longer and that still stand: to be drained and deleted by a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
 }
 
 impl Rollout {
@@ -250,12 +261,20 @@ impl Rollout {
             cluster: cluster.to_owned(),
             generation: 0,
             deployed: BTreeMap::new(),
+            left: BTreeMap::new(),
             active: None,
             last: None,
             outbox: Vec::new(),
             approved: None,
             said: None,
         }
+    }
+
+    /// The release that each stack is at that stands: what is deployed, and what was left. A plan starts from here.
+    #[must_use]
+    pub fn standing(&self) -> BTreeMap<String, String> {
+        let both = self.left.iter().chain(&self.deployed);
+        both.map(|(stack, release)| (stack.clone(), release.clone())).collect()
     }
 
     /// Whether there is anything left to do: a rollout, or effects of one that has ended.

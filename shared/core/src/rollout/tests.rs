@@ -1,5 +1,7 @@
 //! `decide` against a CloudFormation of a few lines, so that each rule can be seen to hold.
 
+mod left;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -161,6 +163,7 @@ impl Fake {
             failures: look.stacks.keys().map(|name| (name.clone(), vec![failure.clone()])).collect(),
             desired: wanted.cloned(),
             approval: approval.map(str::to_owned),
+            gone: look.left.iter().filter(|name| !self.stacks.contains_key(*name)).cloned().collect(),
         }
     }
 
@@ -266,7 +269,8 @@ fn a_launch_that_failed_goes_on_where_it_stopped_when_the_spec_is_uploaded_again
     fake.log.clear();
 
     let releases = BTreeMap::from([(release.id(), release.clone())]);
-    let baseline = Baseline::assemble("c", &state.deployed, &releases).expect("the release is there");
+    let baseline =
+        Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).expect("the release is there");
     let again = wanted(&release, &baseline, Approval::Auto);
     let (state, report) = fake.run(state, &again, None, false);
     assert_eq!(report.state, "succeeded");
@@ -439,7 +443,7 @@ fn onward(before: &Rendering, after: &Rendering, approval: Approval) -> (Rollout
     let (state, _) =
         fake.run(Rollout::new("c"), &wanted(before, &Baseline::default(), Approval::Auto), None, false);
     let releases = BTreeMap::from([(before.id(), before.clone())]);
-    let baseline = Baseline::assemble("c", &state.deployed, &releases).unwrap();
+    let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).unwrap();
     fake.log.clear();
     fake.change_sets.clear();
     let (state, report) = fake.run(state, &wanted(after, &baseline, approval), None, false);
@@ -482,7 +486,7 @@ fn p4_a_refused_plan_is_not_said_again_and_makes_way_for_a_newer_one() {
     let (five, three) = (with_members(1, 5, "a"), with_members(2, 3, "a"));
     let (state, ..) = onward(&five, &three, Approval::Auto);
     let releases = BTreeMap::from([(five.id(), five.clone())]);
-    let baseline = Baseline::assemble("c", &state.deployed, &releases).unwrap();
+    let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).unwrap();
     let mut fake = Fake::default();
     let (again, _) = fake.run(state.clone(), &wanted(&three, &baseline, Approval::Auto), None, false);
     assert_eq!((again, fake.log.len()), (state.clone(), 0));

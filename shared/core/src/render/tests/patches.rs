@@ -306,7 +306,7 @@ fn a_patched_rendering_is_planned_with_the_reason() {
     let deployed: BTreeMap<String, String> =
         before.stacks.iter().map(|stack| (stack.name.clone(), before.id())).collect();
     let releases = BTreeMap::from([(before.id(), before.clone())]);
-    let baseline = crate::plan::Baseline::assemble("prod", &deployed, &releases).unwrap();
+    let baseline = crate::plan::Baseline::assemble("prod", &deployed, &BTreeMap::new(), &releases).unwrap();
     let plan = crate::plan::plan(&baseline, &after, &cluster().rollout);
     let node = plan.nodes.iter().find(|node| node.role.to_string() == "pool-general").unwrap();
     assert_eq!(node.action, crate::plan::NodeAction::Replace);
