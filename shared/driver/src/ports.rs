@@ -262,6 +262,18 @@ pub trait Crypto: Send + Sync {
         signer: Option<&Signer>,
         now: Timestamp,
     ) -> PortResult<Made>;
+    /// Makes a certificate for a key that there is, in PEM; otherwise as [`Crypto::issue`]. What its key is for follows the
+    /// key, not the profile's algorithm.
+    ///
+    /// # Errors
+    /// As [`Crypto::issue`]; also if `key` cannot be read. The message shows nothing of it.
+    fn certify(
+        &self,
+        profile: &CertificateProfile,
+        key: &Secret,
+        signer: Option<&Signer>,
+        now: Timestamp,
+    ) -> PortResult<Made>;
     /// Reads a certificate; the second value is its fingerprint, SHA-256 of its DER.
     ///
     /// # Errors

@@ -7,7 +7,6 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyUsagePurpose, SanType, SerialNumber,
 };
-use slipway_core::cluster::KeyAlgorithm;
 use slipway_core::digest::{hex, sha256_hex};
 use slipway_core::pki::manifest::{BACKDATED, not_after};
 use slipway_core::pki::{CertificateFacts, CertificateProfile};
@@ -28,9 +27,18 @@ pub(crate) fn issue(
     signer: Option<&Signer>,
     now: Timestamp,
 ) -> PortResult<Made> {
+    certify(profile, &Key::generate(profile.algorithm)?, signer, now)
+}
+
+/// Makes a certificate for a key that there is.
+pub(crate) fn certify(
+    profile: &CertificateProfile,
+    key: &Key,
+    signer: Option<&Signer>,
+    now: Timestamp,
+) -> PortResult<Made> {
     let fail = |message: String| refused("pki:Issue", &profile.common_name, message);
-    let mut params = params(profile, now)?;
-    let key = Key::generate(profile.algorithm)?;
+    let mut params = params(profile, key, now)?;
     let certificate = match signer {
         None => params.self_signed(key.pair()).map_err(|error| fail(error.to_string()))?,
         Some(signer) => {
@@ -59,7 +67,7 @@ pub(crate) fn issue(
     Ok(Made { private: key.private_pem(), public: Some(std::mem::take(&mut *pem)) })
 }
 
-fn params(profile: &CertificateProfile, now: Timestamp) -> PortResult<CertificateParams> {
+fn params(profile: &CertificateProfile, key: &Key, now: Timestamp) -> PortResult<CertificateParams> {
     let fail = |message: String| refused("pki:Issue", &profile.common_name, message);
     let mut params = CertificateParams::default();
     params.not_before = date(now.saturating_sub(BACKDATED).unwrap_or(now), profile)?;
@@ -89,7 +97,7 @@ fn params(profile: &CertificateProfile, now: Timestamp) -> PortResult<Certificat
     // Not "no constraints at all": that would leave out the subject key identifier.
     params.is_ca =
         if profile.authority { IsCa::Ca(BasicConstraints::Constrained(0)) } else { IsCa::ExplicitNoCa };
-    params.key_usages = key_usages(profile);
+    params.key_usages = key_usages(profile, key);
     if profile.server {
         params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
     }
@@ -100,15 +108,14 @@ fn params(profile: &CertificateProfile, now: Timestamp) -> PortResult<Certificat
 }
 
 /// An RSA key may also encipher (TLS 1.2 without forward secrecy); an ECDSA key must not say so (RFC 8813).
-fn key_usages(profile: &CertificateProfile) -> Vec<KeyUsagePurpose> {
+fn key_usages(profile: &CertificateProfile, key: &Key) -> Vec<KeyUsagePurpose> {
     if profile.authority {
         return vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     }
-    match profile.algorithm {
-        KeyAlgorithm::EcdsaP256 | KeyAlgorithm::EcdsaP384 => vec![KeyUsagePurpose::DigitalSignature],
-        KeyAlgorithm::Rsa2048 | KeyAlgorithm::Rsa3072 | KeyAlgorithm::Rsa4096 => {
-            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment]
-        }
+    if key.is_rsa() {
+        vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment]
+    } else {
+        vec![KeyUsagePurpose::DigitalSignature]
     }
 }
 

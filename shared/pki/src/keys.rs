@@ -58,6 +58,11 @@ impl Key {
         self.0.subject_public_key_info()
     }
 
+    /// Whether it is an RSA key, which may also encipher.
+    pub(crate) fn is_rsa(&self) -> bool {
+        self.0.algorithm() == &rcgen::PKCS_RSA_SHA256
+    }
+
     /// For rcgen.
     pub(crate) fn pair(&self) -> &KeyPair {
         &self.0

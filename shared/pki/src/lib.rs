@@ -55,6 +55,18 @@ impl Crypto for AwsLc {
         certificates::issue(profile, signer, now)
     }
 
+    fn certify(
+        &self,
+        profile: &CertificateProfile,
+        key: &Secret,
+        signer: Option<&Signer>,
+        now: Timestamp,
+    ) -> PortResult<Made> {
+        let key = keys::Key::from_pem(key)
+            .map_err(|problem| refused("pki:Issue", &profile.common_name, problem))?;
+        certificates::certify(profile, &key, signer, now)
+    }
+
     fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)> {
         certificates::facts(pem)
     }
