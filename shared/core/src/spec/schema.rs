@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use super::model::Spec;
 
+mod published;
+
 /// Made once: it is the same for every spec.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut schema = schemars::schema_for!(Spec).to_value();
@@ -14,9 +16,12 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 });
 
 /// The schema that editors and other tools may check a `cluster.yaml` with, as published in `infra/cluster.schema.json`.
+///
+/// It refuses nothing that [`super::parse`] takes: that a number stands where text is wanted, or that a group is empty, is
+/// said here in so many words, where our own reading knows it by itself.
 #[must_use]
 pub fn schema() -> Value {
-    SCHEMA.clone()
+    published::published(&SCHEMA)
 }
 
 pub(super) fn root() -> &'static Value {
