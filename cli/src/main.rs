@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{completions, init, migrate, plan, render, validate};
+use commands::{certs, completions, init, migrate, plan, render, validate};
 use printer::{Format, Printer};
 
 /// Kubernetes clusters on EC2: check a spec, render it, see what a change would do. None of it needs AWS.
@@ -40,7 +40,8 @@ Examples:
   slipway init --cluster-name prod --region eu-west-1 --dns-name api.example.com
   slipway validate cluster.yaml
   slipway render cluster.yaml --out rendered
-  slipway plan cluster.yaml --against rendered";
+  slipway plan cluster.yaml --against rendered
+  slipway certs show rendered";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -48,6 +49,7 @@ enum Command {
     Validate(validate::Args),
     Render(render::Args),
     Plan(plan::Args),
+    Certs(certs::Args),
     Migrate(migrate::Args),
     Completions(completions::Args),
 }
@@ -70,6 +72,7 @@ async fn main() -> ExitCode {
         Command::Validate(args) => validate::run(args, &printer),
         Command::Render(args) => render::run(args, &printer).await,
         Command::Plan(args) => plan::run(args, &printer).await,
+        Command::Certs(args) => certs::run(args, &printer),
         Command::Migrate(args) => migrate::run(args, &printer),
         Command::Completions(args) => completions::run(args, &printer),
     };

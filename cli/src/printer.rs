@@ -32,6 +32,15 @@ pub(crate) enum Stream {
     Err,
 }
 
+/// A colour of the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Red,
+    Yellow,
+    Green,
+    Cyan,
+}
+
 /// Writes results, findings and failures.
 #[derive(Debug)]
 pub(crate) struct Printer {
@@ -70,6 +79,20 @@ impl Printer {
     pub(crate) fn raw(&self, bytes: &[u8]) {
         // A reader that has seen enough and closed the pipe is no error.
         let _ = io::stdout().write_all(bytes);
+    }
+
+    /// A piece of a result in a colour, on a terminal.
+    pub(crate) fn paint(&self, colour: Colour, text: &str) -> String {
+        if !self.colour_out {
+            return text.to_owned();
+        }
+        let code = match colour {
+            Colour::Red => 31,
+            Colour::Green => 32,
+            Colour::Yellow => 33,
+            Colour::Cyan => 36,
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
     /// A plan's text, its signs coloured.

@@ -1,5 +1,6 @@
 //! One file a verb.
 
+pub(crate) mod certs;
 pub(crate) mod completions;
 pub(crate) mod init;
 pub(crate) mod migrate;

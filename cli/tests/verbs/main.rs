@@ -1,6 +1,7 @@
 //! Each verb as a person or a script meets it: what the built binary writes, and how it ends.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod certs;
 mod completions;
 mod init;
 mod migrate;
@@ -158,7 +159,7 @@ use snapshot;
 fn the_page_of_help_and_of_each_verb() {
     let place = Place::new();
     let mut pages = String::new();
-    for verb in ["", "init", "validate", "render", "plan", "completions"] {
+    for verb in ["", "init", "validate", "render", "plan", "certs show", "certs verify", "completions"] {
         let run = place.run(&format!("{verb} --help"));
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{verb}");
         assert!(

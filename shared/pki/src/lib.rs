@@ -14,7 +14,9 @@ mod inspect;
 mod keys;
 mod seal;
 mod secrets;
+pub mod timeline;
 mod tokens;
+pub mod verify;
 
 pub use inspect::{Inspected, inspect};
 

@@ -13,13 +13,16 @@ use super::{
     StackAction, StackPlan,
 };
 
+/// What a page says of itself to the browser: that it loads nothing and runs no script.
+///
 /// maud leaves void elements open, as HTML has it; XML wants them closed.
-const META: &str = "<meta charset=\"utf-8\" />\
+pub const META: &str = "<meta charset=\"utf-8\" />\
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\
 <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\" />\
 <meta name=\"referrer\" content=\"no-referrer\" />";
 
-const STYLE: &str = include_str!("plan.css");
+/// What pages of ours look like, in light and in dark.
+pub const STYLE: &str = include_str!("plan.css");
 
 /// A value longer than this is cut: userdata and policies are, and the release has them whole.
 const LONGEST: usize = 1500;
@@ -281,7 +284,8 @@ fn pretty(value: &Value) -> String {
 
 /// Without the characters that neither HTML nor XML may hold, however they are escaped; and without those that turn the
 /// direction of writing, by which a value could look like another to whoever approves the plan.
-fn clean(text: &str) -> String {
+#[must_use]
+pub fn clean(text: &str) -> String {
     let fine = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
     let odd = |letter: char| matches!(letter, '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|letter| if fine(letter) && !odd(letter) { letter } else { '\u{fffd}' }).collect()

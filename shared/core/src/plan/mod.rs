@@ -6,7 +6,7 @@
 mod addons;
 mod diff;
 mod exports;
-mod html;
+pub mod html;
 mod membership;
 mod nodes;
 mod stacks;

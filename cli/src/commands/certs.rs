@@ -1,0 +1,48 @@
+//! `slipway certs`: what certificates a folder holds, and what is wrong with them.
+
+mod folder;
+mod show;
+mod verify;
+
+use jiff::Timestamp;
+
+use crate::Exit;
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Look at certificates: those of a rendered cluster, of a node, or of kubeadm's and kube-aws' folders.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Show(show::Args),
+    Verify(verify::Args),
+}
+
+pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    match &args.verb {
+        Verb::Show(args) => show::run(args, printer),
+        Verb::Verify(args) => verify::run(args, printer),
+    }
+}
+
+/// The moment that dates are held against.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Moment {
+    /// Look as if it were that moment, such as 2027-01-31T12:00:00Z; without it, now.
+    #[arg(long, value_name = "TIME")]
+    at: Option<Timestamp>,
+}
+
+impl Moment {
+    fn get(&self) -> Timestamp {
+        self.at.unwrap_or_else(Timestamp::now)
+    }
+}
+
+/// How many days before its end a certificate is yellow, and a finding.
+const SOON_DAYS: u32 = 30;

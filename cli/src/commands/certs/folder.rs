@@ -1,0 +1,119 @@
+//! Reads a folder whatever lies in it: nothing there makes it fail, nothing is passed over in silence.
+
+use std::fs::{self, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use slipway_driver::ports::Secret;
+use slipway_pki::verify::{File, Found, Survey, survey};
+
+use crate::failure::Failure;
+
+/// No certificate or key is larger.
+const MOST_BYTES: u64 = 1 << 20;
+/// How deep folders are looked into; kubeadm's are two deep, ours three.
+const MOST_DEPTH: usize = 6;
+/// Who names a folder with more than so many files has named the wrong one.
+const MOST_FILES: usize = 20_000;
+
+/// What lies in `dir`: a directory that `slipway render` wrote, or any other.
+pub(super) fn read(dir: &Path) -> Result<Survey, Failure> {
+    let credentials = dir.join("credentials");
+    let ours = dir.join("slipway.json").is_file() && credentials.is_dir();
+    let root = if ours { credentials } else { dir.to_owned() };
+    fs::read_dir(&root).map_err(|error| Failure::file("read", &root, &error))?;
+    let mut files = Vec::new();
+    walk(&root, "", 0, &mut files);
+    if files.len() > MOST_FILES {
+        let problem = format!("{} holds more than {MOST_FILES} files", dir.display());
+        return Err(Failure::refused(problem, "name the folder with the certificates"));
+    }
+    let survey = survey(&files);
+    if survey.certificates.is_empty() && survey.findings.is_empty() {
+        let problem = format!("there is no certificate in {}", dir.display());
+        let cure = "name a directory that `slipway render` wrote, or one with certificates in PEM";
+        return Err(Failure::refused(problem, cure));
+    }
+    Ok(survey)
+}
+
+fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<File>) {
+    let mut entries: Vec<(String, PathBuf)> = Vec::new();
+    match fs::read_dir(folder) {
+        Ok(found) => {
+            for entry in found {
+                match entry {
+                    Ok(entry) => {
+                        entries.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+                    }
+                    Err(error) => files.push(not(prefix.trim_end_matches('/'), error.to_string())),
+                }
+            }
+        }
+        Err(error) => files.push(not(prefix.trim_end_matches('/'), error.to_string())),
+    }
+    entries.sort();
+    for (name, path) in entries {
+        if files.len() > MOST_FILES {
+            return;
+        }
+        let shown = format!("{prefix}{name}");
+        let about = match fs::symlink_metadata(&path) {
+            Ok(about) => about,
+            Err(error) => {
+                files.push(not(&shown, error.to_string()));
+                continue;
+            }
+        };
+        let link = about.is_symlink();
+        if about.is_dir() {
+            if has_ending(&name) {
+                files.push(not(&shown, "it is a folder".to_owned()));
+            }
+            if depth < MOST_DEPTH {
+                walk(&path, &format!("{shown}/"), depth + 1, files);
+            } else {
+                files.push(not(&shown, "it lies too deep to be looked into".to_owned()));
+            }
+            continue;
+        }
+        // What a link leads to is what whoever uses it reads.
+        let (mode, found) =
+            match fs::metadata(&path).and_then(|about| Ok((about.clone(), open(&path, &about)?))) {
+                Ok((about, found)) => (about.permissions().mode() & 0o7777, found),
+                Err(error) if link && error.kind() == io::ErrorKind::NotFound => {
+                    let target = fs::read_link(&path).unwrap_or_default();
+                    (0, Found::Not(format!("it is a link to {}, which is not there", target.display())))
+                }
+                Err(error) => (0, Found::Not(error.to_string())),
+            };
+        files.push(File { path: shown, found, mode, link });
+    }
+}
+
+fn open(path: &Path, about: &Metadata) -> io::Result<Found> {
+    if about.is_dir() {
+        return Ok(Found::Not("it is a link to a folder, which is not followed".to_owned()));
+    }
+    // A pipe would make us wait for ever.
+    if !about.is_file() {
+        return Ok(Found::Not("it is no file".to_owned()));
+    }
+    if about.len() > MOST_BYTES {
+        let size = about.len();
+        return Ok(Found::Not(format!("{size} bytes are more than any certificate or key has")));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or_default() + 1);
+    fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(Found::Bytes(Secret::new(bytes)))
+}
+
+fn has_ending(name: &str) -> bool {
+    [".pem", ".crt", ".key"].iter().any(|ending| name.ends_with(ending))
+}
+
+fn not(path: &str, why: String) -> File {
+    let path = if path.is_empty() { "." } else { path };
+    File { path: path.to_owned(), found: Found::Not(why), mode: 0, link: false }
+}

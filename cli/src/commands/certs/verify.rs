@@ -1,0 +1,155 @@
+//! `slipway certs verify`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use slipway_core::cluster::Cluster;
+use slipway_core::spec;
+use slipway_pki::verify::{Finding, Severity, Survey};
+
+use super::{Moment, SOON_DAYS, folder};
+use crate::Exit;
+use crate::failure::Failure;
+use crate::printer::{Colour, Printer};
+use crate::source::{PatchArgs, Source};
+
+/// Check the certificates and keys of a folder: chain, names, purpose, keys, dates. All that is wrong is told at once.
+///
+/// Whose folder it is, ours, kubeadm's or kube-aws', is seen by its files. A file that is none of theirs is listed as unknown.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The names that a certificate must have come from the spec: --spec, or cluster.yaml in the folder or
+beside it, in our form or kube-aws'. Without one only the names that every cluster has are asked for.
+
+Exit codes:
+  0  nothing is wrong
+  1  something is, or expires soon; or there is no certificate
+  2  wrong usage
+  3  something could not be read
+
+Examples:
+  slipway certs verify rendered --spec cluster.yaml
+  slipway certs verify /etc/kubernetes --days 60
+  slipway certs verify my-kube-aws-cluster/credentials
+  slipway certs verify rendered --output json | jq '.findings[].code'")]
+pub(crate) struct Args {
+    /// A directory that `slipway render` wrote, or one with certificates.
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// The cluster's spec, whose names must be in the certificates.
+    #[arg(long, value_name = "FILE")]
+    spec: Option<PathBuf>,
+    /// Name what expires within so many days.
+    #[arg(long, value_name = "DAYS", default_value_t = SOON_DAYS)]
+    days: u32,
+    #[command(flatten)]
+    moment: Moment,
+}
+
+pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let given = match &args.spec {
+        Some(path) => match demanded(path)? {
+            Ok(cluster) => Some((path.clone(), cluster)),
+            Err((source, findings)) => {
+                printer.refused(&source, &findings);
+                return Ok(Exit::Findings);
+            }
+        },
+        None => None,
+    };
+    let survey = folder::read(&args.dir)?;
+    let (spec, note) = match given {
+        Some(given) => (Some(given), None),
+        None => beside(&args.dir),
+    };
+    let cluster = spec.as_ref().map(|(_, cluster)| cluster);
+    let findings = survey.verify(cluster, args.moment.get(), args.days);
+    let machine = json!({
+        "ok": findings.is_empty(),
+        "directory": args.dir.display().to_string(),
+        "layout": survey.layout,
+        "at": args.moment.get(),
+        "spec": spec.as_ref().map(|(path, _)| path.display().to_string()),
+        "certificates": survey.certificates.len(),
+        "keys": survey.keys.len(),
+        "findings": findings,
+        "unknown": survey.others.iter().filter(|other| !other.known).collect::<Vec<_>>(),
+        "notLookedInto": survey.others.iter().filter(|other| other.known).collect::<Vec<_>>(),
+    });
+    printer.result(
+        &told(printer, &survey, &findings, spec.as_ref().map(|(path, _)| path.as_path()), note),
+        &machine,
+    );
+    Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
+}
+
+/// The cluster that a spec describes, ours or kube-aws'.
+fn demanded(path: &Path) -> Result<Result<Cluster, (Source, Vec<spec::Diagnostic>)>, Failure> {
+    let source = Source::read(path, &PatchArgs::default())?;
+    let findings = match source.parse() {
+        Ok(checked) => return Ok(Ok(checked.cluster)),
+        Err(findings) => findings,
+    };
+    let migrated = spec::migrate(&source.bytes).ok();
+    let old = migrated.and_then(|migrated| spec::parse(migrated.text.as_bytes(), None).ok());
+    Ok(old.map(|parsed| parsed.cluster).ok_or((source, findings)))
+}
+
+/// The spec in the folder or beside it; and why none could be used, if one lies there.
+fn beside(dir: &Path) -> (Option<(PathBuf, Cluster)>, Option<String>) {
+    let above = fs::canonicalize(dir).ok().and_then(|dir| dir.parent().map(Path::to_path_buf));
+    let mut places =
+        [Some(dir.to_owned()), above].into_iter().flatten().map(|folder| folder.join("cluster.yaml"));
+    let Some(path) = places.find(|path| path.is_file()) else { return (None, None) };
+    match demanded(&path) {
+        Ok(Ok(cluster)) => (Some((path, cluster)), None),
+        Ok(Err(_)) => (None, Some(format!("{} is refused: see slipway validate", path.display()))),
+        Err(failure) => (None, Some(failure.to_string())),
+    }
+}
+
+fn told(
+    printer: &Printer,
+    survey: &Survey,
+    findings: &[Finding],
+    spec: Option<&Path>,
+    note: Option<String>,
+) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let (colour, word) = match finding.severity {
+            Severity::Error => (Colour::Red, "error"),
+            Severity::Warning => (Colour::Yellow, "warning"),
+        };
+        let word = printer.paint(colour, &format!("{word}[{}]", finding.code));
+        let _ = writeln!(text, "{word} {}: {}", finding.file, finding.message);
+        let _ = writeln!(text, "   {} {}\n", printer.paint(Colour::Cyan, "help:"), finding.help);
+    }
+    for other in survey.others.iter().filter(|other| !other.known) {
+        let _ = writeln!(text, "unknown: {} ({})", other.file, other.what);
+    }
+    let _ = writeln!(text, "the layout is {}", survey.layout.words());
+    match (spec, note) {
+        (Some(path), _) => {
+            let _ = writeln!(text, "names are held against {}", path.display());
+        }
+        (None, Some(note)) => {
+            let _ = writeln!(text, "names are held against no spec: {note}");
+        }
+        (None, None) => text.push_str("names are held against no spec: give --spec to have them checked\n"),
+    }
+    let known = survey.others.iter().filter(|other| other.known).count();
+    if known > 0 {
+        let _ = writeln!(text, "{known} files hold what cannot be looked into: sealed, or no certificate");
+    }
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let verdict = match (errors, findings.len() - errors) {
+        (0, 0) => "nothing is wrong".to_owned(),
+        (errors, warnings) => format!("{errors} errors, {warnings} warnings"),
+    };
+    let _ =
+        writeln!(text, "{} certificates, {} keys: {verdict}", survey.certificates.len(), survey.keys.len());
+    text
+}
