@@ -10,7 +10,7 @@ use slipway_core::lock::Lock;
 use slipway_core::patch;
 use slipway_core::plan::Plan;
 use slipway_core::render::{Rendering, Site};
-use slipway_core::rollout::Rollout;
+use slipway_core::rollout::{AddonsPointer, Rollout};
 use slipway_driver::ports::{Condition, Objects as _};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{keys, store};
@@ -66,6 +66,19 @@ pub fn example(name: &str) -> String {
         .find(|example| example.name == name)
         .expect("there is an example of that name")
         .text
+}
+
+/// The state of a cluster whose stacks and add-ons are at what `plan` leads to.
+pub fn rolled_out(plan: &Plan) -> Rollout {
+    let pointer = AddonsPointer {
+        format: AddonsPointer::FORMAT,
+        // For node managers, of whom there are none here: whoever plans goes by the release.
+        digest: String::new(),
+        release: plan.to.clone(),
+        generation: 1,
+    };
+    let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
+    Rollout { generation: 1, deployed, addons: Some(pointer), ..Rollout::new(&plan.cluster) }
 }
 
 /// What a spec turned into.
@@ -168,9 +181,7 @@ impl Workshop {
 
     /// As if `plan` had been rolled out.
     pub async fn deployed(&self, plan: &Plan) {
-        let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
-        let rollout = Rollout { deployed, ..Rollout::new(&self.cluster) };
-        let rollout = store::json(&rollout);
+        let rollout = store::json(&rolled_out(plan));
         self.assets
             .put(&keys::rollout(&self.cluster), rollout, Condition::Always)
             .await

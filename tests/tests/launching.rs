@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use slipway_core::render::Site;
-use slipway_core::rollout::{Report, Rollout};
+use slipway_core::rollout::{AddonsPointer, Report, Rollout};
 use slipway_core::status::Status;
 use slipway_driver::launch::{RolloutPorts, Wake, Waker, wake, wake_by_stack};
 use slipway_driver::ports::Ticks as _;
@@ -165,6 +165,19 @@ impl Account {
         serde_json::from_slice(&self.assets.peek(&keys::status(NAME)).unwrap()).unwrap()
     }
 
+    /// What the node managers read first.
+    fn told(&self) -> AddonsPointer {
+        serde_json::from_slice(&self.assets.peek(&keys::addons_pointer(NAME)).unwrap()).unwrap()
+    }
+
+    /// What they read next; its digest is that of its bytes.
+    fn add_ons(&self) -> Vec<u8> {
+        let digest = self.told().digest;
+        let bytes = self.assets.peek(&keys::addons(NAME, &digest)).unwrap();
+        assert_eq!(slipway_core::digest::sha256_hex(&bytes), digest);
+        bytes
+    }
+
     fn stacks(&self) -> BTreeMap<String, String> {
         let world = lock(&self.cloudformation);
         STACKS.iter().filter_map(|name| Some(((*name).to_owned(), world.stack_status(name)?))).collect()
@@ -241,6 +254,68 @@ async fn p2_a_pools_new_size_updates_its_stack_and_no_other() {
     expected.insert("production-pool-general-a".to_owned(), "UPDATE_COMPLETE".to_owned());
     assert_eq!(account.stacks(), expected);
     assert!(account.rollout().unwrap().deployed.values().all(|release| release == &plan.to));
+}
+
+/// Another number of DNS replicas: objects inside the cluster change, and nothing else.
+fn more_dns(text: &str) -> String {
+    text.replacen("\naddons:\n", "\naddons:\n  coreDns: {replicas: 3}\n", 1)
+}
+
+#[tokio::test]
+async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_no_node() {
+    let account = Account::launched().await;
+    let before = (account.told(), account.calls("CreateChangeSet"), account.rollout().unwrap());
+    assert_eq!(before.0.generation, 1, "a new cluster is told at once");
+    let Outcome::Planned(plan) = account.render(more_dns(PRODUCTION)).await else { panic!() };
+    assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
+    assert_eq!(account.told(), before.0, "a plan alone tells them nothing");
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    let report = account.status().rollout.unwrap();
+    assert_eq!(report.state, "succeeded");
+    let words = "no stack had to change; add-ons for the controllers to apply: coredns changed (v1.14.6)";
+    assert_eq!(report.message, words);
+    assert_eq!(account.calls("CreateChangeSet"), before.1);
+    let told = account.told();
+    assert_eq!((told.generation, &told.release), (2, &plan.to));
+    assert_ne!(told.digest, before.0.digest);
+    let set: serde_json::Value = serde_json::from_slice(&account.add_ons()).unwrap();
+    let deployment = set["addons"].as_array().unwrap().iter().find(|one| one["name"] == "coredns").unwrap();
+    let objects = deployment["objects"].as_array().unwrap();
+    assert!(objects.iter().any(|object| object["spec"]["replicas"] == 3), "{objects:?}");
+    assert!(lock(&account.cloudformation).schedules().is_empty());
+
+    let writes = account.assets.writes();
+    assert_eq!(account.render(more_dns(PRODUCTION)).await, Outcome::Unchanged);
+    assert_eq!(account.assets.writes(), writes);
+}
+
+#[tokio::test]
+async fn p8_a_rollout_of_add_ons_that_dies_at_any_call_tells_the_node_managers_once_and_in_the_end() {
+    for last in 0..16 {
+        let account = Account::launched().await;
+        let Outcome::Planned(plan) = account.render(more_dns(PRODUCTION)).await else { panic!() };
+        for after in [true, false] {
+            let _ = account.invoke(None, Waker::Event, &Life::until(last, after)).await;
+        }
+        account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
+        let told = account.told();
+        assert_eq!((told.generation, &told.release), (2, &plan.to), "after a death at call {last}");
+        assert_eq!(account.rollout().unwrap().addons, Some(told));
+        assert!(lock(&account.cloudformation).schedules().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn p8_an_invocation_that_stood_still_does_not_bring_older_add_ons_back() {
+    let account = Account::launched().await;
+    let late = slipway_core::rollout::Effect::PointAddons(account.told());
+    account.render(more_dns(PRODUCTION)).await;
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    let told = account.told();
+    let behind = Rollout { outbox: vec![late], ..account.rollout().unwrap() };
+    account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&behind));
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    assert_eq!(account.told(), told);
 }
 
 #[tokio::test]
@@ -347,7 +422,7 @@ async fn a_hundred_pools_are_launched_ten_at_a_time() {
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     let report = account.status().rollout.unwrap();
-    assert_eq!(report.message, "103 of 103 stacks are as planned");
+    assert!(report.message.starts_with("103 of 103 stacks are as planned"), "{}", report.message);
     assert_eq!(account.calls("CreateChangeSet"), 103);
 }
 

@@ -134,6 +134,7 @@ const DEATHS: &[(&str, &str)] = &[
     ("s3:PutObject", "/pki/manifest.json"),
     ("s3:PutObject", "/bundles/"),
     ("s3:PutObject", "/templates/"),
+    ("s3:PutObject", "/addons/"),
     ("s3:PutObject", "/plans/"),
     ("s3:PutObject", "/desired.json"),
     ("events:PutEvents", ""),

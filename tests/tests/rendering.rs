@@ -8,7 +8,6 @@ use slipway_core::event::Event;
 use slipway_core::lock::Lock;
 use slipway_core::plan::{NodeAction, Plan, StackAction};
 use slipway_core::render::Site;
-use slipway_core::rollout::Rollout;
 use slipway_core::status::{Desired, SpecResult, Status};
 use slipway_driver::ports::{Condition, ErrorKind, Objects as _};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_newest, render_upload};
@@ -18,6 +17,7 @@ use slipway_sim::memory::{
     Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY,
 };
 use slipway_sim::mortal::Life;
+use slipway_tests::workshop::rolled_out;
 
 const PRODUCTION: &str = include_str!("../../examples/production.yaml");
 const NAME: &str = "production";
@@ -97,9 +97,8 @@ impl World {
 
     /// As if `plan` had been rolled out.
     async fn deploy(&self, plan: &Plan) {
-        let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
-        let rollout = Rollout { deployed, ..Rollout::new(NAME) };
-        self.assets.put(&keys::rollout(NAME), store::json(&rollout), Condition::Always).await.unwrap();
+        let rollout = store::json(&rolled_out(plan));
+        self.assets.put(&keys::rollout(NAME), rollout, Condition::Always).await.unwrap();
     }
 
     fn status(&self) -> Status {

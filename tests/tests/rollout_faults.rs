@@ -153,6 +153,7 @@ async fn die_everywhere(word: &str, effect: Effect) {
     for (number, (action, resource)) in [
         ("scheduler:CreateSchedule", ""),
         ("s3:PutObject", "/rollout.json"),
+        ("s3:PutObject", "/addons.json"),
         ("cloudformation:CreateChangeSet", "network"),
         ("cloudformation:ExecuteChangeSet", "network"),
         ("cloudformation:ExecuteChangeSet", "pool"),

@@ -82,6 +82,18 @@ pub fn config(cluster: &str, role: &str, digest: &str) -> String {
     format!("clusters/{cluster}/bundles/{role}/config-{digest}")
 }
 
+/// The manifests of a cluster's add-ons, by their digest.
+#[must_use]
+pub fn addons(cluster: &str, digest: &str) -> String {
+    format!("clusters/{cluster}/addons/{digest}.json")
+}
+
+/// Which add-ons the node managers keep applied.
+#[must_use]
+pub fn addons_pointer(cluster: &str) -> String {
+    format!("clusters/{cluster}/addons.json")
+}
+
 /// The inventory of a cluster's credentials.
 #[must_use]
 pub fn manifest(cluster: &str) -> String {

@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use slipway_core::event::{Event, PlanReady};
 use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::Rendering;
-use slipway_core::rollout::{Effect, Observed, Report, Rollout, StackStatus, Wanted, decide, to_observe};
+use slipway_core::rollout::{
+    AddonsPointer, Effect, Observed, Report, Rollout, StackStatus, Wanted, decide, to_observe,
+};
 use slipway_core::status::{Desired, Status};
 
 use crate::error::{FlowError, FlowResult};
@@ -193,7 +195,7 @@ async fn wanted<A: Objects, S, B: Bus, T>(
     let cluster = &state.cluster;
     let plan: Plan = required(ports.assets, &keys::plan(cluster, &desired.plan)).await?;
     let release: Rendering = required(ports.assets, &keys::release(cluster, &desired.target)).await?;
-    if state.active.is_some() || plan.from == state.standing() {
+    if state.active.is_some() || state.is_start_of(&plan) {
         return Ok(Some(Wanted { desired: desired.clone(), plan, release }));
     }
     replan(ports, state, stored, desired, &plan, release).await
@@ -235,16 +237,18 @@ pub(crate) fn plan_ready(plan: &Plan, spec_version: &str) -> Event {
     })
 }
 
-/// What stands, put together from the releases that its stacks are at.
+/// What stands, put together from the releases that its stacks and add-ons are at.
 ///
 /// # Errors
 /// If a release is lost or cannot be read.
 pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Baseline> {
-    let (cluster, mut releases) = (&rollout.cluster, BTreeMap::new());
-    for id in rollout.deployed.values().chain(rollout.left.values()).collect::<BTreeSet<_>>() {
-        releases.insert(id.clone(), required(assets, &keys::release(cluster, id)).await?);
+    let (cluster, addons, mut releases) = (&rollout.cluster, rollout.addons_release(), BTreeMap::new());
+    let stacks = rollout.deployed.values().chain(rollout.left.values()).map(String::as_str);
+    for id in stacks.chain(addons).collect::<BTreeSet<_>>() {
+        releases.insert(id.to_owned(), required(assets, &keys::release(cluster, id)).await?);
     }
     Baseline::assemble(cluster, &rollout.deployed, &rollout.left, &releases)
+        .and_then(|baseline| baseline.with_addons(addons, &releases))
         .map_err(|id| lost(&keys::release(cluster, &id)))
 }
 
@@ -280,7 +284,7 @@ async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
                 next = next.refused(stack, &format!("CloudFormation refuses {stack}: {message}"));
             }
             // What can never be said or cleaned up must not hold up what comes after it.
-            (FlowError::Port(error), None) if error.kind == ErrorKind::Invalid => {
+            (FlowError::Port(error), None) if error.kind == ErrorKind::Invalid && may_be_left(effect) => {
                 tracing::error!(cluster = state.cluster, effect = name(effect), %error, "left undone");
             }
             (error, _) => return Err(error),
@@ -303,6 +307,7 @@ async fn perform<A: Objects, S: Stacks, B: Bus, T: Ticks>(
         }
         Effect::DeleteChangeSet { stack, name } => ports.stacks.delete_change_set(stack, name).await?,
         Effect::DeleteStack { id, token, .. } => ports.stacks.delete_stack(id, token).await?,
+        Effect::PointAddons(pointer) => point_addons(ports.assets, cluster, pointer).await?,
         Effect::ArmTick => ports.ticks.arm(cluster).await?,
         Effect::DisarmTick => disarm(ports, cluster).await?,
         Effect::Publish(event) => ports.bus.publish(std::slice::from_ref(event)).await?,
@@ -316,6 +321,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::ExecuteChangeSet { .. } => "ExecuteChangeSet",
         Effect::DeleteChangeSet { .. } => "DeleteChangeSet",
         Effect::DeleteStack { .. } => "DeleteStack",
+        Effect::PointAddons(_) => "PointAddons",
         Effect::ArmTick => "ArmTick",
         Effect::DisarmTick => "DisarmTick",
         Effect::Publish(_) => "Publish",
@@ -327,8 +333,27 @@ fn stack_of(effect: &Effect) -> Option<&str> {
     match effect {
         Effect::CreateChangeSet(request) => Some(&request.stack),
         Effect::ExecuteChangeSet { stack, .. } | Effect::DeleteStack { stack, .. } => Some(stack),
-        Effect::DeleteChangeSet { .. } | Effect::ArmTick | Effect::DisarmTick | Effect::Publish(_) => None,
+        Effect::DeleteChangeSet { .. }
+        | Effect::PointAddons(_)
+        | Effect::ArmTick
+        | Effect::DisarmTick
+        | Effect::Publish(_) => None,
     }
+}
+
+/// Whether the world is as the state says without `effect`. What the node managers were told is part of the state.
+fn may_be_left(effect: &Effect) -> bool {
+    !matches!(effect, Effect::PointAddons(_))
+}
+
+/// Tells the node managers of `pointer`, unless they were told of it or of a later one: an invocation that stood still may
+/// come back when others have gone on.
+async fn point_addons(assets: &impl Objects, cluster: &str, pointer: &AddonsPointer) -> FlowResult<()> {
+    store::update(assets, &keys::addons_pointer(cluster), |old: Option<&AddonsPointer>| {
+        let told = old.is_some_and(|old| old.generation >= pointer.generation);
+        (!told).then(|| pointer.clone())
+    })
+    .await
 }
 
 /// Puts a report into `status.json`, made from the one that is there, unless it says that already.

@@ -372,11 +372,10 @@ async fn publish_plan<S: Objects + Listing, A: Objects, K, P, R, B: Bus, C>(
         let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
         let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
-        let deployed = if rollout.standing() == running.baseline.releases {
-            running.baseline.clone()
-        } else {
-            baseline(ports.assets, &rollout).await?
-        };
+        let known = rollout.standing() == running.baseline.releases
+            && rollout.addons_release() == running.baseline.addons.as_deref();
+        let deployed =
+            if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };
         // Members were settled as founders of a cluster that somebody else is making by now: once more, from the start.
         let started = running.baseline.etcd(running.on_its_way) == Standing::Nothing
             && deployed.etcd(rollout.active.is_some()) != Standing::Nothing;
@@ -430,14 +429,15 @@ async fn publish_plan<S: Objects + Listing, A: Objects, K, P, R, B: Bus, C>(
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
 }
 
-/// Stores templates, configurations, release and plan: all named by their content, so twice is once.
+/// Stores templates, configurations, add-ons, release and plan: all named by their content, so twice is once.
 async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan) -> FlowResult<()> {
     let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
     let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
     let configs = rendering.roles.iter().map(|(role, node)| {
         (keys::config(cluster, &role.to_string(), &node.config_digest), node.config.clone())
     });
-    stream::iter(templates.chain(configs))
+    let addons = [(keys::addons(cluster, &rendering.addons.digest), rendering.addons.to_json())];
+    stream::iter(templates.chain(configs).chain(addons))
         .map(|(key, body)| async move { store::keep(assets, &key, body).await })
         .buffer_unordered(store::AT_A_TIME)
         .try_collect::<Vec<bool>>()

@@ -45,6 +45,17 @@ impl AddonPlan {
             (None, None) => String::new(),
         }
     }
+
+    /// In a few words, to be said after its name: `changed (v1.14.5 → v1.14.6)`.
+    #[must_use]
+    pub fn fate(&self) -> String {
+        let word = match self.action {
+            AddonAction::Add => "new",
+            AddonAction::Change => "changed",
+            AddonAction::Remove => "removed",
+        };
+        format!("{word} ({})", self.versions())
+    }
 }
 
 /// The add-ons that differ, in the order in which they are applied; those that go come last.

@@ -45,6 +45,9 @@ pub struct Plan {
     pub cluster: String,
     /// The release that each stack that stands is at, which this plan starts from.
     pub from: BTreeMap<String, String>,
+    /// The release whose add-ons are applied, which this plan starts from; `None` if none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addons_from: Option<String>,
     /// The release (id of a [`Rendering`]) that this plan leads to.
     pub to: String,
     /// How it is to be rolled out.
@@ -193,6 +196,8 @@ pub struct Baseline {
     pub releases: BTreeMap<String, String>,
     /// Those of them that an earlier rollout left standing when the spec had them no longer.
     pub left: BTreeSet<String>,
+    /// The release whose add-ons are applied.
+    pub addons: Option<String>,
     /// The stacks and roles, each taken from its own release; `None` if nothing was ever deployed.
     pub rendering: Option<Rendering>,
 }
@@ -233,14 +238,23 @@ impl Baseline {
             );
         }
         whole.stacks.sort_by_key(|stack| stack.kind);
-        // They are switched when a rollout succeeds, which leaves every stack at its release. Between two releases a
-        // rollout was stopped: the next success switches them, whichever they are, so its plan names them all.
-        let ids: BTreeSet<&String> = deployed.values().collect();
-        if let (1, Some(release)) = (ids.len(), ids.first().and_then(|id| releases.get(*id))) {
-            whole.addons = release.addons.clone();
-        }
         let left = left.keys().filter(|stack| !deployed.contains_key(*stack)).cloned().collect();
-        Ok(Self { releases: standing, left, rendering: Some(whole) })
+        Ok(Self { releases: standing, left, addons: None, rendering: Some(whole) })
+    }
+
+    /// With the add-ons of the release `addons`, which are applied.
+    ///
+    /// # Errors
+    /// That release, if `releases` lacks it.
+    pub fn with_addons(
+        self,
+        addons: Option<&str>,
+        releases: &BTreeMap<String, Rendering>,
+    ) -> Result<Self, String> {
+        let Some(id) = addons else { return Ok(self) };
+        let addons = &releases.get(id).ok_or_else(|| id.to_owned())?.addons;
+        let rendering = self.rendering.map(|whole| Rendering { addons: addons.clone(), ..whole });
+        Ok(Self { addons: Some(id.to_owned()), rendering, ..self })
     }
 
     /// One release of which every stack is deployed; nothing if there is none.
@@ -249,7 +263,8 @@ impl Baseline {
         let Some(release) = release else { return Self::default() };
         let id = release.id();
         let releases = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
-        Self { releases, left: BTreeSet::new(), rendering: Some(release) }
+        let addons = (!release.addons.digest.is_empty()).then_some(id);
+        Self { releases, left: BTreeSet::new(), addons, rendering: Some(release) }
     }
 
     /// How etcd stands; `on_its_way`: a rollout is at work, which may be making members that are not written down yet.
@@ -274,14 +289,15 @@ impl Baseline {
 pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
     let to = new.id();
     // The policy is part of what a person approves: a plan that waits is another than one that does not.
-    let start =
-        serde_json::to_string(&(&baseline.releases, policy)).expect("maps of strings and a policy are JSON");
+    let start = serde_json::to_string(&(&baseline.releases, &baseline.addons, policy))
+        .expect("maps of strings and a policy are JSON");
     let stacks = stacks::compare(baseline, new);
     Plan {
         format: Plan::FORMAT,
         id: sha256_hex(format!("{start}\n{to}").as_bytes())[..20].to_owned(),
         cluster: new.cluster.clone(),
         from: baseline.releases.clone(),
+        addons_from: baseline.addons.clone(),
         objections: objections(baseline.rendering.as_ref(), new),
         in_use: exports::in_use(baseline.rendering.as_ref(), new, &stacks),
         stacks,
@@ -401,6 +417,12 @@ impl Plan {
     #[must_use]
     pub fn summary(&self) -> String {
         text::summary(self)
+    }
+
+    /// How many add-ons come, change and go, in words: `1 new, 2 changed`; empty if none does.
+    #[must_use]
+    pub fn addons_summary(&self) -> String {
+        text::addons(self)
     }
 
     /// The plan as one page for a browser that stands alone: `plans/<id>.html`.

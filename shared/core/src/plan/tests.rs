@@ -323,6 +323,7 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
     let before = Baseline {
         releases: BTreeMap::new(),
         left: Default::default(),
+        addons: None,
         rendering: Some(release("1", &["b", "c", "d"])),
     };
     let plan = plan(&before, &release("2", &["a", "b", "c"]), &policy);

@@ -45,17 +45,9 @@ pub(super) fn summary(plan: &Plan) -> String {
         parts.push("no stack".to_owned());
     }
     let mut text = format!("{}; nodes: {}", parts.join(", "), nodes.join(", "));
-    let mut addons = Vec::new();
-    for (action, word) in
-        [(AddonAction::Add, "new"), (AddonAction::Change, "changed"), (AddonAction::Remove, "removed")]
-    {
-        let count = plan.addons.iter().filter(|addon| addon.action == action).count();
-        if count > 0 {
-            addons.push(format!("{count} {word}"));
-        }
-    }
+    let addons = addons(plan);
     if !addons.is_empty() {
-        text.push_str(&format!("; add-ons: {}", addons.join(", ")));
+        text.push_str(&format!("; add-ons: {addons}"));
     }
     let mut members = Vec::new();
     for (action, word) in MEMBERSHIP {
@@ -68,6 +60,20 @@ pub(super) fn summary(plan: &Plan) -> String {
         text.push_str(&format!("; etcd's membership: {}", members.join(", ")));
     }
     text + &left
+}
+
+/// How many add-ons there are of each fate.
+pub(super) fn addons(plan: &Plan) -> String {
+    let mut parts = Vec::new();
+    for (action, word) in
+        [(AddonAction::Add, "new"), (AddonAction::Change, "changed"), (AddonAction::Remove, "removed")]
+    {
+        let count = plan.addons.iter().filter(|addon| addon.action == action).count();
+        if count > 0 {
+            parts.push(format!("{count} {word}"));
+        }
+    }
+    parts.join(", ")
 }
 
 /// What is said of a member, by what happens to it.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::stack_step::advance;
 use super::{
     Active, Decision, Effect, Ended, Observed, Report, Rollout, RolloutResult, Step, StepState, ToObserve,
@@ -110,9 +111,14 @@ fn begin(
     }
     state.generation += 1;
     state.said = None;
-    state.active = Some(open(state.generation, wanted, now));
+    let active = open(state.generation, wanted, now);
     let reference = PlanReference { cluster: state.cluster.clone(), plan: wanted.plan.id.clone() };
-    vec![Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))]
+    let mut effects = vec![Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))];
+    if makes_control_plane(&wanted.plan) {
+        effects.extend(hand_over(state, &active));
+    }
+    state.active = Some(active);
+    effects
 }
 
 /// Whether the plan has the approval that its policy asks for.
@@ -125,7 +131,7 @@ fn approved(state: &Rollout, wanted: &Wanted) -> bool {
 
 /// A plan starts once, from the state that it was made for.
 fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
-    let fresh = wanted.plan.from == state.standing() && !wanted.plan.is_empty();
+    let fresh = state.is_start_of(&wanted.plan) && !wanted.plan.is_empty();
     // A plan that failed is tried again only when somebody uploads again: an approval may come twice.
     fresh && !state.is_spent(&wanted.desired)
 }
@@ -176,6 +182,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         steps,
         nodes_left: plan.count(NodeAction::Replace) + plan.count(NodeAction::Refresh),
         stacks_left: in_action(StackAction::Delete).map(|stack| stack.name.clone()).collect(),
+        addons: AddonStep::of(generation, wanted),
     }
 }
 
@@ -255,6 +262,7 @@ fn conclude(
             for release in next.deployed.values_mut() {
                 release.clone_from(&active.target);
             }
+            effects.extend(hand_over(next, &active));
             ("succeeded", Event::RolloutSucceeded(event))
         }
         RolloutResult::Failed => ("failed", Event::RolloutFailed(event)),
@@ -277,7 +285,13 @@ fn conclude(
 }
 
 fn succeeded(active: &Active) -> String {
-    let mut message = format!("{} of {} stacks are as planned", active.steps.len(), active.steps.len());
+    let mut message = match active.steps.len() {
+        0 => "no stack had to change".to_owned(),
+        steps => format!("{steps} of {steps} stacks are as planned"),
+    };
+    if let Some(step) = active.addons.as_ref().filter(|step| !step.words.is_empty()) {
+        message.push_str(&format!("; add-ons for the controllers to apply: {}", step.words));
+    }
     if active.nodes_left > 0 {
         message.push_str(&format!(
             "; {} nodes still run the previous release: this version of Slipway does not replace nodes, so replace \
@@ -297,7 +311,7 @@ fn succeeded(active: &Active) -> String {
 fn idle(rollout: &Rollout, observed: &Observed) -> Report {
     let waits = observed.desired.as_ref().filter(|wanted| {
         wanted.plan.policy.approval == Approval::Manual
-            && wanted.plan.from == rollout.standing()
+            && rollout.is_start_of(&wanted.plan)
             && !wanted.plan.is_empty()
             && !rollout.is_spent(&wanted.desired)
     });

@@ -6,6 +6,7 @@
 //!
 //! For now a rollout launches and updates stacks, in order; replacing nodes comes on top of the same shape.
 
+mod addons;
 mod decide;
 mod observed;
 mod stack_step;
@@ -22,6 +23,7 @@ use crate::plan::Plan;
 use crate::render::{Rendering, StackKind};
 use crate::status::Desired;
 
+pub use addons::{AddonStep, AddonsPointer};
 pub use decide::{decide, to_observe};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
@@ -43,6 +45,9 @@ pub struct Rollout {
     /// they use what other stacks export, until CloudFormation says that they are gone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left: BTreeMap<String, String>,
+    /// The add-ons that the node managers were told to keep applied; `None` as long as they were told of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addons: Option<AddonsPointer>,
     /// The rollout that is open.
     pub active: Option<Active>,
     /// How the last one ended.
@@ -75,6 +80,9 @@ pub struct Active {
     pub nodes_left: u32,
     /// Stacks that the plan says to delete: reported, since this version does not do it.
     pub stacks_left: Vec<String>,
+    /// The add-ons that it leads to; `None` where an older Slipway began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addons: Option<AddonStep>,
 }
 
 /// One stack to create or update.
@@ -174,6 +182,8 @@ pub enum Effect {
         /// Idempotency token.
         token: String,
     },
+    /// Tell the node managers which add-ons to keep applied.
+    PointAddons(AddonsPointer),
     /// Have the rollout woken regularly.
     ArmTick,
     /// Have it woken no more.
@@ -262,6 +272,7 @@ impl Rollout {
             generation: 0,
             deployed: BTreeMap::new(),
             left: BTreeMap::new(),
+            addons: None,
             active: None,
             last: None,
             outbox: Vec::new(),
@@ -281,6 +292,18 @@ impl Rollout {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.active.is_some() || !self.outbox.is_empty()
+    }
+
+    /// The release whose add-ons the node managers keep applied.
+    #[must_use]
+    pub fn addons_release(&self) -> Option<&str> {
+        self.addons.as_ref().map(|pointer| pointer.release.as_str())
+    }
+
+    /// Whether things are as `plan` takes them to be at its start.
+    #[must_use]
+    pub fn is_start_of(&self, plan: &Plan) -> bool {
+        plan.from == self.standing() && plan.addons_from.as_deref() == self.addons_release()
     }
 
     /// Whether `desired` was rolled out already, however that ended: an equal plan of a later upload was not.

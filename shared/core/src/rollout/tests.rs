@@ -1,5 +1,6 @@
 //! `decide` against a CloudFormation of a few lines, so that each rule can be seen to hold.
 
+mod addons;
 mod left;
 
 use std::collections::BTreeMap;
@@ -124,6 +125,9 @@ impl Fake {
                     self.log.push(format!("delete {stack}"));
                     self.stacks.remove(stack);
                     self.change_sets.remove(stack);
+                }
+                Effect::PointAddons(pointer) => {
+                    self.log.push(format!("add-ons {} of {}", pointer.digest, pointer.generation));
                 }
                 Effect::ArmTick => self.log.push("arm".to_owned()),
                 Effect::DisarmTick => self.log.push("disarm".to_owned()),
@@ -398,6 +402,7 @@ fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
         | Effect::ExecuteChangeSet { .. }
         | Effect::DeleteChangeSet { .. }
         | Effect::DeleteStack { .. }
+        | Effect::PointAddons(_)
         | Effect::ArmTick
         | Effect::DisarmTick => None,
     });

@@ -16,13 +16,13 @@ use slipway_core::lock::Lock;
 use slipway_core::pki::{AssetKind, policy};
 use slipway_core::plan::Plan;
 use slipway_core::render::{self, Site};
-use slipway_core::rollout::Rollout;
 use slipway_core::{spec, versions};
 use slipway_driver::ports::Crypto as _;
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
+use slipway_tests::workshop::rolled_out;
 
 type Anyhow<T> = Result<T, Box<dyn Error>>;
 
@@ -80,9 +80,7 @@ impl World {
 impl World {
     /// As if the plan had been rolled out.
     fn deploy(&self, plan: &Plan) {
-        let deployed = plan.stacks.iter().map(|stack| (stack.name.clone(), plan.to.clone())).collect();
-        let rollout = Rollout { deployed, ..Rollout::new(&plan.cluster) };
-        self.assets.upload(&keys::rollout(&plan.cluster), store::json(&rollout));
+        self.assets.upload(&keys::rollout(&plan.cluster), store::json(&rolled_out(plan)));
     }
 }
 

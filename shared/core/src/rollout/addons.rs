@@ -1,0 +1,81 @@
+//! The add-ons' part in a rollout: which set the node managers keep applied, and when they are told of another.
+//!
+//! They are told when a rollout has succeeded: an add-on may follow a newer API server, and never goes before it. Only a
+//! cluster whose control plane is just being made is told at once: nothing runs there that could be disturbed, and no node
+//! becomes ready before it has its network.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Active, Effect, Rollout, Wanted};
+use crate::plan::{Plan, StackAction};
+use crate::render::StackKind;
+
+/// `clusters/<name>/addons.json`: the add-ons that the node managers keep applied. Only the rollout function writes it, and
+/// never one of an earlier generation over one of a later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddonsPointer {
+    /// Version of this format.
+    pub format: u32,
+    /// SHA-256 of `clusters/<name>/addons/<digest>.json`, which holds the objects.
+    pub digest: String,
+    /// Id of the release that they are from.
+    pub release: String,
+    /// The rollout that switched to them.
+    pub generation: u64,
+}
+
+impl AddonsPointer {
+    /// The current format.
+    pub const FORMAT: u32 = 1;
+}
+
+/// The add-ons that a rollout leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddonStep {
+    /// What the node managers will read.
+    pub pointer: AddonsPointer,
+    /// What changes, in words; empty if nothing does.
+    pub words: String,
+}
+
+impl AddonStep {
+    /// What `wanted` leads to; `None` for a release of an older Slipway, which rendered no add-ons.
+    pub(super) fn of(generation: u64, wanted: &Wanted) -> Option<Self> {
+        let digest = &wanted.release.addons.digest;
+        let pointer = || AddonsPointer {
+            format: AddonsPointer::FORMAT,
+            digest: digest.clone(),
+            release: wanted.plan.to.clone(),
+            generation,
+        };
+        (!digest.is_empty()).then(|| Self { pointer: pointer(), words: words(&wanted.plan) })
+    }
+}
+
+/// A few by name, many by number.
+fn words(plan: &Plan) -> String {
+    const FEW: usize = 3;
+    if plan.addons.len() > FEW {
+        return plan.addons_summary();
+    }
+    let each = plan.addons.iter().map(|addon| format!("{} {}", addon.name, addon.fate()));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether `plan` makes the control plane.
+pub(super) fn makes_control_plane(plan: &Plan) -> bool {
+    let made = |kind, action| kind == StackKind::ControlPlane && action == StackAction::Create;
+    plan.stacks.iter().any(|stack| made(stack.kind, stack.action))
+}
+
+/// Tells the node managers of the add-ons that `active` leads to, unless they were told.
+pub(super) fn hand_over(rollout: &mut Rollout, active: &Active) -> Option<Effect> {
+    let pointer = active.addons.as_ref().map(|step| &step.pointer)?;
+    if rollout.addons.as_ref() == Some(pointer) {
+        return None;
+    }
+    rollout.addons = Some(pointer.clone());
+    Some(Effect::PointAddons(pointer.clone()))
+}
