@@ -20,8 +20,8 @@ pub(crate) struct LocalKeys<C> {
     key: Secret,
 }
 
-/// What a wrapped data key says of the key that wrapped it.
-const WRAPPED_BY: &[u8] = b"local.key";
+/// What sealed bytes say of the key that wrapped their data key.
+const NAME: &str = "local.key";
 
 impl<C: Crypto> LocalKeys<C> {
     /// Reads the key file.
@@ -81,12 +81,21 @@ fn decode(text: &[u8]) -> Option<Secret> {
 }
 
 impl<C: Crypto> Keys for LocalKeys<C> {
+    /// There is one key, whatever the spec names.
+    fn name(&self, _: Option<&str>) -> String {
+        NAME.to_owned()
+    }
+
     async fn generate(&self, _: Option<&str>, context: &Context) -> PortResult<DataKey> {
         let text = self.crypto.make(&AssetKind::RandomKey)?.private;
         let plain = decode(text.expose()).expect("a random key is 32 bytes in base64");
-        let own = DataKey { plain: self.key.clone(), wrapped: WRAPPED_BY.to_vec() };
+        let own = DataKey {
+            wrapped_by: NAME.to_owned(),
+            plain: self.key.clone(),
+            wrapped: NAME.as_bytes().to_vec(),
+        };
         let wrapped = self.crypto.seal(&own, context, plain.expose())?;
-        Ok(DataKey { plain, wrapped })
+        Ok(DataKey { wrapped_by: NAME.to_owned(), plain, wrapped })
     }
 
     async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {

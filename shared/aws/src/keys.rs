@@ -30,6 +30,10 @@ fn secret(operation: &'static str, subject: &str, plain: Option<Blob>) -> PortRe
 }
 
 impl Keys for KmsKeys {
+    fn name(&self, arn: Option<&str>) -> String {
+        arn.unwrap_or(&self.own).to_owned()
+    }
+
     async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
         const OPERATION: &str = "kms:GenerateDataKey";
         let key = arn.unwrap_or(&self.own);
@@ -43,7 +47,8 @@ impl Keys for KmsKeys {
             .await
             .map_err(|error| port_error(OPERATION, key, &error))?;
         let wrapped = output.ciphertext_blob.map(Blob::into_inner).unwrap_or_default();
-        Ok(DataKey { plain: secret(OPERATION, key, output.plaintext)?, wrapped })
+        let plain = secret(OPERATION, key, output.plaintext)?;
+        Ok(DataKey { wrapped_by: key.to_owned(), plain, wrapped })
     }
 
     async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {

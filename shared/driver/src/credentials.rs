@@ -5,7 +5,10 @@
 //! wrote; who dies before it leaves objects that nobody refers to. Either way a cluster has one PKI (P8).
 
 mod bundles;
+mod open;
 mod vault;
+
+pub use open::open;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,11 +62,14 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
         let mut manifest = stored.value.clone().unwrap_or(Manifest { format: FORMAT, ..Manifest::default() });
         refuse_other_format(&key, &manifest)?;
         let mut vault = Vault::new(objects, keys, crypto, cluster);
+        vault.seal_anew(&manifest).await?;
+        manifest.sealed_under.clone_from(&vault.wanted);
         let made = make(&mut vault, &mut manifest, now).await?;
         let mut roles: BTreeSet<_> =
             manifest::to_seal(cluster, &manifest).map_err(refused)?.into_iter().collect();
+        roles.extend(manifest::to_seal_under(cluster, &manifest, &vault.wanted));
         roles.extend(lost_bundles(objects, cluster, &manifest).await?);
-        if made.is_empty() && roles.is_empty() {
+        if made.is_empty() && roles.is_empty() && stored.value.as_ref() == Some(&manifest) {
             return Ok(credentials(cluster, manifest, made, roles));
         }
         bundles::load(&mut vault, &manifest, &roles).await?;

@@ -151,6 +151,8 @@ pub type Context = BTreeMap<String, String>;
 /// A data key, plain and wrapped.
 #[derive(Debug)]
 pub struct DataKey {
+    /// The key that wrapped it, as [`Keys::name`] has it.
+    pub wrapped_by: String,
     /// 32 bytes for AES-256-GCM.
     pub plain: Secret,
     /// The same, encrypted by KMS under its context.
@@ -159,6 +161,8 @@ pub struct DataKey {
 
 /// KMS, or a local key file.
 pub trait Keys: Send + Sync {
+    /// What the key `arn` (`None`: Slipway's own) is called in sealed bytes and in the inventory; no call.
+    fn name(&self, arn: Option<&str>) -> String;
     /// A new data key under `context`, from the key `arn` or, with `None`, Slipway's own. `kms:GenerateDataKey`.
     fn generate(
         &self,
@@ -284,19 +288,32 @@ pub trait Crypto: Send + Sync {
     /// # Errors
     /// If `pem` is no public key, or of a kind that signs no tokens.
     fn verification_key(&self, pem: &str) -> PortResult<VerificationKey>;
-    /// Seals `plain` under a data key: AES-256-GCM, `context` as additional data, the wrapped key carried along.
+    /// Seals `plain` under a data key into one [`Sealing`]: AES-256-GCM, `context` as additional data, the wrapped key and
+    /// the name of the key that wrapped it carried along.
     ///
     /// # Errors
     /// As [`Crypto::make`].
     fn seal(&self, key: &DataKey, context: &Context, plain: &[u8]) -> PortResult<Vec<u8>>;
-    /// The wrapped data key that sealed bytes carry.
+    /// The sealings that a sealed object holds, one after the other, oldest first: the same text, sealed under one KMS key
+    /// and then under another. There is at least one.
     ///
     /// # Errors
     /// If `sealed` is not of our format: truncated, or something else.
-    fn wrapped_key<'a>(&self, sealed: &'a [u8]) -> PortResult<&'a [u8]>;
-    /// Opens what [`Crypto::seal`] made.
+    fn sealings<'a>(&self, sealed: &'a [u8]) -> PortResult<Vec<Sealing<'a>>>;
+    /// Opens one sealing, as [`Crypto::seal`] made it.
     ///
     /// # Errors
     /// If it was tampered with, truncated, or made under another key or context.
-    fn open(&self, key: &Secret, context: &Context, sealed: &[u8]) -> PortResult<Secret>;
+    fn open(&self, key: &Secret, context: &Context, sealing: &[u8]) -> PortResult<Secret>;
+}
+
+/// A text sealed under one data key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sealing<'a> {
+    /// The key that wrapped the data key, as [`Keys::name`] has it. Authenticated once it opens.
+    pub wrapped_by: &'a str,
+    /// The wrapped data key.
+    pub wrapped: &'a [u8],
+    /// All of it, for [`Crypto::open`].
+    pub bytes: &'a [u8],
 }

@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use slipway_core::oidc::VerificationKey;
 use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
 use slipway_driver::ports::{
-    Context, Crypto, DataKey, ErrorKind, Made, PortError, PortResult, Secret, Signer,
+    Context, Crypto, DataKey, ErrorKind, Made, PortError, PortResult, Sealing, Secret, Signer,
 };
 
 /// [`Crypto`] by AWS-LC, with the operating system's randomness.
@@ -81,12 +81,12 @@ impl Crypto for AwsLc {
         seal::seal(key, context, plain)
     }
 
-    fn wrapped_key<'a>(&self, sealed: &'a [u8]) -> PortResult<&'a [u8]> {
-        seal::Parts::of(sealed).map(|parts| parts.wrapped)
+    fn sealings<'a>(&self, sealed: &'a [u8]) -> PortResult<Vec<Sealing<'a>>> {
+        seal::sealings(sealed)
     }
 
-    fn open(&self, key: &Secret, context: &Context, sealed: &[u8]) -> PortResult<Secret> {
-        seal::open(key, context, sealed)
+    fn open(&self, key: &Secret, context: &Context, sealing: &[u8]) -> PortResult<Secret> {
+        seal::open(key, context, sealing)
     }
 }
 

@@ -152,19 +152,6 @@ async fn p2_a_new_member_and_a_new_pool_leave_the_others_alone() {
     assert_eq!(calls(&world), (0, 0, 0));
 }
 
-#[tokio::test]
-async fn another_kms_key_gives_every_bundle_another_object() {
-    let (world, mut cluster) = (World::new(), cluster());
-    let first = ensure(&world, &cluster).await.unwrap();
-    cluster.kms_key_arn = Some("arn:aws:kms:eu-west-1:111122223333:key/mine".to_owned());
-    let second = ensure(&world, &cluster).await.unwrap();
-    assert_eq!(second.made, Vec::<String>::new());
-    assert_eq!(changed(&first, &second).len(), first.digests.len());
-    for role in policy::roles(&cluster) {
-        assert_eq!(bundle(&world, &first, &role).await, bundle(&world, &second, &role).await);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn p8_many_at_once_end_with_one_pki() {
     let world = World::new();

@@ -11,7 +11,7 @@ use common::{cluster, issue_all, now, profile, signer};
 use proptest::prelude::*;
 use slipway_core::digest::sha256_hex;
 use slipway_core::pki::{AssetKind, CertificateProfile, manifest};
-use slipway_driver::ports::{Context, Crypto as _, DataKey, ErrorKind, PortError, Secret, Signer};
+use slipway_driver::ports::{Context, Crypto as _, DataKey, ErrorKind, PortError, Sealing, Secret, Signer};
 use slipway_pki::AwsLc;
 
 #[test]
@@ -141,7 +141,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_refused_as_sealed_bytes_in_peace(bytes in proptest::collection::vec(any::<u8>(), 0..200), ours in any::<bool>()) {
-        let bytes = if ours { [&b"SLPW1"[..], &bytes].concat() } else { bytes };
+        let bytes = if ours { [&b"SLPW2"[..], &bytes].concat() } else { bytes };
         prop_assert!(AwsLc.open(&Secret::new(vec![0; 32]), &context("admin"), &bytes).is_err());
     }
 }
@@ -151,7 +151,7 @@ fn context(role: &str) -> Context {
 }
 
 fn key(byte: u8, wrapped: &[u8]) -> DataKey {
-    DataKey { plain: Secret::new(vec![byte; 32]), wrapped: wrapped.to_vec() }
+    DataKey { wrapped_by: "a key".to_owned(), plain: Secret::new(vec![byte; 32]), wrapped: wrapped.to_vec() }
 }
 
 fn message(result: Result<Secret, PortError>) -> String {
@@ -168,7 +168,8 @@ proptest! {
     ) {
         let data_key = key(byte, &wrapped);
         let sealed = AwsLc.seal(&data_key, &context("controller"), &plain).unwrap();
-        prop_assert_eq!(AwsLc.wrapped_key(&sealed).unwrap(), &wrapped[..]);
+        let sealings = AwsLc.sealings(&sealed).unwrap();
+        prop_assert_eq!(&sealings, &[Sealing { wrapped_by: "a key", wrapped: &wrapped, bytes: &sealed }]);
         let opened = AwsLc.open(&data_key.plain, &context("controller"), &sealed).unwrap();
         prop_assert_eq!(opened.expose(), &plain[..]);
         prop_assert!(message(AwsLc.open(&data_key.plain, &context("etcd-0"), &sealed)).contains("another key or context"));
@@ -192,7 +193,9 @@ fn each_byte_tampered_with_each_byte_missing_or_added_is_noticed() {
             if index < 5 {
                 assert!(text.contains("not sealed by Slipway"), "{index}: {text}");
             }
-            if index >= sealed.len() - 29 || (7..21).contains(&index) {
+            // The name of the key, the wrapped key, the ciphertext and its tag.
+            if index >= sealed.len() - 29 || (7..12).contains(&index) || (14..28).contains(&index) {
+                let text = if (7..12).contains(&index) && bit == 7 { "tampered: not text" } else { &text };
                 assert!(text.contains("tampered"), "{index}: {text}");
             }
         }
@@ -202,17 +205,21 @@ fn each_byte_tampered_with_each_byte_missing_or_added_is_noticed() {
             message(open(&sealed[..length])).contains(&format!("truncated after {length} bytes")),
             "{length}"
         );
-        assert!(AwsLc.wrapped_key(&sealed[..length]).is_err());
+        assert!(AwsLc.sealings(&sealed[..length]).is_err());
     }
     let longer = [&sealed[..], b"x"].concat();
     assert!(message(open(&longer)).contains("longer than their head says"));
+    let twice = [&sealed[..], &sealed[..]].concat();
+    assert!(message(open(&twice)).contains("longer than their head says"), "one sealing is opened at a time");
+    assert_eq!(AwsLc.sealings(&twice).unwrap().len(), 2);
+    assert!(AwsLc.sealings(&longer).is_err() && AwsLc.sealings(&twice[..twice.len() - 1]).is_err());
     assert!(message(open(b"-----BEGIN PRIVATE KEY-----")).contains("not sealed by Slipway"));
 }
 
 #[test]
 fn a_data_key_of_another_size_is_refused() {
-    let short = DataKey { plain: Secret::new(vec![1; 16]), wrapped: vec![1] };
+    let short = DataKey { plain: Secret::new(vec![1; 16]), ..key(1, &[1]) };
     assert!(AwsLc.seal(&short, &context("admin"), b"x").unwrap_err().message.contains("32 bytes"));
-    let bare = DataKey { plain: Secret::new(vec![1; 32]), wrapped: vec![] };
+    let bare = key(1, &[]);
     assert!(AwsLc.seal(&bare, &context("admin"), b"x").unwrap_err().message.contains("between 1 and 65535"));
 }

@@ -14,7 +14,7 @@ use slipway_driver::credentials::Credentials;
 use slipway_driver::error::{FlowError, FlowResult};
 use slipway_driver::keys;
 use slipway_driver::ports::ErrorKind;
-use slipway_sim::memory::Fault;
+use slipway_sim::memory::{Fault, OWN_KEY};
 use world::World;
 
 fn corrupt(result: FlowResult<Credentials>) -> (String, String, String) {
@@ -46,7 +46,7 @@ async fn a_stored_key_that_is_lost_or_damaged_is_named_with_its_cure_and_nothing
     };
     let wrapped_flipped = {
         let mut bytes = good(&ca);
-        bytes[10] ^= 1;
+        bytes[7 + OWN_KEY.len() + 2] ^= 1;
         bytes
     };
     let pem = path("etcd-ca", "pem");

@@ -104,6 +104,10 @@ impl<T: Listing> Listing for Mortal<T> {
 }
 
 impl<T: Keys> Keys for Mortal<T> {
+    fn name(&self, arn: Option<&str>) -> String {
+        self.port.name(arn)
+    }
+
     async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
         self.life.call(self.port.generate(arn, context)).await
     }

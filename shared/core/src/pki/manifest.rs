@@ -277,17 +277,14 @@ pub fn bundle_files(
     Ok(bundles)
 }
 
-/// The roles whose bundle must be sealed: what it holds, or the KMS key that the spec names, has changed.
+/// The roles whose bundle must be sealed: what it holds has changed.
 ///
 /// # Errors
 /// As [`bundle_files`].
 pub fn to_seal(cluster: &Cluster, manifest: &Manifest) -> Result<Vec<Role>, PolicyError> {
     let mut roles = Vec::new();
     for (role, files) in bundle_files(cluster, manifest)? {
-        let stands = manifest
-            .bundles
-            .get(&role)
-            .is_some_and(|bundle| bundle.files == files && bundle.kms_key_arn == cluster.kms_key_arn);
+        let stands = manifest.bundles.get(&role).is_some_and(|bundle| bundle.files == files);
         if !stands {
             roles.push(role);
         }
@@ -295,23 +292,27 @@ pub fn to_seal(cluster: &Cluster, manifest: &Manifest) -> Result<Vec<Role>, Poli
     Ok(roles)
 }
 
+/// The roles whose bundle is not sealed under the KMS key `key` yet. That rolls nobody: its digest is of what it holds.
+#[must_use]
+pub fn to_seal_under(cluster: &Cluster, manifest: &Manifest, key: &str) -> Vec<Role> {
+    let stands = |role: &Role| manifest.bundles.get(role).is_some_and(|bundle| bundle.sealed_under == key);
+    policy::roles(cluster).into_iter().filter(|role| !stands(role)).collect()
+}
+
 /// The plaintext of a bundle: canonical JSON, the same for the same files. It is as secret as they are.
 ///
-/// The KMS key is part of it, so that sealing under another key makes another digest, hence another object.
+/// How it is sealed is no part of it: another KMS key is no reason to roll a node.
 #[must_use]
-pub fn plaintext(files: &BTreeMap<String, &str>, kms_key_arn: Option<&str>) -> Vec<u8> {
+pub fn plaintext(files: &BTreeMap<String, &str>) -> Vec<u8> {
     #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
     struct Plaintext<'a> {
         format: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        kms_key_arn: Option<&'a str>,
         files: &'a BTreeMap<String, &'a str>,
     }
     // Large enough from the start: a buffer that grows leaves copies of secrets behind. PEM escapes one byte in 65.
     let size: usize = files.iter().map(|(path, text)| path.len() + 2 * text.len() + 8).sum();
-    let mut bytes = Vec::with_capacity(size + kms_key_arn.map_or(0, str::len) + 64);
-    serde_json::to_writer(&mut bytes, &Plaintext { format: FORMAT, kms_key_arn, files })
+    let mut bytes = Vec::with_capacity(size + 64);
+    serde_json::to_writer(&mut bytes, &Plaintext { format: FORMAT, files })
         .expect("writing strings to memory cannot fail");
     bytes
 }

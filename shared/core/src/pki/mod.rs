@@ -138,6 +138,8 @@ pub struct CertificateProfile {
 pub struct Manifest {
     /// Version of this file's format.
     pub format: u32,
+    /// The KMS key under which every private half of [`Self::assets`] is sealed, if under others as well.
+    pub sealed_under: String,
     /// What exists, by asset name.
     pub assets: BTreeMap<String, Entry>,
     /// The bundle that each role receives.
@@ -187,7 +189,6 @@ pub struct BundleEntry {
     /// The fingerprints behind each file of the bundle, as [`manifest::bundle_files`] writes them: while this is
     /// unchanged, so is the digest, and nothing is opened or sealed again.
     pub files: BTreeMap<String, String>,
-    /// The KMS key of the spec that it is sealed under; `None` is Slipway's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kms_key_arn: Option<String>,
+    /// The KMS key under which it was sealed last. Another one adds a sealing to the object, and changes no digest.
+    pub sealed_under: String,
 }

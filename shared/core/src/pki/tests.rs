@@ -58,7 +58,8 @@ fn make(cluster: &Cluster, manifest: &mut Manifest, generation: u32) -> Vec<Stri
     }
     for (role, files) in manifest::bundle_files(cluster, manifest).unwrap() {
         let digest = sha256_hex(serde_json::to_string(&files).unwrap().as_bytes());
-        let entry = BundleEntry { digest, files, kms_key_arn: cluster.kms_key_arn.clone() };
+        let entry =
+            BundleEntry { digest, files, sealed_under: cluster.kms_key_arn.clone().unwrap_or_default() };
         manifest.bundles.insert(role, entry);
     }
     list.into_iter().map(|asset| asset.name).collect()
@@ -203,9 +204,8 @@ proptest! {
     #[test]
     fn the_plaintext_is_read_back_as_it_was(files in proptest::collection::btree_map("/[a-z/]{1,20}", ".{0,200}", 0..6)) {
         let borrowed = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
-        let bytes = manifest::plaintext(&borrowed, None);
-        prop_assert_eq!(&bytes, &manifest::plaintext(&borrowed, None));
-        prop_assert_ne!(&bytes, &manifest::plaintext(&borrowed, Some("arn:aws:kms:eu-west-1:111122223333:key/k")));
+        let bytes = manifest::plaintext(&borrowed);
+        prop_assert_eq!(&bytes, &manifest::plaintext(&borrowed));
         let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         prop_assert_eq!(&value["format"], &serde_json::json!(1));
         prop_assert_eq!(&value["files"], &serde_json::json!(files));
@@ -312,14 +312,17 @@ fn a_leaf_that_would_outlive_its_authority_is_refused_with_both_dates() {
 }
 
 #[test]
-fn another_kms_key_seals_every_bundle_anew() {
+fn p2_another_kms_key_adds_a_sealing_to_every_bundle_and_changes_none() {
     let mut cluster = sample();
     let mut manifest = Manifest::default();
     make(&cluster, &mut manifest, 1);
-    cluster.kms_key_arn = Some("arn:aws:kms:eu-west-1:111122223333:key/other".to_owned());
+    let key = "arn:aws:kms:eu-west-1:111122223333:key/other";
+    cluster.kms_key_arn = Some(key.to_owned());
     assert_eq!(names_of(&cluster, &manifest), []);
-    let roles: BTreeSet<_> = manifest::to_seal(&cluster, &manifest).unwrap().into_iter().collect();
+    assert_eq!(manifest::to_seal(&cluster, &manifest).unwrap(), []);
+    let roles: BTreeSet<_> = manifest::to_seal_under(&cluster, &manifest, key).into_iter().collect();
     assert_eq!(roles, policy::roles(&cluster));
+    assert_eq!(manifest::to_seal_under(&cluster, &manifest, ""), []);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use slipway_core::pki::{BundleEntry, Manifest, Role, manifest};
 use zeroize::Zeroizing;
 
 use super::refused;
-use super::vault::{Half, Vault, context, unwrap};
+use super::vault::{Half, Vault, context, is_of_key, unwrapped};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Condition, Crypto, Keys, Objects, Put, Secret};
+use crate::ports::{Condition, Context, Crypto, Keys, Objects, Put, Secret};
 use crate::store::AT_A_TIME;
 use crate::store::TRIES;
 
@@ -61,49 +61,59 @@ async fn seal_one<O: Objects, K: Keys, C: Crypto>(
     let digest = keyed_hex(vault.private(DIGEST_KEY).expose(), plaintext.expose());
     let role = role.to_string();
     let key = keys::credentials(&vault.cluster.name, &role, &digest);
-    let kms_key_arn = vault.cluster.kms_key_arn.clone();
     let context = context(&vault.cluster.name, &role);
+    let done = |digest| BundleEntry { digest, files, sealed_under: vault.wanted.clone() };
     for _ in 0..TRIES {
-        if let Some(object) = vault.objects.get(&key).await? {
-            check(vault, &key, &role, &plaintext, &object.bytes).await?;
-            return Ok(BundleEntry { digest, files, kms_key_arn });
-        }
-        let data_key = vault.keys.generate(kms_key_arn.as_deref(), &context).await?;
-        let sealed = vault.crypto.seal(&data_key, &context, plaintext.expose())?;
-        match vault.objects.put(&key, sealed, Condition::Absent).await? {
-            Put::Written(_) => return Ok(BundleEntry { digest, files, kms_key_arn }),
+        let (mut bytes, condition) = match vault.objects.get(&key).await? {
+            Some(object) => {
+                if is_sealed(vault, &key, &context, &plaintext, &object.bytes).await? {
+                    return Ok(done(digest));
+                }
+                (object.bytes, Condition::Unchanged(object.etag))
+            }
+            None => (Vec::new(), Condition::Absent),
+        };
+        let data_key = vault.data_key(&role).await?;
+        bytes.extend(vault.crypto.seal(&data_key, &context, plaintext.expose())?);
+        match vault.objects.put(&key, bytes, condition).await? {
+            Put::Written(_) => return Ok(done(digest)),
             Put::Lost => {}
         }
     }
     Err(FlowError::Race { key, tries: TRIES })
 }
 
-/// A sealed bundle that somebody left, perhaps a run that died: taken as it is, once it opens to the same text.
-async fn check<O: Objects, K: Keys, C: Crypto>(
+/// Whether a bundle that is there, perhaps left by a run that died, is sealed under the KMS key that is wanted. It is taken
+/// as it is, once all of it that can be opened opens to the same text; under a key that is gone, nothing can be.
+async fn is_sealed<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     key: &str,
-    role: &str,
+    context: &Context,
     plaintext: &Secret,
     sealed: &[u8],
-) -> FlowResult<()> {
+) -> FlowResult<bool> {
     let corrupt = |problem: String| FlowError::Corrupt {
         key: key.to_owned(),
         problem,
         cure: "delete the object: it is then sealed again under the same digest, and no node changes"
             .to_owned(),
     };
-    let context = context(&vault.cluster.name, role);
-    let wrapped =
-        vault.crypto.wrapped_key(sealed).map_err(|error| corrupt(format!("is {}", error.message)))?;
-    let data_key = unwrap(vault.keys, wrapped, &context, corrupt).await?;
-    let opened = vault
-        .crypto
-        .open(&data_key, &context, sealed)
-        .map_err(|error| corrupt(format!("cannot be opened: {}", error.message)))?;
-    if opened.expose() == plaintext.expose() {
-        return Ok(());
+    let sealings = vault.crypto.sealings(sealed).map_err(|error| corrupt(format!("is {}", error.message)))?;
+    for sealing in &sealings {
+        let data_key = match vault.keys.unwrap(sealing.wrapped, context).await {
+            Ok(data_key) => data_key,
+            Err(error) if is_of_key(&error) && sealing.wrapped_by != vault.wanted => continue,
+            Err(error) => return Err(unwrapped(error, corrupt)),
+        };
+        let opened = vault
+            .crypto
+            .open(&data_key, context, sealing.bytes)
+            .map_err(|error| corrupt(format!("cannot be opened: {}", error.message)))?;
+        if opened.expose() != plaintext.expose() {
+            return Err(corrupt("holds other credentials than its name says".to_owned()));
+        }
     }
-    Err(corrupt("holds other credentials than its name says".to_owned()))
+    Ok(sealings.iter().any(|sealing| sealing.wrapped_by == vault.wanted))
 }
 
 fn plaintext<O: Objects, K: Keys, C: Crypto>(vault: &Vault<'_, O, K, C>, role: &Role) -> FlowResult<Secret> {
@@ -130,5 +140,5 @@ fn plaintext<O: Objects, K: Keys, C: Crypto>(vault: &Vault<'_, O, K, C>, role: &
         texts.insert(file.path, text);
     }
     let borrowed = texts.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
-    Ok(Secret::new(manifest::plaintext(&borrowed, vault.cluster.kms_key_arn.as_deref())))
+    Ok(Secret::new(manifest::plaintext(&borrowed)))
 }

@@ -10,8 +10,11 @@ use slipway_core::pki::{Entry, Manifest};
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Condition, Context, Crypto, ErrorKind, Keys, Made, Objects, Secret};
-use crate::store::AT_A_TIME;
+use crate::ports::{
+    Condition, Context, Crypto, DataKey, ErrorKind, Keys, Made, Object, Objects, PortError, PortResult, Put,
+    Sealing, Secret,
+};
+use crate::store::{AT_A_TIME, TRIES};
 
 /// A half of an asset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +42,8 @@ pub(super) struct Vault<'a, O, K, C> {
     privates: BTreeMap<String, Secret>,
     /// Data keys by their wrapped form: each is unwrapped once.
     data_keys: BTreeMap<Vec<u8>, Secret>,
+    /// The KMS key under which the spec wants everything sealed.
+    pub(super) wanted: String,
 }
 
 /// `{cluster, role}`, under which KMS wraps a data key.
@@ -56,6 +61,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
             publics: BTreeMap::new(),
             privates: BTreeMap::new(),
             data_keys: BTreeMap::new(),
+            wanted: keys.name(cluster.kms_key_arn.as_deref()),
         }
     }
 
@@ -92,13 +98,62 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         context
     }
 
+    /// A new data key for `role`, from the KMS key that is wanted.
+    pub(super) async fn data_key(&self, role: &str) -> PortResult<DataKey> {
+        self.keys.generate(self.cluster.kms_key_arn.as_deref(), &context(&self.cluster.name, role)).await
+    }
+
+    /// Adds to every private half of the inventory a sealing under the KMS key that is wanted, where it has none: one data
+    /// key for all of them. None is taken away, so that two who want different keys leave what both can open.
+    pub(super) async fn seal_anew(&mut self, manifest: &Manifest) -> FlowResult<()> {
+        if manifest.assets.is_empty() || manifest.sealed_under == self.wanted {
+            return Ok(());
+        }
+        let (objects, cluster) = (self.objects, self.cluster.name.as_str());
+        let mut data_key = None;
+        let mut left: Vec<String> = manifest.assets.keys().cloned().collect();
+        for _ in 0..TRIES {
+            let reads = left.into_iter().map(|asset| async move {
+                let at = locate(cluster, manifest, &asset, Half::Private)?;
+                let object = read(objects, &at).await?;
+                FlowResult::Ok((at, object))
+            });
+            let found: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
+            let mut writes = Vec::new();
+            for (at, Object { mut bytes, etag, .. }) in found {
+                let secret = self.open(&at, &bytes).await?;
+                if self.crypto.sealings(&bytes)?.iter().any(|one| one.wrapped_by == self.wanted) {
+                    self.privates.insert(at.asset, secret);
+                    continue;
+                }
+                let data_key = match &mut data_key {
+                    Some(data_key) => data_key,
+                    none => none.insert(self.data_key("vault").await?),
+                };
+                let context = self.seal_context(&at.asset, &at.entry.fingerprint);
+                bytes.extend(self.crypto.seal(data_key, &context, secret.expose())?);
+                writes.push((at.asset.clone(), at.key, bytes, etag));
+                self.privates.insert(at.asset, secret);
+            }
+            let writes = writes.into_iter().map(|(asset, key, bytes, etag)| async move {
+                let put = objects.put(&key, bytes, Condition::Unchanged(etag)).await?;
+                FlowResult::Ok((put == Put::Lost).then_some(asset))
+            });
+            let lost: Vec<_> = stream::iter(writes).buffer_unordered(AT_A_TIME).try_collect().await?;
+            left = lost.into_iter().flatten().collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(FlowError::Race { key: keys::manifest(cluster), tries: TRIES })
+    }
+
     /// Writes both halves of the assets that were just made: one data key for all of them.
     pub(super) async fn store(&self, manifest: &Manifest, names: &[String]) -> FlowResult<()> {
         if names.is_empty() {
             return Ok(());
         }
-        let arn = self.cluster.kms_key_arn.as_deref();
-        let data_key = self.keys.generate(arn, &context(&self.cluster.name, "vault")).await?;
+        let data_key = self.data_key("vault").await?;
         let mut writes = Vec::with_capacity(2 * names.len());
         for name in names {
             let fingerprint = &manifest.assets[name].fingerprint;
@@ -138,8 +193,8 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
 
         let reads = privates.into_iter().map(|(asset, _)| async move {
             let at = locate(cluster, manifest, &asset, Half::Private)?;
-            let bytes = read(objects, &at).await?;
-            FlowResult::Ok((at, bytes))
+            let object = read(objects, &at).await?;
+            FlowResult::Ok((at, object.bytes))
         });
         let sealed: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
         for (at, bytes) in sealed {
@@ -150,33 +205,55 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
     }
 
     async fn open(&mut self, at: &Located<'_>, sealed: &[u8]) -> FlowResult<Secret> {
-        let wrapped =
-            self.crypto.wrapped_key(sealed).map_err(|error| at.corrupt(format!("is {}", error.message)))?;
-        if !self.data_keys.contains_key(wrapped) {
-            let context = context(&self.cluster.name, "vault");
-            let data_key = unwrap(self.keys, wrapped, &context, |problem| at.corrupt(problem)).await?;
-            self.data_keys.insert(wrapped.to_vec(), data_key);
+        let sealings =
+            self.crypto.sealings(sealed).map_err(|error| at.corrupt(format!("is {}", error.message)))?;
+        let context = context(&self.cluster.name, "vault");
+        let mut refusal = None;
+        for sealing in newest_first(&sealings, &self.wanted) {
+            if !self.data_keys.contains_key(sealing.wrapped) {
+                match self.keys.unwrap(sealing.wrapped, &context).await {
+                    Ok(data_key) => self.data_keys.insert(sealing.wrapped.to_vec(), data_key),
+                    Err(error) if is_of_key(&error) => {
+                        refusal.get_or_insert(error);
+                        continue;
+                    }
+                    Err(error) => return Err(unwrapped(error, |problem| at.corrupt(problem))),
+                };
+            }
+            let context = self.seal_context(&at.asset, &at.entry.fingerprint);
+            return self
+                .crypto
+                .open(&self.data_keys[sealing.wrapped], &context, sealing.bytes)
+                .map_err(|error| at.corrupt(format!("cannot be opened: {}", error.message)));
         }
-        let context = self.seal_context(&at.asset, &at.entry.fingerprint);
-        self.crypto
-            .open(&self.data_keys[wrapped], &context, sealed)
-            .map_err(|error| at.corrupt(format!("cannot be opened: {}", error.message)))
+        Err(refusal.expect("a sealed object holds a sealing").into())
     }
 }
 
-/// Unwraps a data key; a service that refuses the wrapped bytes themselves says that they are damaged.
-pub(super) async fn unwrap<K: Keys>(
-    keys: &K,
-    wrapped: &[u8],
-    context: &Context,
-    corrupt: impl Fn(String) -> FlowError,
-) -> FlowResult<Secret> {
-    keys.unwrap(wrapped, context).await.map_err(|error| match error.kind {
+/// In which order the sealings of an object are tried: that of the key that is wanted, then the newest first.
+pub(super) fn newest_first<'s, 'a>(sealings: &'s [Sealing<'a>], wanted: &str) -> Vec<&'s Sealing<'a>> {
+    let mut order: Vec<_> = sealings.iter().rev().collect();
+    order.sort_by_key(|sealing| sealing.wrapped_by != wanted);
+    order
+}
+
+/// Whether a key, rather than what it wrapped, is why a data key is not unwrapped: not ours to use, disabled, gone.
+/// Another sealing of the same object may have a better one.
+pub(super) fn is_of_key(error: &PortError) -> bool {
+    match error.kind {
+        ErrorKind::Denied | ErrorKind::Missing => true,
+        ErrorKind::Transient | ErrorKind::Invalid => false,
+    }
+}
+
+/// Why a data key is not unwrapped: a service that refuses the wrapped bytes themselves says that they are damaged.
+pub(super) fn unwrapped(error: PortError, corrupt: impl Fn(String) -> FlowError) -> FlowError {
+    match error.kind {
         ErrorKind::Invalid => {
             corrupt(format!("carries a data key that cannot be unwrapped: {}", error.message))
         }
         ErrorKind::Transient | ErrorKind::Denied | ErrorKind::Missing => FlowError::Port(error),
-    })
+    }
 }
 
 /// Where a half of an asset lies.
@@ -226,9 +303,9 @@ fn locate<'m>(cluster: &str, manifest: &'m Manifest, asset: &str, half: Half) ->
     Ok(Located { key, asset: asset.to_owned(), entry, manifest_key })
 }
 
-async fn read<O: Objects>(objects: &O, at: &Located<'_>) -> FlowResult<Vec<u8>> {
+async fn read<O: Objects>(objects: &O, at: &Located<'_>) -> FlowResult<Object> {
     match objects.get(&at.key).await? {
-        Some(object) => Ok(object.bytes),
+        Some(object) => Ok(object),
         None => Err(at.corrupt("is lost".to_owned())),
     }
 }
@@ -242,7 +319,7 @@ pub(super) async fn read_public<O: Objects, C: Crypto>(
     asset: &str,
 ) -> FlowResult<String> {
     let at = locate(cluster, manifest, asset, Half::Public)?;
-    let bytes = read(objects, &at).await?;
+    let bytes = read(objects, &at).await?.bytes;
     let text = String::from_utf8(bytes).map_err(|_| at.corrupt("is not text".to_owned()))?;
     let fingerprint = if at.entry.certificate.is_some() {
         let read =

@@ -8,7 +8,6 @@ use slipway_core::pki::{Manifest, Role};
 use slipway_driver::credentials::{self, Credentials};
 use slipway_driver::error::FlowResult;
 use slipway_driver::keys;
-use slipway_driver::ports::{Context, Crypto as _, Keys as _};
 use slipway_pki::AwsLc;
 
 use super::common::now;
@@ -24,10 +23,7 @@ pub async fn ensure(world: &World, cluster: &Cluster) -> FlowResult<Credentials>
 pub async fn bundle(world: &World, credentials: &Credentials, role: &Role) -> BTreeMap<String, String> {
     let key = keys::credentials("prod", &role.to_string(), &credentials.digests[role]);
     let sealed = world.bucket.peek(&key).unwrap();
-    let context: Context =
-        [("cluster", "prod".to_owned()), ("role", role.to_string())].map(|(k, v)| (k.to_owned(), v)).into();
-    let data_key = world.kms.unwrap(AwsLc.wrapped_key(&sealed).unwrap(), &context).await.unwrap();
-    let plain = AwsLc.open(&data_key, &context, &sealed).unwrap();
+    let plain = credentials::open(&world.kms, &AwsLc, "prod", &role.to_string(), &sealed).await.unwrap();
     let value: serde_json::Value = serde_json::from_slice(plain.expose()).unwrap();
     serde_json::from_value(value["files"].clone()).unwrap()
 }

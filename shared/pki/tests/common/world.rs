@@ -125,6 +125,10 @@ impl Objects for World {
 }
 
 impl Keys for World {
+    fn name(&self, arn: Option<&str>) -> String {
+        self.kms.name(arn)
+    }
+
     async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
         self.call(self.kms.generate(arn, context)).await
     }

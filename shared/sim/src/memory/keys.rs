@@ -28,6 +28,8 @@ struct State {
     /// By wrapped key: the plain key and its context.
     keys: BTreeMap<Vec<u8>, (Vec<u8>, Context)>,
     disabled: Vec<String>,
+    /// How often a key got other material.
+    rotations: BTreeMap<String, u64>,
 }
 
 impl MemoryKeys {
@@ -49,6 +51,12 @@ impl MemoryKeys {
         &self.faults
     }
 
+    /// From now on the key `arn` (`None`: Slipway's own) wraps by other material. As in KMS, what it wrapped before still
+    /// comes back, and whoever uses it notices nothing.
+    pub fn rotate(&self, arn: Option<&str>) {
+        *lock(&self.state).rotations.entry(arn.unwrap_or(OWN_KEY).to_owned()).or_default() += 1;
+    }
+
     /// From now on the key `arn` (`None`: Slipway's own) makes and unwraps nothing.
     pub fn disable(&self, arn: Option<&str>) {
         lock(&self.state).disabled.push(arn.unwrap_or(OWN_KEY).to_owned());
@@ -64,6 +72,10 @@ fn error(kind: ErrorKind, operation: &'static str, subject: &str, message: Strin
 }
 
 impl Keys for MemoryKeys {
+    fn name(&self, arn: Option<&str>) -> String {
+        arn.unwrap_or(OWN_KEY).to_owned()
+    }
+
     async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
         const OPERATION: &str = "kms:GenerateDataKey";
         let subject = subject(context);
@@ -77,9 +89,10 @@ impl Keys for MemoryKeys {
             state.made += 1;
             let plain = bytes(&format!("plain {} {}", self.seed, state.made));
             let mut wrapped = format!("{arn}\n").into_bytes();
-            wrapped.extend(bytes(&format!("wrapped {} {}", self.seed, state.made)));
+            let material = state.rotations.get(arn).copied().unwrap_or_default();
+            wrapped.extend(bytes(&format!("wrapped {} {} {material}", self.seed, state.made)));
             state.keys.insert(wrapped.clone(), (plain.clone(), context.clone()));
-            Ok(DataKey { plain: Secret::new(plain), wrapped })
+            Ok(DataKey { wrapped_by: arn.to_owned(), plain: Secret::new(plain), wrapped })
         })
     }
 

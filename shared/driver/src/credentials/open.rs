@@ -1,0 +1,34 @@
+//! How whoever receives a bundle opens it.
+
+use super::vault::{context, is_of_key, newest_first};
+use crate::ports::{Crypto, Keys, PortResult, Secret};
+
+/// The text of a bundle of `role`, as a node opens it: with one call of KMS, as long as it may use the key under which the
+/// bundle was sealed last.
+///
+/// While a cluster moves from one KMS key to another, a node whose stack was not updated yet may use the old one alone: it is
+/// refused once, and opens what the bundle holds beside.
+///
+/// # Errors
+/// If `sealed` is damaged, or another role's or cluster's; if KMS refuses every key that it is sealed under.
+pub async fn open<K: Keys, C: Crypto>(
+    keys: &K,
+    crypto: &C,
+    cluster: &str,
+    role: &str,
+    sealed: &[u8],
+) -> PortResult<Secret> {
+    let context = context(cluster, role);
+    let sealings = crypto.sealings(sealed)?;
+    let mut refusal = None;
+    for sealing in newest_first(&sealings, "") {
+        match keys.unwrap(sealing.wrapped, &context).await {
+            Ok(data_key) => return crypto.open(&data_key, &context, sealing.bytes),
+            Err(error) if is_of_key(&error) => {
+                refusal.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refusal.expect("a sealed object holds a sealing"))
+}
