@@ -267,6 +267,14 @@ impl Lowering<'_, '_, '_> {
                 Backing::Balancer(_) | Backing::TargetGroups(_) => groups,
                 Backing::Nothing => true,
             };
+            if !closed && *backing != Backing::Managed {
+                self.report.warning(
+                    "open-to-everyone",
+                    &path,
+                    "the controllers' port 6443 is opened to 0.0.0.0/0, beside the load balancer too: nothing says whom it lets in",
+                    "add `securityGroupIds` with the load balancer's own groups, or name the ranges here; `[0.0.0.0/0]` if that is meant",
+                );
+            }
             return Some(if closed { Vec::new() } else { vec![Ipv4Net::default()] });
         };
         if *backing != Backing::Managed && groups && !texts.is_empty() {

@@ -60,6 +60,35 @@ const OWNED: [(&str, &str); 33] = [
     ("volumePluginDir", SLIPWAYS),
 ];
 
+/// The other fields of `KubeletConfiguration`, of the releases that are launched (k8s.io/kubelet/config/v1beta1, 1.34 to 1.37). The
+/// kubelet reads strictly: with a field that it does not know it does not start.
+const FIELDS: &str = "allowedUnsafeSysctls cgroupRoot cgroupsPerQOS configMapAndSecretChangeDetectionStrategy containerLogMaxFiles \
+    containerLogMaxSize containerLogMaxWorkers containerLogMonitorInterval contentType cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy \
+    cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff defaultPodSysctls enableContentionProfiling \
+    enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler enableSystemLogHandler \
+    enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS evictionMaxPodGracePeriod evictionMinimumReclaim \
+    evictionPressureTransitionPeriod evictionSoft evictionSoftGracePeriod failCgroupV1 failSwapOn fileCheckFrequency hairpinMode \
+    httpCheckFrequency imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge \
+    imagePullCredentialsVerificationPolicy iptablesDropBit iptablesMasqueradeBit kernelMemcgNotification kubeAPIBurst kubeAPIQPS \
+    kubeReservedCgroup kubeletCgroups localStorageCapacityIsolation logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls \
+    memoryManagerPolicy memoryReservationPolicy memorySwap memoryThrottlingFactor mergeDefaultEvictionSettings \
+    nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency oomScoreAdj podLogsDir \
+    podPidsLimit podsPerCore preloadedImagesVerificationAllowlist protectKernelDefaults qosReserved registryBurst registryPullQPS \
+    reservedMemory reservedSystemCPUs runOnce runtimeRequestTimeout seccompDefault serializeImagePulls \
+    showHiddenMetricsForVersion shutdownGracePeriod shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods \
+    singleProcessOOMKill streamingConnectionIdleTimeout syncFrequency systemCgroups systemReservedCgroup tlsCipherSuites \
+    tlsCurvePreferences tlsMinVersion topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope tracing \
+    userNamespaces volumeStatsAggPeriod";
+
+/// What a kubelet evicts at unless it is told anything (the same page, "Hard eviction thresholds").
+const EVICTED_AT: [(&str, &str); 5] = [
+    ("memory.available", "100Mi"),
+    ("nodefs.available", "10%"),
+    ("nodefs.inodesFree", "5%"),
+    ("imagefs.available", "15%"),
+    ("imagefs.inodesFree", "5%"),
+];
+
 impl Lowering<'_, '_, '_> {
     /// The fields that the spec sets, at `path`.
     pub(super) fn kubelet(&mut self, spec: &KubeletSpec, path: &Path) -> BTreeMap<String, Value> {
@@ -70,11 +99,14 @@ impl Lowering<'_, '_, '_> {
             if let Some((_, help)) = OWNED.iter().find(|(owned, _)| owned == field) {
                 let message = format!("`{field}` cannot be set here");
                 self.report.error("kubelet-field", &path, message, *help);
-            } else if !field.starts_with(|letter: char| letter.is_ascii_lowercase())
-                || !field.bytes().all(|byte| byte.is_ascii_alphanumeric())
-            {
-                let message = format!("`{field}` cannot be a field of `KubeletConfiguration`");
-                let help = "write one such as `imageGCHighThresholdPercent`, not the flag";
+            } else if !FIELDS.split_whitespace().any(|known| known == field) {
+                let help = self.report.nearest(field, FIELDS.split_whitespace()).map_or_else(
+                    || "write one such as `imageGCHighThresholdPercent`, not the flag".to_owned(),
+                    |field| format!("did you mean `{field}`?"),
+                );
+                let message = format!(
+                    "`{field}` is no field of `KubeletConfiguration` in the releases that are launched"
+                );
                 self.report.error("kubelet-field", &path, message, help);
             }
             if holds_private_key(&value.to_string()) {
@@ -109,6 +141,17 @@ impl Lowering<'_, '_, '_> {
                     "write one such as `200Mi` or `10%`",
                 );
             }
+        }
+        let merged = fields.get("mergeDefaultEvictionSettings") == Some(&Value::Bool(true));
+        let lost = EVICTED_AT.iter().filter(|(signal, _)| !spec.eviction_hard.contains_key(*signal));
+        let lost: Vec<String> = lost.map(|(signal, at)| format!("{signal}: {at}")).collect();
+        if !spec.eviction_hard.is_empty() && !lost.is_empty() && !merged {
+            let message = "a kubelet that is told one threshold forgets its own of all others";
+            let help = format!(
+                "add those that are to stay (its own are `{}`), or `config: {{mergeDefaultEvictionSettings: true}}`",
+                lost.join("`, `")
+            );
+            self.report.warning("eviction-defaults", &hard, message, help);
         }
         if !spec.eviction_hard.is_empty() {
             fields.insert("evictionHard".to_owned(), json!(spec.eviction_hard));

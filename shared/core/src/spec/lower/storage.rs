@@ -259,21 +259,27 @@ fn within(path: &str, folder: &str) -> bool {
     folder == "/" || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The volume in one of `volumeMounts` or `raid0Mounts`: two types with the same keys.
+macro_rules! volume_of {
+    ($of:expr) => {
+        VolumeSpec {
+            size: $of.size,
+            kind: $of.kind.and_then(solid),
+            iops: $of.iops,
+            throughput: $of.throughput,
+            kms_key_arn: $of.kms_key_arn.clone(),
+            encrypted: $of.encrypted,
+        }
+    };
+}
+
 /// All that is to be mounted on volumes, in the order of the spec.
 fn given(spec: &PoolSpec, path: &Path) -> Vec<Given> {
     let single = spec.volume_mounts.iter().enumerate().map(|(index, of)| {
         let path = path.key("volumeMounts").index(index);
-        let volume = VolumeSpec {
-            size: of.size,
-            kind: of.kind.and_then(solid),
-            iops: of.iops,
-            throughput: of.throughput,
-            kms_key_arn: of.kms_key_arn.clone(),
-            encrypted: of.encrypted,
-        };
         Given {
             kind: of.kind.unwrap_or(MountKind::Gp3),
-            volume,
+            volume: volume_of!(of),
             devices: of.device.iter().map(|device| (path.key("device"), device.clone())).collect(),
             mount: of.path.clone(),
             file_system: of.filesystem,
@@ -283,18 +289,10 @@ fn given(spec: &PoolSpec, path: &Path) -> Vec<Given> {
     });
     let arrays = spec.raid0_mounts.iter().enumerate().map(|(index, of)| {
         let path = path.key("raid0Mounts").index(index);
-        let volume = VolumeSpec {
-            size: of.size,
-            kind: of.kind.and_then(solid),
-            iops: of.iops,
-            throughput: of.throughput,
-            kms_key_arn: of.kms_key_arn.clone(),
-            encrypted: of.encrypted,
-        };
         let devices = of.devices.iter().enumerate();
         Given {
             kind: of.kind.unwrap_or(MountKind::Gp3),
-            volume,
+            volume: volume_of!(of),
             devices: devices.map(|(at, device)| (path.key("devices").index(at), device.clone())).collect(),
             mount: of.path.clone(),
             file_system: of.filesystem,

@@ -252,8 +252,16 @@ fn kubelets_take_what_is_not_slipways() {
         ),
         ("eviction", "    kubelet: {evictionHard: {memory.free: 1Gi, nodefs.available: 110%}}\n"),
         (
+            "eviction merged",
+            "    kubelet: {config: {mergeDefaultEvictionSettings: true}, evictionHard: {memory.available: 1Gi}}\n"
+        ),
+        (
+            "eviction in full",
+            "    kubelet: {evictionHard: {memory.available: 1Gi, nodefs.available: 9%, nodefs.inodesFree: 5%, imagefs.available: 15%, imagefs.inodesFree: 5%}}\n"
+        ),
+        (
             "fields",
-            "controller: {kubelet: {config: {maxPods: 3, clusterDNS: [10.0.0.1], max-pods: 3, imageGCHighThresholdPercent: 010, allowedUnsafeSysctls: [net.core.somaxconn]}}}\n"
+            "controller: {kubelet: {config: {maxPods: 3, clusterDNS: [10.0.0.1], max-pods: 3, imageGCHighTresholdPercent: 3, imageGCHighThresholdPercent: 010, allowedUnsafeSysctls: [net.core.somaxconn]}}}\n"
         ),
         (
             "kube-aws' own",

@@ -20,6 +20,7 @@ fn accepted(text: &str) -> Accepted {
 
 const NLB: &str =
     "id: arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/net/shared/0123456789abcdef";
+const GUARDED: &str = "securityGroupIds: [sg-0123456789abcdef0]";
 const GROUPS: &str = "targetGroup: {arns: ['arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/0123456789abcdef']}";
 
 #[test]
@@ -42,7 +43,7 @@ fn an_existing_balancer_is_taken() {
 
 #[test]
 fn target_groups_or_nothing_stand_in_for_a_balancer() {
-    let found = accepted(&balancer(&format!("managed: false\n{GROUPS}")));
+    let found = accepted(&balancer(&format!("managed: false\n{GUARDED}\n{GROUPS}")));
     assert_eq!(told(&found.warnings), "");
     let found = &found.cluster.api_endpoints[0].load_balancer;
     assert!(matches!(&found.backing, Backing::TargetGroups(arns) if arns.len() == 1));
@@ -64,7 +65,7 @@ fn balancers_that_cannot_serve_the_api() {
         "idFromStackOutput: has spaces",
         "idFromStackOutput: base-network-Vpc",
     ];
-    says!(others.map(|lines| told_of(balancer(lines))).concat(), @r##"
+    says!(others.map(|lines| told_of(balancer(&format!("{lines}\n{GUARDED}")))).concat(), @r##"
     8:9 error arn-syntax at `apiEndpoints[0].loadBalancer.id`: `my-classic-elb` is no ARN of a network load balancer
         write one such as `arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/net/name/0123456789abcdef`; classic load balancers are retired, and have a name instead
     8:9 error arn-syntax at `apiEndpoints[0].loadBalancer.id`: `arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/app/web/0123456789abcdef` is an application load balancer, which cannot pass the API's TLS through
@@ -84,7 +85,7 @@ fn balancers_that_cannot_serve_the_api() {
 fn settings_of_another_kind_of_balancer() {
     let mixed = [
         format!(
-            "{NLB}\nidFromStackOutput: shared-Balancer\nmanaged: true\nprivate: true\nsubnets: [{{name: public-a}}]\n{GROUPS}"
+            "{NLB}\nidFromStackOutput: shared-Balancer\nmanaged: true\nprivate: true\nsubnets: [{{name: public-a}}]\n{GROUPS}\n{GUARDED}"
         ),
         format!(
             "{NLB}\nsecurityGroupIds: [sg-0123456789abcdef0]\napiAccessAllowedSourceCIDRs: [198.51.100.0/24]"
@@ -120,7 +121,7 @@ fn settings_of_another_kind_of_balancer() {
 
 #[test]
 fn a_record_needs_to_know_where_it_leads() {
-    says!(told_of(balancer(&format!("{NLB}\nhostedZone: {{id: Z0123456789ABC}}"))), @r##"
+    says!(told_of(balancer(&format!("{NLB}\nhostedZone: {{id: Z0123456789ABC}}\n{GUARDED}"))), @r##"
     9:22 error record-without-target at `apiEndpoints[0].loadBalancer.hostedZone.id`: the record is to be made in `hostedZone`, but nothing says where it leads: the DNS name of a load balancer that exists is not known here
         add `dnsName` with the load balancer's own name, or write `recordSetManaged: false` and make the record yourself
     "##);
@@ -130,8 +131,19 @@ fn a_record_needs_to_know_where_it_leads() {
     let found = accepted(&balancer(&whole)).cluster.api_endpoints.remove(0).load_balancer;
     assert_eq!(found.hosted_zone_id, Some(Existing::Export("dns-Zone".to_owned())));
     assert!(found.dns_name.is_some_and(|name| name.starts_with("shared-0123")));
-    let without = format!("{NLB}\nhostedZone: {{id: Z0123456789ABC}}\nrecordSetManaged: false");
+    let without = format!("{NLB}\nhostedZone: {{id: Z0123456789ABC}}\nrecordSetManaged: false\n{GUARDED}");
     assert_eq!(told_of(balancer(&without)), "");
+}
+
+#[test]
+fn controllers_behind_a_balancer_that_exists_are_not_opened_to_everyone_without_a_word() {
+    says!(told_of(balancer(NLB)), @r##"
+    7:3 warning open-to-everyone at `apiEndpoints[0].loadBalancer.apiAccessAllowedSourceCIDRs`: the controllers' port 6443 is opened to 0.0.0.0/0, beside the load balancer too: nothing says whom it lets in
+        add `securityGroupIds` with the load balancer's own groups, or name the ranges here; `[0.0.0.0/0]` if that is meant
+    "##);
+    for said in [GUARDED, "apiAccessAllowedSourceCIDRs: [0.0.0.0/0]"] {
+        assert_eq!(told_of(balancer(&format!("{NLB}\n{said}"))), "");
+    }
 }
 
 #[test]
