@@ -76,7 +76,12 @@ pub struct MemberRole {
 /// `https://<name>:2380`.
 #[must_use]
 pub fn peer_url(member: &EtcdMember) -> String {
-    format!("https://{}:{PEER_PORT}", member.dns_name)
+    peer_url_of(&member.dns_name)
+}
+
+/// The peer URL of a member of that name.
+pub(crate) fn peer_url_of(dns_name: &str) -> String {
+    format!("https://{dns_name}:{PEER_PORT}")
 }
 
 /// The members of `cluster` with their peer URLs, by name.

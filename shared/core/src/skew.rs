@@ -1,4 +1,4 @@
-//! What an update may not do to what runs: skip a minor release, go back one, leave kubelets too far behind.
+//! What an update may not do to what runs: skip a minor release, go back one, leave kubelets too far behind, rename etcd's zone.
 //!
 //! The rules are those of kubernetes.io/releases/version-skew-policy and of etcd.io/docs ("Upgrading etcd clusters", with the guides of
 //! each minor). What runs is known from the release that is deployed; a release of an older Slipway, which did not write versions down,
@@ -8,6 +8,7 @@
 //! release that was harmless when it was uploaded may be a step back once the rollout that was under way has ended.
 
 pub(crate) mod issuer;
+pub(crate) mod zone;
 
 use std::collections::BTreeMap;
 
@@ -71,6 +72,7 @@ pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Vec<Ob
     found.extend(etcd(cluster, lock, running));
     found.extend(volumes(cluster, running));
     found.extend(issuer::objection(cluster, running));
+    found.extend(zone::objection(running, cluster.etcd.hosted_zone_id.as_deref()));
     found
 }
 
@@ -93,6 +95,9 @@ pub fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
         (before.pin.volume == after.pin.volume && after.volume_gib < before.volume_gib)
             .then(|| shrinks(*index, &format!("etcd member {index}"), before.volume_gib, after.volume_gib))
     }));
+    if let Some(asked) = zone::of(new) {
+        found.extend(zone::objection(running, asked.as_deref()));
+    }
     found.retain(|objection| objection.severity == Severity::Error);
     found
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::members::{MemberRole, VolumePin};
+use crate::members::{self, MemberRole, VolumePin};
 use crate::pki::Role;
 use crate::render::{NodeRole, Rendering};
 
@@ -45,8 +45,8 @@ pub enum MembershipAction {
 
 /// The changes from `old` to `new`; none if `old` has no etcd yet.
 pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<MembershipChange> {
-    let before = old.map(members).unwrap_or_default();
-    let after = members(new);
+    let before = old.map(standing).unwrap_or_default();
+    let after = standing(new);
     if before.is_empty() {
         return Vec::new();
     }
@@ -58,8 +58,15 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<Membershi
             Some((Some(before), Some(after))) => {
                 found.extend(moved(before, after).map(|(action, reason)| (action, *index, reason)));
             }
-            // An older release did not write down where its members were.
-            Some((None, _) | (_, None)) => {}
+            // An older release did not write down where its volumes were; what its members are called is in their configuration.
+            Some((None, Some(after))) => {
+                let change = before
+                    .get(index)
+                    .and_then(|node| called(&node.config))
+                    .and_then(|peer_url| readdressed(&peer_url, &after.peer_url));
+                found.extend(change.map(|(action, reason)| (action, *index, reason)));
+            }
+            Some((_, None)) => {}
         }
     }
     let gone = before.keys().filter(|index| !after.contains_key(index));
@@ -89,7 +96,7 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<Membershi
         .collect()
 }
 
-fn members(rendering: &Rendering) -> BTreeMap<u32, &NodeRole> {
+fn standing(rendering: &Rendering) -> BTreeMap<u32, &NodeRole> {
     let roles = rendering.roles.iter();
     roles.filter_map(|(role, node)| Some((role.member()?, node))).collect()
 }
@@ -99,13 +106,20 @@ fn moved(before: &MemberRole, after: &MemberRole) -> Option<(MembershipAction, S
     if before.pin.volume != after.pin.volume {
         return Some((MembershipAction::Replace, other_volume(&before.pin.volume, &after.pin.volume)));
     }
-    (before.peer_url != after.peer_url).then(|| {
-        let reason = format!(
-            "its address changes, which etcd keeps in the membership: {} → {}",
-            before.peer_url, after.peer_url
-        );
+    readdressed(&before.peer_url, &after.peer_url)
+}
+
+fn readdressed(before: &str, after: &str) -> Option<(MembershipAction, String)> {
+    (before != after).then(|| {
+        let reason = format!("its address changes, which etcd keeps in the membership: {before} → {after}");
         (MembershipAction::Readdress, reason)
     })
+}
+
+/// The peer URL of the member with that configuration.
+fn called(config: &str) -> Option<String> {
+    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    Some(members::peer_url_of(config.pointer("/etcd/dnsName")?.as_str()?))
 }
 
 /// Why a member gets another volume, and what that costs.

@@ -15,6 +15,7 @@ use super::{NodeRole, StackKind, node_config};
 use crate::cluster::{Architecture, EtcdMember, GroupSize};
 use crate::members::{self, MemberRole, VolumePin};
 use crate::pki::Role;
+use crate::skew::zone::STATEMENT;
 
 /// A new instance may have to wait for the old one to let go of the volume, so the launch hook waits much
 /// longer.
@@ -157,7 +158,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
         allow("AttachOwnVolume", &["ec2:AttachVolume"], json!([ec2("instance"), ec2("volume")]), tagged),
         allow(
-            "SetOwnRecord",
+            STATEMENT,
             &["route53:ChangeResourceRecordSets"],
             zone,
             json!({ "ForAllValues:StringEquals": {

@@ -123,8 +123,13 @@ fn members() -> Vec<Case> {
         case("etcd.nodes[].dataVolume.kmsKeyArn", json!(KEY), "not begun: etcd", "etcd-0 replaced")
             .because("a volume keeps its key: it leaves and joins anew with another"),
         case("etcd.nodes[].dataVolume.encrypted", json!(true), "", "").because("it always is"),
-        case("etcd.hostedZone.id", json!("Z0123456789ETCDZONE01"), "not begun: network, etcd", "")
-            .because("the zone that the members' names are in would go from under them")
+        case(
+            "etcd.hostedZone.id",
+            json!("Z0123456789ETCDZONE01"),
+            "refused: etcd.hostedZone.id: the names of the etcd members that run are in the zone that Slipway made, and the hosted zone Z0123456789ETCDZONE01 is asked for: nobody would find them there",
+            "",
+        )
+            .because("members know their zone from the start: it is chosen before the launch")
             .given("etcd.internalDomainName", json!("prod.etcd.internal")),
         case("etcd.topology", json!("external"), "", "").because("it is what it was"),
     ]

@@ -287,3 +287,45 @@ fn a_stored_plan_of_the_format_before_is_still_read() {
     plan.as_object_mut().unwrap().remove("membership");
     assert_eq!(serde_json::from_value::<Plan>(plan).unwrap().membership, []);
 }
+
+#[test]
+fn p4_the_address_of_a_member_that_an_older_release_made_is_known_from_its_configuration() {
+    let mut life = Life::new();
+    life.roll_out(&of(3));
+    for node in life.deployed.as_mut().unwrap().roles.values_mut() {
+        node.member = None;
+    }
+    let mut moved = of(3);
+    for member in &mut moved.etcd.members {
+        member.dns_name = format!("etcd-{}.prod.other.internal", member.index);
+    }
+    let (_, plan) = life.upload(&moved);
+    let all = (0..3).map(|index| (format!("etcd-{index}"), MembershipAction::Readdress, 3, 3));
+    assert_eq!(changes(&plan), all.collect::<Vec<_>>());
+    assert!(plan.not_executable().is_some());
+}
+
+#[test]
+fn p4_the_zone_of_etcds_names_stays_the_one_that_it_was() {
+    let of_zone = |zone: Option<&str>| {
+        let mut cluster = of(3);
+        cluster.etcd.hosted_zone_id = zone.map(str::to_owned);
+        cluster
+    };
+    for (before, after, why) in [
+        (None, Some("ZA"), "are in the zone that Slipway made, and the hosted zone ZA is asked for"),
+        (Some("ZA"), Some("ZB"), "are in the hosted zone ZA, and the hosted zone ZB is asked for"),
+        (Some("ZA"), None, "are in the hosted zone ZA, and the zone that Slipway made is asked for"),
+    ] {
+        let mut life = Life::new();
+        life.roll_out(&of_zone(before));
+        let (rendering, plan) = life.upload(&of_zone(after));
+        let told = plan.not_executable().unwrap();
+        assert!(told.contains(why), "{told}");
+        // And said when it is uploaded, with the line.
+        let found = crate::skew::objections(&of_zone(after), &life.lock, life.deployed.as_ref().unwrap());
+        assert!(found.iter().any(|objection| objection.code == "etcd-zone"), "{found:?}");
+        let same = crate::skew::objections(&of_zone(after), &life.lock, &rendering);
+        assert!(same.iter().all(|objection| objection.code != "etcd-zone"), "{same:?}");
+    }
+}
