@@ -72,9 +72,7 @@ fn nodes(plan: &Plan) -> String {
     for node in &plan.nodes {
         let does = match node.action {
             // Auto Scaling takes them, and no rollout waits for a drain.
-            NodeAction::Untouched if node.reasons.iter().any(|why| why.contains("at once, undrained")) => {
-                " may lose nodes undrained"
-            }
+            NodeAction::Untouched if !node.undrained.is_empty() => " may lose nodes undrained",
             NodeAction::Untouched | NodeAction::Left => continue,
             NodeAction::Create => " new",
             NodeAction::Replace => " replaced",

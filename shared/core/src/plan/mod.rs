@@ -169,6 +169,31 @@ pub struct NodePlan {
     pub action: NodeAction,
     /// Why, one line each.
     pub reasons: Vec<String>,
+    /// What Auto Scaling may do to its nodes besides, by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undrained: Vec<Undrained>,
+}
+
+/// Something by which Auto Scaling terminates nodes that nobody drained (P6).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Undrained {
+    /// What makes it do so.
+    pub cause: UndrainedCause,
+    /// What it may do and when, and what to do before.
+    pub words: String,
+}
+
+/// What makes Auto Scaling terminate nodes by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UndrainedCause {
+    /// The group may have fewer nodes than before: those above it go when its stack is updated.
+    LowerMaximum,
+    /// The group leaves subnets: the nodes there go when its stack is updated.
+    LeavesSubnets,
+    /// The group may shrink further than before: no node goes before something scales it.
+    LowerMinimum,
 }
 
 /// What happens to a node.
@@ -435,6 +460,13 @@ impl Plan {
     #[must_use]
     pub fn to_text(&self) -> String {
         text::whole(self)
+    }
+}
+
+impl NodePlan {
+    /// Every line of why: the reasons, and what Auto Scaling may do besides.
+    pub fn why(&self) -> impl Iterator<Item = &str> {
+        self.reasons.iter().map(String::as_str).chain(self.undrained.iter().map(|one| one.words.as_str()))
     }
 }
 

@@ -6,7 +6,7 @@ use super::diff::Difference;
 use super::membership::other_volume;
 use super::stacks::parse;
 use super::words::{change, short};
-use super::{Baseline, NodeAction, NodePlan, diff};
+use super::{Baseline, NodeAction, NodePlan, Undrained, UndrainedCause, diff};
 use crate::cluster::GroupSize;
 use crate::pki::Role;
 use crate::render::{NodeRole, Rendering, Stack};
@@ -42,17 +42,32 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
             nodes: node.nodes,
             action,
             reasons: vec![why.to_owned()],
+            undrained: Vec::new(),
         }
     }));
     plans
 }
 
 fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]) -> NodePlan {
-    let (action, reasons) = match before {
-        None => (NodeAction::Create, vec![created(after).to_owned()]),
-        Some(before) => judge(role, before, after, left),
+    let ((action, reasons), undrained) = match before {
+        None => ((NodeAction::Create, vec![created(after).to_owned()]), Vec::new()),
+        Some(before) => (judge(role, before, after), undrained(before.nodes, after.nodes, left)),
     };
-    NodePlan { role: role.clone(), stack: after.stack.clone(), nodes: after.nodes, action, reasons }
+    let reasons = match before {
+        // What changes no node is said where nothing else is.
+        Some(before) if action == NodeAction::Untouched && before.nodes != after.nodes => {
+            vec![resized(before.nodes, after.nodes, undrained.is_empty())]
+        }
+        Some(_) | None => reasons,
+    };
+    NodePlan {
+        role: role.clone(),
+        stack: after.stack.clone(),
+        nodes: after.nodes,
+        action,
+        reasons,
+        undrained,
+    }
 }
 
 fn created(node: &NodeRole) -> &'static str {
@@ -87,36 +102,44 @@ fn subnets(stack: &Stack) -> Vec<Value> {
     lists.flatten().cloned().collect()
 }
 
-/// What Auto Scaling may do to nodes by itself as soon as their group is updated.
-fn undrained(before: GroupSize, after: GroupSize, left: &[String]) -> Vec<String> {
+/// What Auto Scaling may do to nodes by itself, once their group is updated.
+fn undrained(before: GroupSize, after: GroupSize, left: &[String]) -> Vec<Undrained> {
     let mut found = Vec::new();
     if after.max < before.max {
-        found.push(format!(
+        let words = format!(
             "the group's maximum falls from {} to {}: when its stack is updated, Auto Scaling may terminate up to {} of its nodes at once, \
              undrained; drain and terminate them before, if more than {} run",
             before.max,
             after.max,
             before.max - after.max,
             after.max
-        ));
+        );
+        found.push(Undrained { cause: UndrainedCause::LowerMaximum, words });
     } else if after.min < before.min {
-        found.push(format!(
+        let words = format!(
             "the group's minimum falls from {} to {}: no node goes by that, but whatever scales the group may then have Auto Scaling \
              terminate nodes at once, undrained",
             before.min, after.min
-        ));
+        );
+        found.push(Undrained { cause: UndrainedCause::LowerMinimum, words });
     }
     if !left.is_empty() {
-        found.push(format!(
+        let words = format!(
             "the group leaves {}: when its stack is updated, Auto Scaling may terminate the nodes there at once, undrained, and launch \
              others elsewhere; drain and terminate them one at a time before, if they must not go so",
             left.join(", ")
-        ));
+        );
+        found.push(Undrained { cause: UndrainedCause::LeavesSubnets, words });
     }
     found
 }
 
-fn judge(role: &Role, before: &NodeRole, after: &NodeRole, left: &[String]) -> (NodeAction, Vec<String>) {
+fn resized(before: GroupSize, after: GroupSize, untouched: bool) -> String {
+    let untouched = if untouched { "; no node changes" } else { "" };
+    format!("the group's size: {}–{} → {}–{}{untouched}", before.min, before.max, after.min, after.max)
+}
+
+fn judge(role: &Role, before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
     let mut reasons: Vec<String> = another_volume(before, after).into_iter().collect();
     reasons.extend(
         diff(&before.machine, &after.machine)
@@ -127,26 +150,16 @@ fn judge(role: &Role, before: &NodeRole, after: &NodeRole, left: &[String]) -> (
     if before.config_digest != after.config_digest {
         reasons.extend(config_reasons(&before.config, &after.config));
     }
-    let undrained = undrained(before.nodes, after.nodes, left);
     if !reasons.is_empty() {
         if role == &Role::Controller {
             reasons.extend(issuer::in_one_step(&before.config, &after.config));
         }
-        reasons.extend(undrained);
         return (NodeAction::Replace, reasons);
     }
     if before.credentials_digest != after.credentials_digest {
         reasons.push("its credentials changed, and nothing else".to_owned());
-        reasons.extend(undrained);
         return (NodeAction::Refresh, reasons);
     }
-    if before.nodes != after.nodes {
-        let (old, new) = (before.nodes, after.nodes);
-        let untouched = if undrained.is_empty() { "; no node changes" } else { "" };
-        reasons
-            .push(format!("the group's size: {}–{} → {}–{}{untouched}", old.min, old.max, new.min, new.max));
-    }
-    reasons.extend(undrained);
     (NodeAction::Untouched, reasons)
 }
 

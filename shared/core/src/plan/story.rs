@@ -2,6 +2,7 @@
 
 use super::{
     AddonAction, MembershipAction, NodeAction, NodePlan, Plan, Replacement, ResourceAction, StackAction,
+    UndrainedCause,
 };
 use crate::cluster::{Approval, CountOrPercent};
 use crate::pki::Role;
@@ -80,10 +81,14 @@ pub(super) fn story(plan: &Plan) -> Story {
         story.effects.push(format!("The add-on {name} ({versions}) {does}."));
         story.why.push((risk, format!("The add-on {name} {does}.")));
     }
-    for (node, reason) in plan.nodes.iter().flat_map(|node| node.reasons.iter().map(move |why| (node, why))) {
-        if reason.contains("at once, undrained") {
-            story.why.push((Risk::High, format!("{}: {reason}.", node.role)));
-        }
+    for node in &plan.nodes {
+        story.why.extend(node.undrained.iter().map(|one| {
+            let risk = match one.cause {
+                UndrainedCause::LowerMaximum | UndrainedCause::LeavesSubnets => Risk::High,
+                UndrainedCause::LowerMinimum => Risk::Low,
+            };
+            (risk, format!("{}: {}.", node.role, one.words))
+        }));
     }
     if let Some(why) = plan.not_executable() {
         story.why.push((Risk::High, format!("This plan is not executed: {why}.")));

@@ -352,24 +352,30 @@ fn p3_what_auto_scaling_may_terminate_by_itself_is_said() {
     let reasons = |after: &Rendering| {
         let plan = between(&before, after);
         assert_eq!(plan.nodes[0].action, NodeAction::Untouched);
-        let high = plan.to_html().contains("at once, undrained");
-        (plan.nodes[0].reasons.join("\n"), high)
+        let page = plan.to_html();
+        assert_eq!(page.contains("at once, undrained"), !plan.nodes[0].undrained.is_empty());
+        assert!(plan.nodes[0].why().all(|why| plan.to_text().contains(why)));
+        (plan.nodes[0].why().collect::<Vec<_>>().join("\n"), page.contains("Risk: high"))
     };
-    let (grown, said) = reasons(&of(3, 9, &["A", "B"]));
-    assert_eq!((grown.as_str(), said), ("the group's size: 3–5 → 3–9; no node changes", false));
-    for (after, words) in [
+    let (grown, grave) = reasons(&of(3, 9, &["A", "B"]));
+    assert_eq!((grown.as_str(), grave), ("the group's size: 3–5 → 3–9; no node changes", false));
+    for (after, words, risky) in [
         (
             of(1, 2, &["A", "B"]),
             "the group's maximum falls from 5 to 2: when its stack is updated, Auto Scaling may terminate up to 3",
+            true,
         ),
-        (of(1, 5, &["A", "B"]), "the group's minimum falls from 3 to 1: no node goes by that, but"),
+        // Nothing goes by that alone.
+        (of(1, 5, &["A", "B"]), "the group's minimum falls from 3 to 1: no node goes by that, but", false),
         (
             of(3, 5, &["A"]),
             "the group leaves c-network-B: when its stack is updated, Auto Scaling may terminate the nodes there",
+            true,
         ),
     ] {
-        let (reasons, said) = reasons(&after);
-        assert!(reasons.contains(words) && said, "{reasons}");
+        let (reasons, grave) = reasons(&after);
+        assert!(reasons.contains(words), "{reasons}");
+        assert_eq!(grave, risky, "{reasons}");
         assert!(!reasons.contains("no node changes"), "{reasons}");
     }
     assert_eq!(reasons(&before), (String::new(), false));

@@ -184,7 +184,7 @@ fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
     push(text, format_args!("  {sign} {} ×{count}: {word}{after}", node.role));
     // Why a new node is new needs no saying.
     if node.action != NodeAction::Create {
-        for reason in &node.reasons {
+        for reason in node.why() {
             push(text, format_args!("      {reason}"));
         }
     }
