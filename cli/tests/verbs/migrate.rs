@@ -100,6 +100,24 @@ fn a_directory_of_kube_aws_becomes_ours_and_stays_as_it_was() {
     assert_eq!((run.code, run.stderr.contains("lies in the directory")), (1, true), "{}", run.told());
 }
 
+/// Nearly every key of kube-aws v0.16.4, switched on: accepted, in its modern form only, and none of it gone without a word.
+#[test]
+fn a_full_cluster_of_kube_aws_is_validated_as_it_is_written() {
+    let place = Place::new();
+    let full = include_str!("../../../shared/core/src/spec/migrate/testdata/kube-aws-full.yaml");
+    place.write("old/cluster.yaml", full);
+    let run = place.run("migrate kube-aws old --out new");
+    assert_eq!(run.code, 0, "{}", run.told());
+    for told in
+        ["`experimental.oidc`: written as", "`s3URI`: remove it", "`worker.nodePools[1].spotFleet.spotPrice`"]
+    {
+        assert!(place.read("new/MIGRATION.md").contains(told), "{told} is not in\n{}", run.stdout);
+    }
+    let run = place.run("validate new/cluster.yaml");
+    assert_eq!(run.code, 0, "{}", run.told());
+    assert!(!run.told().contains("translated-key"), "{}", run.told());
+}
+
 #[test]
 fn machines_get_every_change_and_every_file() {
     let place = old();

@@ -50,6 +50,21 @@ impl Item {
         self.text() == Some(word)
     }
 
+    /// On, in any of the words that YAML 1.1 had for it.
+    pub(super) fn is_true(&self) -> bool {
+        self.boolean() == Some(true)
+    }
+
+    /// What kube-aws, whose YAML was 1.1, read as a boolean.
+    pub(super) fn boolean(&self) -> Option<bool> {
+        let Self::Scalar { text, plain: true } = self else { return None };
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "y" => Some(true),
+            "false" | "no" | "off" | "n" => Some(false),
+            _ => None,
+        }
+    }
+
     /// Says nothing: no value, or an empty group.
     pub(super) fn is_empty(&self) -> bool {
         match self {
@@ -119,6 +134,56 @@ impl Item {
                 entries.push((key.to_owned(), below));
             }
             (None, None) => entries.push((key.to_owned(), value)),
+        }
+    }
+
+    /// Adds to the list at those keys.
+    pub(super) fn append(&mut self, path: &str, items: Vec<Self>) {
+        let mut all = match self.take(path) {
+            Some(Self::List(all)) => all,
+            Some(Self::Scalar { .. } | Self::Map(_)) | None => Vec::new(),
+        };
+        all.extend(items);
+        self.put(path, Self::List(all));
+    }
+
+    /// What a finding's path names.
+    pub(super) fn place(&mut self, path: &str) -> Option<&mut Self> {
+        if path.is_empty() {
+            return Some(self);
+        }
+        match self {
+            Self::Scalar { .. } => None,
+            Self::List(items) => {
+                let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
+                items.get_mut(index.parse::<usize>().ok()?)?.place(rest.strip_prefix('.').unwrap_or(rest))
+            }
+            Self::Map(entries) => entries.iter_mut().find_map(|(key, value)| {
+                let rest = path.strip_prefix(key.as_str())?;
+                match rest.strip_prefix('.') {
+                    Some(rest) => value.place(rest),
+                    None if rest.is_empty() || rest.starts_with('[') => value.place(rest),
+                    None => None,
+                }
+            }),
+        }
+    }
+
+    /// The way to each value below, in the words of findings.
+    pub(super) fn leaves(&self, path: &str, found: &mut Vec<String>) {
+        match self {
+            Self::Scalar { .. } => found.push(path.to_owned()),
+            Self::List(items) => {
+                items
+                    .iter()
+                    .enumerate()
+                    .for_each(|(index, item)| item.leaves(&format!("{path}[{index}]"), found));
+            }
+            Self::Map(entries) => {
+                for (key, value) in entries {
+                    value.leaves(&if path.is_empty() { key.clone() } else { format!("{path}.{key}") }, found);
+                }
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! unknown is taken out, each with its note, until it is accepted. What is amiss in another way is for a person: then
 //! nothing is made, and the findings say why.
 
+mod components;
 mod item;
 mod rules;
 #[cfg(test)]
@@ -11,8 +12,8 @@ mod tests;
 
 use serde::Serialize;
 
-#[cfg(test)]
 use super::legacy;
+use super::path::Path;
 use super::{Diagnostic, SCHEMA_FILE, SPEC, Severity, decode, parse, tree};
 use crate::versions::NEWEST;
 use item::Item;
@@ -63,13 +64,17 @@ pub struct Unmigrated {
 
 /// What was changed so far.
 #[derive(Default)]
-struct Log(Vec<Change>);
+struct Log {
+    changes: Vec<Change>,
+    /// From where to where values went as they were: what is refused there is the old key's.
+    moved: Vec<(String, String)>,
+}
 
 impl Log {
     fn add(&mut self, kind: ChangeKind, path: &str, message: String) {
         let change = Change { kind, path: path.to_owned(), message };
-        if !self.0.contains(&change) {
-            self.0.push(change);
+        if !self.changes.contains(&change) {
+            self.changes.push(change);
         }
     }
 
@@ -79,6 +84,42 @@ impl Log {
 
     fn dropped(&mut self, path: &str, message: String) {
         self.add(ChangeKind::Dropped, path, message);
+    }
+
+    fn moved(&mut self, from: &str, to: &str) {
+        self.translated(from, format!("written as `{to}`"));
+        self.moved.push((from.to_owned(), to.to_owned()));
+    }
+
+    /// What was moved to `place` from the old key is gone again, and is not to be told as moved.
+    fn taken_back(&mut self, from: &str, place: &str) {
+        let whole = self.moved.iter().any(|(old, to)| old == from && to == place);
+        self.changes
+            .retain(|change| !(whole && change.kind == ChangeKind::Translated && change.path == from));
+    }
+
+    /// Takes what is at `from` to `to`, both below `prefix`; what is said there already stays.
+    fn carry(&mut self, root: &mut Item, prefix: &str, from: &str, to: &str) {
+        let Some(value) = root.take(from) else { return };
+        let (from, place) = (format!("{prefix}{from}"), format!("{prefix}{to}"));
+        if root.at(to).is_some_and(|there| !there.is_empty() && *there != value) {
+            return self.dropped(&from, format!("`{place}` says otherwise, and stays"));
+        }
+        self.moved(&from, &place);
+        root.put(to, value);
+    }
+
+    /// What is left of a group that has become another.
+    fn left_over(&mut self, path: &str, group: &Item) {
+        let mut leaves = Vec::new();
+        group.leaves(path, &mut leaves);
+        for leaf in leaves {
+            let help = legacy::retired(&Path::of(&leaf).pattern());
+            self.dropped(
+                &leaf,
+                help.map_or_else(|| "it has no equal".to_owned(), std::borrow::Cow::into_owned),
+            );
+        }
     }
 
     fn decision(&mut self, path: &str, message: &str) {
@@ -116,7 +157,7 @@ pub fn migrate(bytes: &[u8]) -> Result<Migrated, Unmigrated> {
         root.write(0, &mut text);
         match parse(text.as_bytes(), None) {
             Ok(accepted) if !settle(&mut root, &accepted.warnings, &mut log) => {
-                let mut changes = log.0;
+                let mut changes = log.changes;
                 changes.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
                 return Ok(Migrated { text, cluster: accepted.cluster.name, changes });
             }
@@ -156,6 +197,10 @@ fn settle(root: &mut Item, warnings: &[Diagnostic], log: &mut Log) -> bool {
 /// Takes out what is refused for itself. Whether anything was.
 fn mend(root: &mut Item, findings: &[Diagnostic], log: &mut Log) -> bool {
     let mut changed = false;
+    // The release first, by itself: what else is amiss may be so for an old release only.
+    let release =
+        |finding: &&Diagnostic| finding.code == "kubernetes-version" && finding.path == "kubernetesVersion";
+    let findings = findings.iter().find(release).map_or(findings, std::slice::from_ref);
     // From behind, so that the indices of what is before stay true.
     for finding in findings.iter().rev().filter(|finding| finding.severity == Severity::Error) {
         let help = finding.help.clone().unwrap_or_default();
@@ -178,6 +223,7 @@ fn mend(root: &mut Item, findings: &[Diagnostic], log: &mut Log) -> bool {
                 );
                 changed = true;
             }
+            "wrong-type" if modern(root, &finding.path) => changed = true,
             "retired-key" if root.remove(&finding.path) => {
                 log.dropped(&finding.path, help);
                 changed = true;
@@ -186,10 +232,43 @@ fn mend(root: &mut Item, findings: &[Diagnostic], log: &mut Log) -> bool {
                 log.decision(&finding.path, &format!("removed: {}; {help}", finding.message));
                 changed = true;
             }
-            _ => {}
+            code => {
+                let Some((from, place)) = refused(code, &finding.path, &log.moved) else { continue };
+                if root.remove(&place) {
+                    log.taken_back(&from, &place);
+                    log.decision(&from, &format!("removed: {}; {help}", finding.message));
+                    changed = true;
+                }
+            }
         }
     }
     changed
+}
+
+/// `yes` and `on` were booleans in the YAML of kube-aws' days, and `true` is what they mean. Whether it was one.
+fn modern(root: &mut Item, path: &str) -> bool {
+    let Some(item) = root.place(path) else { return false };
+    let Some(on) = item.boolean().filter(|on| !item.is(&on.to_string())) else { return false };
+    *item = Item::word(on.to_string());
+    true
+}
+
+/// The old key and the place of what is refused where it was moved to, or as a flag that nobody may give.
+fn refused(code: &str, path: &str, moved: &[(String, String)]) -> Option<(String, String)> {
+    let item = |path: &str| path.rfind(']').map_or(path, |end| &path[..=end]).to_owned();
+    if matches!(code, "flag-owned" | "flag-name") {
+        return Some((item(path), item(path)));
+    }
+    let below =
+        |to: &str| path.strip_prefix(to).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+    let (from, to, rest) = moved.iter().find_map(|(from, to)| Some((from, to, below(to)?)))?;
+    // An item goes as a whole, and so does a group of which something that must be there is gone.
+    let place = match rest {
+        _ if code == "missing-key" => to.clone(),
+        rest if rest.contains(']') => item(path),
+        _ => path.to_owned(),
+    };
+    Some((from.clone(), place))
 }
 
 fn newest() -> String {

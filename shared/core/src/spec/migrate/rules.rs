@@ -28,7 +28,8 @@ const MOVED: &[(&str, &str)] = &[
     ("experimental.clusterAutoscalerSupport.enabled", "addons.clusterAutoscaler.enabled"),
     ("kubeAwsPlugins.clusterAutoscaler.enabled", "addons.clusterAutoscaler.enabled"),
     ("addons.heapster.enabled", "addons.metricsServer.enabled"),
-    ("experimental.auditLog.enabled", "kubernetes.apiServer.auditLog.enabled"),
+    ("controllerTenancy", "controller.tenancy"),
+    ("etcdTenancy", "etcd.tenancy"),
 ];
 
 /// The same within a pool.
@@ -47,6 +48,9 @@ const WORKER_DEFAULTS: &[(&str, &str)] = &[
     ("workerRootVolumeSize", "rootVolume.size"),
     ("workerRootVolumeType", "rootVolume.type"),
     ("workerRootVolumeIOPS", "rootVolume.iops"),
+    ("workerSecurityGroupIds", "securityGroupIds"),
+    ("workerTenancy", "tenancy"),
+    ("workerSpotPrice", "spotPrice"),
 ];
 
 /// Applies every rule to the spec.
@@ -55,11 +59,9 @@ pub(super) fn apply(root: &mut Item, log: &mut Log) {
     volumes(root, log);
     controllers(root, log);
     units(root, log);
+    super::components::apply(root, log);
     for (from, to) in MOVED {
-        if let Some(value) = root.take(from) {
-            log.translated(from, format!("written as `{to}`"));
-            root.put(to, value);
-        }
+        log.carry(root, "", from, to);
     }
     let existing = ["vpc.id", "vpc.idFromStackOutput"].iter().any(|key| root.at(key).is_some());
     if existing && root.get("vpcCIDR").is_none() {
@@ -75,19 +77,19 @@ pub(super) fn apply(root: &mut Item, log: &mut Log) {
     for (from, to) in WORKER_DEFAULTS {
         let Some(value) = root.take(from) else { continue };
         log.translated(from, format!("written as `{to}` in each pool that says nothing else"));
-        for pool in root.get_mut("worker").map_or(&mut [][..], |worker| worker.items_mut("nodePools")) {
+        for pool in pools(root) {
             pool.put(to, value.clone());
         }
     }
     let zones = zones(root);
-    for (index, pool) in root
-        .get_mut("worker")
-        .map_or(&mut [][..], |worker| worker.items_mut("nodePools"))
-        .iter_mut()
-        .enumerate()
-    {
+    for (index, pool) in pools(root).iter_mut().enumerate() {
         self::pool(pool, &format!("worker.nodePools[{index}]"), &zones, log);
     }
+}
+
+/// The pools of the spec.
+pub(super) fn pools(root: &mut Item) -> &mut [Item] {
+    root.get_mut("worker").map_or(&mut [][..], |worker| worker.items_mut("nodePools"))
 }
 
 /// kube-aws' machines ran Container Linux, whose images cannot run here, and etcd of its day.
@@ -96,12 +98,7 @@ fn images(root: &mut Item, log: &mut Log) {
     if root.take("amiId").is_some() {
         log.decision("amiId", image);
     }
-    for (index, pool) in root
-        .get_mut("worker")
-        .map_or(&mut [][..], |worker| worker.items_mut("nodePools"))
-        .iter_mut()
-        .enumerate()
-    {
+    for (index, pool) in pools(root).iter_mut().enumerate() {
         if pool.take("amiId").is_some() {
             log.decision(&format!("worker.nodePools[{index}].amiId"), image);
         }
@@ -138,7 +135,7 @@ fn volumes(root: &mut Item, log: &mut Log) {
             visit(group, format!("{role}.{volume}"));
         }
     }
-    let pools = root.get_mut("worker").map_or(&mut [][..], |worker| worker.items_mut("nodePools"));
+    let pools = pools(root);
     for (index, pool) in pools.iter_mut().enumerate() {
         let path = format!("worker.nodePools[{index}]");
         if let Some(group) = pool.get_mut("rootVolume") {
@@ -175,7 +172,7 @@ fn units(root: &mut Item, log: &mut Log) {
         for (index, unit) in group.items_mut("customSystemdUnits").iter_mut().enumerate() {
             let installed =
                 unit.get("content").and_then(Item::text).is_none_or(|content| content.contains("[Install]"));
-            if !installed && unit.get("enable").is_some_and(|on| on.is("true")) {
+            if !installed && unit.get("enable").is_some_and(Item::is_true) {
                 unit.take("enable");
                 let path = format!("{path}.customSystemdUnits[{index}].enable");
                 log.decision(&path, "it had no effect without an `[Install]` section: add one if the unit is to start at each boot");
@@ -187,7 +184,7 @@ fn units(root: &mut Item, log: &mut Log) {
             visit(group, role);
         }
     }
-    let pools = root.get_mut("worker").map_or(&mut [][..], |worker| worker.items_mut("nodePools"));
+    let pools = pools(root);
     for (index, pool) in pools.iter_mut().enumerate() {
         visit(pool, &format!("worker.nodePools[{index}]"));
     }
@@ -209,8 +206,15 @@ fn endpoint(root: &mut Item, log: &mut Log) {
             "createRecordSet",
             "written as `apiEndpoints[].loadBalancer.recordSetManaged`".to_owned(),
         );
-        if made.is("false") {
+        if made.boolean() == Some(false) {
             endpoint.put("loadBalancer.recordSetManaged", made);
+        }
+    }
+    for key in ["private", "subnets"] {
+        let from = format!("controller.loadBalancer.{key}");
+        if let Some(value) = root.take(&from) {
+            log.moved(&from, &format!("apiEndpoints[0].loadBalancer.{key}"));
+            endpoint.put(&format!("loadBalancer.{key}"), value);
         }
     }
     log.translated("externalDNSName", "written as `apiEndpoints`".to_owned());
@@ -241,7 +245,17 @@ fn load_balancers(root: &mut Item, log: &mut Log) {
 
 /// Settings of all subnets, which each has for itself today.
 fn subnets(root: &mut Item, log: &mut Log) {
-    if root.get("mapPublicIPs").is_some_and(|public| public.is("true")) {
+    for (index, subnet) in root.items_mut("subnets").iter_mut().enumerate() {
+        let path = format!("subnets[{index}].");
+        log.carry(subnet, &path, "routeTableId", "routeTable.id");
+        if let Some(public) = subnet.take("mapPublicIPs") {
+            log.translated(&format!("{path}mapPublicIPs"), "written as `private`".to_owned());
+            if public.boolean() == Some(false) {
+                subnet.put("private", Item::word("true"));
+            }
+        }
+    }
+    if root.get("mapPublicIPs").is_some_and(Item::is_true) {
         root.take("mapPublicIPs");
         log.translated("mapPublicIPs", "removed: subnets are public unless they are `private`".to_owned());
     }
@@ -269,7 +283,7 @@ fn subnets(root: &mut Item, log: &mut Log) {
     }
     if let Some(public) = root.take("mapPublicIPs") {
         log.translated("mapPublicIPs", "written as `private` on each of `subnets`".to_owned());
-        if public.is("false") {
+        if public.boolean() == Some(false) {
             for subnet in root.items_mut("subnets") {
                 subnet.put("private", Item::word("true"));
             }
@@ -283,7 +297,7 @@ fn zones(root: &Item) -> Vec<(String, String)> {
     let of = |private: bool| -> Vec<(String, String)> {
         let subnets = subnets.iter().enumerate();
         subnets
-            .filter(|(_, subnet)| subnet.get("private").is_some_and(|is| is.is("true")) == private)
+            .filter(|(_, subnet)| subnet.get("private").is_some_and(Item::is_true) == private)
             .filter_map(|(index, subnet)| {
                 let name = subnet.get("name").and_then(Item::text).map(str::to_owned);
                 let zone = subnet.get("availabilityZone")?.text()?.to_owned();
@@ -297,10 +311,7 @@ fn zones(root: &Item) -> Vec<(String, String)> {
 
 fn pool(pool: &mut Item, path: &str, zones: &[(String, String)], log: &mut Log) {
     for (from, to) in MOVED_IN_POOL {
-        if let Some(value) = pool.take(from) {
-            log.translated(&format!("{path}.{from}"), format!("written as `{to}`"));
-            pool.put(to, value);
-        }
+        log.carry(pool, &format!("{path}."), from, to);
     }
     if let Some(zone) = pool.get("availabilityZone").and_then(Item::text).map(str::to_owned)
         && pool.get("subnets").is_none()
@@ -320,29 +331,32 @@ fn pool(pool: &mut Item, path: &str, zones: &[(String, String)], log: &mut Log) 
         }
     }
     spot(pool, path, log);
-    if let Some(storage) = pool.take("ephemeralImageStorage") {
-        let on = storage.get("enabled").is_some_and(|on| on.is("true"));
+    if let Some(mut storage) = pool.take("ephemeralImageStorage") {
+        let on = storage.take("enabled").is_some_and(|on| on.is_true());
         log.translated(&format!("{path}.ephemeralImageStorage"), "written as `ephemeralStorage`".to_owned());
         if on {
             let mut store = Item::Map(Vec::new());
-            if let Some(system) = storage.get("filesystem") {
-                store.put("filesystem", system.clone());
+            if let Some(system) = storage.take("filesystem") {
+                store.put("filesystem", system);
             }
             pool.put("ephemeralStorage", store);
         }
+        log.left_over(&format!("{path}.ephemeralImageStorage"), &storage);
     }
 }
 
 /// Three ways to have spot instances, which are one today.
 fn spot(pool: &mut Item, path: &str, log: &mut Log) {
     if let Some(mut mixed) = pool.take("autoScalingGroup.mixedInstances") {
-        let on = mixed.take("enabled").is_some_and(|on| on.is("true"));
+        let on = mixed.take("enabled").is_some_and(|on| on.is_true());
         log.translated(
             &format!("{path}.autoScalingGroup.mixedInstances"),
             "written as `mixedInstances`".to_owned(),
         );
         if on {
             pool.put("mixedInstances", mixed);
+        } else {
+            log.left_over(&format!("{path}.autoScalingGroup.mixedInstances"), &mixed);
         }
     }
     if let Some(mut fleet) = pool.take("spotFleet") {
@@ -355,12 +369,13 @@ fn spot(pool: &mut Item, path: &str, log: &mut Log) {
             let mut mixed = Item::Map(Vec::new());
             if let Some(Item::List(specifications)) = fleet.take("launchSpecifications") {
                 let mut overrides = Vec::new();
-                for specification in specifications {
+                for (index, specification) in specifications.into_iter().enumerate() {
                     let Item::Map(entries) = specification else { continue };
                     let kept = ["instanceType", "weightedCapacity"];
-                    overrides.push(Item::Map(
-                        entries.into_iter().filter(|(key, _)| kept.contains(&key.as_str())).collect(),
-                    ));
+                    let (kept, rest) = entries.into_iter().partition(|(key, _)| kept.contains(&key.as_str()));
+                    let place = format!("{path}.spotFleet.launchSpecifications[{index}]");
+                    log.left_over(&place, &Item::Map(rest));
+                    overrides.push(Item::Map(kept));
                 }
                 if !overrides.is_empty() {
                     mixed.put("overrides", Item::List(overrides));
@@ -371,6 +386,7 @@ fn spot(pool: &mut Item, path: &str, log: &mut Log) {
             pool.put("autoScalingGroup.maxSize", capacity);
             pool.put("mixedInstances", mixed);
         }
+        log.left_over(&format!("{path}.spotFleet"), &fleet);
     }
     if pool.take("spotPrice").is_some() {
         log.translated(

@@ -1,5 +1,7 @@
 //! A kube-aws directory, written anew.
 
+mod keys;
+
 use super::*;
 
 /// A spec with `keys`, and what it needs besides.
@@ -167,6 +169,11 @@ fn a_full_spec_of_kube_aws_is_taken() {
         "weightedCapacity: 2",
         "eipAllocationId: eipalloc-0123abcd",
         "kube-aws.coreos.com/role: worker",
+        "my.host.example.com",
+        "issuerURL: \"https://accounts.example.com\"",
+        "enableAdmissionPlugins",
+        "imageGCLowThresholdPercent: 50",
+        "nodeStatusUpdateFrequency",
     ] {
         assert!(migrated.text.contains(piece), "{piece} is not in\n{}", migrated.text);
     }
@@ -176,9 +183,15 @@ fn a_full_spec_of_kube_aws_is_taken() {
     // Nothing goes without a word: each key of the old spec is in the new one or in the report.
     let told =
         |path: &str| migrated.changes.iter().any(|change| change.path == path && change.message.len() > 10);
-    for path in
-        ["s3URI", "amiId", "kubernetesVersion", "worker.nodePools[1].spotFleet", "etcd.version", "hostOS"]
-    {
+    for path in [
+        "s3URI",
+        "amiId",
+        "kubernetesVersion",
+        "worker.nodePools[1].spotFleet",
+        "etcd.version",
+        "hostOS",
+        "kubeProxy.ipvsMode",
+    ] {
         assert!(told(path), "{path} is not reported: {:#?}", migrated.changes);
     }
     let parsed = parse(migrated.text.as_bytes(), None).expect("what is made is accepted");
