@@ -48,6 +48,56 @@ pub struct RenderPorts<'a, S, A, K, P, R, B, C> {
     pub crypto: &'a C,
 }
 
+/// All that rendering needs of the world, under one name: [`RenderPorts`], whoever implements each of its ports.
+pub trait RenderWorld: Sync {
+    /// The spec bucket.
+    type Specs: Objects + Listing;
+    /// The asset bucket, and the issuer bucket.
+    type Assets: Objects;
+    /// KMS.
+    type Keys: Keys;
+    /// SSM parameters.
+    type Parameters: Parameters;
+    /// Registries of the add-ons' images.
+    type Registry: Registry;
+    /// The bus.
+    type Bus: Bus;
+    /// Keys, certificates, sealing.
+    type Crypto: Crypto;
+
+    /// The ports themselves.
+    fn ports(&self) -> PortsOf<'_, Self>;
+}
+
+/// The ports of that world.
+pub type PortsOf<'a, W> = RenderPorts<
+    'a,
+    <W as RenderWorld>::Specs,
+    <W as RenderWorld>::Assets,
+    <W as RenderWorld>::Keys,
+    <W as RenderWorld>::Parameters,
+    <W as RenderWorld>::Registry,
+    <W as RenderWorld>::Bus,
+    <W as RenderWorld>::Crypto,
+>;
+
+impl<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, R: Registry, B: Bus, C: Crypto> RenderWorld
+    for RenderPorts<'_, S, A, K, P, R, B, C>
+{
+    type Specs = S;
+    type Assets = A;
+    type Keys = K;
+    type Parameters = P;
+    type Registry = R;
+    type Bus = B;
+    type Crypto = C;
+
+    fn ports(&self) -> PortsOf<'_, Self> {
+        let Self { specs, assets, issuer, keys, parameters, registry, bus, crypto } = *self;
+        RenderPorts { specs, assets, issuer, keys, parameters, registry, bus, crypto }
+    }
+}
+
 /// The object that was uploaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
@@ -129,20 +179,13 @@ impl<E: Into<FlowError>> From<E> for NotPrepared {
 /// # Errors
 /// If a call fails for want of a permission, a resource or luck. `status.json` then says so, where that much works,
 /// and what runs stays as it was.
-pub async fn render_upload<
-    S: Objects + Listing,
-    A: Objects,
-    K: Keys,
-    P: Parameters,
-    R: Registry,
-    B: Bus,
-    C: Crypto,
->(
-    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+pub async fn render_upload(
+    world: &impl RenderWorld,
     site: &Site,
     upload: &Upload,
     now: Timestamp,
 ) -> FlowResult<Outcome> {
+    let ports = &world.ports();
     let mut upload = upload.clone();
     for _ in 0..TRIES {
         match render_once(ports, site, &upload, now).await? {
@@ -167,20 +210,13 @@ async fn is_wished(assets: &impl Objects, upload: &Upload) -> FlowResult<bool> {
     Ok(desired.is_some_and(|desired| desired.spec_version == upload.version))
 }
 
-async fn render_once<
-    S: Objects + Listing,
-    A: Objects,
-    K: Keys,
-    P: Parameters,
-    R: Registry,
-    B: Bus,
-    C: Crypto,
->(
-    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+async fn render_once(
+    world: &impl RenderWorld,
     site: &Site,
     upload: &Upload,
     now: Timestamp,
 ) -> FlowResult<Outcome> {
+    let ports = &world.ports();
     let result = render_version(ports, site, upload, now).await;
     if let Err(error) = &result
         && is_newest(ports.specs, upload, None).await.unwrap_or(true)
@@ -203,39 +239,25 @@ async fn render_once<
 ///
 /// # Errors
 /// As [`render_upload`].
-pub async fn render_newest<
-    S: Objects + Listing,
-    A: Objects,
-    K: Keys,
-    P: Parameters,
-    R: Registry,
-    B: Bus,
-    C: Crypto,
->(
-    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+pub async fn render_newest(
+    world: &impl RenderWorld,
     site: &Site,
     cluster: &str,
     now: Timestamp,
 ) -> FlowResult<Outcome> {
+    let ports = &world.ports();
     let Some(head) = ports.specs.head(&keys::spec(cluster)).await? else { return Ok(Outcome::NoSpec) };
     let upload = Upload { cluster: cluster.to_owned(), version: head.version };
     render_upload(ports, site, &upload, now).await
 }
 
-async fn render_version<
-    S: Objects + Listing,
-    A: Objects,
-    K: Keys,
-    P: Parameters,
-    R: Registry,
-    B: Bus,
-    C: Crypto,
->(
-    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+async fn render_version(
+    world: &impl RenderWorld,
     site: &Site,
     upload: &Upload,
     now: Timestamp,
 ) -> FlowResult<Outcome> {
+    let ports = &world.ports();
     let key = keys::spec(&upload.cluster);
     let Some(head) = ports.specs.head(&key).await?.filter(|head| head.version == upload.version) else {
         return Ok(Outcome::Superseded);
@@ -352,13 +374,14 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
 }
 
 /// Compares with what is deployed, stores what is new, points the rollout at it, and says so.
-async fn publish_plan<S: Objects + Listing, A: Objects, K, P, R, B: Bus, C>(
-    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+async fn publish_plan(
+    world: &impl RenderWorld,
     upload: &Upload,
     patches: &PatchSet,
     prepared: &Prepared,
     running: Running,
 ) -> FlowResult<Outcome> {
+    let ports = &world.ports();
     let cluster = &prepared.cluster.name;
     let status = |plan: Option<&Plan>| SpecStatus {
         version: upload.version.clone(),
@@ -466,12 +489,13 @@ async fn is_newest(
 /// `Spec Rejected` carries so many findings: an event may have 256 KiB.
 const MOST_DIAGNOSTICS: usize = 50;
 
-async fn reject<S: Objects + Listing, A: Objects, K, P, R, B: Bus, C>(
-    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+async fn reject(
+    world: &impl RenderWorld,
     upload: &Upload,
     patches: Option<&PatchSet>,
     diagnostics: Vec<Diagnostic>,
 ) -> FlowResult<Outcome> {
+    let ports = &world.ports();
     let rejected = SpecStatus {
         version: upload.version.clone(),
         result: SpecResult::Rejected,
