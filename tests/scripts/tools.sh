@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Python tools that the tests need (moto, cfn-lint, the SAM translator), pinned, into .tools/, once.
+# Installs the Python tools that the tests need (moto, cfn-lint, the SAM translator, Kubernetes' schemas), pinned, into .tools/, once.
 #
 #   tests/scripts/tools.sh          installs if need be; prints the path of the interpreter to use
 #
@@ -47,6 +47,6 @@ else
     echo "help: apt-get install python3-venv" >&2
     exit 1
 fi
-"$home/bin/python3" -c 'import moto, boto3, cfnlint, samtranslator' >&2
+"$home/bin/python3" -c 'import moto, boto3, cfnlint, samtranslator, kubernetes_validate' >&2
 touch "$home/.complete"
 finish

@@ -5,4 +5,5 @@
 mod changes;
 mod emulated;
 mod lint;
+mod manifests;
 mod userdata;

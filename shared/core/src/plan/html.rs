@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::story::{self, Risk, Story};
 use super::words::window;
 use super::{
-    Difference, NodeAction, NodePlan, Plan, PropertyChange, Replacement, ResourceAction, ResourceChange,
-    StackAction, StackPlan,
+    AddonAction, AddonPlan, Difference, NodeAction, NodePlan, Plan, PropertyChange, Replacement,
+    ResourceAction, ResourceChange, StackAction, StackPlan,
 };
 
 /// What a page says of itself to the browser: that it loads nothing and runs no script.
@@ -45,6 +45,7 @@ pub(super) fn page(plan: &Plan) -> String {
                     (effects(&story))
                     (nodes(plan))
                     (membership(plan))
+                    (addons(plan))
                     (stacks(plan))
                 }
                 footer { "Made by Slipway from the plan of the same name. This page loads nothing and runs no script." }
@@ -162,6 +163,39 @@ fn membership(plan: &Plan) -> Markup {
                             (change.voters_after) " voters. " (clean(&change.reason)) ". " (clean(&change.quorum))
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of the objects inside the cluster, which no machine is replaced for.
+fn addons(plan: &Plan) -> Markup {
+    let line = |addon: &AddonPlan| {
+        let (word, class) = match addon.action {
+            AddonAction::Add => ("installed", "add"),
+            AddonAction::Change => ("changed", "change"),
+            AddonAction::Remove => ("removed", "gone"),
+        };
+        html! {
+            tr {
+                th scope="row" { (clean(&addon.name)) }
+                td class="word" { (clean(&addon.versions())) }
+                td class={ "word " (class) } { (word) }
+                // One that comes or goes as a whole says enough by its name.
+                td { @if addon.action == AddonAction::Change {
+                    @for object in &addon.objects { div { (clean(object)) } }
+                } }
+            }
+        }
+    };
+    html! {
+        @if !plan.addons.is_empty() {
+            section {
+                h2 { "Add-ons, which touch no machine" }
+                table {
+                    thead { tr { th { "Add-on" } th { "Version" } th { "What happens" } th { "Objects" } } }
+                    tbody { @for addon in &plan.addons { (line(addon)) } }
                 }
             }
         }

@@ -31,30 +31,30 @@ fn p1_same_arguments_render_the_same_bytes() {
 fn example(text: &str) -> Rendering {
     let cluster = crate::spec::parse(text.as_bytes(), None).unwrap().cluster;
     let lock = pinned(&cluster);
-    render(&Inputs::new(&cluster, &lock, &fixture::credentials(&cluster), &fixture::site())).unwrap()
+    let site = Site { issuer_bucket: Some("issuer".to_owned()), ..fixture::site() };
+    render(&Inputs::new(&cluster, &lock, &fixture::credentials(&cluster), &site)).unwrap()
 }
 
 fn pinned(cluster: &Cluster) -> Lock {
     fixture::pinned(cluster, fixture::lock())
 }
 
-const EXAMPLES: [&str; 11] = [
-    include_str!("../../../../examples/production.yaml"),
-    include_str!("../../../../examples/careful.yaml"),
-    include_str!("../../../../examples/existing-vpc.yaml"),
-    include_str!("../../../../examples/from-kube-aws.yaml"),
-    include_str!("../../../../examples/graviton.yaml"),
-    include_str!("../../../../examples/minimal.yaml"),
-    include_str!("../../../../examples/spot.yaml"),
-    include_str!("../../../../examples/two-endpoints.yaml"),
-    include_str!("../../../../examples/nat-per-zone.yaml"),
-    include_str!("../../../../examples/internal-only.yaml"),
-    include_str!("../../../../examples/existing-balancer.yaml"),
-];
+const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
+
+/// The text of every example that is one file.
+fn examples() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut specs: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|kind| kind == "yaml")).collect();
+    specs.sort();
+    assert!(specs.len() > 25, "{specs:?}");
+    specs.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
 
 #[test]
 fn goldens_of_the_production_example() {
-    let rendering = example(EXAMPLES[0]);
+    let rendering = example(PRODUCTION);
     for stack in &rendering.stacks {
         let template: Value = serde_json::from_str(&stack.body).unwrap();
         insta::assert_json_snapshot!(stack.name.clone(), template);
@@ -68,14 +68,17 @@ fn goldens_of_the_production_example() {
 
 #[test]
 fn every_example_renders_and_nothing_in_it_dangles() {
-    for text in EXAMPLES {
-        assert_eq!(references::dangling(&example(text)), Vec::<String>::new());
+    for text in examples() {
+        let mut dangling = references::dangling(&example(&text));
+        // What stacks of somebody else's export.
+        dangling.retain(|found| !found.contains(": import of landing-zone-"));
+        assert_eq!(dangling, Vec::<String>::new());
     }
 }
 
 #[test]
 fn p1_a_rendering_survives_its_own_json() {
-    let rendering = example(EXAMPLES[0]);
+    let rendering = example(PRODUCTION);
     let read: Rendering = serde_json::from_str(&rendering.to_json()).unwrap();
     assert_eq!((read.id(), read.to_json()), (rendering.id(), rendering.to_json()));
 }

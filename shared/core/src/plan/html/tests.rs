@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::cluster::{Approval, CountOrPercent, GroupSize};
+use crate::render::addons::Installed;
 use crate::render::{NodeRole, Stack};
 
 fn policy() -> RolloutPolicy {
@@ -131,6 +132,38 @@ fn p3_a_page_reads_well() {
         assert!(text.contains(said), "{said:?} is not in\n{text}");
     }
     insta::assert_snapshot!(page);
+}
+
+fn with_addons(size: &[(&str, &str)]) -> Rendering {
+    let installed = |(name, version): &(&str, &str)| {
+        let object =
+            json!({ "kind": "Deployment", "metadata": { "name": name }, "spec": { "image": version } });
+        let account = json!({ "kind": "ServiceAccount", "metadata": { "name": name } });
+        let objects = vec![object, account];
+        Installed { name: (*name).to_owned(), version: (*version).to_owned(), objects }
+    };
+    let addons = AddonSet { digest: format!("{size:?}"), addons: size.iter().map(installed).collect() };
+    Rendering { addons, ..rendering(3, "10.0.0.0/16", "ami-1", "a") }
+}
+
+#[test]
+fn p3_add_ons_are_shown_by_what_becomes_of_each_and_those_that_stay_are_not() {
+    let old = with_addons(&[("coredns", "v1.14.5"), ("flannel", "v0.28.9"), ("kube-proxy", "v1.37.2")]);
+    let new = with_addons(&[("coredns", "v1.14.6"), ("kube-proxy", "v1.37.2"), ("metrics-server", "v0.9.0")]);
+    let page = between(&old, &new).to_html();
+    stands_alone(&page);
+    let text = text_of(&page);
+    for said in [
+        "Add-ons, which touch no machine",
+        "coredns v1.14.5 → v1.14.6 changed ~ Deployment coredns",
+        "metrics-server v0.9.0 installed",
+        "flannel v0.28.9 removed",
+        "The add-on flannel (v0.28.9) is removed, and what relies on it stops working.",
+    ] {
+        assert!(text.contains(said), "{said:?} is not in\n{text}");
+    }
+    assert!(!text.contains("kube-proxy") && !text.contains("ServiceAccount"), "{text}");
+    assert!(!text_of(&between(&old, &old).to_html()).contains("Add-ons"));
 }
 
 #[test]

@@ -25,12 +25,8 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
         sidecar(
             "csi-provisioner",
             &kit.image(Image::CsiProvisioner),
-            &[
-                "--feature-gates=Topology=true",
-                "--extra-create-metadata",
-                "--default-fstype=ext4",
-                "--worker-threads=100",
-            ],
+            // Topology is on by itself since its release 5, and its gate may go.
+            &["--extra-create-metadata", "--default-fstype=ext4", "--worker-threads=100"],
         ),
         sidecar("csi-attacher", &kit.image(Image::CsiAttacher), &["--worker-threads=100"]),
         sidecar(

@@ -80,10 +80,11 @@ fn pod(kit: &Kit<'_, '_>, image: &str) -> Value {
                 "initialDelaySeconds": 60,
                 "timeoutSeconds": 5,
             },
-            // It writes /etc/Corefile from the template.
+            // It writes /etc/Corefile from the template, and its image may use the older variety of iptables, which opens a raw
+            // socket.
             "securityContext": {
                 "allowPrivilegeEscalation": false,
-                "capabilities": with_capabilities(&["NET_ADMIN", "NET_BIND_SERVICE"])["capabilities"],
+                "capabilities": with_capabilities(&["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"])["capabilities"],
             },
             "volumeMounts": [mount("xtables-lock", "/run/xtables.lock"), read_only("config", "/etc/coredns")],
         }],

@@ -114,9 +114,9 @@ fn group_descriptions(template: &Value) -> Vec<&str> {
 
 #[test]
 fn ec2_takes_every_description_of_a_security_group_and_of_a_rule() {
-    for text in super::EXAMPLES {
+    for text in super::examples() {
         let mut seen = 0;
-        for stack in &super::example(text).stacks {
+        for stack in &super::example(&text).stacks {
             let template: Value = serde_json::from_str(&stack.body).unwrap();
             for description in group_descriptions(&template) {
                 // CreateSecurityGroup, IpRange: at most 255 characters of this set.
