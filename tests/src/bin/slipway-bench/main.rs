@@ -14,75 +14,17 @@ use std::time::{Duration, Instant};
 use slipway_core::cluster::KeyAlgorithm;
 use slipway_core::lock::Lock;
 use slipway_core::pki::{AssetKind, policy};
-use slipway_core::plan::Plan;
 use slipway_core::render::{self, Site};
 use slipway_core::{spec, versions};
 use slipway_driver::ports::Crypto as _;
-use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
-use slipway_driver::{keys, store};
+use slipway_driver::rendering::Outcome;
 use slipway_pki::AwsLc;
-use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
-use slipway_tests::workshop::rolled_out;
+use slipway_sim::memory::OWN_KEY;
+use slipway_tests::workshop::Workshop;
 
 type Anyhow<T> = Result<T, Box<dyn Error>>;
 
 const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
-
-/// What every measurement of rendering takes: the production example, in memory.
-struct World {
-    specs: MemoryBucket,
-    assets: MemoryBucket,
-    issuer: MemoryBucket,
-    keys: MemoryKeys,
-    parameters: MemoryParameters,
-    bus: MemoryBus,
-    site: Site,
-}
-
-impl World {
-    fn new() -> Self {
-        let image = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default";
-        let (x86_64, arm64) = (format!("{image}-x86_64"), format!("{image}-arm64"));
-        let images = [(x86_64.as_str(), "ami-0123456789abcdef0"), (arm64.as_str(), "ami-0fedcba9876543210")];
-        Self {
-            specs: MemoryBucket::new("specs", "eu-west-1"),
-            assets: MemoryBucket::new("assets", "eu-west-1"),
-            issuer: MemoryBucket::new("issuer", "eu-west-1"),
-            keys: MemoryKeys::new(1),
-            parameters: MemoryParameters::new(images),
-            bus: MemoryBus::new(),
-            site: Site {
-                asset_bucket: "assets".to_owned(),
-                kms_key_arn: OWN_KEY.to_owned(),
-                region: None,
-                issuer_bucket: Some("issuer".to_owned()),
-            },
-        }
-    }
-
-    async fn upload(&self, text: &[u8]) -> Anyhow<Outcome> {
-        let version = self.specs.upload(&keys::spec("production"), text);
-        let ports = RenderPorts {
-            specs: &self.specs,
-            assets: &self.assets,
-            issuer: Some(&self.issuer),
-            keys: &self.keys,
-            parameters: &self.parameters,
-            registry: &MemoryRegistry::default(),
-            bus: &self.bus,
-            crypto: &AwsLc,
-        };
-        let upload = Upload { cluster: "production".to_owned(), version };
-        Ok(render_upload(&ports, &self.site, &upload, jiff::Timestamp::now()).await?)
-    }
-}
-
-impl World {
-    /// As if the plan had been rolled out.
-    fn deploy(&self, plan: &Plan) {
-        self.assets.upload(&keys::rollout(&plan.cluster), store::json(&rolled_out(plan)));
-    }
-}
 
 #[tokio::main]
 async fn main() -> Anyhow<()> {
@@ -99,14 +41,14 @@ async fn main() -> Anyhow<()> {
     let mut first = Vec::new();
     let mut unchanged = Vec::new();
     for _ in 0..RUNS {
-        let world = World::new();
+        let workshop = Workshop::of(PRODUCTION);
         let started = Instant::now();
-        let outcome = world.upload(production).await?;
+        let outcome = workshop.upload(PRODUCTION).await;
         first.push(started.elapsed());
         let Outcome::Planned(plan) = outcome else { return Err("the first upload makes a plan".into()) };
-        world.deploy(&plan);
+        workshop.deployed(&plan).await;
         let started = Instant::now();
-        let outcome = world.upload(production).await?;
+        let outcome = workshop.upload(PRODUCTION).await;
         unchanged.push(started.elapsed());
         assert_eq!(outcome, Outcome::Unchanged, "the same bytes change nothing");
     }
