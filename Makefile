@@ -70,8 +70,10 @@ fuzz: $(FUZZ) ## Throw anything at what reads specs and patches; SECONDS=60 each
 	done
 
 .PHONY: tools
-tools: ## The Python tools of the tests, pinned, into .tools/; quick when done
+tools: ## The tools of the tests, into .tools/: Python's, pinned; Debian's etcd and certtool. Quick when done
 	@tests/scripts/tools.sh >/dev/null
+	@tests/scripts/debian_tool.sh etcd-server etcd >/dev/null || test $$? -eq 3
+	@tests/scripts/debian_tool.sh gnutls-bin certtool >/dev/null || test $$? -eq 3
 
 .PHONY: clean
 clean: ## Everything that was built or installed here

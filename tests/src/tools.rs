@@ -1,6 +1,7 @@
 //! Where things are: the repository, the Python tools, the function binaries.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Something that the set-up steps should have made is not there.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,23 @@ pub fn root() -> PathBuf {
 pub fn python() -> Result<PathBuf, Absent> {
     let path = root().join(".tools/python/bin/python3");
     present("the Python of the tests", path, "make tools".to_owned())
+}
+
+/// A program that a Debian package has: the installed one, or one that is fetched into `.tools/` (no root needed). `None` where
+/// it cannot be had, which is said on the standard error, past the test's own capture.
+///
+/// # Panics
+/// If the script that fetches it cannot be run, or fails otherwise.
+#[must_use]
+pub fn debian(package: &str, program: &str) -> Option<PathBuf> {
+    let script = root().join("tests/scripts/debian_tool.sh");
+    let output = Command::new(script).args([package, program]).stderr(Stdio::inherit()).output();
+    let output = output.expect("tests/scripts/debian_tool.sh can be run");
+    match output.status.code() {
+        Some(0) => Some(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
+        Some(3) => None,
+        _ => panic!("tests/scripts/debian_tool.sh {package} {program}: {}", output.status),
+    }
 }
 
 /// A file that `cargo build` made: a function's binary, in the profile that this code was built in.

@@ -6,14 +6,16 @@ use std::fs;
 use std::path::Path;
 
 use crate::tools;
+use jiff::Timestamp;
 use slipway_core::lock::Lock;
 use slipway_core::patch;
+use slipway_core::pki::{Manifest, Role};
 use slipway_core::plan::Plan;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::rollout::{AddonsPointer, Rollout};
-use slipway_driver::ports::{Condition, Objects as _};
+use slipway_driver::ports::{Condition, Context, Crypto as _, Keys as _, Objects as _, Signer};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
-use slipway_driver::{keys, store};
+use slipway_driver::{credentials, keys, store};
 use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 
@@ -101,6 +103,8 @@ pub struct Workshop {
     pub assets: MemoryBucket,
     /// The issuer bucket.
     pub issuer: MemoryBucket,
+    /// When everything happens.
+    pub now: Timestamp,
     specs: MemoryBucket,
     keys: MemoryKeys,
     parameters: MemoryParameters,
@@ -119,6 +123,7 @@ impl Workshop {
             keys: MemoryKeys::new(1),
             parameters: MemoryParameters::new([]),
             bus: MemoryBus::new(),
+            now: "2026-11-20T12:00:00Z".parse().expect("a timestamp"),
             region: cluster.region,
             cluster: cluster.name,
         };
@@ -175,8 +180,44 @@ impl Workshop {
             issuer_bucket: Some("issuer".to_owned()),
         };
         let upload = Upload { cluster: self.cluster.clone(), version };
-        let now = "2026-11-20T12:00:00Z".parse().expect("a timestamp");
-        render_upload(&ports, &site, &upload, now).await.expect("nothing fails in memory")
+        render_upload(&ports, &site, &upload, self.now).await.expect("nothing fails in memory")
+    }
+
+    /// The files of `role`'s bundle, opened as a node opens it.
+    pub async fn bundle(&self, role: &Role) -> BTreeMap<String, String> {
+        let digest = &self.manifest().bundles[role].digest;
+        let key = keys::credentials(&self.cluster, &role.to_string(), digest);
+        let sealed = self.assets.peek(&key).expect("it is stored");
+        let plain = credentials::open(&self.keys, &AwsLc, &self.cluster, &role.to_string(), &sealed).await;
+        let plain = plain.expect("it opens under its own context");
+        let value: serde_json::Value = serde_json::from_slice(plain.expose()).expect("a bundle is JSON");
+        serde_json::from_value(value["files"].clone()).expect("a bundle has files")
+    }
+
+    /// An authority with its key, out of the vault: what issuing anew would sign with.
+    pub async fn authority(&self, asset: &str) -> Signer {
+        let manifest = self.manifest();
+        let fingerprint = &manifest.assets[asset].fingerprint;
+        let public = self.assets.peek(&keys::public_half(&self.cluster, asset, fingerprint));
+        let certificate = String::from_utf8(public.expect("it is stored")).expect("PEM is text");
+        let of_key = context([("cluster", &self.cluster), ("role", "vault")]);
+        let mut sealed_under = of_key.clone();
+        sealed_under.insert("object".to_owned(), format!("{asset}/{fingerprint}"));
+        let sealed = self.assets.peek(&keys::private_half(&self.cluster, asset, fingerprint));
+        let sealed = sealed.expect("it is stored");
+        let sealing =
+            *AwsLc.sealings(&sealed).expect("it was sealed by us").last().expect("it holds a sealing");
+        let data_key =
+            self.keys.unwrap(sealing.wrapped, &of_key).await.expect("the key service knows its keys");
+        let key =
+            AwsLc.open(&data_key, &sealed_under, sealing.bytes).expect("it opens under its own context");
+        Signer { certificate, key }
+    }
+
+    /// The inventory of the credentials.
+    pub fn manifest(&self) -> Manifest {
+        let manifest = self.assets.peek(&keys::manifest(&self.cluster)).expect("there are credentials");
+        serde_json::from_slice(&manifest).expect("an inventory reads back")
     }
 
     /// As if `plan` had been rolled out.
@@ -187,4 +228,8 @@ impl Workshop {
             .await
             .expect("nothing fails in memory");
     }
+}
+
+fn context<const N: usize>(pairs: [(&str, &str); N]) -> Context {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
