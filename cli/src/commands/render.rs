@@ -155,7 +155,7 @@ pub(crate) async fn prepared<O: Objects>(
         bus: &(),
         crypto: &AwsLc,
     };
-    let running = Running { baseline: against.clone(), on_its_way: false };
+    let running = Running { baseline: against.clone(), ..Running::default() };
     match prepare(&ports, site, cluster, &source.bytes, &source.patches, &running, Timestamp::now()).await {
         Ok(prepared) => Ok(Ok(prepared)),
         Err(NotPrepared::Rejected(findings)) => Ok(Err(findings)),

@@ -58,12 +58,11 @@ impl Objects for Folder {
     }
 
     async fn head(&self, key: &str) -> PortResult<Option<Head>> {
-        let path = self.path(key)?;
-        match fs::metadata(&path) {
-            Ok(file) => Ok(Some(Head { version: String::new(), size: file.len() })),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(port_error("fs:Read", &path, &error)),
-        }
+        Ok(self.read(key)?.map(|bytes| Head {
+            version: String::new(),
+            size: bytes.len() as u64,
+            etag: sha256_hex(&bytes),
+        }))
     }
 
     async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {

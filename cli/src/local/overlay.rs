@@ -38,9 +38,9 @@ impl<O: Objects> Objects for Overlay<O> {
     }
 
     async fn head(&self, key: &str) -> PortResult<Option<Head>> {
-        let size = self.written().get(key).map(Vec::len);
-        match size {
-            Some(size) => Ok(Some(Head { version: String::new(), size: size as u64 })),
+        let written = self.written().get(key).map(|bytes| (bytes.len() as u64, sha256_hex(bytes)));
+        match written {
+            Some((size, etag)) => Ok(Some(Head { version: String::new(), size, etag })),
             None => self.below.head(key).await,
         }
     }

@@ -106,6 +106,7 @@ impl Objects for S3Bucket {
             Ok(output) => Ok(Some(Head {
                 version: output.version_id().unwrap_or_default().to_owned(),
                 size: output.content_length().and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
+                etag: output.e_tag().unwrap_or_default().to_owned(),
             })),
             Err(error) if error.as_service_error().is_some_and(|error| error.is_not_found()) => {
                 self.must_exist().await.map(|()| None)
@@ -236,7 +237,10 @@ mod tests {
     #[tokio::test]
     async fn head_tells_a_missing_object_from_a_missing_bucket() {
         let (server, bucket) = bucket(&[(200, "12345"), (404, ""), (200, ""), (404, ""), (404, "")]);
-        assert_eq!(bucket.head("k").await.unwrap(), Some(Head { version: "v1".into(), size: 5 }));
+        assert_eq!(
+            bucket.head("k").await.unwrap(),
+            Some(Head { version: "v1".into(), size: 5, etag: "\"e1\"".into() })
+        );
         assert_eq!(bucket.head("k").await.unwrap(), None);
         assert_eq!(bucket.head("k").await.unwrap_err().kind, ErrorKind::Missing);
         let lines: Vec<String> = server.requests().into_iter().map(|request| request.line).collect();

@@ -6,6 +6,7 @@
 
 mod bundles;
 mod open;
+mod recovery;
 mod vault;
 
 pub use open::open;
@@ -34,9 +35,23 @@ pub struct Credentials {
     pub made: Vec<String>,
     /// Roles whose bundle was sealed by this call.
     pub sealed: Vec<Role>,
+    /// What was lost or damaged and is as it was.
+    pub healed: Vec<Healed>,
     /// The inventory.
     pub manifest: Manifest,
 }
+
+/// A stored object that was lost or damaged, and was written again with what it held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Healed {
+    /// Its key.
+    pub key: String,
+    /// What was wrong with it.
+    pub problem: String,
+}
+
+/// The digests of the bundles that the nodes of each role have, or are about to have.
+pub type Known = BTreeMap<Role, BTreeSet<String>>;
 
 /// Makes what is missing or changed in name, seals what changed, and says what each role's launch template carries.
 /// If there is nothing to do, it neither calls [`Keys`] nor writes (P1).
@@ -51,6 +66,22 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
     cluster: &Cluster,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
+    ensure_for(objects, keys, crypto, cluster, &Known::new(), now).await
+}
+
+/// As [`ensure`], for a cluster whose nodes have those bundles: an inventory that is lost, or older than they are, is an
+/// error, because what was made in its place would lock nodes out or roll them.
+///
+/// # Errors
+/// As [`ensure`].
+pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    known: &Known,
+    now: Timestamp,
+) -> FlowResult<Credentials> {
     let key = keys::manifest(&cluster.name);
     let mut tried: Option<Credentials> = None;
     for _ in 0..store::TRIES {
@@ -59,8 +90,15 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
             // The answer to our own write was lost, and its repetition found what we had written.
             return Ok(tried);
         }
-        let mut manifest = stored.value.clone().unwrap_or(Manifest { format: FORMAT, ..Manifest::default() });
+        let mut manifest = match stored.value.clone() {
+            Some(manifest) => manifest,
+            None => {
+                refuse_second_pki(objects, cluster, &key, known).await?;
+                Manifest { format: FORMAT, ..Manifest::default() }
+            }
+        };
         refuse_other_format(&key, &manifest)?;
+        refuse_older(&key, &manifest, known)?;
         let mut vault = Vault::new(objects, keys, crypto, cluster);
         vault.seal_anew(&manifest).await?;
         manifest.sealed_under.clone_from(&vault.wanted);
@@ -68,20 +106,20 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
         let mut roles: BTreeSet<_> =
             manifest::to_seal(cluster, &manifest).map_err(refused)?.into_iter().collect();
         roles.extend(manifest::to_seal_under(cluster, &manifest, &vault.wanted));
-        roles.extend(lost_bundles(objects, cluster, &manifest).await?);
+        let mut healed = bundles_astray(objects, cluster, &manifest, &roles).await?;
+        roles.extend(healed.keys().cloned());
         if made.is_empty() && roles.is_empty() && stored.value.as_ref() == Some(&manifest) {
             return Ok(credentials(cluster, manifest, made, roles));
         }
         bundles::load(&mut vault, &manifest, &roles).await?;
         vault.store(&manifest, &made).await?;
-        bundles::seal(&vault, &mut manifest, &roles).await?;
+        bundles::seal(&vault, &mut manifest, &roles, &mut healed).await?;
         set_roles(cluster, &mut manifest);
-        if stored.value.as_ref() == Some(&manifest) {
-            // Lost bundles were sealed again, and of them the inventory says what it said.
-            return Ok(credentials(cluster, manifest, made, roles));
-        }
-        let written = store::save(objects, &key, &stored, manifest.clone()).await?.is_some();
-        let done = credentials(cluster, manifest, made, roles);
+        let unchanged = stored.value.as_ref() == Some(&manifest);
+        let written = unchanged || store::save(objects, &key, &stored, manifest.clone()).await?.is_some();
+        let mut done = credentials(cluster, manifest, made, roles);
+        done.healed = vault.healed;
+        done.healed.extend(healed.into_values().flatten());
         if written {
             tracing::info!(cluster = cluster.name, made = ?done.made, sealed = done.sealed.len(), "credentials made");
             return Ok(done);
@@ -181,19 +219,29 @@ fn entry<O: Objects, K: Keys, C: Crypto>(
     Ok(Entry { fingerprint, names: manifest::names(&asset.kind), certificate, roles: BTreeSet::new() })
 }
 
-/// The roles whose sealed bundle is no longer in the bucket: sealed again under the same digest, which rolls nobody.
-async fn lost_bundles<O: Objects>(
+/// The roles whose sealed bundle is no longer in the bucket, or no longer the one that was put there, and that are not
+/// sealed anyway; with what is wrong, as far as that can be seen from outside. It is sealed again under the same digest,
+/// which rolls nobody.
+async fn bundles_astray<O: Objects>(
     objects: &O,
     cluster: &Cluster,
     manifest: &Manifest,
-) -> FlowResult<Vec<Role>> {
-    let heads = policy::roles(cluster).into_iter().filter_map(|role| {
-        let digest = &manifest.bundles.get(&role)?.digest;
-        let key = keys::credentials(&cluster.name, &role.to_string(), digest);
-        Some(async move { objects.head(&key).await.map(|head| head.is_none().then_some(role)) })
+    sealing: &BTreeSet<Role>,
+) -> FlowResult<BTreeMap<Role, Option<Healed>>> {
+    let roles = policy::roles(cluster).into_iter().filter(|role| !sealing.contains(role));
+    let heads = roles.filter_map(|role| {
+        let bundle = manifest.bundles.get(&role)?;
+        let key = keys::credentials(&cluster.name, &role.to_string(), &bundle.digest);
+        Some(async move {
+            PortResult::Ok(match objects.head(&key).await? {
+                Some(head) if head.etag == bundle.etag => None,
+                Some(_) => Some((role, None)),
+                None => Some((role, Some(Healed { key, problem: "is lost".to_owned() }))),
+            })
+        })
     });
-    let lost: Vec<Option<Role>> = stream::iter(heads).buffered(store::AT_A_TIME).try_collect().await?;
-    Ok(lost.into_iter().flatten().collect())
+    let astray: Vec<_> = stream::iter(heads).buffered(store::AT_A_TIME).try_collect().await?;
+    Ok(astray.into_iter().flatten().collect())
 }
 
 /// Writes into each entry who receives it.
@@ -216,8 +264,48 @@ fn credentials(
         digests: bundles.map(|(role, bundle)| (role.clone(), bundle.digest.clone())).collect(),
         made,
         sealed: sealed.into_iter().collect(),
+        healed: Vec::new(),
         manifest,
     }
+}
+
+/// Without an inventory there is no PKI yet, or it lost its inventory: a plan says so, since it is made after that.
+async fn refuse_second_pki<O: Objects>(
+    objects: &O,
+    cluster: &Cluster,
+    key: &str,
+    known: &Known,
+) -> FlowResult<()> {
+    if known.is_empty() && objects.head(&keys::desired(&cluster.name)).await?.is_none() {
+        return Ok(());
+    }
+    Err(FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: "is lost, and what stands was made with it".to_owned(),
+        cure: "bring back its last version (a versioned bucket keeps it); none is made in its place, because other authorities \
+               would lock out every node and every user that there is"
+            .to_owned(),
+    })
+}
+
+/// An inventory that does not know what nodes run was put back from before, or is another cluster's.
+fn refuse_older(key: &str, manifest: &Manifest, known: &Known) -> FlowResult<()> {
+    let digests = known.iter().flat_map(|(role, digests)| digests.iter().map(move |digest| (role, digest)));
+    for (role, digest) in digests {
+        if !manifest::knows(manifest, role, digest) {
+            return Err(FlowError::Corrupt {
+                key: key.to_owned(),
+                problem: format!(
+                    "does not know the bundle {digest} that {role} runs: it is older than that, or of another cluster"
+                ),
+                cure: format!(
+                    "bring back its newest version (a versioned bucket keeps it); if it is lost and {role} is to go back to \
+                     earlier credentials, say so by adding \"{digest}\": [] under \"retired\", \"{role}\""
+                ),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn refuse_other_format(key: &str, manifest: &Manifest) -> FlowResult<()> {

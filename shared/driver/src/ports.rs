@@ -106,7 +106,7 @@ pub trait Objects: Send + Sync {
         key: &str,
         version: &str,
     ) -> impl Future<Output = PortResult<Option<Object>>> + Send;
-    /// Version id and size in bytes of the newest version of `key`; `None` if there is none. `s3:GetObject`.
+    /// Version id, size in bytes and etag of the newest version of `key`; `None` if there is none. `s3:GetObject`.
     fn head(&self, key: &str) -> impl Future<Output = PortResult<Option<Head>>> + Send;
     /// Writes `key` under `condition`. `s3:PutObject`.
     fn put(
@@ -126,6 +126,8 @@ pub struct Head {
     pub version: String,
     /// Size in bytes.
     pub size: u64,
+    /// As of [`Object::etag`].
+    pub etag: String,
 }
 
 /// A bucket whose keys can be listed.

@@ -19,7 +19,7 @@ use slipway_core::rollout::Rollout;
 use slipway_core::spec::{self, Diagnostic, Severity};
 use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
 
-use crate::credentials::{self, Credentials};
+use crate::credentials::{self, Credentials, Healed, Known};
 use crate::error::{FlowError, FlowResult};
 use crate::launch::{baseline, plan_ready};
 use crate::patches::PatchSet;
@@ -142,6 +142,21 @@ pub struct Running {
     pub baseline: Baseline,
     /// A rollout is at work.
     pub on_its_way: bool,
+    /// What the rollout that is at work leads to.
+    pub target: Option<Rendering>,
+}
+
+impl Running {
+    /// The bundles that nodes have, or are about to have.
+    fn known(&self) -> Known {
+        let renderings = [&self.baseline.rendering, &self.target].into_iter().flatten();
+        let roles = renderings.flat_map(|rendering| &rendering.roles);
+        let mut digests = Known::default();
+        for (role, node) in roles {
+            digests.entry(role.clone()).or_default().insert(node.credentials_digest.clone());
+        }
+        digests
+    }
 }
 
 /// What a spec turns into, before it is compared with anything.
@@ -332,7 +347,13 @@ async fn running(assets: &impl Objects, cluster: &str) -> FlowResult<Running> {
     let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
     let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
     let baseline = baseline(assets, &rollout).await?;
-    Ok(Running { baseline, on_its_way: rollout.active.is_some() })
+    let target = match &rollout.active {
+        Some(active) => {
+            store::load::<Rendering>(assets, &keys::release(cluster, &active.target)).await?.value
+        }
+        None => None,
+    };
+    Ok(Running { baseline, on_its_way: rollout.active.is_some(), target })
 }
 
 /// Checks a spec, by itself and against what runs, makes the credentials that are missing, and renders.
@@ -366,7 +387,10 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     if lock.agent.is_empty() {
         warnings.push(no_agent());
     }
-    let credentials = credentials::ensure(ports.assets, ports.keys, ports.crypto, &cluster, now).await?;
+    let known = running.known();
+    let credentials =
+        credentials::ensure_for(ports.assets, ports.keys, ports.crypto, &cluster, &known, now).await?;
+    warnings.extend(credentials.healed.iter().map(healed));
     let inputs = Inputs { patches: &patches, ..Inputs::new(&cluster, &lock, &credentials.digests, site) };
     let rendering = render::render(&inputs)
         .map_err(|errors| NotPrepared::Rejected(errors.iter().map(RenderError::diagnostic).collect()))?;
@@ -539,6 +563,20 @@ async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowRes
         Status { spec: Some(spec), ..old }
     })
     .await
+}
+
+fn healed(healed: &Healed) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        help: Some("find out who wrote or deleted it: no function of Slipway does".to_owned()),
+        ..Diagnostic::whole(
+            "healed-credentials",
+            format!(
+                "{} {}; it was written again with what it held, and no node changes",
+                healed.key, healed.problem
+            ),
+        )
+    }
 }
 
 fn no_agent() -> Diagnostic {

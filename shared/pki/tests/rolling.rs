@@ -84,7 +84,10 @@ fn sealed_under(world: &World) -> BTreeMap<String, Vec<String>> {
 fn content(manifest: &Manifest) -> Manifest {
     let mut manifest = manifest.clone();
     manifest.sealed_under.clear();
-    manifest.bundles.values_mut().for_each(|bundle| bundle.sealed_under.clear());
+    for bundle in manifest.bundles.values_mut() {
+        bundle.sealed_under.clear();
+        bundle.etag.clear();
+    }
     manifest
 }
 
@@ -112,7 +115,7 @@ async fn p1_p2_another_kms_key_seals_everything_once_more_and_changes_no_digest(
     assert_eq!(ensure(&world, &under(MINE)).await.unwrap().manifest, second.manifest);
     assert_eq!(calls(&world), (0, 0, 0));
     let back = ensure(&world, &cluster).await.unwrap();
-    assert_eq!(back.manifest, first.manifest);
+    assert_eq!(content(&back.manifest), content(&first.manifest));
     assert_eq!((calls(&world).0, calls(&world).2), (0, 1), "only the inventory is written");
     assert!(sealed_under(&world).values().all(|keys| keys == &[OWN_KEY, MINE]));
 }

@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::digest::{keyed_hex, sha256_hex};
 
 use super::policy::{self, BundleFile};
-use super::{Asset, AssetKind, CertificateProfile, Manifest, Role};
+use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Role};
 
 /// The current [`Manifest::format`].
 pub const FORMAT: u32 = 1;
@@ -297,6 +297,37 @@ pub fn to_seal(cluster: &Cluster, manifest: &Manifest) -> Result<Vec<Role>, Poli
 pub fn to_seal_under(cluster: &Cluster, manifest: &Manifest, key: &str) -> Vec<Role> {
     let stands = |role: &Role| manifest.bundles.get(role).is_some_and(|bundle| bundle.sealed_under == key);
     policy::roles(cluster).into_iter().filter(|role| !stands(role)).collect()
+}
+
+/// Records the bundle that `role` receives from now on; what it received before is retired.
+pub fn record(manifest: &mut Manifest, role: &Role, bundle: BundleEntry) {
+    if let Some(retired) = manifest.retired.get_mut(role) {
+        retired.remove(&bundle.digest);
+    }
+    let digest = bundle.digest.clone();
+    let before = manifest.bundles.insert(role.clone(), bundle);
+    if let Some(before) = before.filter(|before| before.digest != digest) {
+        let held = fingerprints(&before);
+        manifest.retired.entry(role.clone()).or_default().insert(before.digest, held);
+    }
+    manifest.retired.retain(|_, digests| !digests.is_empty());
+}
+
+/// The fingerprints of what a bundle holds.
+#[must_use]
+pub fn fingerprints(bundle: &BundleEntry) -> BTreeSet<String> {
+    let sources = bundle.files.values().flat_map(|sources| sources.split('+'));
+    sources
+        .filter_map(|source| source.split_once(':'))
+        .map(|(_, fingerprint)| fingerprint.to_owned())
+        .collect()
+}
+
+/// Whether the inventory knows the bundle `digest` of `role`, now or from before.
+#[must_use]
+pub fn knows(manifest: &Manifest, role: &Role, digest: &str) -> bool {
+    manifest.bundles.get(role).is_some_and(|bundle| bundle.digest == digest)
+        || manifest.retired.get(role).is_some_and(|retired| retired.contains_key(digest))
 }
 
 /// The plaintext of a bundle: canonical JSON, the same for the same files. It is as secret as they are.

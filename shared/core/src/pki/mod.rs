@@ -144,6 +144,10 @@ pub struct Manifest {
     pub assets: BTreeMap<String, Entry>,
     /// The bundle that each role receives.
     pub bundles: BTreeMap<Role, BundleEntry>,
+    /// The digests of earlier bundles, with the fingerprints behind them, until `slipway certs gc` finds that nobody refers
+    /// to them. A digest that runs and is not known here was made after this inventory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub retired: BTreeMap<Role, BTreeMap<String, BTreeSet<String>>>,
 }
 
 /// One asset in the [`Manifest`].
@@ -179,8 +183,8 @@ pub struct CertificateFacts {
     pub issuer_fingerprint: String,
 }
 
-/// The bundle of one role. It says nothing of the sealed bytes: they authenticate themselves, and a bundle that was lost is
-/// sealed again to others under the same digest.
+/// The bundle of one role. The sealed bytes authenticate themselves, and a bundle that was lost is sealed again to others
+/// under the same digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BundleEntry {
@@ -191,4 +195,7 @@ pub struct BundleEntry {
     pub files: BTreeMap<String, String>,
     /// The KMS key under which it was sealed last. Another one adds a sealing to the object, and changes no digest.
     pub sealed_under: String,
+    /// The etag of the sealed object when it was last known to be good: another one is looked at again.
+    #[serde(default)]
+    pub etag: String,
 }

@@ -58,9 +58,13 @@ fn make(cluster: &Cluster, manifest: &mut Manifest, generation: u32) -> Vec<Stri
     }
     for (role, files) in manifest::bundle_files(cluster, manifest).unwrap() {
         let digest = sha256_hex(serde_json::to_string(&files).unwrap().as_bytes());
-        let entry =
-            BundleEntry { digest, files, sealed_under: cluster.kms_key_arn.clone().unwrap_or_default() };
-        manifest.bundles.insert(role, entry);
+        let entry = BundleEntry {
+            digest,
+            files,
+            sealed_under: cluster.kms_key_arn.clone().unwrap_or_default(),
+            etag: String::new(),
+        };
+        manifest::record(manifest, &role, entry);
     }
     list.into_iter().map(|asset| asset.name).collect()
 }

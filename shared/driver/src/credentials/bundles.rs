@@ -8,11 +8,12 @@ use slipway_core::pki::policy::{self, DIGEST_KEY, Part};
 use slipway_core::pki::{BundleEntry, Manifest, Role, manifest};
 use zeroize::Zeroizing;
 
+use super::Healed;
 use super::refused;
-use super::vault::{Half, Vault, context, is_of_key, unwrapped};
+use super::vault::{Half, Vault, cannot_be_unwrapped, context, is_of_key};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Condition, Context, Crypto, Keys, Objects, Put, Secret};
+use crate::ports::{Condition, Context, Crypto, ErrorKind, Keys, Objects, Put, Secret};
 use crate::store::AT_A_TIME;
 use crate::store::TRIES;
 
@@ -31,20 +32,32 @@ pub(super) async fn load<O: Objects, K: Keys, C: Crypto>(
     vault.load(manifest, needs).await
 }
 
-/// Seals the bundles of `roles`, which were loaded, and records them in `manifest`.
+/// What was found amiss of each role's bundle, if anything.
+pub(super) type Astray = BTreeMap<Role, Option<Healed>>;
+
+/// Seals the bundles of `roles`, which were loaded, and records them in `manifest`. A bundle that is there and damaged is
+/// written over: what it held is known.
 pub(super) async fn seal<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &mut Manifest,
     roles: &BTreeSet<Role>,
+    astray: &mut Astray,
 ) -> FlowResult<()> {
     let mut files = manifest::bundle_files(vault.cluster, manifest).map_err(refused)?;
     let sealing = roles.iter().map(|role| {
         let files = files.remove(role).unwrap_or_default();
-        async move { FlowResult::Ok((role.clone(), seal_one(vault, role, files).await?)) }
+        let before = manifest.bundles.get(role);
+        async move { FlowResult::Ok((role.clone(), seal_one(vault, role, files, before).await?)) }
     });
     let sealing: Vec<_> = sealing.collect();
     let sealed: Vec<_> = stream::iter(sealing).buffer_unordered(AT_A_TIME).try_collect().await?;
-    manifest.bundles.extend(sealed);
+    for (role, (bundle, damaged)) in sealed {
+        if let Some(healed) = damaged {
+            tracing::warn!(key = healed.key, problem = healed.problem, "a damaged bundle was sealed again");
+            astray.insert(role.clone(), Some(healed));
+        }
+        manifest::record(manifest, &role, bundle);
+    }
     Ok(())
 }
 
@@ -56,64 +69,102 @@ async fn seal_one<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     role: &Role,
     files: BTreeMap<String, String>,
-) -> FlowResult<BundleEntry> {
+    before: Option<&BundleEntry>,
+) -> FlowResult<(BundleEntry, Option<Healed>)> {
     let plaintext = plaintext(vault, role)?;
     let digest = keyed_hex(vault.private(DIGEST_KEY).expose(), plaintext.expose());
+    refuse_silent_roll(vault, role, &files, &digest, before)?;
     let role = role.to_string();
     let key = keys::credentials(&vault.cluster.name, &role, &digest);
     let context = context(&vault.cluster.name, &role);
-    let done = |digest| BundleEntry { digest, files, sealed_under: vault.wanted.clone() };
+    let done = |etag| BundleEntry { digest, files, sealed_under: vault.wanted.clone(), etag };
+    let mut damaged = None;
     for _ in 0..TRIES {
         let (mut bytes, condition) = match vault.objects.get(&key).await? {
-            Some(object) => {
-                if is_sealed(vault, &key, &context, &plaintext, &object.bytes).await? {
-                    return Ok(done(digest));
+            Some(object) => match examine(vault, &context, &plaintext, &object.bytes).await? {
+                Found::Sealed => return Ok((done(object.etag), damaged)),
+                Found::UnderOthers => (object.bytes, Condition::Unchanged(object.etag)),
+                Found::Damaged(problem) => {
+                    damaged = Some(Healed { key: key.clone(), problem });
+                    (Vec::new(), Condition::Unchanged(object.etag))
                 }
-                (object.bytes, Condition::Unchanged(object.etag))
-            }
+            },
             None => (Vec::new(), Condition::Absent),
         };
         let data_key = vault.data_key(&role).await?;
         bytes.extend(vault.crypto.seal(&data_key, &context, plaintext.expose())?);
         match vault.objects.put(&key, bytes, condition).await? {
-            Put::Written(_) => return Ok(done(digest)),
+            Put::Written(etag) => return Ok((done(etag), damaged)),
             Put::Lost => {}
         }
     }
     Err(FlowError::Race { key, tries: TRIES })
 }
 
-/// Whether a bundle that is there, perhaps left by a run that died, is sealed under the KMS key that is wanted. It is taken
-/// as it is, once all of it that can be opened opens to the same text; under a key that is gone, nothing can be.
-async fn is_sealed<O: Objects, K: Keys, C: Crypto>(
+/// The same files make the same digest. If not, something else than the files changed, and who refers to the digest
+/// would be rolled without anybody having asked for it.
+fn refuse_silent_roll<O, K, C>(
     vault: &Vault<'_, O, K, C>,
-    key: &str,
+    role: &Role,
+    files: &BTreeMap<String, String>,
+    digest: &str,
+    before: Option<&BundleEntry>,
+) -> FlowResult<()> {
+    match before {
+        Some(before) if before.files == *files && before.digest != digest => Err(FlowError::Corrupt {
+            key: keys::manifest(&vault.cluster.name),
+            problem: format!(
+                "says that the bundle of {role} has the digest {}, and what it lists makes {digest}",
+                before.digest
+            ),
+            cure: format!(
+                "bring back an earlier version of the object (a versioned bucket keeps them), or take \"{role}\" out of its \
+                 \"bundles\": its nodes are then refreshed with what is listed"
+            ),
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// What is where a bundle should be.
+enum Found {
+    /// The bundle, sealed under the KMS key that is wanted.
+    Sealed,
+    /// The bundle, sealed under other KMS keys alone.
+    UnderOthers,
+    /// Something else, and what is wrong with it.
+    Damaged(String),
+}
+
+/// Looks at a bundle that is there, perhaps left by a run that died. It is taken as it is, once all of it that can be opened
+/// opens to the same text; under a key that is gone, nothing can be.
+async fn examine<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
     context: &Context,
     plaintext: &Secret,
     sealed: &[u8],
-) -> FlowResult<bool> {
-    let corrupt = |problem: String| FlowError::Corrupt {
-        key: key.to_owned(),
-        problem,
-        cure: "delete the object: it is then sealed again under the same digest, and no node changes"
-            .to_owned(),
+) -> FlowResult<Found> {
+    let sealings = match vault.crypto.sealings(sealed) {
+        Ok(sealings) => sealings,
+        Err(error) => return Ok(Found::Damaged(format!("is {}", error.message))),
     };
-    let sealings = vault.crypto.sealings(sealed).map_err(|error| corrupt(format!("is {}", error.message)))?;
     for sealing in &sealings {
         let data_key = match vault.keys.unwrap(sealing.wrapped, context).await {
             Ok(data_key) => data_key,
             Err(error) if is_of_key(&error) && sealing.wrapped_by != vault.wanted => continue,
-            Err(error) => return Err(unwrapped(error, corrupt)),
+            Err(error) if error.kind == ErrorKind::Invalid => {
+                return Ok(Found::Damaged(cannot_be_unwrapped(&error)));
+            }
+            Err(error) => return Err(error.into()),
         };
-        let opened = vault
-            .crypto
-            .open(&data_key, context, sealing.bytes)
-            .map_err(|error| corrupt(format!("cannot be opened: {}", error.message)))?;
-        if opened.expose() != plaintext.expose() {
-            return Err(corrupt("holds other credentials than its name says".to_owned()));
+        match vault.crypto.open(&data_key, context, sealing.bytes) {
+            Ok(opened) if opened.expose() == plaintext.expose() => {}
+            Ok(_) => return Ok(Found::Damaged("holds other credentials than its name says".to_owned())),
+            Err(error) => return Ok(Found::Damaged(format!("cannot be opened: {}", error.message))),
         }
     }
-    Ok(sealings.iter().any(|sealing| sealing.wrapped_by == vault.wanted))
+    let wanted = sealings.iter().any(|sealing| sealing.wrapped_by == vault.wanted);
+    Ok(if wanted { Found::Sealed } else { Found::UnderOthers })
 }
 
 fn plaintext<O: Objects, K: Keys, C: Crypto>(vault: &Vault<'_, O, K, C>, role: &Role) -> FlowResult<Secret> {

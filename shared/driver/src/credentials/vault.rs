@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::cluster::Cluster;
 use slipway_core::pki::manifest::key_pair_fingerprint;
+use slipway_core::pki::policy::DIGEST_KEY;
 use slipway_core::pki::{Entry, Manifest};
 
+use super::{Healed, recovery};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
 use crate::ports::{
@@ -44,6 +46,8 @@ pub(super) struct Vault<'a, O, K, C> {
     data_keys: BTreeMap<Vec<u8>, Secret>,
     /// The KMS key under which the spec wants everything sealed.
     pub(super) wanted: String,
+    /// What was lost or damaged, and is as it was.
+    pub(super) healed: Vec<Healed>,
 }
 
 /// `{cluster, role}`, under which KMS wraps a data key.
@@ -62,6 +66,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
             privates: BTreeMap::new(),
             data_keys: BTreeMap::new(),
             wanted: keys.name(cluster.kms_key_arn.as_deref()),
+            healed: Vec::new(),
         }
     }
 
@@ -73,6 +78,11 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
     /// The private half of an asset that was made or loaded.
     pub(super) fn private(&self, asset: &str) -> &Secret {
         self.privates.get(asset).expect("a flow loads what it reads")
+    }
+
+    /// The private half of an asset, if it was made or loaded.
+    pub(super) fn held(&self, asset: &str) -> Option<&Secret> {
+        self.privates.get(asset)
     }
 
     /// Keeps an asset that was just made in memory.
@@ -92,7 +102,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
 
     /// Under what a private half is sealed: beyond KMS' context it names the asset and its fingerprint, so that no two
     /// objects can be exchanged, and what opens is what the inventory means.
-    fn seal_context(&self, asset: &str, fingerprint: &str) -> Context {
+    pub(super) fn seal_context(&self, asset: &str, fingerprint: &str) -> Context {
         let mut context = context(&self.cluster.name, "vault");
         context.insert("object".to_owned(), format!("{asset}/{fingerprint}"));
         context
@@ -110,8 +120,9 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
             return Ok(());
         }
         let (objects, cluster) = (self.objects, self.cluster.name.as_str());
-        let mut data_key = None;
         let mut left: Vec<String> = manifest.assets.keys().cloned().collect();
+        self.load(manifest, left.iter().map(|asset| (asset.clone(), Half::Private)).collect()).await?;
+        let mut data_key = None;
         for _ in 0..TRIES {
             let reads = left.into_iter().map(|asset| async move {
                 let at = locate(cluster, manifest, &asset, Half::Private)?;
@@ -121,9 +132,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
             let found: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
             let mut writes = Vec::new();
             for (at, Object { mut bytes, etag, .. }) in found {
-                let secret = self.open(&at, &bytes).await?;
-                if self.crypto.sealings(&bytes)?.iter().any(|one| one.wrapped_by == self.wanted) {
-                    self.privates.insert(at.asset, secret);
+                if at.sealings(self.crypto, &bytes)?.iter().any(|one| one.wrapped_by == self.wanted) {
                     continue;
                 }
                 let data_key = match &mut data_key {
@@ -131,9 +140,8 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
                     none => none.insert(self.data_key("vault").await?),
                 };
                 let context = self.seal_context(&at.asset, &at.entry.fingerprint);
-                bytes.extend(self.crypto.seal(data_key, &context, secret.expose())?);
-                writes.push((at.asset.clone(), at.key, bytes, etag));
-                self.privates.insert(at.asset, secret);
+                bytes.extend(self.crypto.seal(data_key, &context, self.private(&at.asset).expose())?);
+                writes.push((at.asset, at.key, bytes, etag));
             }
             let writes = writes.into_iter().map(|(asset, key, bytes, etag)| async move {
                 let put = objects.put(&key, bytes, Condition::Unchanged(etag)).await?;
@@ -185,28 +193,70 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
             needs.into_iter().partition(|(_, half)| *half == Half::Public);
 
         let reads = publics.into_iter().map(|(asset, _)| async move {
-            let text = read_public(objects, crypto, cluster, manifest, &asset).await?;
-            FlowResult::Ok((asset, text))
+            let text = read_public(objects, crypto, cluster, manifest, &asset).await;
+            (asset, text)
         });
-        let publics: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
-        self.publics.extend(publics);
-
+        let publics: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).collect().await;
         let reads = privates.into_iter().map(|(asset, _)| async move {
-            let at = locate(cluster, manifest, &asset, Half::Private)?;
-            let object = read(objects, &at).await?;
-            FlowResult::Ok((at, object.bytes))
+            let object = match locate(cluster, manifest, &asset, Half::Private) {
+                Ok(at) => read(objects, &at).await,
+                Err(error) => Err(error),
+            };
+            (asset, object)
         });
-        let sealed: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
-        for (at, bytes) in sealed {
-            let secret = self.open(&at, &bytes).await?;
-            self.privates.insert(at.asset.clone(), secret);
+        let sealed: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).collect().await;
+
+        let mut damaged = Vec::new();
+        for (asset, object) in sealed {
+            let secret = match object {
+                Ok(object) => {
+                    self.open(&locate(cluster, manifest, &asset, Half::Private)?, &object.bytes).await
+                }
+                Err(error) => Err(error),
+            };
+            match secret {
+                Ok(secret) => drop(self.privates.insert(asset, secret)),
+                Err(error) => damaged.push((asset, Half::Private, error)),
+            }
+        }
+        for (asset, text) in publics {
+            match text {
+                Ok(text) => drop(self.publics.insert(asset, text)),
+                Err(error) => damaged.push((asset, Half::Public, error)),
+            }
+        }
+        let private = damaged.iter().any(|(_, half, _)| *half == Half::Private);
+        if private && self.held(DIGEST_KEY).is_none() && manifest.assets.contains_key(DIGEST_KEY) {
+            // It says whether what a bundle holds is what was sealed.
+            let at = locate(cluster, manifest, DIGEST_KEY, Half::Private)?;
+            let object = read(objects, &at).await?;
+            let digest_key = self.open(&at, &object.bytes).await?;
+            self.privates.insert(DIGEST_KEY.to_owned(), digest_key);
+        }
+        // Nothing is written as long as there is anything that cannot be brought back.
+        let mut found = Vec::with_capacity(damaged.len());
+        for (asset, half, error) in damaged {
+            found.push(recovery::find(self, manifest, asset, half, error).await?);
+        }
+        for recovered in found {
+            recovery::write_back(self, manifest, recovered).await?;
         }
         Ok(())
     }
 
+    /// Keeps what was recovered of an asset in memory.
+    pub(super) fn keep(&mut self, asset: &str, half: Half, text: &Secret) {
+        match half {
+            Half::Public => {
+                let text = String::from_utf8_lossy(text.expose()).into_owned();
+                self.publics.insert(asset.to_owned(), text);
+            }
+            Half::Private => drop(self.privates.insert(asset.to_owned(), text.clone())),
+        }
+    }
+
     async fn open(&mut self, at: &Located<'_>, sealed: &[u8]) -> FlowResult<Secret> {
-        let sealings =
-            self.crypto.sealings(sealed).map_err(|error| at.corrupt(format!("is {}", error.message)))?;
+        let sealings = at.sealings(self.crypto, sealed)?;
         let context = context(&self.cluster.name, "vault");
         let mut refusal = None;
         for sealing in newest_first(&sealings, &self.wanted) {
@@ -217,7 +267,10 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
                         refusal.get_or_insert(error);
                         continue;
                     }
-                    Err(error) => return Err(unwrapped(error, |problem| at.corrupt(problem))),
+                    Err(error) if error.kind == ErrorKind::Invalid => {
+                        return Err(at.corrupt(cannot_be_unwrapped(&error)));
+                    }
+                    Err(error) => return Err(error.into()),
                 };
             }
             let context = self.seal_context(&at.asset, &at.entry.fingerprint);
@@ -246,25 +299,25 @@ pub(super) fn is_of_key(error: &PortError) -> bool {
     }
 }
 
-/// Why a data key is not unwrapped: a service that refuses the wrapped bytes themselves says that they are damaged.
-pub(super) fn unwrapped(error: PortError, corrupt: impl Fn(String) -> FlowError) -> FlowError {
-    match error.kind {
-        ErrorKind::Invalid => {
-            corrupt(format!("carries a data key that cannot be unwrapped: {}", error.message))
-        }
-        ErrorKind::Transient | ErrorKind::Denied | ErrorKind::Missing => FlowError::Port(error),
-    }
+/// What is wrong with sealed bytes whose data key a service refuses for what they are.
+pub(super) fn cannot_be_unwrapped(error: &PortError) -> String {
+    format!("carries a data key that cannot be unwrapped: {}", error.message)
 }
 
 /// Where a half of an asset lies.
-struct Located<'m> {
-    key: String,
+pub(super) struct Located<'m> {
+    pub(super) key: String,
     asset: String,
-    entry: &'m Entry,
+    pub(super) entry: &'m Entry,
     manifest_key: String,
 }
 
 impl Located<'_> {
+    /// The sealings of the bytes that were found there.
+    fn sealings<'b>(&self, crypto: &impl Crypto, sealed: &'b [u8]) -> FlowResult<Vec<Sealing<'b>>> {
+        crypto.sealings(sealed).map_err(|error| self.corrupt(format!("is {}", error.message)))
+    }
+
     /// Nothing is made anew by itself, because that would roll nodes: the cure says how, and whom.
     fn corrupt(&self, problem: String) -> FlowError {
         let roles: Vec<_> = self.entry.roles.iter().map(ToString::to_string).collect();
@@ -287,7 +340,12 @@ impl Located<'_> {
     }
 }
 
-fn locate<'m>(cluster: &str, manifest: &'m Manifest, asset: &str, half: Half) -> FlowResult<Located<'m>> {
+pub(super) fn locate<'m>(
+    cluster: &str,
+    manifest: &'m Manifest,
+    asset: &str,
+    half: Half,
+) -> FlowResult<Located<'m>> {
     let manifest_key = keys::manifest(cluster);
     let Some(entry) = manifest.assets.get(asset) else {
         return Err(FlowError::Corrupt {
@@ -321,15 +379,20 @@ pub(super) async fn read_public<O: Objects, C: Crypto>(
     let at = locate(cluster, manifest, asset, Half::Public)?;
     let bytes = read(objects, &at).await?.bytes;
     let text = String::from_utf8(bytes).map_err(|_| at.corrupt("is not text".to_owned()))?;
-    let fingerprint = if at.entry.certificate.is_some() {
-        let read =
-            crypto.facts(&text).map_err(|error| at.corrupt(format!("cannot be read: {}", error.message)))?;
-        read.1
-    } else {
-        key_pair_fingerprint(&text).ok_or_else(|| at.corrupt("is not a public key in PEM".to_owned()))?
-    };
-    if fingerprint != at.entry.fingerprint {
-        return Err(at.corrupt("is another than the inventory says".to_owned()));
-    }
+    check_public(crypto, at.entry, &text).map_err(|problem| at.corrupt(problem))?;
     Ok(text)
+}
+
+/// Checks a public half against the inventory's fingerprint; what is wrong with it.
+pub(super) fn check_public<C: Crypto>(crypto: &C, entry: &Entry, text: &str) -> Result<(), String> {
+    let fingerprint = if entry.certificate.is_some() {
+        crypto.facts(text).map_err(|error| format!("cannot be read: {}", error.message))?.1
+    } else {
+        key_pair_fingerprint(text).ok_or_else(|| "is not a public key in PEM".to_owned())?
+    };
+    if fingerprint == entry.fingerprint {
+        Ok(())
+    } else {
+        Err("is another than the inventory says".to_owned())
+    }
 }

@@ -167,7 +167,11 @@ impl Objects for MemoryBucket {
     async fn head(&self, key: &str) -> PortResult<Option<Head>> {
         self.call("s3:HeadObject", key, |state| {
             let object = state.newest(key)?;
-            Some(Head { version: object.version.clone(), size: object.bytes.len() as u64 })
+            Some(Head {
+                version: object.version.clone(),
+                size: object.bytes.len() as u64,
+                etag: object.etag.clone(),
+            })
         })
     }
 
@@ -230,7 +234,8 @@ mod tests {
         assert_eq!(read(&second).await.bytes, b"other");
         assert_eq!(read(&first).await.etag, read(&third).await.etag);
         assert_ne!(first, third);
-        assert_eq!(bucket.head("a").await.unwrap().unwrap(), Head { version: third, size: 4 });
+        let etag = read(&third).await.etag;
+        assert_eq!(bucket.head("a").await.unwrap().unwrap(), Head { version: third, size: 4, etag });
         assert!(bucket.get_version("a", "none").await.unwrap().is_none());
     }
 

@@ -1,0 +1,131 @@
+//! A half of an asset that was lost or damaged is brought back from a bundle that holds it, so that nothing has to be made
+//! anew and nobody is rolled. What no bundle holds (the key of an authority, the digest key) only a person can bring back.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use slipway_core::digest::keyed_hex;
+use slipway_core::pki::policy::{DIGEST_KEY, Part};
+use slipway_core::pki::{BundleEntry, Manifest, Role};
+use zeroize::Zeroizing;
+
+use super::vault::{Half, Vault, check_public, is_of_key, locate, newest_first};
+use super::{Healed, vault};
+use crate::error::{FlowError, FlowResult};
+use crate::keys;
+use crate::ports::{Condition, Crypto, ErrorKind, Keys, Objects, PortResult, Secret};
+
+/// A half that was found elsewhere.
+pub(super) struct Recovered {
+    asset: String,
+    half: Half,
+    problem: String,
+    text: Secret,
+}
+
+/// Looks for the half in the bundles that hold it.
+///
+/// # Errors
+/// `error`, if it is not of a damaged object or no bundle has it.
+pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    manifest: &Manifest,
+    asset: String,
+    half: Half,
+    error: FlowError,
+) -> FlowResult<Recovered> {
+    let problem = match &error {
+        FlowError::Corrupt { problem, .. } => problem.clone(),
+        FlowError::Port(_) | FlowError::Refused { .. } | FlowError::Race { .. } => return Err(error),
+    };
+    let Some(entry) = manifest.assets.get(&asset) else { return Err(error) };
+    let parts = match half {
+        Half::Public => [Part::Certificate, Part::PublicKey],
+        Half::Private => [Part::PrivateKey, Part::Secret],
+    };
+    let sources = parts.map(|part| format!("{part}:{}", entry.fingerprint));
+    for (role, bundle) in &manifest.bundles {
+        let Some((path, _)) = bundle.files.iter().find(|(_, what)| sources.contains(what)) else { continue };
+        let Some(text) = from_bundle(vault, role, bundle, path, half).await? else { continue };
+        let good = match half {
+            Half::Public => std::str::from_utf8(text.expose())
+                .is_ok_and(|text| check_public(vault.crypto, entry, text).is_ok()),
+            // The digest of the bundle, under a key that nobody else has, says that it is what was sealed.
+            Half::Private => true,
+        };
+        if good {
+            return Ok(Recovered { asset, half, problem, text });
+        }
+    }
+    Err(error)
+}
+
+/// The file `path` of a bundle; `None` if the bundle is lost or damaged itself.
+async fn from_bundle<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    role: &Role,
+    bundle: &BundleEntry,
+    path: &str,
+    half: Half,
+) -> FlowResult<Option<Secret>> {
+    #[derive(Deserialize)]
+    struct Files {
+        files: BTreeMap<String, String>,
+    }
+    let key = keys::credentials(&vault.cluster.name, &role.to_string(), &bundle.digest);
+    let Some(object) = vault.objects.get(&key).await? else { return Ok(None) };
+    let Some(opened) = opened(vault, role, &object.bytes).await? else { return Ok(None) };
+    let authentic = || {
+        let digest_key = vault.held(DIGEST_KEY)?;
+        Some(keyed_hex(digest_key.expose(), opened.expose()) == bundle.digest)
+    };
+    if half == Half::Private && authentic() != Some(true) {
+        return Ok(None);
+    }
+    let Ok(Files { files }) = serde_json::from_slice(opened.expose()) else { return Ok(None) };
+    let mut files: BTreeMap<String, Zeroizing<String>> =
+        files.into_iter().map(|(path, text)| (path, Zeroizing::new(text))).collect();
+    Ok(files.remove(path).map(|mut text| Secret::new(std::mem::take(&mut *text).into_bytes())))
+}
+
+/// A bundle's text; `None` if it is damaged.
+async fn opened<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    role: &Role,
+    sealed: &[u8],
+) -> PortResult<Option<Secret>> {
+    let context = vault::context(&vault.cluster.name, &role.to_string());
+    let Ok(sealings) = vault.crypto.sealings(sealed) else { return Ok(None) };
+    for sealing in newest_first(&sealings, &vault.wanted) {
+        match vault.keys.unwrap(sealing.wrapped, &context).await {
+            Ok(data_key) => return Ok(vault.crypto.open(&data_key, &context, sealing.bytes).ok()),
+            Err(error) if is_of_key(&error) || error.kind == ErrorKind::Invalid => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Writes a recovered half where it belongs.
+pub(super) async fn write_back<O: Objects, K: Keys, C: Crypto>(
+    vault: &mut Vault<'_, O, K, C>,
+    manifest: &Manifest,
+    recovered: Recovered,
+) -> FlowResult<()> {
+    let Recovered { asset, half, problem, text } = recovered;
+    let at = locate(&vault.cluster.name, manifest, &asset, half)?;
+    let bytes = match half {
+        Half::Public => text.expose().to_vec(),
+        Half::Private => {
+            let data_key = vault.data_key("vault").await?;
+            let context = vault.seal_context(&asset, &at.entry.fingerprint);
+            vault.crypto.seal(&data_key, &context, text.expose())?
+        }
+    };
+    // Its name says what it is: whoever writes there writes the same.
+    vault.objects.put(&at.key, bytes, Condition::Always).await?;
+    tracing::warn!(key = at.key, problem, "a credential was brought back from a bundle");
+    vault.keep(&asset, half, &text);
+    vault.healed.push(Healed { key: at.key, problem });
+    Ok(())
+}
