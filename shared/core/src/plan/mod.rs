@@ -163,7 +163,8 @@ pub struct NodePlan {
     pub role: Role,
     /// The stack that it is in.
     pub stack: String,
-    /// How many nodes at least and at most, as the new rendering says (the old one, for a role that goes).
+    /// How many nodes at least and at most, as the new rendering says (the old one, for a role that goes); of those that
+    /// are replaced or refreshed only the ones that are there already.
     pub nodes: crate::cluster::GroupSize,
     /// What happens to each.
     pub action: NodeAction,

@@ -49,25 +49,18 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
 }
 
 fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]) -> NodePlan {
-    let ((action, reasons), undrained) = match before {
+    let ((action, mut reasons), undrained) = match before {
         None => ((NodeAction::Create, vec![created(after).to_owned()]), Vec::new()),
         Some(before) => (judge(role, before, after), undrained(before.nodes, after.nodes, left)),
     };
-    let reasons = match before {
-        // What changes no node is said where nothing else is.
-        Some(before) if action == NodeAction::Untouched && before.nodes != after.nodes => {
-            vec![resized(before.nodes, after.nodes, undrained.is_empty())]
-        }
-        Some(_) | None => reasons,
-    };
-    NodePlan {
-        role: role.clone(),
-        stack: after.stack.clone(),
-        nodes: after.nodes,
-        action,
-        reasons,
-        undrained,
+    let nodes = before.map_or(after.nodes, |before| concerned(action, before.nodes, after.nodes));
+    if let Some(before) = before
+        && before.nodes != after.nodes
+    {
+        let nobody = action == NodeAction::Untouched && undrained.is_empty();
+        reasons.push(resized(before.nodes, after.nodes, nobody));
     }
+    NodePlan { role: role.clone(), stack: after.stack.clone(), nodes, action, reasons, undrained }
 }
 
 fn created(node: &NodeRole) -> &'static str {
@@ -132,6 +125,16 @@ fn undrained(before: GroupSize, after: GroupSize, left: &[String]) -> Vec<Undrai
         found.push(Undrained { cause: UndrainedCause::LeavesSubnets, words });
     }
     found
+}
+
+/// How many nodes `action` is done to: where the group is resized as well, those that stand and stay.
+fn concerned(action: NodeAction, before: GroupSize, after: GroupSize) -> GroupSize {
+    match action {
+        NodeAction::Replace | NodeAction::Refresh => {
+            GroupSize { min: before.min.min(after.min), max: before.max.min(after.max) }
+        }
+        NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left => after,
+    }
 }
 
 fn resized(before: GroupSize, after: GroupSize, untouched: bool) -> String {

@@ -240,7 +240,10 @@ fn etcd(plan: &Plan, story: &mut Story) {
             MembershipAction::Remove => "leaves etcd",
         };
         story.effects.push(format!("{member} {what} ({before} → {after} voters)."));
-        story.why.push((Risk::Medium, format!("The membership of etcd changes: {member}.")));
+    }
+    if !plan.membership.is_empty() {
+        let members: Vec<_> = plan.membership.iter().map(|change| change.member.to_string()).collect();
+        story.why.push((Risk::Medium, format!("The membership of etcd changes: {}.", members.join(", "))));
     }
 }
 

@@ -166,6 +166,21 @@ fn p2_outdated_nodes_are_replaced_stale_ones_refreshed_and_the_rest_left_alone()
 }
 
 #[test]
+fn p3_of_a_group_that_grows_and_is_replaced_the_plan_counts_those_that_stand() {
+    let of = |min, max, image: &str| {
+        let mut node = role("c-pool-a", json!({ "imageId": image }), &json!({}), "k1");
+        node.nodes = GroupSize { min, max };
+        rendering(&network("10.0.0.0/16", true), &pool(5, image), node)
+    };
+    let grown = between(&of(3, 5, "ami-1"), &of(5, 9, "ami-2"));
+    assert_eq!(grown.nodes[0].nodes, GroupSize { min: 3, max: 5 });
+    assert_eq!(grown.count(NodeAction::Replace), 3);
+    assert!(grown.nodes[0].reasons.iter().any(|why| why == "the group's size: 3–5 → 5–9"), "{grown:?}");
+    let shrunk = between(&of(5, 5, "ami-1"), &of(3, 3, "ami-2"));
+    assert_eq!(shrunk.count(NodeAction::Replace), 3);
+}
+
+#[test]
 fn p2_a_group_that_may_use_more_instance_types_keeps_its_nodes() {
     let with = |types: Value| {
         let node = role("c-pool-a", json!({ "instanceTypes": types }), &json!({}), "k1");
