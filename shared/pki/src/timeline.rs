@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use slipway_core::plan::html::{META, STYLE, clean};
 
-use crate::verify::Twins;
+use crate::verify::{Certificate, Twins};
 
 /// One certificate.
 #[derive(Debug, Clone)]
@@ -28,6 +28,24 @@ pub struct Row {
     pub not_before: Timestamp,
     /// End of validity.
     pub not_after: Timestamp,
+}
+
+impl Row {
+    /// The row of a certificate that people call `name` and `holders` hold.
+    #[must_use]
+    pub fn of(name: &str, one: &Certificate, holders: String) -> Self {
+        let facts = &one.facts;
+        Self {
+            name: name.to_owned(),
+            subject: facts.subject.clone(),
+            issuer: facts.issuer.clone(),
+            key: facts.key.to_string(),
+            holders,
+            authority: facts.authority,
+            not_before: facts.not_before,
+            not_after: facts.not_after,
+        }
+    }
 }
 
 const BARS: &str = include_str!("timeline.css");

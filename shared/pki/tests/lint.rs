@@ -3,10 +3,11 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use slipway_core::cluster::KeyAlgorithm;
+use slipway_driver::ports::Made;
 
 /// Runs the linter over `files`: whether they are clean, and what it says.
 fn lint(files: &[impl AsRef<std::ffi::OsStr>]) -> (bool, String) {
@@ -20,20 +21,28 @@ fn lint(files: &[impl AsRef<std::ffi::OsStr>]) -> (bool, String) {
     (output.status.success(), text)
 }
 
+/// Every kind of key, and every number of etcd's members.
 #[test]
-fn every_certificate_is_lint_clean_with_either_kind_of_key_and_the_linter_sees_a_bad_one() {
+fn every_certificate_of_every_layout_is_lint_clean_and_the_linter_sees_a_bad_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut files = vec![];
+    let mut layouts: Vec<(String, BTreeMap<String, Made>)> = Vec::new();
+    for members in [1, 3, 5] {
+        layouts.push((format!("{members}"), common::issue_all(&common::with_members(members))));
+    }
     let mut cluster = common::cluster();
-    for algorithm in [KeyAlgorithm::EcdsaP384, KeyAlgorithm::Rsa2048] {
+    for algorithm in common::ALGORITHMS {
         cluster.certificates.key_algorithm = algorithm;
-        for (name, made) in common::issue_all(&cluster) {
+        layouts.push((format!("{algorithm:?}"), common::certify_all(&cluster, common::now())));
+    }
+    for (layout, made) in layouts {
+        for (name, made) in made {
             let Some(pem) = made.public.filter(|pem| pem.contains("CERTIFICATE")) else { continue };
-            files.push(dir.path().join(format!("{name}-{algorithm:?}.pem")));
+            files.push(dir.path().join(format!("{name}-{layout}.pem")));
             std::fs::write(files.last().unwrap(), pem).unwrap();
         }
     }
-    assert_eq!(files.len(), 38);
+    assert_eq!(files.len(), 15 + 19 + 23 + 5 * 19);
     let (clean, text) = lint(&files);
     assert!(clean, "{text}");
 

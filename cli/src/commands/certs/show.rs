@@ -65,7 +65,8 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         }
     });
     if let Some(path) = &args.html {
-        let rows: Vec<Row> = shown.iter().map(|(name, one)| row(&survey, name, one)).collect();
+        let rows: Vec<Row> =
+            shown.iter().map(|(name, one)| Row::of(name, one, held_by(&survey, one))).collect();
         let page = timeline::page(&args.dir.display().to_string(), &rows, &survey.twins(), now, SOON_DAYS);
         write_atomic(path, page.as_bytes()).map_err(|error| Failure::file("write", path, &error))?;
     }
@@ -146,19 +147,6 @@ fn held_by(survey: &Survey, one: &Certificate) -> String {
     }
     let roles: Vec<String> = survey.roles_of(one).iter().map(ToString::to_string).collect();
     if roles.is_empty() { "nobody".to_owned() } else { roles.join(", ") }
-}
-
-fn row(survey: &Survey, name: &str, one: &Certificate) -> Row {
-    Row {
-        name: name.to_owned(),
-        subject: one.facts.subject.clone(),
-        issuer: one.facts.issuer.clone(),
-        key: one.facts.key.to_string(),
-        holders: held_by(survey, one),
-        authority: one.facts.authority,
-        not_before: one.facts.not_before,
-        not_after: one.facts.not_after,
-    }
 }
 
 fn machine(survey: &Survey, name: &str, one: &Certificate, now: Timestamp) -> Value {

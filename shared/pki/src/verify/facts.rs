@@ -240,8 +240,12 @@ impl Facts {
         Ok(())
     }
 
-    /// Whether `issuer`'s key made the signature of this; `None` if its algorithm is not known here.
+    /// Whether `issuer`'s key made the signature of this; `None` if that cannot be checked: the algorithm is not known here, or it
+    /// and the key are so weak that AWS-LC refuses them.
     pub(super) fn signed_by(&self, issuer: &Self) -> Option<bool> {
+        if matches!(self.signature, Signature::Broken(_)) || issuer.key.weakness().is_some() {
+            return None;
+        }
         let (_, own) = X509Certificate::from_der(&self.der).ok()?;
         let (_, theirs) = X509Certificate::from_der(&issuer.der).ok()?;
         match own.verify_signature(Some(theirs.public_key())) {

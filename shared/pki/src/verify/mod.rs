@@ -113,6 +113,32 @@ pub fn survey(files: &[File]) -> Survey {
     }
 }
 
+/// Reads one certificate in DER and says what is wrong with it by itself: for whoever has no folder, and many of them.
+///
+/// # Errors
+/// If it is no certificate; in words for a person.
+pub fn alone(
+    file: &str,
+    der: &[u8],
+    now: Timestamp,
+    soon_days: u32,
+) -> Result<(Certificate, Vec<Finding>), String> {
+    let facts = Facts::read(der)?;
+    let certificate =
+        Certificate { file: file.to_owned(), place: 0, name: files::name_of(file), facts, link: false };
+    let mut findings = Vec::new();
+    check::one(&certificate, None, now, soon_days, &mut findings);
+    Ok((certificate, findings))
+}
+
+/// The bytes of a certificate in PEM.
+///
+/// # Errors
+/// If it is not one; in words for a person.
+pub fn der(pem: &str) -> Result<Vec<u8>, String> {
+    crate::armor::decode(&["CERTIFICATE"], pem).map(|mut der| std::mem::take(&mut *der))
+}
+
 fn inventory(file: &File, findings: &mut Vec<Finding>) -> Option<Manifest> {
     let Found::Bytes(bytes) = &file.found else { return None };
     if file.path != "manifest.json" && !file.path.ends_with("pki/manifest.json") {

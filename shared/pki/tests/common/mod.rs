@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use slipway_core::cluster::{Cluster, KeyAlgorithm};
+use slipway_core::cluster::{Cluster, EtcdMember, KeyAlgorithm};
 use slipway_core::pki::{AssetKind, manifest, policy};
 use slipway_core::spec;
 use slipway_driver::ports::{Crypto as _, Made, Signer};
@@ -20,13 +20,18 @@ pub fn now() -> Timestamp {
 
 /// Every asset of the cluster, issued as policy says.
 pub fn issue_all(cluster: &Cluster) -> BTreeMap<String, Made> {
+    issue_all_at(cluster, now())
+}
+
+/// Every asset of the cluster, issued as policy says, at that moment.
+pub fn issue_all_at(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
     let mut made: BTreeMap<String, Made> = BTreeMap::new();
     for asset in policy::assets(cluster) {
         let new = match manifest::profile(&asset) {
             None => AwsLc.make(&asset.kind).unwrap(),
             Some(profile) => {
                 let signer = profile.issuer.as_ref().map(|issuer| signer(&made[issuer]));
-                AwsLc.issue(profile, signer.as_ref(), now()).unwrap()
+                AwsLc.issue(profile, signer.as_ref(), at).unwrap()
             }
         };
         made.insert(asset.name, new);
@@ -52,3 +57,33 @@ pub const ALGORITHMS: [KeyAlgorithm; 5] = [
     KeyAlgorithm::Rsa3072,
     KeyAlgorithm::Rsa4096,
 ];
+
+/// The cluster with so many members of etcd.
+pub fn with_members(count: u32) -> Cluster {
+    let mut cluster = cluster();
+    let first = cluster.etcd.members[0].clone();
+    cluster.etcd.members = (0..count)
+        .map(|index| EtcdMember {
+            index,
+            dns_name: format!("etcd-{index}.prod.etcd.internal"),
+            ..first.clone()
+        })
+        .collect();
+    cluster
+}
+
+/// Every certificate of the cluster, for keys that are slow to make: one for its authorities and one for its leaves, which no
+/// cluster has.
+pub fn certify_all(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
+    let authority = AwsLc.issue(&profile(cluster, "ca"), None, at).unwrap();
+    let leaf = AwsLc.issue(&profile(cluster, "admin"), Some(&signer(&authority)), at).unwrap();
+    let mut made: BTreeMap<String, Made> = BTreeMap::new();
+    for asset in policy::assets(cluster) {
+        let Some(profile) = manifest::profile(&asset) else { continue };
+        let key = if profile.authority { &authority.private } else { &leaf.private };
+        let above = profile.issuer.as_ref().map(|name| signer(&made[name]));
+        let new = AwsLc.certify(profile, key, above.as_ref(), at).unwrap();
+        made.insert(asset.name, new);
+    }
+    made
+}

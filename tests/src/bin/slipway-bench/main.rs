@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark is for a person to read")]
 
+mod certificates;
 mod functions;
 
 use std::collections::BTreeMap;
@@ -68,6 +69,8 @@ async fn main() -> Anyhow<()> {
     println!("{:<58} {:>8.1} ×\n", "first render / floor", first.as_secs_f64() / floor.as_secs_f64());
 
     pools()?;
+    println!();
+    certificates::rates()?;
     println!();
     functions::memory().await
 }

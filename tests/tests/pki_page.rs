@@ -1,0 +1,298 @@
+//! `docs/pki.md` holds the table of the policy and its difference from kubeadm's, each explained.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use slipway_core::pki::manifest::profile;
+use slipway_core::pki::policy;
+use slipway_core::spec;
+use slipway_tests::tools;
+use slipway_tests::workshop::example;
+
+/// One certificate, as kubeadm or we describe it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    name: &'static str,
+    issuer: &'static str,
+    common_name: &'static str,
+    organization: &'static str,
+    purposes: &'static str,
+    sans: &'static [&'static str],
+}
+
+/// What depends on the machine or the cluster is in angle brackets.
+const fn row(
+    name: &'static str,
+    issuer: &'static str,
+    common_name: &'static str,
+    organization: &'static str,
+    purposes: &'static str,
+    sans: &'static [&'static str],
+) -> Row {
+    Row { name, issuer, common_name, organization, purposes, sans }
+}
+
+/// kubeadm's certificates and kubeconfigs, since 1.29, by the names of our table:
+/// <https://kubernetes.io/docs/setup/best-practices/certificates/> and its `certlist.go`.
+const KUBEADM: &[Row] = &[
+    row("ca", "", "kubernetes", "", "", &[]),
+    row("etcd-ca", "", "etcd-ca", "", "", &[]),
+    row("front-proxy-ca", "", "front-proxy-ca", "", "", &[]),
+    row(
+        "apiserver",
+        "ca",
+        "kube-apiserver",
+        "",
+        "server",
+        &[
+            "<node name>",
+            "<node address>",
+            "<endpoint>",
+            "<service address>",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.<cluster domain>",
+        ],
+    ),
+    row(
+        "apiserver-kubelet-client",
+        "ca",
+        "kube-apiserver-kubelet-client",
+        "kubeadm:cluster-admins",
+        "client",
+        &[],
+    ),
+    row("apiserver-etcd-client", "etcd-ca", "kube-apiserver-etcd-client", "", "client", &[]),
+    row("front-proxy-client", "front-proxy-ca", "front-proxy-client", "", "client", &[]),
+    row("controller-manager", "ca", "system:kube-controller-manager", "", "client", &[]),
+    row("scheduler", "ca", "system:kube-scheduler", "", "client", &[]),
+    row(
+        "etcd-server-N",
+        "etcd-ca",
+        "<node name>",
+        "",
+        "server, client",
+        &["<node name>", "<node address>", "127.0.0.1", "::1", "localhost"],
+    ),
+    row(
+        "etcd-peer-N",
+        "etcd-ca",
+        "<node name>",
+        "",
+        "server, client",
+        &["<node name>", "<node address>", "127.0.0.1", "::1", "localhost"],
+    ),
+    row("etcd-healthcheck-client", "etcd-ca", "kube-etcd-healthcheck-client", "", "client", &[]),
+    row("admin", "ca", "kubernetes-admin", "kubeadm:cluster-admins", "client", &[]),
+    row("super-admin", "ca", "kubernetes-super-admin", "system:masters", "client", &[]),
+    row("kubelet", "ca", "system:node:<node name>", "system:nodes", "client", &[]),
+];
+
+/// Why each difference is: the certificate, what differs, the reason. One that is no more fails the test, as does one without.
+const REASONS: &[(&str, &str, &str)] = &[
+    (
+        "ca",
+        "CN",
+        "a name that says whose it is where several clusters' certificates lie together; nothing reads it",
+    ),
+    (
+        "kubelet-ca",
+        "ours alone",
+        "whoever holds the key that signs kubelets (the controllers) cannot make administrators or API servers with it: kubeadm's controllers hold the key of the one CA",
+    ),
+    (
+        "apiserver",
+        "SANs",
+        "all controllers share one certificate, so no machine's name or address is in it, and a new controller needs no new one; it is called by its endpoints, by the service address, and on the machine itself as localhost and 127.0.0.1. The cluster domain is `cluster.local`",
+    ),
+    (
+        "apiserver-kubelet-client",
+        "O",
+        "to be bound to `system:kubelet-api-admin` alone, not to cluster-admin: it speaks to kubelets and to nobody else. This version makes no such binding yet",
+    ),
+    ("node-manager", "ours alone", "drains nodes and applies the add-ons; kubeadm has neither"),
+    (
+        "etcd-server-N",
+        "CN",
+        "a member keeps its DNS name when its machine is replaced; so does its certificate",
+    ),
+    (
+        "etcd-server-N",
+        "SANs",
+        "by the member's DNS name; an address changes with the machine. etcd listens on IPv4",
+    ),
+    ("etcd-peer-N", "CN", "as `etcd-server-N`"),
+    ("etcd-peer-N", "SANs", "as `etcd-server-N`"),
+    ("etcd-healthcheck-client", "CN", "etcd reads no meaning into it"),
+    (
+        "admin",
+        "O",
+        "a group of ours, to be bound to cluster-admin by a binding that can be taken away. This version makes no such binding yet",
+    ),
+    (
+        "super-admin",
+        "kubeadm's alone",
+        "`system:masters` cannot be taken away from whoever has it; the node manager alone has it here, whose key is on controllers",
+    ),
+    (
+        "kubelet",
+        "kubeadm's alone",
+        "kubelets ask for their own by TLS bootstrapping, with `kubelet-ca` behind it; no key of theirs is ever with us",
+    ),
+];
+
+/// A row of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Own {
+    issuer: String,
+    common_name: String,
+    organization: String,
+    purposes: String,
+    sans: BTreeSet<String>,
+    holders: String,
+}
+
+/// Ours, of the production example: what its spec gives in angle brackets again.
+fn ours() -> BTreeMap<String, Own> {
+    let cluster = spec::parse(example("production").as_bytes(), None).unwrap().cluster;
+    let recipients = policy::recipients(&cluster);
+    let member = |index: u32| cluster.etcd.members[index as usize].dns_name.clone();
+    let general = |text: &str| {
+        let mut text = text.to_owned();
+        for index in 0..3 {
+            text = text.replace(&member(index), "<member's DNS name>");
+        }
+        for endpoint in &cluster.api_endpoints {
+            text = text.replace(&endpoint.dns_name, "<endpoint>");
+        }
+        text.replace(&cluster.api_service_ip().to_string(), "<service address>")
+    };
+    let mut rows = BTreeMap::new();
+    for asset in policy::assets(&cluster) {
+        let Some(profile) = profile(&asset) else { continue };
+        let name = match asset.name.rsplit_once('-') {
+            Some((family, index)) if index.parse::<u32>().is_ok() => format!("{family}-N"),
+            _ => asset.name.clone(),
+        };
+        let purposes = [(profile.server, "server"), (profile.client, "client")];
+        let purposes: Vec<&str> = purposes.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
+        let holders: BTreeSet<String> = recipients
+            .get(&asset.name)
+            .into_iter()
+            .flatten()
+            .map(|role| match role {
+                slipway_core::pki::Role::Etcd(_) if name.ends_with("-N") => "that member".to_owned(),
+                slipway_core::pki::Role::Etcd(_) => "etcd".to_owned(),
+                slipway_core::pki::Role::Controller => "controllers".to_owned(),
+                slipway_core::pki::Role::Pool(_) => "workers".to_owned(),
+                slipway_core::pki::Role::Admin => "admin".to_owned(),
+            })
+            .collect();
+        let sans = profile.sans.iter().map(|san| general(san)).collect();
+        let row = Own {
+            issuer: profile.issuer.clone().unwrap_or_default(),
+            common_name: general(&profile.common_name),
+            organization: profile.organizations.join(", "),
+            purposes: purposes.join(", "),
+            sans,
+            holders: holders.into_iter().collect::<Vec<_>>().join(", "),
+        };
+        let before = rows.insert(name.clone(), row.clone());
+        assert!(before.is_none_or(|before| before == row), "{name}: members differ by more than their names");
+    }
+    rows
+}
+
+/// The certificates and what differs, in our order of names.
+fn differences() -> Vec<(String, &'static str, String, String)> {
+    let ours = ours();
+    let mut found = Vec::new();
+    let none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
+    let join = |sans: &BTreeSet<String>| sans.iter().cloned().collect::<Vec<_>>().join(", ");
+    for row in KUBEADM {
+        let Some(own) = ours.get(row.name) else {
+            found.push((row.name.to_owned(), "kubeadm's alone", none(row.common_name), "none".to_owned()));
+            continue;
+        };
+        let theirs: BTreeSet<String> = row.sans.iter().map(|san| (*san).to_owned()).collect();
+        let pairs = [
+            ("issuer", row.issuer.to_owned(), own.issuer.clone()),
+            ("CN", row.common_name.to_owned(), own.common_name.clone()),
+            ("O", row.organization.to_owned(), own.organization.clone()),
+            ("EKU", row.purposes.to_owned(), own.purposes.clone()),
+            ("SANs", join(&theirs), join(&own.sans)),
+        ];
+        for (what, theirs, own) in pairs.into_iter().filter(|(_, theirs, own)| theirs != own) {
+            found.push((row.name.to_owned(), what, none(&theirs), none(&own)));
+        }
+    }
+    let known: BTreeSet<&str> = KUBEADM.iter().map(|row| row.name).collect();
+    for (name, row) in ours.iter().filter(|(name, _)| !known.contains(name.as_str())) {
+        found.push((name.clone(), "ours alone", "none".to_owned(), row.common_name.clone()));
+    }
+    found.sort();
+    found
+}
+
+fn code(text: &str) -> String {
+    match text {
+        "" => String::new(),
+        "none" => "none".to_owned(),
+        _ => text.split(", ").map(|part| format!("`{part}`")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn tables() -> (String, String) {
+    let mut table = "| name | CN | O | signed by | EKU | SANs | its certificate or key is held by |\n|---|---|---|---|---|---|---|\n".to_owned();
+    for (name, own) in ours() {
+        let signed = if own.issuer.is_empty() { "itself".to_owned() } else { code(&own.issuer) };
+        let sans = code(&own.sans.into_iter().collect::<Vec<_>>().join(", "));
+        let (common_name, organization) = (code(&own.common_name), code(&own.organization));
+        let (purposes, holders) = (own.purposes, own.holders);
+        table += &format!(
+            "| `{name}` | {common_name} | {organization} | {signed} | {purposes} | {sans} | {holders} |\n"
+        );
+    }
+    let mut difference =
+        "| certificate | what | kubeadm | Slipway | why |\n|---|---|---|---|---|\n".to_owned();
+    for (name, what, theirs, own) in differences() {
+        let why = REASONS.iter().find(|(of, which, _)| *of == name && *which == what).map(|(_, _, why)| *why);
+        let why = why
+            .unwrap_or_else(|| panic!("{name}: {what} is {own}, and kubeadm's is {theirs}: nobody says why"));
+        difference += &format!("| `{name}` | {what} | {} | {} | {why} |\n", code(&theirs), code(&own));
+    }
+    (table, difference)
+}
+
+/// `UPDATE_DOCS=1 cargo test -p slipway-tests --test pki_page` writes them anew.
+#[test]
+fn docs_pki_holds_the_policys_table_and_what_differs_from_kubeadm() {
+    let path = tools::root().join("docs/pki.md");
+    let mut page = fs::read_to_string(&path).unwrap();
+    let (table, difference) = tables();
+    for (mark, text) in [("table", table), ("kubeadm", difference)] {
+        let (begin, end) = (format!("<!-- {mark}: begin -->\n"), format!("<!-- {mark}: end -->"));
+        let start = page.find(&begin).unwrap_or_else(|| panic!("docs/pki.md has no {begin}")) + begin.len();
+        let stop = page.find(&end).unwrap_or_else(|| panic!("docs/pki.md has no {end}"));
+        page.replace_range(start..stop, &text);
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    let there = fs::read_to_string(&path).unwrap();
+    assert!(
+        there == page,
+        "docs/pki.md is out of date: run UPDATE_DOCS=1 cargo test -p slipway-tests --test pki_page"
+    );
+}
+
+#[test]
+fn no_reason_is_given_for_what_does_not_differ() {
+    let found = differences();
+    for (name, what, _) in REASONS {
+        let differs = found.iter().any(|(of, which, ..)| of == name && which == what);
+        assert!(differs, "{name}: {what} does not differ from kubeadm any more: take the reason out");
+    }
+}
