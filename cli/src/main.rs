@@ -72,7 +72,7 @@ async fn main() -> ExitCode {
         Command::Validate(args) => validate::run(args, &printer),
         Command::Render(args) => render::run(args, &printer).await,
         Command::Plan(args) => plan::run(args, &printer).await,
-        Command::Certs(args) => certs::run(args, &printer),
+        Command::Certs(args) => certs::run(args, &printer).await,
         Command::Migrate(args) => migrate::run(args, &printer),
         Command::Completions(args) => completions::run(args, &printer),
     };

@@ -13,7 +13,7 @@ use slipway_core::pki::{Manifest, Role};
 use slipway_core::plan::Plan;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::rollout::{AddonsPointer, Rollout};
-use slipway_driver::ports::{Condition, Context, Crypto as _, Keys as _, Objects as _, Signer};
+use slipway_driver::ports::{Condition, Objects as _, Signer};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{credentials, keys, store};
 use slipway_pki::AwsLc;
@@ -200,17 +200,11 @@ impl Workshop {
         let fingerprint = &manifest.assets[asset].fingerprint;
         let public = self.assets.peek(&keys::public_half(&self.cluster, asset, fingerprint));
         let certificate = String::from_utf8(public.expect("it is stored")).expect("PEM is text");
-        let of_key = context([("cluster", &self.cluster), ("role", "vault")]);
-        let mut sealed_under = of_key.clone();
-        sealed_under.insert("object".to_owned(), format!("{asset}/{fingerprint}"));
         let sealed = self.assets.peek(&keys::private_half(&self.cluster, asset, fingerprint));
         let sealed = sealed.expect("it is stored");
-        let sealing =
-            *AwsLc.sealings(&sealed).expect("it was sealed by us").last().expect("it holds a sealing");
-        let data_key =
-            self.keys.unwrap(sealing.wrapped, &of_key).await.expect("the key service knows its keys");
-        let key =
-            AwsLc.open(&data_key, &sealed_under, sealing.bytes).expect("it opens under its own context");
+        let of = (asset, fingerprint.as_str());
+        let key = credentials::open_private(&self.keys, &AwsLc, &self.cluster, of, &sealed).await;
+        let key = key.expect("it opens under its own context");
         Signer { certificate, key }
     }
 
@@ -228,8 +222,4 @@ impl Workshop {
             .await
             .expect("nothing fails in memory");
     }
-}
-
-fn context<const N: usize>(pairs: [(&str, &str); N]) -> Context {
-    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }

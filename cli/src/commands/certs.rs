@@ -1,6 +1,7 @@
 //! `slipway certs`: what certificates a folder holds, and what is wrong with them.
 
 mod folder;
+mod sealed;
 mod show;
 mod verify;
 
@@ -23,10 +24,10 @@ enum Verb {
     Verify(verify::Args),
 }
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     match &args.verb {
         Verb::Show(args) => show::run(args, printer),
-        Verb::Verify(args) => verify::run(args, printer),
+        Verb::Verify(args) => verify::run(args, printer).await,
     }
 }
 

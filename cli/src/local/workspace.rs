@@ -65,6 +65,12 @@ impl Workspace {
         Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: None })
     }
 
+    /// The cluster that was rendered here, and its bucket.
+    pub(crate) fn folder(&self) -> Option<(&str, Folder)> {
+        let cluster = self.marker.as_ref()?.cluster.as_str();
+        Some((cluster, Folder::new(&self.root, cluster)))
+    }
+
     /// Refuses a directory of another cluster; gives its bucket and the installation that templates name.
     pub(crate) fn claim(&self, cluster: &Cluster, args: &SiteArgs) -> Result<(Folder, Site), Failure> {
         if let Some(marker) = self.marker.as_ref().filter(|marker| marker.cluster != cluster.name) {

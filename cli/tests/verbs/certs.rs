@@ -161,7 +161,9 @@ fn what_was_rendered_is_shown_with_everything_that_matters_and_nothing_is_wrong(
     let run = place.run("certs verify out");
     assert_eq!(run.code, 0, "{}", run.told());
     assert!(run.stdout.contains("names are held against [DIR]/cluster.yaml"), "{}", run.stdout);
-    assert!(run.stdout.contains("15 certificates, 1 keys: nothing is wrong"), "{}", run.stdout);
+    assert!(run.stdout.contains("what is sealed was opened with its local.key"), "{}", run.stdout);
+    // A key for each certificate, and the pair that signs tokens.
+    assert!(run.stdout.contains("15 certificates, 17 keys: nothing is wrong"), "{}", run.stdout);
 }
 
 #[test]
@@ -230,6 +232,55 @@ fn a_directory_that_is_not_what_its_inventory_says_is_told() {
     assert_eq!(run.code, 3, "{}", run.told());
     place.write("bad.yaml", "zebra: 1\n");
     assert_eq!(place.run("certs verify out --spec bad.yaml").code, 1);
+}
+
+#[test]
+fn what_is_sealed_is_opened_where_its_key_is_at_hand_and_each_damage_is_told() {
+    let place = rendered();
+    let in_folder = |folder: &str, ending: &str| -> String {
+        let entries = std::fs::read_dir(place.path(&format!("out/credentials/{folder}"))).unwrap();
+        let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let name = names.find(|name| name.starts_with(ending) || name.ends_with(ending)).unwrap();
+        format!("out/credentials/{folder}/{name}")
+    };
+    let (scheduler, admin, ca) = (
+        in_folder("pki/scheduler", ".sealed"),
+        in_folder("pki/admin", ".sealed"),
+        in_folder("pki/ca", ".sealed"),
+    );
+    let (worker, other) =
+        (in_folder("bundles/pool-general", "credentials-"), in_folder("bundles/pool-other", "credentials-"));
+    let bytes = |name: &str| std::fs::read(place.path(name)).unwrap();
+    // Another's in its place, half of it, none; of a bundle one bit.
+    let others = bytes(&admin);
+    std::fs::write(place.path(&scheduler), others).unwrap();
+    std::fs::write(place.path(&admin), &bytes(&admin)[..99]).unwrap();
+    std::fs::remove_file(place.path(&ca)).unwrap();
+    let mut flipped = bytes(&worker);
+    *flipped.last_mut().unwrap() ^= 1;
+    std::fs::write(place.path(&worker), flipped).unwrap();
+    std::fs::copy(place.path(&worker), place.path(&other)).unwrap();
+    let run = place.run("certs verify out --output json");
+    let told: Vec<String> = codes(&run).into_iter().map(|(code, file)| format!("{code} {file}")).collect();
+    let mut expected: Vec<String> = [&scheduler, &admin, &ca, &worker, &other]
+        .iter()
+        .map(|name| format!("unreadable {}", place.masked(name.strip_prefix("out/credentials/").unwrap())))
+        .collect();
+    expected.sort();
+    assert_eq!((run.code, told), (1, expected), "{}", run.told());
+    // A key that others may read is not used.
+    std::fs::set_permissions(place.path("out/credentials/local.key"), std::fs::Permissions::from_mode(0o644))
+        .unwrap();
+    let run = place.run("certs verify out --output json");
+    assert_eq!(codes(&run), [("unreadable".to_owned(), "local.key".to_owned())], "{}", run.told());
+    // Without the key nobody can look, and that is said.
+    std::fs::remove_file(place.path("out/credentials/local.key")).unwrap();
+    let run = place.run("certs verify out");
+    assert!(
+        run.code == 0 && run.stdout.contains("files hold what was not looked into: sealed"),
+        "{}",
+        run.told()
+    );
 }
 
 #[test]

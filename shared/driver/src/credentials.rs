@@ -9,7 +9,7 @@ mod open;
 mod recovery;
 mod vault;
 
-pub use open::open;
+pub use open::{open, open_private};
 
 use std::collections::{BTreeMap, BTreeSet};
 

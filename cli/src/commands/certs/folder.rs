@@ -19,9 +19,17 @@ const MOST_FILES: usize = 20_000;
 
 /// What lies in `dir`: a directory that `slipway render` wrote, or any other.
 pub(super) fn read(dir: &Path) -> Result<Survey, Failure> {
-    let credentials = dir.join("credentials");
-    let ours = dir.join("slipway.json").is_file() && credentials.is_dir();
-    let root = if ours { credentials } else { dir.to_owned() };
+    look(dir, files(dir)?)
+}
+
+/// Whether `slipway render` wrote `dir`.
+pub(super) fn is_ours(dir: &Path) -> bool {
+    dir.join("slipway.json").is_file() && dir.join("credentials").is_dir()
+}
+
+/// Every file; of a directory of ours those of its credentials.
+pub(super) fn files(dir: &Path) -> Result<Vec<File>, Failure> {
+    let root = if is_ours(dir) { dir.join("credentials") } else { dir.to_owned() };
     fs::read_dir(&root).map_err(|error| Failure::file("read", &root, &error))?;
     let mut files = Vec::new();
     walk(&root, "", 0, &mut files);
@@ -29,6 +37,11 @@ pub(super) fn read(dir: &Path) -> Result<Survey, Failure> {
         let problem = format!("{} holds more than {MOST_FILES} files", dir.display());
         return Err(Failure::refused(problem, "name the folder with the certificates"));
     }
+    Ok(files)
+}
+
+/// Takes them apart; a folder without any certificate is no success.
+pub(super) fn look(dir: &Path, files: Vec<File>) -> Result<Survey, Failure> {
     let survey = survey(&files);
     if survey.certificates.is_empty() && survey.findings.is_empty() {
         let problem = format!("there is no certificate in {}", dir.display());

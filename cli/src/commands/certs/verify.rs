@@ -9,7 +9,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::spec;
 use slipway_pki::verify::{Finding, Severity, Survey};
 
-use super::{Moment, SOON_DAYS, folder};
+use super::{Moment, SOON_DAYS, folder, sealed};
 use crate::Exit;
 use crate::failure::Failure;
 use crate::printer::{Colour, Printer};
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     moment: Moment,
 }
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let given = match &args.spec {
         Some(path) => match demanded(path)? {
             Ok(cluster) => Some((path.clone(), cluster)),
@@ -59,7 +59,9 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         },
         None => None,
     };
-    let survey = folder::read(&args.dir)?;
+    let mut files = folder::files(&args.dir)?;
+    let opened = folder::is_ours(&args.dir) && sealed::open(&args.dir, &mut files).await?;
+    let survey = folder::look(&args.dir, files)?;
     let (spec, note) = match given {
         Some(given) => (Some(given), None),
         None => beside(&args.dir),
@@ -74,14 +76,13 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         "spec": spec.as_ref().map(|(path, _)| path.display().to_string()),
         "certificates": survey.certificates.len(),
         "keys": survey.keys.len(),
+        "sealedOpened": opened,
         "findings": findings,
         "unknown": survey.others.iter().filter(|other| !other.known).collect::<Vec<_>>(),
         "notLookedInto": survey.others.iter().filter(|other| other.known).collect::<Vec<_>>(),
     });
-    printer.result(
-        &told(printer, &survey, &findings, spec.as_ref().map(|(path, _)| path.as_path()), note),
-        &machine,
-    );
+    let spec = spec.as_ref().map(|(path, _)| path.as_path());
+    printer.result(&told(printer, &survey, &findings, (spec, note), opened), &machine);
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
 }
 
@@ -114,8 +115,8 @@ fn told(
     printer: &Printer,
     survey: &Survey,
     findings: &[Finding],
-    spec: Option<&Path>,
-    note: Option<String>,
+    (spec, note): (Option<&Path>, Option<String>),
+    opened: bool,
 ) -> String {
     let mut text = String::new();
     for finding in findings {
@@ -141,8 +142,10 @@ fn told(
         (None, None) => text.push_str("names are held against no spec: give --spec to have them checked\n"),
     }
     let known = survey.others.iter().filter(|other| other.known).count();
-    if known > 0 {
-        let _ = writeln!(text, "{known} files hold what cannot be looked into: sealed, or no certificate");
+    if opened {
+        text.push_str("what is sealed was opened with its local.key\n");
+    } else if known > 0 {
+        let _ = writeln!(text, "{known} files hold what was not looked into: sealed, or no certificate");
     }
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
     let verdict = match (errors, findings.len() - errors) {

@@ -55,6 +55,13 @@ pub(super) fn context(cluster: &str, role: &str) -> Context {
     BTreeMap::from([("cluster".to_owned(), cluster.to_owned()), ("role".to_owned(), role.to_owned())])
 }
 
+/// See [`Vault::seal_context`].
+pub(super) fn object_context(cluster: &str, asset: &str, fingerprint: &str) -> Context {
+    let mut context = context(cluster, "vault");
+    context.insert("object".to_owned(), format!("{asset}/{fingerprint}"));
+    context
+}
+
 impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
     pub(super) fn new(objects: &'a O, keys: &'a K, crypto: &'a C, cluster: &'a Cluster) -> Self {
         Self {
@@ -103,9 +110,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
     /// Under what a private half is sealed: beyond KMS' context it names the asset and its fingerprint, so that no two
     /// objects can be exchanged, and what opens is what the inventory means.
     pub(super) fn seal_context(&self, asset: &str, fingerprint: &str) -> Context {
-        let mut context = context(&self.cluster.name, "vault");
-        context.insert("object".to_owned(), format!("{asset}/{fingerprint}"));
-        context
+        object_context(&self.cluster.name, asset, fingerprint)
     }
 
     /// A new data key for `role`, from the KMS key that is wanted.
