@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Lowering;
+use crate::cluster::{KubernetesVersion, NodePool};
 use crate::patch::holds_private_key;
 use crate::spec::model::KubeletSpec;
 use crate::spec::path::Path;
@@ -61,7 +62,8 @@ const OWNED: [(&str, &str); 33] = [
 ];
 
 /// The other fields of `KubeletConfiguration`, of the releases that are launched (k8s.io/kubelet/config/v1beta1, 1.34 to 1.37). The
-/// kubelet reads strictly: with a field that it does not know it does not start.
+/// kubelet reads strictly: with a field that it does not know it does not start. Those that not all of these releases know are
+/// in [`LATER`] too.
 const FIELDS: &str = "allowedUnsafeSysctls cgroupRoot cgroupsPerQOS configMapAndSecretChangeDetectionStrategy containerLogMaxFiles \
     containerLogMaxSize containerLogMaxWorkers containerLogMonitorInterval contentType cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy \
     cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff defaultPodSysctls enableContentionProfiling \
@@ -79,6 +81,10 @@ const FIELDS: &str = "allowedUnsafeSysctls cgroupRoot cgroupsPerQOS configMapAnd
     singleProcessOOMKill streamingConnectionIdleTimeout syncFrequency systemCgroups systemReservedCgroup tlsCipherSuites \
     tlsCurvePreferences tlsMinVersion topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope tracing \
     userNamespaces volumeStatsAggPeriod";
+/// The fields that the oldest of these releases does not know, and the minor that brought them: what `types.go` of k8s.io/kubelet has
+/// at v0.N and not at v0.N-1. None of them has taken a field away so far.
+const LATER: [(&str, u16); 3] =
+    [("defaultPodSysctls", 37), ("memoryReservationPolicy", 36), ("tlsCurvePreferences", 36)];
 
 /// What a kubelet evicts at unless it is told anything (the same page, "Hard eviction thresholds").
 const EVICTED_AT: [(&str, &str); 5] = [
@@ -159,6 +165,50 @@ impl Lowering<'_, '_, '_> {
         fields
     }
 
+    /// Whether the kubelets that are given a field know it: a pool may run an older minor than the cluster, and what is said of all
+    /// kubelets is said of its too.
+    pub(super) fn kubelets_know(&mut self, cluster: Option<KubernetesVersion>, pools: &[NodePool]) {
+        let Some(cluster) = cluster else { return };
+        let spec = self.spec;
+        let raise = "raise `kubernetesVersion`";
+        let own: BTreeMap<&str, KubernetesVersion> =
+            pools.iter().filter_map(|pool| Some((pool.name.as_str(), pool.kubernetes_version?))).collect();
+        let mut oldest = (cluster, None);
+        for (index, pool) in spec.worker.node_pools.iter().enumerate() {
+            let name = pool.name.as_deref().unwrap_or_default();
+            let version = own.get(name).copied().unwrap_or(cluster);
+            let place = Path::of("worker").key("nodePools").index(index).key("kubelet").key("config");
+            let (runs, raise) = ((version, Some(name)), "raise the pool's `kubernetesVersion`");
+            self.known_to(&pool.kubelet, runs, &place, raise);
+            if version.minor < oldest.0.minor {
+                oldest = runs;
+            }
+        }
+        let place = Path::of("controller").key("kubelet").key("config");
+        self.known_to(&spec.controller.kubelet, (cluster, None), &place, raise);
+        let place = Path::of("kubernetes").key("kubelet").key("config");
+        let apart = oldest.1.map_or(raise, |_| "write it in the `kubelet` of those that know it");
+        self.known_to(&spec.kubernetes.kubelet, oldest, &place, apart);
+    }
+
+    fn known_to(
+        &mut self,
+        spec: &KubeletSpec,
+        (runs, pool): (KubernetesVersion, Option<&str>),
+        at: &Path,
+        or: &str,
+    ) {
+        for (field, minor) in
+            LATER.iter().filter(|(field, minor)| runs.minor < *minor && spec.config.contains_key(*field))
+        {
+            let whose = pool.map_or_else(|| "the controllers".to_owned(), |name| format!("pool `{name}`"));
+            let message = format!(
+                "`{field}` is known to kubelets of 1.{minor} and newer, and those of {whose} are {runs}: they would not start"
+            );
+            self.report.error("kubelet-field", &at.key(field), message, format!("remove it, or {or}"));
+        }
+    }
+
     /// `cpu=100m,memory=100Mi`, as kube-aws and the kubelet's flag have it.
     fn reserved(&mut self, text: &str, path: &Path) -> Value {
         let mut reserved = BTreeMap::new();
@@ -216,6 +266,16 @@ pub(super) fn quantity(text: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::versions::RELEASES;
+
+    #[test]
+    fn the_fields_that_came_later_are_fields_and_came_with_a_release_that_is_launched() {
+        for (field, minor) in LATER {
+            assert!(FIELDS.split_whitespace().any(|known| known == field), "{field}");
+            let (oldest, newest) = (RELEASES[0].minor, RELEASES[RELEASES.len() - 1].minor);
+            assert!(oldest < minor && minor <= newest, "{field}: no release needs this line");
+        }
+    }
 
     #[test]
     fn quantities_are_kubernetes_own() {

@@ -62,6 +62,7 @@ pub(crate) fn lower(
     let etcd = lowering.etcd(name.as_deref(), kubernetes_version, &network);
     let pools = lowering.pools(name.as_deref(), kubernetes_version, &network, &api_endpoints);
     lowering.workers_let_in(&api_endpoints, worker_api_endpoint.as_deref(), &pools, &network);
+    lowering.kubelets_know(kubernetes_version, &pools);
     lowering.pods_fit(controller.as_ref(), &pools, &network);
     lowering.architectures(&image, controller.as_ref(), etcd.as_ref(), &pools);
     let kms_key_arn = lowering.kms_key();

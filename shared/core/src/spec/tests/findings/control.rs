@@ -280,3 +280,32 @@ fn kubelets_take_what_is_not_slipways() {
         r#"{"cpuManagerPolicy":"static","maxPods":60,"topologyManagerScope":"pod"}"#
     );
 }
+
+#[test]
+fn a_field_that_a_kubelet_of_that_minor_does_not_know_is_refused_where_it_is_said() {
+    const CURVES: &str = "kubelet: {config: {tlsCurvePreferences: [X25519]}}";
+    let of = |version: &str, keys: &str| {
+        let text = format!("{}{keys}", BASE.replace("\"1.37\"", version));
+        parse(text.as_bytes(), None).err().map_or_else(String::new, |found| told(&found))
+    };
+    let pool = |version: &str| format!("    {CURVES}\n    kubernetesVersion: {version}\n");
+    for (version, keys) in [
+        ("1.36", format!("    {CURVES}\n")),
+        ("1.37", pool("1.36")),
+        ("1.37", format!("    kubernetesVersion: 1.34\ncontroller: {{{CURVES}}}\n")),
+        ("1.37", format!("    kubernetesVersion: 1.36\nkubernetes: {{{CURVES}}}\n")),
+        ("1.37", "kubernetes: {kubelet: {config: {defaultPodSysctls: {}}}}\n".to_owned()),
+    ] {
+        assert_eq!(of(version, &keys), "", "{keys}");
+    }
+    insta::assert_snapshot!(
+        [
+            of("1.35", &format!("controller: {{{CURVES}}}\n")),
+            of("1.37", &pool("1.35")),
+            of("1.35", &format!("kubernetes: {{{CURVES}}}\n")),
+            of("1.37", &format!("    kubernetesVersion: 1.35.1\nkubernetes: {{{CURVES}}}\n")),
+            of("1.36", "controller: {kubelet: {config: {defaultPodSysctls: {}}}}\n"),
+        ]
+        .join("\n")
+    );
+}
