@@ -71,6 +71,27 @@ pub struct MemberRole {
     pub volume_gib: u32,
     /// What was settled.
     pub pin: MemberPin,
+    /// Where its name is kept. `None`: an older release of Slipway did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<NameZone>,
+}
+
+/// The hosted zone that a member sets its record in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NameZone {
+    /// The one that the network stack makes.
+    Made,
+    /// One of the user's, by its id.
+    Given(String),
+}
+
+impl NameZone {
+    /// The zone with that id; without one, the one that is made.
+    #[must_use]
+    pub fn of(id: Option<&str>) -> Self {
+        id.map_or(Self::Made, |id| Self::Given(id.to_owned()))
+    }
 }
 
 /// `https://<name>:2380`.

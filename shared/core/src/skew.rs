@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster::{Cluster, EtcdMember, KubernetesVersion};
 use crate::lock::Lock;
+use crate::members::NameZone;
 use crate::pki::Role;
 use crate::render::{NodeRole, Rendering};
 use crate::spec::Severity;
@@ -72,7 +73,7 @@ pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Vec<Ob
     found.extend(etcd(cluster, lock, running));
     found.extend(volumes(cluster, running));
     found.extend(issuer::objection(cluster, running));
-    found.extend(zone::objection(running, cluster.etcd.hosted_zone_id.as_deref()));
+    found.extend(zone::objection(running, &NameZone::of(cluster.etcd.hosted_zone_id.as_deref())));
     found
 }
 
@@ -96,7 +97,7 @@ pub fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
             .then(|| shrinks(*index, &format!("etcd member {index}"), before.volume_gib, after.volume_gib))
     }));
     if let Some(asked) = zone::of(new) {
-        found.extend(zone::objection(running, asked.as_deref()));
+        found.extend(zone::objection(running, &asked));
     }
     found.retain(|objection| objection.severity == Severity::Error);
     found

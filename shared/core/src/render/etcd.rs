@@ -13,7 +13,7 @@ use super::launch_template::{Machine, ebs, node_tags, root_device};
 use super::userdata::{Digests, userdata};
 use super::{NodeRole, StackKind, node_config};
 use crate::cluster::{Architecture, EtcdMember, GroupSize};
-use crate::members::{self, MemberRole, VolumePin};
+use crate::members::{self, MemberRole, NameZone, VolumePin};
 use crate::pki::Role;
 use crate::skew::zone::STATEMENT;
 
@@ -105,6 +105,7 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
             peer_url: members::peer_url(member),
             volume_gib: member.data_volume.size_gib,
             pin,
+            zone: Some(NameZone::of(context.cluster.etcd.hosted_zone_id.as_deref())),
         }),
     };
     (role, node_role)

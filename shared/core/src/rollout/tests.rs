@@ -435,7 +435,8 @@ fn with_members(size: u32, members: u32, zone: &str) -> Rendering {
             join_endpoints: Vec::new(),
             volume: VolumePin { number: 1, availability_zone: zone.to_owned(), kms_key_arn: None },
         };
-        let member = MemberRole { peer_url: format!("https://etcd-{index}:2380"), volume_gib: 30, pin };
+        let member =
+            MemberRole { peer_url: format!("https://etcd-{index}:2380"), volume_gib: 30, pin, zone: None };
         let node = NodeRole { stack: "c-etcd".to_owned(), member: Some(member), ..node.clone() };
         rendering.roles.insert(Role::Etcd(index), node);
     }

@@ -4,18 +4,25 @@
 use serde_json::Value;
 
 use super::Objection;
+use crate::members::NameZone;
 use crate::render::{Rendering, StackKind};
 
 /// The statement that lets a member set its record.
 pub(crate) const STATEMENT: &str = "SetOwnRecord";
 
-/// The zone that the members of `rendering` set their records in; the inner `None`: the one that the network stack makes. Nothing, if it
-/// has no members.
-pub(super) fn of(rendering: &Rendering) -> Option<Option<String>> {
+/// The zone that the members of `rendering` set their records in. `None`, if it has no members, or if an older release of Slipway left no
+/// trace of it: it wrote the zone only into the statement, and members with an instance profile of the user's have none.
+pub(super) fn of(rendering: &Rendering) -> Option<NameZone> {
+    let members = rendering.roles.values().filter_map(|node| node.member.as_ref());
+    members.filter_map(|member| member.zone.clone()).next().or_else(|| permitted(rendering))
+}
+
+/// The zone that the members of `rendering` are allowed to set their records in.
+fn permitted(rendering: &Rendering) -> Option<NameZone> {
     let stack = rendering.stacks.iter().find(|stack| stack.kind == StackKind::Etcd)?;
     let template: Value = serde_json::from_str(&stack.body).ok()?;
     let zone = resource(&template)?;
-    Some(zone.as_str().and_then(|arn| arn.rsplit_once('/')).map(|(_, id)| id.to_owned()))
+    Some(NameZone::of(zone.as_str().and_then(|arn| arn.rsplit_once('/')).map(|(_, id)| id)))
 }
 
 /// What the first statement of that name is about.
@@ -31,22 +38,25 @@ fn resource(template: &Value) -> Option<&Value> {
 }
 
 /// Objects to another zone than the one that the running members use.
-pub(super) fn objection(running: &Rendering, asked: Option<&str>) -> Option<Objection> {
+pub(super) fn objection(running: &Rendering, asked: &NameZone) -> Option<Objection> {
     let stands = of(running)?;
-    let words = |zone: Option<&str>| {
-        zone.map_or_else(|| "the zone that Slipway made".to_owned(), |id| format!("the hosted zone {id}"))
+    let words = |zone: &NameZone| match zone {
+        NameZone::Made => "the zone that Slipway made".to_owned(),
+        NameZone::Given(id) => format!("the hosted zone {id}"),
     };
-    (stands.as_deref() != asked).then(|| {
+    (stands != *asked).then(|| {
         let help = match &stands {
-            Some(id) => format!("write `hostedZone: {{id: {id}}}`: it cannot be changed once the cluster runs"),
-            None => "remove `hostedZone`: it cannot be changed once the cluster runs".to_owned(),
+            NameZone::Given(id) => {
+                format!("write `hostedZone: {{id: {id}}}`: it cannot be changed once the cluster runs")
+            }
+            NameZone::Made => "remove `hostedZone`: it cannot be changed once the cluster runs".to_owned(),
         };
         Objection::error(
             "etcd-zone",
             vec!["etcd.hostedZone.id".to_owned(), "etcd.hostedZone".to_owned(), "etcd".to_owned()],
             format!(
                 "the names of the etcd members that run are in {}, and {} is asked for: nobody would find them there",
-                words(stands.as_deref()),
+                words(&stands),
                 words(asked)
             ),
             help,

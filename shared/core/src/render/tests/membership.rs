@@ -307,25 +307,39 @@ fn p4_the_address_of_a_member_that_an_older_release_made_is_known_from_its_confi
 
 #[test]
 fn p4_the_zone_of_etcds_names_stays_the_one_that_it_was() {
-    let of_zone = |zone: Option<&str>| {
+    let of_zone = |zone: Option<&str>, profile: bool| {
         let mut cluster = of(3);
         cluster.etcd.hosted_zone_id = zone.map(str::to_owned);
+        let arn = "arn:aws:iam::123456789012:instance-profile/etcd";
+        cluster.etcd.iam.instance_profile_arn = profile.then(|| arn.to_owned());
         cluster
     };
+    /// What a release of before the zone was written down is read as.
+    fn older(rendering: &mut Rendering) {
+        let members = rendering.roles.values_mut().filter_map(|node| node.member.as_mut());
+        members.for_each(|member| member.zone = None);
+    }
     for (before, after, why) in [
         (None, Some("ZA"), "are in the zone that Slipway made, and the hosted zone ZA is asked for"),
         (Some("ZA"), Some("ZB"), "are in the hosted zone ZA, and the hosted zone ZB is asked for"),
         (Some("ZA"), None, "are in the hosted zone ZA, and the zone that Slipway made is asked for"),
     ] {
-        let mut life = Life::new();
-        life.roll_out(&of_zone(before));
-        let (rendering, plan) = life.upload(&of_zone(after));
-        let told = plan.not_executable().unwrap();
-        assert!(told.contains(why), "{told}");
-        // And said when it is uploaded, with the line.
-        let found = crate::skew::objections(&of_zone(after), &life.lock, life.deployed.as_ref().unwrap());
-        assert!(found.iter().any(|objection| objection.code == "etcd-zone"), "{found:?}");
-        let same = crate::skew::objections(&of_zone(after), &life.lock, &rendering);
-        assert!(same.iter().all(|objection| objection.code != "etcd-zone"), "{same:?}");
+        // With an instance profile of the user's no statement names the zone, and an older release says nothing of it.
+        for (profile, old) in [(false, false), (false, true), (true, false)] {
+            let mut life = Life::new();
+            life.roll_out(&of_zone(before, profile));
+            if old {
+                older(life.deployed.as_mut().unwrap());
+            }
+            let (rendering, plan) = life.upload(&of_zone(after, profile));
+            let told = plan.not_executable().unwrap();
+            assert!(told.contains(why), "{told}");
+            // And said when it is uploaded, with the line.
+            let running = life.deployed.as_ref().unwrap();
+            let found = crate::skew::objections(&of_zone(after, profile), &life.lock, running);
+            assert!(found.iter().any(|objection| objection.code == "etcd-zone"), "{found:?}");
+            let same = crate::skew::objections(&of_zone(after, profile), &life.lock, &rendering);
+            assert!(same.iter().all(|objection| objection.code != "etcd-zone"), "{same:?}");
+        }
     }
 }

@@ -33,6 +33,7 @@ fn running(runs: &Runs<'_>) -> Rendering {
         peer_url: String::new(),
         volume_gib: 30,
         pin: MemberPin { joins: false, initial_cluster: BTreeMap::new(), join_endpoints: Vec::new(), volume },
+        zone: None,
     };
     let mut roles = BTreeMap::from([
         (Role::Controller, node(runs.kubernetes)),
