@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Replacement, StackPlan, stacks};
+use super::{Baseline, Replacement, StackPlan, stacks};
 use crate::render::{Rendering, Stack};
 
 /// An export that a plan takes away or changes while other stacks use it.
@@ -23,17 +23,25 @@ pub struct ExportInUse {
     pub removed: bool,
     /// The stacks that use it.
     pub used_by: Vec<String>,
+    /// Those of them that no spec can change, since an earlier rollout left them standing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
 }
 
 impl ExportInUse {
     /// What, and by whom it is used: the first of them, where there are many.
     pub(super) fn words(&self) -> String {
-        const MOST: usize = 3;
-        let first = self.used_by.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = self.used_by.len().saturating_sub(MOST);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("{} (used by {first}{more})", self.what)
+        let users: Vec<&str> = self.used_by.iter().map(String::as_str).collect();
+        format!("{} (used by {})", self.what, few(&users))
     }
+}
+
+/// The first of the names, and how many more there are.
+pub(super) fn few(names: &[&str]) -> String {
+    const MOST: usize = 3;
+    let first = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(MOST);
+    if more > 0 { format!("{first} and {more} more") } else { first }
 }
 
 /// One export of a template.
@@ -42,9 +50,9 @@ struct Export {
     value: Value,
 }
 
-/// What `plans` would take away or change of what deployed stacks use.
-pub(super) fn in_use(old: Option<&Rendering>, new: &Rendering, plans: &[StackPlan]) -> Vec<ExportInUse> {
-    let Some(old) = old else { return Vec::new() };
+/// What `plans` would take away or change of what stacks use that stand.
+pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) -> Vec<ExportInUse> {
+    let Some(old) = &baseline.rendering else { return Vec::new() };
     let imports: Vec<(&str, BTreeSet<String>)> =
         old.stacks.iter().map(|stack| (stack.name.as_str(), imports(stack))).collect();
     let mut found = Vec::new();
@@ -66,7 +74,8 @@ pub(super) fn in_use(old: Option<&Rendering>, new: &Rendering, plans: &[StackPla
             let used_by: Vec<String> = users.map(|(stack, _)| (*stack).to_owned()).collect();
             if !used_by.is_empty() {
                 let stack = before.name.clone();
-                found.push(ExportInUse { stack, export: name, what: export.what, removed, used_by });
+                let left = used_by.iter().filter(|user| baseline.left.contains(*user)).cloned().collect();
+                found.push(ExportInUse { stack, export: name, what: export.what, removed, used_by, left });
             }
         }
     }

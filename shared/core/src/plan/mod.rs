@@ -9,6 +9,7 @@ mod exports;
 pub mod html;
 mod membership;
 mod nodes;
+mod refusals;
 mod stacks;
 mod story;
 #[cfg(test)]
@@ -325,7 +326,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         from: baseline.releases.clone(),
         addons_from: baseline.addons.clone(),
         objections: objections(baseline.rendering.as_ref(), new),
-        in_use: exports::in_use(baseline.rendering.as_ref(), new, &stacks),
+        in_use: exports::in_use(baseline, new, &stacks),
         stacks,
         nodes: nodes::compare(baseline, new),
         membership: membership::compare(baseline.rendering.as_ref(), new),
@@ -362,71 +363,6 @@ impl Plan {
     #[must_use]
     pub fn count(&self, action: NodeAction) -> u32 {
         self.nodes.iter().filter(|node| node.action == action).map(|node| node.nodes.min.max(1)).sum()
-    }
-
-    /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
-    #[must_use]
-    pub fn not_executable(&self) -> Option<String> {
-        let why: Vec<String> =
-            [self.objected(), self.members_at_risk(), self.still_used()].into_iter().flatten().collect();
-        (!why.is_empty()).then(|| why.join(". And "))
-    }
-
-    fn objected(&self) -> Option<String> {
-        let list = self.objections.join("; ");
-        (!list.is_empty()).then(|| format!("what runs speaks against it: {list}. Nothing is touched"))
-    }
-
-    /// CloudFormation would stop at the first of these and roll the stack back; and nodes stand there.
-    fn still_used(&self) -> Option<String> {
-        let list = |removed: bool| -> Vec<String> {
-            self.in_use.iter().filter(|export| export.removed == removed).map(ExportInUse::words).collect()
-        };
-        let mut why = Vec::new();
-        for (words, list) in [("takes away", list(true)), ("replaces", list(false))] {
-            if !list.is_empty() {
-                why.push(format!("{words} what other stacks still use: {}", list.join(", ")));
-            }
-        }
-        (!why.is_empty()).then(|| {
-            format!(
-                "it {}. CloudFormation refuses that: nothing is touched. First upload a spec in which it stays and nothing uses it \
-                 (a new subnet beside the old one, other `subnets` for nodes and load balancers, no restricted public endpoint \
-                 beside a NAT gateway that goes); when that is rolled out and the nodes have moved, take it away",
-                why.join(", and ")
-            )
-        })
-    }
-
-    /// A rollout updates stacks, and CloudFormation would delete the groups and volumes of all members that leave or move at once,
-    /// while etcd still counts their votes (P4). Until something takes members out one at a time, such a plan is not begun.
-    ///
-    /// Members that join may be launched side by side, since etcd itself lets them in one after the other: each asks to be added as a
-    /// learner, there may be one learner at a time (`--max-learners` is 1 unless set: etcd.io/docs, "Learner"), it takes no part in
-    /// the quorum, and it can be promoted only once it has caught up with the leader.
-    fn members_at_risk(&self) -> Option<String> {
-        let names = |action| -> Vec<String> {
-            let changes = self.membership.iter().filter(|change| change.action == action);
-            changes.map(|change| change.member.to_string()).collect()
-        };
-        let mut why = Vec::new();
-        for (action, words) in [
-            (MembershipAction::Remove, "takes etcd members away"),
-            (MembershipAction::Replace, "replaces the data volumes of etcd members"),
-            (MembershipAction::Readdress, "changes the addresses of etcd members"),
-        ] {
-            let names = names(action);
-            if !names.is_empty() {
-                why.push(format!("{words} ({})", names.join(", ")));
-            }
-        }
-        (!why.is_empty()).then(|| {
-            format!(
-                "it {}, which must be done one member at a time through etcd itself. This version of Slipway cannot do that yet, and \
-                 to update the stacks at once could cost the quorum: nothing is touched. Upload a spec that leaves these members as they are",
-                why.join(", and ")
-            )
-        })
     }
 
     /// The pools that are rolled before `node` is, where this plan rolls both.

@@ -105,6 +105,11 @@ fn what_a_pool_that_left_the_spec_uses_is_not_taken_away_until_its_stack_is_gone
     let (refused, report, _) = harbour.roll(state, &release);
     assert_eq!(report.state, "failed");
     assert!(report.message.contains("Subnet a in eu-west-1a (used by c-pool-a)"), "{}", report.message);
+    // No spec lets go of it: that is what the cure must not say.
+    let cure = "nothing is touched. Since no spec changes the stack c-pool-a, left standing by an earlier rollout: drain its nodes and \
+                delete the stack, then upload this spec again";
+    assert!(report.message.contains(cure), "{}", report.message);
+    assert!(!report.message.contains("First upload a spec"), "{}", report.message);
 
     // Somebody deletes the stack: the wake that this causes sees it, and a plan made before is stale.
     let stale = harbour.plan(&refused, &without_pool(exporting(4, false)));
@@ -117,6 +122,28 @@ fn what_a_pool_that_left_the_spec_uses_is_not_taken_away_until_its_stack_is_gone
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert_eq!(plan.left().count(), 0);
     assert!(state.deployed.values().all(|id| id == &release.id()));
+}
+
+#[test]
+fn of_what_a_left_and_a_deployed_stack_use_both_cures_are_said() {
+    let (mut harbour, state) = Harbour::left();
+    let beside = |exports| {
+        let mut release = without_pool(exporting(3, exports));
+        let pool = release.stacks.iter_mut().find(|stack| stack.name == "c-pool-b").unwrap();
+        let template = json!({"Resources": {"Thing": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": {"Fn::ImportValue": "c-SubnetA"}}}}});
+        pool.body = template.to_string();
+        pool.sha256 = sha256_hex(pool.body.as_bytes());
+        release
+    };
+    let (state, report, _) = harbour.roll(state, &beside(true));
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    let why = harbour.plan(&state, &beside(false)).plan.not_executable().unwrap();
+    assert!(why.contains("(used by c-pool-a, c-pool-b)"), "{why}");
+    assert!(
+        why.contains("Since no spec changes the stack c-pool-a, left")
+            && why.contains(". First upload a spec"),
+        "{why}"
+    );
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! Why this version of Slipway makes a plan and shows it, and does not begin it. What a later version learns to do safely is taken out here,
+//! and nowhere else.
+
+use std::collections::BTreeSet;
+
+use super::exports::few;
+use super::{ExportInUse, MembershipAction, Plan};
+
+impl Plan {
+    /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
+    #[must_use]
+    pub fn not_executable(&self) -> Option<String> {
+        let why: Vec<String> =
+            [self.objected(), self.members_at_risk(), self.still_used()].into_iter().flatten().collect();
+        (!why.is_empty()).then(|| why.join(". And "))
+    }
+
+    fn objected(&self) -> Option<String> {
+        let list = self.objections.join("; ");
+        (!list.is_empty()).then(|| format!("what runs speaks against it: {list}. Nothing is touched"))
+    }
+
+    /// CloudFormation would stop at the first of these and roll the stack back; and nodes stand there.
+    fn still_used(&self) -> Option<String> {
+        let list = |removed: bool| -> Vec<String> {
+            self.in_use.iter().filter(|export| export.removed == removed).map(ExportInUse::words).collect()
+        };
+        let mut why = Vec::new();
+        for (words, list) in [("takes away", list(true)), ("replaces", list(false))] {
+            if !list.is_empty() {
+                why.push(format!("{words} what other stacks still use: {}", list.join(", ")));
+            }
+        }
+        let mut cures = Vec::new();
+        // No spec has any say over a stack that was left.
+        let left: BTreeSet<&str> =
+            self.in_use.iter().flat_map(|export| &export.left).map(String::as_str).collect();
+        if !left.is_empty() {
+            let (which, their) = if left.len() == 1 { ("the stack", "its") } else { ("the stacks", "their") };
+            let left: Vec<&str> = left.into_iter().collect();
+            cures.push(format!(
+                "Since no spec changes {which} {}, left standing by an earlier rollout: drain {their} nodes and delete {which}, then \
+                 upload this spec again, which is not tried again by itself",
+                few(&left)
+            ));
+        }
+        if self.in_use.iter().any(|export| export.used_by.len() > export.left.len()) {
+            cures.push(
+                "First upload a spec in which it stays and nothing uses it (a new subnet beside the old one, other `subnets` for nodes \
+                 and load balancers, no restricted public endpoint beside a NAT gateway that goes); when that is rolled out, the nodes \
+                 have moved and the stacks of pools that went are deleted, take it away"
+                    .to_owned(),
+            );
+        }
+        (!why.is_empty()).then(|| {
+            format!(
+                "it {}. CloudFormation refuses that: nothing is touched. {}",
+                why.join(", and "),
+                cures.join(". ")
+            )
+        })
+    }
+
+    /// A rollout updates stacks, and CloudFormation would delete the groups and volumes of all members that leave or move at once,
+    /// while etcd still counts their votes (P4). Until something takes members out one at a time, such a plan is not begun.
+    ///
+    /// Members that join may be launched side by side, since etcd itself lets them in one after the other: each asks to be added as a
+    /// learner, there may be one learner at a time (`--max-learners` is 1 unless set: etcd.io/docs, "Learner"), it takes no part in
+    /// the quorum, and it can be promoted only once it has caught up with the leader.
+    fn members_at_risk(&self) -> Option<String> {
+        let names = |action| -> Vec<String> {
+            let changes = self.membership.iter().filter(|change| change.action == action);
+            changes.map(|change| change.member.to_string()).collect()
+        };
+        let mut why = Vec::new();
+        for (action, words) in [
+            (MembershipAction::Remove, "takes etcd members away"),
+            (MembershipAction::Replace, "replaces the data volumes of etcd members"),
+            (MembershipAction::Readdress, "changes the addresses of etcd members"),
+        ] {
+            let names = names(action);
+            if !names.is_empty() {
+                why.push(format!("{words} ({})", names.join(", ")));
+            }
+        }
+        (!why.is_empty()).then(|| {
+            format!(
+                "it {}, which must be done one member at a time through etcd itself. This version of Slipway cannot do that yet, and \
+                 to update the stacks at once could cost the quorum: nothing is touched. Upload a spec that leaves these members as they are",
+                why.join(", and ")
+            )
+        })
+    }
+}
