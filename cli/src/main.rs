@@ -69,7 +69,7 @@ async fn main() -> ExitCode {
     let printer = Printer::of_environment(cli.output);
     let result = match &cli.command {
         Command::Init(args) => init::run(args, &printer),
-        Command::Validate(args) => validate::run(args, &printer),
+        Command::Validate(args) => validate::run(args, &printer).await,
         Command::Render(args) => render::run(args, &printer).await,
         Command::Plan(args) => plan::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,

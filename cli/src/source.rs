@@ -10,6 +10,7 @@ use slipway_driver::patches::PatchSet;
 use slipway_driver::rendering::{Checked, check};
 
 use crate::failure::Failure;
+use crate::local::LocalImports;
 
 /// Where the patches are.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -21,6 +22,8 @@ pub(crate) struct PatchArgs {
 
 /// A spec as read, with its patches.
 pub(crate) struct Source {
+    /// Where it was read from.
+    path: PathBuf,
     /// For messages.
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
@@ -45,22 +48,30 @@ impl Source {
             std::io::stdin()
                 .read_to_end(&mut bytes)
                 .map_err(|error| Failure::file("read", Path::new("the standard input"), &error))?;
-            return Ok(Self { name: "<stdin>".to_owned(), bytes, patches, folder, expected_name: None });
+            let name = "<stdin>".to_owned();
+            return Ok(Self { path: path.to_owned(), name, bytes, patches, folder, expected_name: None });
         }
         let bytes = std::fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
         let name = path.display().to_string();
-        Ok(Self { name, bytes, patches, folder, expected_name: folder_of(path) })
+        let expected_name = folder_of(path);
+        Ok(Self { path: path.to_owned(), name, bytes, patches, folder, expected_name })
     }
 
     /// A text that was made for `path`, but is perhaps not there yet.
     pub(crate) fn made(path: &Path, text: String) -> Self {
         Self {
+            path: path.to_owned(),
             name: path.display().to_string(),
             bytes: text.into_bytes(),
             patches: PatchSet::default(),
             folder: PathBuf::new(),
             expected_name: None,
         }
+    }
+
+    /// What lies in `import/` beside it; `asks`: a person may be asked for passphrases.
+    pub(crate) fn imports(&self, asks: bool) -> LocalImports {
+        LocalImports::beside(&self.path, asks)
     }
 
     /// The file that a finding is about: its name and its bytes.

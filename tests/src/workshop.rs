@@ -44,6 +44,8 @@ pub fn examples() -> Vec<Example> {
                 patches: patches(&path.join(patch::FOLDER)),
             }
         })
+        // What somebody brings lies in nobody's repository: cli/tests/verbs/own_ca.rs makes it.
+        .filter(|example: &Example| !example.text.contains("source: imported"))
         .collect();
     examples.sort_by(|one, other| one.name.cmp(&other.name));
     assert!(examples.len() > 5, "the examples are gone");

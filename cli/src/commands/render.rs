@@ -35,6 +35,10 @@ Images:
   Which digest an add-on's image has only its registry knows: --resolve asks, once, and pins the answer.
   Without it a digest of zeros stands in.
 
+Own authorities:
+  What `certificatesConfiguration.authorities` imports is read from import/ beside the spec, once. A key's passphrase
+  comes from SLIPWAY_CA_KEY_PASSPHRASE (SLIPWAY_ETCD_CA_KEY_PASSPHRASE, …), or is asked for on a terminal.
+
 Exit codes:
   0  rendered
   1  the spec was refused, or DIR belongs to another cluster
@@ -156,7 +160,10 @@ pub(crate) async fn prepared<O: Objects>(
         crypto: &AwsLc,
     };
     let running = Running { baseline: against.clone(), ..Running::default() };
-    match prepare(&ports, site, cluster, &source.bytes, &source.patches, &running, Timestamp::now()).await {
+    let (imports, now) = (source.imports(true), Timestamp::now());
+    let prepared =
+        prepare(&ports, &imports, site, cluster, &source.bytes, &source.patches, &running, now).await;
+    match prepared {
         Ok(prepared) => Ok(Ok(prepared)),
         Err(NotPrepared::Rejected(findings)) => Ok(Err(findings)),
         Err(NotPrepared::Failed(error)) => Err(error.into()),

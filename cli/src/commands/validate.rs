@@ -1,11 +1,20 @@
 //! `slipway validate`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use jiff::Timestamp;
+use slipway_core::cluster::Cluster;
+use slipway_core::pki::Manifest;
+use slipway_core::skew::Objection;
+use slipway_core::spec::{Diagnostic, Severity, placed};
+use slipway_driver::imports;
+use slipway_pki::AwsLc;
+
 use crate::Exit;
 use crate::failure::Failure;
+use crate::local::Folder;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
 
@@ -30,10 +39,15 @@ pub(crate) struct Args {
     patches: PatchArgs,
 }
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let source = Source::read(&args.file, &args.patches)?;
     let (cluster, findings) = match source.parse() {
-        Ok(accepted) => (Some(accepted.cluster), accepted.warnings),
+        Ok(accepted) => {
+            let about_imports = imports(&source, &accepted.cluster).await?;
+            let grave = about_imports.iter().any(|finding| finding.severity == Severity::Error);
+            let cluster = (!grave).then_some(accepted.cluster);
+            (cluster, [about_imports, accepted.warnings].concat())
+        }
         Err(findings) => (None, findings),
     };
     printer.findings(Stream::Out, &source, &findings);
@@ -54,4 +68,22 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         json!({ "ok": cluster.is_some(), "file": source.name, "cluster": name, "diagnostics": findings });
     printer.result(&text, &machine);
     Ok(if cluster.is_some() { Exit::Done } else { Exit::Findings })
+}
+
+/// What speaks against the certificates and keys in `import/`, if the spec names any. A file that is not there is no error: it
+/// is needed once, at the first rendering. Nobody is asked for a passphrase here: without one in the environment, an encrypted
+/// key is left for `render` to open.
+async fn imports(source: &Source, cluster: &Cluster) -> Result<Vec<Diagnostic>, Failure> {
+    let (manifest, now) = (Manifest::default(), Timestamp::now());
+    let beside = source.imports(false);
+    let nothing = Folder::new(Path::new(""), &cluster.name);
+    let (_, objections) = imports::read(&beside, &nothing, &AwsLc, cluster, &manifest, now).await?;
+    let told = objections.into_iter().filter_map(|objection| match objection.code {
+        "import-passphrase" => None,
+        "import-missing" => {
+            beside.is_there().then_some(Objection { severity: Severity::Warning, ..objection })
+        }
+        _ => Some(objection),
+    });
+    Ok(placed(&source.bytes, told.collect()))
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use slipway_core::cluster::{Architecture, Cluster, Image};
 use slipway_core::lock::Lock;
-use slipway_driver::ports::{Objects, Parameters, PortResult};
+use slipway_driver::ports::{Objects, Parameters, PortResult, SecretParameter};
 use slipway_driver::{keys, store};
 
 use crate::failure::Failure;
@@ -50,6 +50,11 @@ pub(crate) struct LocalParameters;
 impl Parameters for LocalParameters {
     async fn value(&self, name: &str) -> PortResult<Option<String>> {
         Ok(Some(format!("{{{{resolve:ssm:{name}}}}}")))
+    }
+
+    async fn secret(&self, _: &str) -> PortResult<SecretParameter> {
+        // Passphrases come from the environment or a prompt: see `imports`.
+        Ok(SecretParameter::Missing)
     }
 }
 

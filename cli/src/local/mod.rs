@@ -14,12 +14,14 @@ use slipway_driver::ports::Condition;
 
 mod folder;
 mod images;
+mod imports;
 mod keys;
 mod overlay;
 mod registry;
 mod workspace;
 
 pub(crate) use images::{ImagePin, LocalParameters, pin};
+pub(crate) use imports::LocalImports;
 pub(crate) use keys::LocalKeys;
 pub(crate) use overlay::Overlay;
 pub(crate) use registry::{LocalRegistry, stand_ins};

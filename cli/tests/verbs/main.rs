@@ -5,6 +5,9 @@ mod certs;
 mod completions;
 mod init;
 mod migrate;
+#[path = "../../../shared/pki/tests/common/own.rs"]
+mod own;
+mod own_ca;
 mod patches;
 mod plan;
 mod render;
@@ -78,10 +81,20 @@ impl Place {
 
     /// Runs the binary with words and a standard input, in an environment of its own.
     fn run_with(&self, args: &str, input: &str) -> Run {
+        self.run_as(args, input, &[])
+    }
+
+    /// With these variables.
+    fn run_in(&self, args: &str, environment: &[(&str, &str)]) -> Run {
+        self.run_as(args, "", environment)
+    }
+
+    fn run_as(&self, args: &str, input: &str, environment: &[(&str, &str)]) -> Run {
         let mut child = Command::new(env!("CARGO_BIN_EXE_slipway"))
             .args(args.split_whitespace())
             .current_dir(self.dir.path())
             .env_clear()
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -187,6 +187,9 @@ fn every_example_and_every_starter_can_be_rendered() {
     for entry in std::fs::read_dir(examples).unwrap() {
         let path = entry.unwrap().path();
         let path = if path.is_dir() { path.join("cluster.yaml") } else { path };
+        if path.ends_with("own-ca/cluster.yaml") {
+            continue; // It needs what `own_ca` makes.
+        }
         let run = place.run(&format!("render {} --out {count}", path.display()));
         assert_eq!(run.code, 0, "{}: {}", path.display(), run.told());
         count += 1;

@@ -345,6 +345,32 @@ pub struct Certificates {
     pub leaf_days: u32,
     /// `rolloutBeforeExpiry`; `None` is off.
     pub rollout_before_expiry: Option<RolloutBeforeExpiry>,
+    /// `authorities`: those that Slipway does not make, by their asset's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub authorities: BTreeMap<String, OwnAuthority>,
+}
+
+/// An authority that Slipway does not make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnAuthority {
+    /// With its key, or without.
+    pub source: OwnSource,
+    /// The file of its certificates, in `import/`.
+    pub certificate: String,
+    /// The file of its key, in `import/`; unused where it comes without.
+    pub key: String,
+    /// The SSM parameter with the passphrase of its key, or of the keys of what it signed.
+    pub passphrase_parameter: Option<String>,
+}
+
+/// How an authority is brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OwnSource {
+    /// With its key: Slipway issues under it.
+    Imported,
+    /// Without: what it signs is brought, too.
+    Provided,
 }
 
 /// When and how leaves are renewed.

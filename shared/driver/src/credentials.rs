@@ -7,24 +7,28 @@
 mod bundles;
 mod open;
 mod recovery;
+mod renewal;
 mod vault;
 
 pub use open::{open, open_private};
+pub use renewal::renew;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
+use slipway_core::digest::sha256_hex;
 use slipway_core::pki::manifest::{self, FORMAT, PolicyError};
 use slipway_core::pki::policy::{self, DIGEST_KEY};
-use slipway_core::pki::{Asset, AssetKind, Entry, Manifest, Role};
+use slipway_core::pki::{Asset, AssetKind, ChainFacts, Entry, Manifest, Origin, Role};
 
 use crate::error::{FlowError, FlowResult};
-use crate::ports::{Crypto, Keys, Made, Objects, PortResult, Signer};
+use crate::imports::Imported;
+use crate::ports::{BroughtAuthority, Crypto, Keys, Made, Objects, PortResult, Secret, Signer};
 use crate::{keys, store};
 
-use vault::{Half, Vault};
+use vault::{Half, Held, Vault};
 
 /// The credentials of a cluster as they stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +86,22 @@ pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
     known: &Known,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
+    ensure_with(objects, keys, crypto, cluster, known, &Imported::new(), now).await
+}
+
+/// As [`ensure_for`], with what others made and [`crate::imports::read`] found in order.
+///
+/// # Errors
+/// As [`ensure`]; also if what stands is another than the spec says or than was brought.
+pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    known: &Known,
+    imported: &Imported,
+    now: Timestamp,
+) -> FlowResult<Credentials> {
     let key = keys::manifest(&cluster.name);
     let mut tried: Option<Credentials> = None;
     for _ in 0..store::TRIES {
@@ -102,7 +122,7 @@ pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
         let mut vault = Vault::new(objects, keys, crypto, cluster);
         vault.seal_anew(&manifest).await?;
         manifest.sealed_under.clone_from(&vault.wanted);
-        let made = make(&mut vault, &mut manifest, now).await?;
+        let made = make(&mut vault, &mut manifest, imported, now).await?;
         let mut roles: BTreeSet<_> =
             manifest::to_seal(cluster, &manifest).map_err(refused)?.into_iter().collect();
         roles.extend(manifest::to_seal_under(cluster, &manifest, &vault.wanted));
@@ -144,17 +164,32 @@ pub async fn public_half<O: Objects, C: Crypto>(
     vault::read_public(objects, crypto, cluster, manifest, asset).await
 }
 
+/// The certificates from an authority that was brought up to its root, checked against the inventory.
+///
+/// # Errors
+/// As [`public_half`]; also if the authority was not brought.
+pub async fn chain<O: Objects>(
+    objects: &O,
+    cluster: &str,
+    manifest: &Manifest,
+    asset: &str,
+) -> FlowResult<String> {
+    vault::read_chain(objects, cluster, manifest, asset).await
+}
+
 /// Makes and records what [`manifest::to_make`] lists; the private halves stay in the vault's memory. The names.
 async fn make<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &mut Manifest,
+    imported: &Imported,
     now: Timestamp,
 ) -> FlowResult<Vec<String>> {
     let assets = policy::assets(vault.cluster);
-    let list = manifest::to_make(&assets, manifest, now).map_err(refused)?;
+    let brought = imported.iter().map(|(name, import)| (name.clone(), import.facts.clone())).collect();
+    let list = manifest::to_make(&assets, manifest, &brought, now).map_err(refused)?;
     let names: BTreeSet<&str> = list.iter().map(|made| made.asset.name.as_str()).collect();
     let mut needs = BTreeSet::new();
-    for made in &list {
+    for made in list.iter().filter(|made| made.asset.origin == Origin::Generated) {
         match manifest::profile(made.asset) {
             Some(profile) => {
                 let issuers = profile.issuer.iter().filter(|issuer| !names.contains(issuer.as_str()));
@@ -166,10 +201,15 @@ async fn make<O: Objects, K: Keys, C: Crypto>(
     }
     vault.load(manifest, needs).await?;
     for asset in list.iter().map(|made| made.asset) {
-        let new = produce(vault, asset, now)?;
-        let entry = entry(vault, manifest, asset, &new)?;
-        manifest.assets.insert(asset.name.clone(), entry);
-        vault.hold(&asset.name, new);
+        let new = match imported.get(&asset.name).filter(|_| asset.origin != Origin::Generated) {
+            Some(import) => Held {
+                public: Some(import.certificate.clone()),
+                private: import.key.clone(),
+                authority: import.authority.clone(),
+            },
+            None => produce(vault, asset, now)?.into(),
+        };
+        record(vault, manifest, asset, new)?;
     }
     Ok(list.into_iter().map(|made| made.asset.name.clone()).collect())
 }
@@ -191,12 +231,25 @@ fn produce<O: Objects, K: Keys, C: Crypto>(
     }
 }
 
+/// Enters a new asset into the inventory, and keeps it in the vault's memory.
+fn record<O: Objects, K: Keys, C: Crypto>(
+    vault: &mut Vault<'_, O, K, C>,
+    manifest: &mut Manifest,
+    asset: &Asset,
+    new: Held,
+) -> FlowResult<()> {
+    let entry = entry(vault, manifest, asset, &new)?;
+    manifest.assets.insert(asset.name.clone(), entry);
+    vault.hold(&asset.name, new);
+    Ok(())
+}
+
 /// What the inventory says of a new asset.
 fn entry<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &Manifest,
     asset: &Asset,
-    made: &Made,
+    made: &Held,
 ) -> FlowResult<Entry> {
     let public = || made.public.as_deref().unwrap_or_default();
     let (fingerprint, certificate) = match &asset.kind {
@@ -212,11 +265,23 @@ fn entry<O: Objects, K: Keys, C: Crypto>(
             (fingerprint.expect("a key pair that was just made has a public half in PEM"), None)
         }
         AssetKind::BootstrapToken | AssetKind::RandomKey => {
-            let key = if asset.name == DIGEST_KEY { &made.private } else { vault.private(DIGEST_KEY) };
-            (manifest::secret_fingerprint(key.expose(), made.private.expose()), None)
+            let secret = made.private.as_ref().map_or(&[][..], Secret::expose);
+            let key = if asset.name == DIGEST_KEY { secret } else { vault.private(DIGEST_KEY).expose() };
+            (manifest::secret_fingerprint(key, secret), None)
         }
     };
-    Ok(Entry { fingerprint, names: manifest::names(&asset.kind), certificate, roles: BTreeSet::new() })
+    let chain = |authority: &BroughtAuthority| ChainFacts {
+        sha256: sha256_hex(authority.chain.as_bytes()),
+        intermediates: authority.intermediates,
+    };
+    Ok(Entry {
+        fingerprint,
+        names: manifest::names(&asset.kind),
+        certificate,
+        roles: BTreeSet::new(),
+        origin: asset.origin,
+        chain: made.authority.as_ref().map(chain),
+    })
 }
 
 /// The roles whose sealed bundle is no longer in the bucket, or no longer the one that was put there, and that are not

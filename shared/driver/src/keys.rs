@@ -34,6 +34,12 @@ pub fn cluster_of_patch(key: &str) -> Option<&str> {
     (!cluster.is_empty() && patch_name(cluster, key).is_some()).then_some(cluster)
 }
 
+/// A file that belongs to a cluster's spec and is imported from, in the spec bucket.
+#[must_use]
+pub fn import(cluster: &str, file: &str) -> String {
+    format!("clusters/{cluster}/import/{file}")
+}
+
 /// What a person asks first.
 #[must_use]
 pub fn status(cluster: &str) -> String {
@@ -104,6 +110,12 @@ pub fn manifest(cluster: &str) -> String {
 #[must_use]
 pub fn public_half(cluster: &str, asset: &str, fingerprint: &str) -> String {
     format!("clusters/{cluster}/pki/{asset}/{fingerprint}.pem")
+}
+
+/// The certificates from an authority that was brought up to its root, by the authority's fingerprint.
+#[must_use]
+pub fn chain(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    format!("clusters/{cluster}/pki/{asset}/{fingerprint}.chain.pem")
 }
 
 /// The sealed private key or secret of an asset, by its fingerprint.

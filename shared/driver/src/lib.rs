@@ -7,11 +7,13 @@
 //! - [`rendering`]: a spec was uploaded; ends with a plan on the bus, or with diagnostics.
 //! - [`patches`]: what lies beside the spec and changes what was rendered.
 //! - [`credentials`] and [`lock`]: what rendering calls for keys, certificates, images and releases.
+//! - [`imports`]: authorities and leaves that somebody brought.
 //! - [`launch`]: a rollout was woken; takes the next safe step.
 //! - [`store`] and [`keys`]: JSON objects under conditional writes, and where they lie.
 
 pub mod credentials;
 pub mod error;
+pub mod imports;
 pub mod issuer;
 pub mod keys;
 pub mod launch;

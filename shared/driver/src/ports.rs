@@ -179,6 +179,19 @@ pub trait Keys: Send + Sync {
 pub trait Parameters: Send + Sync {
     /// The value of a public or own parameter; `None` if there is none. `ssm:GetParameter`.
     fn value(&self, name: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
+    /// The value of a parameter that is a secret. `ssm:GetParameter`.
+    fn secret(&self, name: &str) -> impl Future<Output = PortResult<SecretParameter>> + Send;
+}
+
+/// What became of asking for a secret.
+#[derive(Debug)]
+pub enum SecretParameter {
+    /// A SecureString, opened.
+    Secret(Secret),
+    /// A parameter of that name is there in plain, so that its value is no secret.
+    Plain,
+    /// There is none of that name.
+    Missing,
 }
 
 /// Registries of container images.
@@ -251,6 +264,39 @@ pub struct Signer {
     pub key: Secret,
 }
 
+/// What is wrong with something that was brought, without any of it, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flaw {
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+/// An authority that somebody else made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BroughtAuthority {
+    /// Its certificate alone, PEM.
+    pub certificate: String,
+    /// SHA-256 of its public key (SubjectPublicKeyInfo), in hex.
+    pub spki_sha256: String,
+    /// Its certificate and those above it, each one's issuer after it, PEM.
+    pub chain: String,
+    /// How many of the chain, from the first, are no root.
+    pub intermediates: usize,
+    /// When the first of the chain ends.
+    pub ends: Timestamp,
+}
+
+/// A private key that somebody else made.
+#[derive(Debug)]
+pub struct BroughtKey {
+    /// PKCS #8, PEM, without a passphrase.
+    pub pem: Secret,
+    /// SHA-256 of its public key (SubjectPublicKeyInfo), in hex.
+    pub spki_sha256: String,
+}
+
 /// Cryptography with randomness: in production aws-lc-rs and rcgen, in the simulator a seeded stand-in.
 pub trait Crypto: Send + Sync {
     /// Makes an asset that is no certificate.
@@ -290,6 +336,30 @@ pub trait Crypto: Send + Sync {
     /// # Errors
     /// If `pem` is no public key, or of a kind that signs no tokens.
     fn verification_key(&self, pem: &str) -> PortResult<VerificationKey>;
+    /// Reads an authority's file: its certificate first, then those above it. Dates are looked at as of `now`; `None`: not.
+    ///
+    /// # Errors
+    /// Everything that speaks against issuing under it, or against relying on it.
+    fn brought_authority(&self, text: &Secret, now: Option<Timestamp>)
+    -> Result<BroughtAuthority, Vec<Flaw>>;
+    /// Reads a leaf that is to do what `profile` says; its certificate alone, PEM.
+    ///
+    /// # Errors
+    /// Everything in which it is another than the profile, or not `authority`'s.
+    fn brought_leaf(
+        &self,
+        text: &Secret,
+        profile: &CertificateProfile,
+        authority: &BroughtAuthority,
+        now: Timestamp,
+    ) -> Result<String, Vec<Flaw>>;
+    /// Reads a private key, in any of the forms that OpenSSL writes.
+    ///
+    /// # Errors
+    /// If it is none, or the passphrase does not open it.
+    fn brought_key(&self, text: &Secret, passphrase: Option<&Secret>) -> Result<BroughtKey, Flaw>;
+    /// Whether a file's private key is under a passphrase.
+    fn is_locked(&self, text: &Secret) -> bool;
     /// Seals `plain` under a data key into one [`Sealing`]: AES-256-GCM, `context` as additional data, the wrapped key and
     /// the name of the key that wrapped it carried along.
     ///

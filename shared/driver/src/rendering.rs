@@ -13,6 +13,7 @@ use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
 use slipway_core::lock::Lock;
 use slipway_core::members::Standing;
 use slipway_core::patch::Patch;
+use slipway_core::pki::Manifest;
 use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::{self, Inputs, RenderError, Rendering, Site};
 use slipway_core::rollout::Rollout;
@@ -21,6 +22,7 @@ use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
 
 use crate::credentials::{self, Credentials, Healed, Known};
 use crate::error::{FlowError, FlowResult};
+use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, plan_ready};
 use crate::patches::PatchSet;
 use crate::ports::{Bus, Crypto, Keys, Listing, Objects, Parameters, Registry};
@@ -287,7 +289,11 @@ async fn render_version(
 
     let running = running(ports.assets, &upload.cluster).await?;
     let patches = PatchSet::read(ports.specs, &upload.cluster).await?;
-    let prepared = match prepare(ports, site, &upload.cluster, &text.bytes, &patches, &running, now).await {
+    let imports =
+        BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
+    let prepared =
+        prepare(ports, &imports, site, &upload.cluster, &text.bytes, &patches, &running, now).await;
+    let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(NotPrepared::Rejected(diagnostics)) => {
             return reject(ports, upload, Some(&patches), diagnostics).await;
@@ -360,8 +366,10 @@ async fn running(assets: &impl Objects, cluster: &str) -> FlowResult<Running> {
 ///
 /// # Errors
 /// Diagnostics, or a call that failed.
+#[allow(clippy::too_many_arguments, reason = "the world, and what is rendered of it")]
 pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: Crypto>(
     ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+    imports: &impl Imports,
     site: &Site,
     cluster_name: &str,
     text: &[u8],
@@ -381,6 +389,8 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
         let grave = found.iter().any(|finding| finding.severity == Severity::Error);
         if grave { Err(NotPrepared::Rejected(found)) } else { Ok(()) }
     };
+    // Before anything is stored: a spec whose imports are refused changes nothing.
+    let imported = imported(ports, imports, text, &cluster, now).await?;
     let etcd = running.baseline.etcd(running.on_its_way);
     let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, check).await?;
     warnings.extend(update(&lock));
@@ -389,12 +399,32 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     }
     let known = running.known();
     let credentials =
-        credentials::ensure_for(ports.assets, ports.keys, ports.crypto, &cluster, &known, now).await?;
+        credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &known, &imported, now)
+            .await?;
     warnings.extend(credentials.healed.iter().map(healed));
     let inputs = Inputs { patches: &patches, ..Inputs::new(&cluster, &lock, &credentials.digests, site) };
     let rendering = render::render(&inputs)
         .map_err(|errors| NotPrepared::Rejected(errors.iter().map(RenderError::diagnostic).collect()))?;
     Ok(Prepared { cluster, warnings, rendering, credentials, lock })
+}
+
+/// What the spec says is brought, as far as the cluster does not have it yet.
+async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+    imports: &impl Imports,
+    text: &[u8],
+    cluster: &Cluster,
+    now: Timestamp,
+) -> Result<imports::Imported, NotPrepared> {
+    let manifest = store::load::<Manifest>(ports.assets, &keys::manifest(&cluster.name)).await?;
+    let manifest = manifest.value.unwrap_or_default();
+    let (imported, objections) =
+        imports::read(imports, ports.assets, ports.crypto, cluster, &manifest, now).await?;
+    if objections.is_empty() {
+        Ok(imported)
+    } else {
+        Err(NotPrepared::Rejected(spec::placed(text, objections)))
+    }
 }
 
 /// Compares with what is deployed, stores what is new, points the rollout at it, and says so.

@@ -25,6 +25,69 @@ pub(crate) fn encode(label: &str, der: &[u8]) -> Zeroizing<String> {
     text
 }
 
+/// One block of a file.
+#[derive(Debug)]
+pub(crate) struct Block<'t> {
+    /// What it is called.
+    pub(crate) label: &'t str,
+    /// What stands between its first line and its last.
+    inside: &'t str,
+}
+
+impl<'t> Block<'t> {
+    /// The headers that OpenSSL used to write before the base64 (RFC 1421).
+    pub(crate) fn headers(&self) -> Option<&'t str> {
+        self.split().0
+    }
+
+    /// Headers and base64: an empty line parts them, and base64 has no colon.
+    fn split(&self) -> (Option<&'t str>, &'t str) {
+        if !self.inside.contains(':') {
+            return (None, self.inside);
+        }
+        let inside = self.inside.trim_start();
+        let mut at = 0;
+        for line in inside.split_inclusive('\n') {
+            at += line.len();
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        (Some(&inside[..at]), &inside[at..])
+    }
+
+    /// Its bytes.
+    pub(crate) fn der(&self) -> Result<Zeroizing<Vec<u8>>, String> {
+        debase64(self.split().1)
+    }
+}
+
+/// The blocks of a file, in their order; what stands between them is nobody's (RFC 7468, 2).
+///
+/// # Errors
+/// If there is none, or one does not end as it began; in words for a person, without any of `text`.
+pub(crate) fn blocks(text: &str) -> Result<Vec<Block<'_>>, String> {
+    if text.len() > MAX_BYTES {
+        return Err(format!("{} bytes are too many for a PEM file of at most {MAX_BYTES}", text.len()));
+    }
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((_, begun)) = rest.split_once("-----BEGIN ") {
+        let Some((label, after)) = begun.split_once("-----") else {
+            return Err("it is truncated: a line with -----BEGIN does not end".to_owned());
+        };
+        let Some((inside, end)) = after.split_once("-----END ") else {
+            return Err("it is truncated: -----END is missing".to_owned());
+        };
+        let Some(left) = end.strip_prefix(label).and_then(|end| end.strip_prefix("-----")) else {
+            return Err("a PEM block ends as another than it began".to_owned());
+        };
+        found.push(Block { label, inside });
+        rest = left;
+    }
+    if found.is_empty() { Err("it is not PEM: it has no -----BEGIN".to_owned()) } else { Ok(found) }
+}
+
 /// The bytes of the one block in `text`, if its label is one of `labels`.
 ///
 /// # Errors
@@ -47,6 +110,10 @@ pub(crate) fn decode(labels: &[&str], text: &str) -> Result<Zeroizing<Vec<u8>>, 
     if end.strip_prefix(label) != Some("-----") {
         return Err("more than one PEM block, or one that ends as another than it began".to_owned());
     }
+    debase64(body)
+}
+
+fn debase64(body: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let mut body: Zeroizing<Vec<u8>> = Zeroizing::new({
         let mut bytes = Vec::with_capacity(body.len());
         bytes.extend(body.bytes().filter(|byte| !byte.is_ascii_whitespace()));

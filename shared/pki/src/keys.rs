@@ -41,6 +41,11 @@ impl Key {
             .map_err(|_| "the key cannot be read: neither ECDSA on P-256 or P-384 nor RSA".to_owned())
     }
 
+    /// Reads PKCS #8.
+    pub(crate) fn from_der(der: &[u8]) -> Option<Self> {
+        KeyPair::try_from(der).ok().map(Self)
+    }
+
     /// PKCS #8 in PEM.
     pub(crate) fn private_pem(&self) -> Secret {
         let mut text = armor::encode("PRIVATE KEY", self.0.serialized_der());

@@ -10,6 +10,7 @@
 
 mod armor;
 mod certificates;
+mod import;
 mod inspect;
 mod keys;
 mod seal;
@@ -24,7 +25,8 @@ use jiff::Timestamp;
 use slipway_core::oidc::VerificationKey;
 use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
 use slipway_driver::ports::{
-    Context, Crypto, DataKey, ErrorKind, Made, PortError, PortResult, Sealing, Secret, Signer,
+    BroughtAuthority, BroughtKey, Context, Crypto, DataKey, ErrorKind, Flaw, Made, PortError, PortResult,
+    Sealing, Secret, Signer,
 };
 
 /// [`Crypto`] by AWS-LC, with the operating system's randomness.
@@ -75,6 +77,32 @@ impl Crypto for AwsLc {
 
     fn verification_key(&self, pem: &str) -> PortResult<VerificationKey> {
         tokens::verification_key(pem)
+    }
+
+    fn brought_authority(
+        &self,
+        text: &Secret,
+        now: Option<Timestamp>,
+    ) -> Result<BroughtAuthority, Vec<Flaw>> {
+        import::authority(text, now)
+    }
+
+    fn brought_leaf(
+        &self,
+        text: &Secret,
+        profile: &CertificateProfile,
+        authority: &BroughtAuthority,
+        now: Timestamp,
+    ) -> Result<String, Vec<Flaw>> {
+        import::leaf(text, profile, authority, now)
+    }
+
+    fn brought_key(&self, text: &Secret, passphrase: Option<&Secret>) -> Result<BroughtKey, Flaw> {
+        import::key(text, passphrase)
+    }
+
+    fn is_locked(&self, text: &Secret) -> bool {
+        import::is_locked(text)
     }
 
     fn seal(&self, key: &DataKey, context: &Context, plain: &[u8]) -> PortResult<Vec<u8>> {

@@ -11,7 +11,7 @@ use slipway_core::event::Event;
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use slipway_driver::ports::{
     Bus, Condition, Context, DataKey, ErrorKind, Head, Keys, Listed, Listing, Object, Objects, Parameters,
-    PortError, PortResult, Put, Registry, Secret, Stacks, Ticks,
+    PortError, PortResult, Put, Registry, Secret, SecretParameter, Stacks, Ticks,
 };
 
 /// How many calls a process lives.
@@ -120,6 +120,10 @@ impl<T: Keys> Keys for Mortal<T> {
 impl<T: Parameters> Parameters for Mortal<T> {
     async fn value(&self, name: &str) -> PortResult<Option<String>> {
         self.life.call(self.port.value(name)).await
+    }
+
+    async fn secret(&self, name: &str) -> PortResult<SecretParameter> {
+        self.life.call(self.port.secret(name)).await
     }
 }
 

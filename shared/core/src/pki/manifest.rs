@@ -13,8 +13,8 @@ use serde::Serialize;
 use crate::cluster::Cluster;
 use crate::digest::{keyed_hex, sha256_hex};
 
-use super::policy::{self, BundleFile};
-use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Role};
+use super::policy::{self, BundleFile, Part};
+use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Origin, Role};
 
 /// The current [`Manifest::format`].
 pub const FORMAT: u32 = 1;
@@ -40,6 +40,17 @@ pub enum Reason {
     NamesChanged,
     /// Its authority is another by now.
     IssuerChanged,
+    /// Another was brought.
+    Brought,
+}
+
+/// What is known of an asset that was brought and found in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Brought {
+    /// As the inventory is to name it.
+    pub fingerprint: String,
+    /// When it ends.
+    pub not_after: Timestamp,
 }
 
 /// Policy that cannot be followed.
@@ -71,6 +82,48 @@ pub enum PolicyError {
         /// Days that the spec asks for.
         days: u32,
     },
+    /// An authority that stands is not the one that the spec asks for.
+    #[error("the cluster's authority {asset} was {stands}, and the spec says that it is {asked}")]
+    Rotation {
+        /// The authority.
+        asset: String,
+        /// What stands.
+        stands: Origin,
+        /// What the spec says.
+        asked: Origin,
+    },
+    /// Another authority was brought than the one that stands.
+    #[error("the authority {asset} that was brought is another than the cluster's")]
+    AnotherAuthority {
+        /// The authority.
+        asset: String,
+    },
+    /// What somebody else makes is not there.
+    #[error("certificate {asset} is brought by you, and was not")]
+    NotBrought {
+        /// Which.
+        asset: String,
+    },
+    /// A name that the inventory does not have.
+    #[error("there is no certificate {name}{}", suggestion.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
+    Unknown {
+        /// The name.
+        name: String,
+        /// What was probably meant.
+        suggestion: Option<String>,
+        /// What there is.
+        names: Vec<String>,
+    },
+    /// Something that is not renewed by itself.
+    #[error("{name} cannot be renewed by itself: {why}")]
+    NotRenewable {
+        /// Which.
+        name: String,
+        /// Why.
+        why: &'static str,
+        /// What to do.
+        cure: &'static str,
+    },
     /// The inventory lacks what a bundle needs.
     #[error("asset {asset} of {role}'s bundle is not in the inventory")]
     Incomplete {
@@ -90,6 +143,19 @@ impl PolicyError {
                 format!("lower tlsCertDurationDays (now {days}), or rotate {issuer}")
             }
             Self::TooLong { .. } => "lower tlsCADurationDays or tlsCertDurationDays".to_owned(),
+            Self::Rotation { asset, stands, .. } => format!(
+                "write `source: {stands}` at certificatesConfiguration.authorities.{asset} (or nothing, for generated): exchanging an authority is a rotation, in stages, which this version cannot do"
+            ),
+            Self::AnotherAuthority { .. } => {
+                "put the old file back, or take it away: exchanging an authority is a rotation, in stages, which this version cannot do"
+                    .to_owned()
+            }
+            Self::NotBrought { asset } => {
+                let (certificate, key) = policy::import_files(asset);
+                format!("put import/{certificate} and import/{key} beside the spec, then upload the spec again")
+            }
+            Self::Unknown { names, .. } => format!("the certificates are {}", names.join(", ")),
+            Self::NotRenewable { cure, .. } => (*cure).to_owned(),
             Self::Incomplete { .. } => "bring back an earlier version of the inventory".to_owned(),
         }
     }
@@ -106,13 +172,16 @@ pub fn not_after(now: Timestamp, days: u32) -> Option<Timestamp> {
 
 /// What must be made, in this order: an authority comes before what it signs.
 ///
-/// An authority that exists is never made anew here, whatever changed: that is a rotation, in stages.
+/// An authority that exists is never made anew here, whatever changed: that is a rotation, in stages. `brought` is what
+/// others made, by asset.
 ///
 /// # Errors
-/// If one of them would outlive its authority.
+/// If one of them would outlive its authority; if an authority that stands is another than the spec asks for; if one that
+/// others make is not there.
 pub fn to_make<'a>(
     assets: &'a [Asset],
     manifest: &Manifest,
+    brought: &BTreeMap<String, Brought>,
     now: Timestamp,
 ) -> Result<Vec<ToMake<'a>>, PolicyError> {
     let mut made: BTreeMap<&str, Option<Timestamp>> = BTreeMap::new();
@@ -120,15 +189,21 @@ pub fn to_make<'a>(
     for asset in assets {
         let issuer = profile(asset).and_then(|profile| profile.issuer.as_deref());
         let issuer_is_new = issuer.is_some_and(|issuer| made.contains_key(issuer));
-        let Some(reason) = reason_to_make(asset, issuer, issuer_is_new, manifest) else { continue };
-        let end = match profile(asset) {
-            Some(profile) => {
+        let own = brought.get(&asset.name);
+        refuse_another_authority(asset, own, manifest)?;
+        let Some(reason) = reason_to_make(asset, issuer, issuer_is_new, own, manifest) else { continue };
+        let end = match (asset.origin, profile(asset)) {
+            (Origin::Generated, Some(profile)) => {
                 let end = not_after(now, profile.days)
                     .ok_or_else(|| PolicyError::TooLong { asset: asset.name.clone(), days: profile.days })?;
                 refuse_to_outlive(asset, profile, end, &made, manifest)?;
                 Some(end)
             }
-            None => None,
+            (Origin::Generated, None) => None,
+            (Origin::Imported | Origin::Provided, _) => match own {
+                Some(own) => Some(own.not_after),
+                None => return Err(PolicyError::NotBrought { asset: asset.name.clone() }),
+            },
         };
         made.insert(&asset.name, end);
         list.push(ToMake { asset, reason });
@@ -136,10 +211,32 @@ pub fn to_make<'a>(
     Ok(list)
 }
 
+fn refuse_another_authority(
+    asset: &Asset,
+    own: Option<&Brought>,
+    manifest: &Manifest,
+) -> Result<(), PolicyError> {
+    let Some(entry) = manifest.assets.get(&asset.name) else { return Ok(()) };
+    if !profile(asset).is_some_and(|profile| profile.authority) {
+        return Ok(());
+    }
+    if entry.origin != asset.origin {
+        let (stands, asked) = (entry.origin, asset.origin);
+        return Err(PolicyError::Rotation { asset: asset.name.clone(), stands, asked });
+    }
+    match own {
+        Some(own) if own.fingerprint != entry.fingerprint => {
+            Err(PolicyError::AnotherAuthority { asset: asset.name.clone() })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn reason_to_make(
     asset: &Asset,
     issuer: Option<&str>,
     issuer_is_new: bool,
+    own: Option<&Brought>,
     manifest: &Manifest,
 ) -> Option<Reason> {
     let Some(entry) = manifest.assets.get(&asset.name) else { return Some(Reason::Missing) };
@@ -148,6 +245,9 @@ fn reason_to_make(
     }
     if entry.names != names(&asset.kind) {
         return Some(Reason::NamesChanged);
+    }
+    if own.is_some_and(|own| own.fingerprint != entry.fingerprint) {
+        return Some(Reason::Brought);
     }
     let issuer = issuer?;
     let signed_by = entry.certificate.as_ref().map(|facts| facts.issuer_fingerprint.as_str());
@@ -179,6 +279,57 @@ fn refuse_to_outlive(
         }),
         _ => Ok(()),
     }
+}
+
+/// The certificate `name`, if it can be issued anew by itself.
+///
+/// # Errors
+/// If there is none of that name, or it is not renewed by itself; if it would outlive its authority.
+pub fn to_renew<'a>(
+    assets: &'a [Asset],
+    manifest: &Manifest,
+    name: &str,
+    now: Timestamp,
+) -> Result<&'a Asset, PolicyError> {
+    let renewable = |asset: &&Asset| profile(asset).is_some_and(|profile| !profile.authority);
+    let Some(asset) = assets.iter().find(|asset| asset.name == name) else {
+        let names: Vec<String> = assets.iter().filter(renewable).map(|asset| asset.name.clone()).collect();
+        let suggestion =
+            crate::spec::shape::nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
+        return Err(PolicyError::Unknown { name: name.to_owned(), suggestion, names });
+    };
+    let refused = |why, cure| Err(PolicyError::NotRenewable { name: name.to_owned(), why, cure });
+    let profile = match &asset.kind {
+        AssetKind::Certificate(profile) if profile.authority => {
+            return refused(
+                "it is an authority, and every node that trusts it would have to trust both for a while",
+                "rotate it, in stages; this version cannot do that yet",
+            );
+        }
+        AssetKind::KeyPair(_) => {
+            return refused(
+                "tokens that it signed would be refused from one moment to the next",
+                "rotate it, in stages; this version cannot do that yet",
+            );
+        }
+        AssetKind::BootstrapToken | AssetKind::RandomKey => {
+            return refused("it is a secret, no certificate", "name a certificate");
+        }
+        AssetKind::Certificate(profile) => profile,
+    };
+    if asset.origin == Origin::Provided {
+        return refused(
+            "you bring it, and its authority's key is not here",
+            "put the new certificate and its key into import/, then upload the spec again",
+        );
+    }
+    if !manifest.assets.contains_key(name) {
+        return refused("it was never made", "render the spec first");
+    }
+    let end = not_after(now, profile.days)
+        .ok_or_else(|| PolicyError::TooLong { asset: asset.name.clone(), days: profile.days })?;
+    refuse_to_outlive(asset, profile, end, &BTreeMap::new(), manifest)?;
+    Ok(asset)
 }
 
 /// The profile of a certificate.
@@ -264,11 +415,20 @@ pub fn bundle_files(
         for BundleFile { path, sources } in policy::bundle(cluster, &role) {
             let mut parts = Vec::with_capacity(sources.len());
             for source in sources {
-                let entry = manifest.assets.get(&source.asset).ok_or_else(|| PolicyError::Incomplete {
-                    asset: source.asset.clone(),
-                    role: role.clone(),
-                })?;
-                parts.push(format!("{}:{}", source.part, entry.fingerprint));
+                let incomplete =
+                    || PolicyError::Incomplete { asset: source.asset.clone(), role: role.clone() };
+                let entry = manifest.assets.get(&source.asset).ok_or_else(incomplete)?;
+                let fingerprint = match source.part {
+                    Part::Intermediates | Part::Chain => &entry.chain.as_ref().ok_or_else(incomplete)?.sha256,
+                    Part::Certificate
+                    | Part::PrivateKey
+                    | Part::PublicKey
+                    | Part::Secret
+                    | Part::TokensCsv
+                    | Part::EncryptionConfig
+                    | Part::EncryptionConfigOff => &entry.fingerprint,
+                };
+                parts.push(format!("{}:{fingerprint}", source.part));
             }
             files.insert(path, parts.join("+"));
         }

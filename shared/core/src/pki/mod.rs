@@ -15,7 +15,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::KeyAlgorithm;
+use crate::cluster::{KeyAlgorithm, OwnSource};
 
 /// Who receives a bundle of credentials. Its text form (`etcd-0`, `controller`, `pool-general`, `admin`) is the
 /// `role` of the encryption context and the folder of its bundles.
@@ -94,6 +94,46 @@ pub struct Asset {
     pub name: String,
     /// What it is.
     pub kind: AssetKind,
+    /// Who makes it.
+    pub origin: Origin,
+}
+
+/// Who makes an asset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Origin {
+    /// Slipway.
+    #[default]
+    Generated,
+    /// Somebody else; it was brought with its key, and issues by Slipway's hand.
+    Imported,
+    /// Somebody else, who renews it, too: Slipway checks and distributes it.
+    Provided,
+}
+
+impl Origin {
+    /// As the spec says it.
+    #[must_use]
+    pub fn of(source: OwnSource) -> Self {
+        match source {
+            OwnSource::Imported => Self::Imported,
+            OwnSource::Provided => Self::Provided,
+        }
+    }
+
+    fn is_generated(&self) -> bool {
+        *self == Self::Generated
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Generated => "generated",
+            Self::Imported => "imported",
+            Self::Provided => "provided",
+        })
+    }
 }
 
 /// What an [`Asset`] is.
@@ -164,6 +204,30 @@ pub struct Entry {
     pub certificate: Option<CertificateFacts>,
     /// Who receives the certificate or its key.
     pub roles: BTreeSet<Role>,
+    /// Who made it.
+    #[serde(default, skip_serializing_if = "Origin::is_generated")]
+    pub origin: Origin,
+    /// Of an authority that was brought: the certificates that lead to its root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<ChainFacts>,
+}
+
+impl Entry {
+    /// Whether a private key or secret is kept of it: an authority that is provided comes without.
+    #[must_use]
+    pub fn has_private_half(&self) -> bool {
+        !(self.origin == Origin::Provided && self.chain.is_some())
+    }
+}
+
+/// The certificates from an authority up to its root, as they were brought.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChainFacts {
+    /// SHA-256 of their PEM, the authority's own first.
+    pub sha256: String,
+    /// How many of them, from the first, are no root: what a server presents besides its own certificate.
+    pub intermediates: usize,
 }
 
 /// What is read from a certificate.

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::cluster::Cluster;
 
-use super::{Asset, AssetKind, CertificateProfile, Role};
+use super::{Asset, AssetKind, CertificateProfile, Origin, Role};
 
 /// Folder of the Kubernetes credentials on controllers and workers.
 pub const KUBERNETES_DIR: &str = "/etc/kubernetes/pki";
@@ -19,9 +19,12 @@ pub const DIGEST_KEY: &str = "digest-key";
 /// The asset that is the cluster's own authority.
 pub const CA: &str = "ca";
 
-const KUBELET_CA: &str = "kubelet-ca";
-const ETCD_CA: &str = "etcd-ca";
-const FRONT_PROXY_CA: &str = "front-proxy-ca";
+/// The asset that signs kubelets: controllers hold its key.
+pub const KUBELET_CA: &str = "kubelet-ca";
+/// The asset that signs etcd's members and clients.
+pub const ETCD_CA: &str = "etcd-ca";
+/// The asset that signs the API server towards its extensions.
+pub const FRONT_PROXY_CA: &str = "front-proxy-ca";
 const APISERVER: &str = "apiserver";
 const SERVICE_ACCOUNT: &str = "service-account";
 const BOOTSTRAP_TOKEN: &str = "bootstrap-token";
@@ -68,6 +71,11 @@ pub struct Source {
 pub enum Part {
     /// The certificate, PEM.
     Certificate,
+    /// Of an authority that was brought: what a server presents besides its own certificate, so that who knows the root
+    /// alone can follow; nothing, if the authority is a root. PEM.
+    Intermediates,
+    /// Of an authority that was brought: it and all above it, PEM.
+    Chain,
     /// The private key, PKCS #8 PEM.
     PrivateKey,
     /// The public key of a key pair, PEM.
@@ -87,7 +95,7 @@ impl Part {
     #[must_use]
     pub fn is_secret(self) -> bool {
         match self {
-            Self::Certificate | Self::PublicKey => false,
+            Self::Certificate | Self::Intermediates | Self::Chain | Self::PublicKey => false,
             Self::PrivateKey
             | Self::Secret
             | Self::TokensCsv
@@ -103,7 +111,12 @@ impl Part {
     #[must_use]
     pub fn content(self, text: &str) -> String {
         match self {
-            Self::Certificate | Self::PrivateKey | Self::PublicKey | Self::Secret => text.to_owned(),
+            Self::Certificate
+            | Self::Intermediates
+            | Self::Chain
+            | Self::PrivateKey
+            | Self::PublicKey
+            | Self::Secret => text.to_owned(),
             // Static tokens name their user and groups; this group may ask for a kubelet certificate and no more:
             // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#token-authentication-file
             Self::TokensCsv => {
@@ -119,6 +132,8 @@ impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Certificate => "certificate",
+            Self::Intermediates => "intermediates",
+            Self::Chain => "chain",
             Self::PrivateKey => "private-key",
             Self::PublicKey => "public-key",
             Self::Secret => "secret",
@@ -148,7 +163,7 @@ fn encryption_config(providers: &[&str]) -> String {
 #[must_use]
 pub fn assets(cluster: &Cluster) -> Vec<Asset> {
     let profiles = Profiles { cluster };
-    let mut assets = vec![Asset { name: DIGEST_KEY.to_owned(), kind: AssetKind::RandomKey }];
+    let mut assets = vec![secret(DIGEST_KEY, AssetKind::RandomKey)];
     for (name, common_name) in [
         (CA, "kubernetes-ca"),
         (KUBELET_CA, "kubelet-ca"),
@@ -177,13 +192,21 @@ pub fn assets(cluster: &Cluster) -> Vec<Asset> {
     }
     assets.push(profiles.client(HEALTHCHECK_CLIENT, ETCD_CA, "etcd-healthcheck-client", None));
     assets.push(profiles.client(ADMIN, CA, "kubernetes-admin", Some("slipway:cluster-admins")));
-    assets.push(Asset {
-        name: SERVICE_ACCOUNT.to_owned(),
-        kind: AssetKind::KeyPair(cluster.certificates.key_algorithm),
-    });
-    assets.push(Asset { name: BOOTSTRAP_TOKEN.to_owned(), kind: AssetKind::BootstrapToken });
-    assets.push(Asset { name: ENCRYPTION_CONFIG.to_owned(), kind: AssetKind::RandomKey });
+    assets.push(secret(SERVICE_ACCOUNT, AssetKind::KeyPair(cluster.certificates.key_algorithm)));
+    assets.push(secret(BOOTSTRAP_TOKEN, AssetKind::BootstrapToken));
+    assets.push(secret(ENCRYPTION_CONFIG, AssetKind::RandomKey));
     assets
+}
+
+/// What is no certificate is always ours.
+fn secret(name: &str, kind: AssetKind) -> Asset {
+    Asset { name: name.to_owned(), kind, origin: Origin::Generated }
+}
+
+/// The files of a leaf that is brought, in `import/`: certificate and key.
+#[must_use]
+pub fn import_files(asset: &str) -> (String, String) {
+    (format!("{asset}.pem"), format!("{asset}-key.pem"))
 }
 
 /// Every role that receives a bundle.
@@ -198,7 +221,7 @@ pub fn roles(cluster: &Cluster) -> BTreeSet<Role> {
 #[must_use]
 pub fn bundle(cluster: &Cluster, role: &Role) -> Vec<BundleFile> {
     let mut files = match role {
-        Role::Etcd(index) => etcd_files(*index),
+        Role::Etcd(index) => etcd_files(cluster, *index),
         Role::Controller => controller_files(cluster),
         Role::Pool(_) => vec![
             file(KUBERNETES_DIR, "ca.pem", CA, Part::Certificate),
@@ -228,15 +251,15 @@ pub fn recipients(cluster: &Cluster) -> BTreeMap<String, BTreeSet<Role>> {
 }
 
 /// A member's files bear no index, so that every member has the same configuration.
-fn etcd_files(index: u32) -> Vec<BundleFile> {
+fn etcd_files(cluster: &Cluster, index: u32) -> Vec<BundleFile> {
     let (server, peer) = (format!("etcd-server-{index}"), format!("etcd-peer-{index}"));
     vec![
         file(ETCD_DIR, "ca.pem", CA, Part::Certificate),
         file(ETCD_DIR, "kubelet-ca.pem", KUBELET_CA, Part::Certificate),
         file(ETCD_DIR, "etcd-ca.pem", ETCD_CA, Part::Certificate),
-        file(ETCD_DIR, "server.pem", &server, Part::Certificate),
+        served(cluster, ETCD_DIR, "server.pem", &server, ETCD_CA),
         file(ETCD_DIR, "server-key.pem", &server, Part::PrivateKey),
-        file(ETCD_DIR, "peer.pem", &peer, Part::Certificate),
+        served(cluster, ETCD_DIR, "peer.pem", &peer, ETCD_CA),
         file(ETCD_DIR, "peer-key.pem", &peer, Part::PrivateKey),
         file(ETCD_DIR, "healthcheck-client.pem", HEALTHCHECK_CLIENT, Part::Certificate),
         file(ETCD_DIR, "healthcheck-client-key.pem", HEALTHCHECK_CLIENT, Part::PrivateKey),
@@ -254,7 +277,14 @@ fn controller_files(cluster: &Cluster) -> Vec<BundleFile> {
         path: format!("{KUBERNETES_DIR}/client-ca.pem"),
         sources: [CA, KUBELET_CA].map(|name| source(name, Part::Certificate)).into(),
     });
-    for name in [APISERVER].into_iter().chain(CONTROLLER_CLIENTS.map(|(name, ..)| name)) {
+    if is_own(cluster, CA) {
+        // For pods: not all of their libraries take an intermediate as an anchor. It serves to know the API server by and
+        // nothing else: whoever trusts it to sign clients trusts all that its root stands for.
+        files.push(file(KUBERNETES_DIR, "root-ca.pem", CA, Part::Chain));
+    }
+    files.push(served(cluster, KUBERNETES_DIR, "apiserver.pem", APISERVER, CA));
+    files.push(file(KUBERNETES_DIR, "apiserver-key.pem", APISERVER, Part::PrivateKey));
+    for (name, ..) in CONTROLLER_CLIENTS {
         files.push(file(KUBERNETES_DIR, &format!("{name}.pem"), name, Part::Certificate));
         files.push(file(KUBERNETES_DIR, &format!("{name}-key.pem"), name, Part::PrivateKey));
     }
@@ -274,6 +304,20 @@ fn controller_files(cluster: &Cluster) -> Vec<BundleFile> {
 fn file(dir: &str, name: &str, asset: &str, part: Part) -> BundleFile {
     let path = if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
     BundleFile { path, sources: vec![source(asset, part)] }
+}
+
+/// What a server presents: its certificate, and what leads to the root of an authority that was brought (RFC 8446,
+/// 4.4.2). Of our own authorities nothing does.
+fn served(cluster: &Cluster, dir: &str, name: &str, asset: &str, authority: &str) -> BundleFile {
+    let mut served = file(dir, name, asset, Part::Certificate);
+    if is_own(cluster, authority) {
+        served.sources.push(source(authority, Part::Intermediates));
+    }
+    served
+}
+
+fn is_own(cluster: &Cluster, authority: &str) -> bool {
+    cluster.certificates.authorities.contains_key(authority)
 }
 
 fn source(asset: &str, part: Part) -> Source {
@@ -319,6 +363,7 @@ impl Profiles<'_> {
     fn authority(&self, name: &str, common_name: &str) -> Asset {
         Asset {
             name: name.to_owned(),
+            origin: self.origin(name),
             kind: AssetKind::Certificate(CertificateProfile {
                 issuer: None,
                 authority: true,
@@ -331,6 +376,11 @@ impl Profiles<'_> {
                 days: self.cluster.certificates.ca_days,
             }),
         }
+    }
+
+    fn origin(&self, authority: &str) -> Origin {
+        let own = self.cluster.certificates.authorities.get(authority);
+        own.map_or(Origin::Generated, |own| Origin::of(own.source))
     }
 
     fn client(&self, name: &str, issuer: &str, common_name: &str, organization: Option<&str>) -> Asset {
@@ -346,8 +396,14 @@ impl Profiles<'_> {
         usage: Usage,
         sans: BTreeSet<String>,
     ) -> Asset {
+        let origin = match self.origin(issuer) {
+            // Without the authority's key nothing can be issued.
+            Origin::Provided => Origin::Provided,
+            Origin::Generated | Origin::Imported => Origin::Generated,
+        };
         Asset {
             name: name.to_owned(),
+            origin,
             kind: AssetKind::Certificate(CertificateProfile {
                 issuer: Some(issuer.to_owned()),
                 authority: false,

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::manifest::{self, PolicyError, Reason};
+use super::manifest::{self, Brought, PolicyError, Reason};
 use super::policy::{self, Part};
-use super::{AssetKind, BundleEntry, CertificateFacts, Entry, Manifest, Role};
-use crate::cluster::{Cluster, EtcdMember};
+use super::{AssetKind, BundleEntry, CertificateFacts, ChainFacts, Entry, Manifest, Origin, Role};
+use crate::cluster::{Cluster, EtcdMember, OwnAuthority, OwnSource};
 use crate::digest::sha256_hex;
 
 fn sample() -> Cluster {
@@ -41,14 +41,29 @@ fn shaped(members: u32, pools: &BTreeSet<String>, sans: &BTreeSet<String>, encry
 
 fn clusters() -> impl Strategy<Value = Cluster> {
     let names = || proptest::collection::btree_set("[a-z]{1,8}", 0..5);
-    (prop_oneof![Just(1u32), Just(3), Just(5)], names(), names(), any::<bool>())
-        .prop_map(|(members, pools, sans, encrypted)| shaped(members, &pools, &sans, encrypted))
+    let own = || prop_oneof![Just(None), Just(Some(OwnSource::Imported)), Just(Some(OwnSource::Provided))];
+    (prop_oneof![Just(1u32), Just(3), Just(5)], names(), names(), any::<bool>(), own(), own(), own())
+        .prop_map(|(members, pools, sans, encrypted, ca, etcd, front)| {
+            let mut cluster = shaped(members, &pools, &sans, encrypted);
+            for (name, source) in [("ca", ca), ("etcd-ca", etcd), ("front-proxy-ca", front)] {
+                if let Some(source) = source {
+                    bring(&mut cluster, name, source);
+                }
+            }
+            cluster
+        })
+}
+
+fn bring(cluster: &mut Cluster, name: &str, source: OwnSource) {
+    let (certificate, key) = policy::import_files(name);
+    let own = OwnAuthority { source, certificate, key, passphrase_parameter: None };
+    cluster.certificates.authorities.insert(name.to_owned(), own);
 }
 
 /// What a run of the credentials flow leaves behind, with fingerprints made of `generation` instead of keys.
 fn make(cluster: &Cluster, manifest: &mut Manifest, generation: u32) -> Vec<String> {
     let assets = policy::assets(cluster);
-    let list: Vec<_> = manifest::to_make(&assets, manifest, now())
+    let list: Vec<_> = manifest::to_make(&assets, manifest, &brought(&assets, manifest, generation), now())
         .unwrap()
         .into_iter()
         .map(|made| made.asset.clone())
@@ -69,8 +84,23 @@ fn make(cluster: &Cluster, manifest: &mut Manifest, generation: u32) -> Vec<Stri
     list.into_iter().map(|asset| asset.name).collect()
 }
 
+fn fingerprint(asset: &str, generation: u32) -> String {
+    sha256_hex(format!("{asset} {generation}").as_bytes())
+}
+
+/// What others made: as it stands, or of `generation`.
+fn brought(assets: &[super::Asset], manifest: &Manifest, generation: u32) -> BTreeMap<String, Brought> {
+    let theirs = assets.iter().filter(|asset| asset.origin != Origin::Generated);
+    let one = |asset: &super::Asset| {
+        let stands = manifest.assets.get(&asset.name).map(|entry| entry.fingerprint.clone());
+        let fingerprint = stands.unwrap_or_else(|| fingerprint(&asset.name, generation));
+        (asset.name.clone(), Brought { fingerprint, not_after: manifest::not_after(now(), 3650).unwrap() })
+    };
+    theirs.map(one).collect()
+}
+
 fn issue(manifest: &mut Manifest, asset: &super::Asset, generation: u32) {
-    let fingerprint = sha256_hex(format!("{} {generation}", asset.name).as_bytes());
+    let fingerprint = fingerprint(&asset.name, generation);
     let certificate = manifest::profile(asset).map(|profile| CertificateFacts {
         serial: "01".to_owned(),
         not_before: now(),
@@ -81,13 +111,24 @@ fn issue(manifest: &mut Manifest, asset: &super::Asset, generation: u32) {
             .as_ref()
             .map_or_else(|| fingerprint.clone(), |issuer| manifest.assets[issuer].fingerprint.clone()),
     });
-    let entry =
-        Entry { fingerprint, names: manifest::names(&asset.kind), certificate, roles: BTreeSet::new() };
+    let entry = Entry {
+        fingerprint,
+        names: manifest::names(&asset.kind),
+        certificate,
+        roles: BTreeSet::new(),
+        origin: asset.origin,
+        chain: (asset.origin != Origin::Generated && issuer_of(asset).is_none())
+            .then(|| ChainFacts { sha256: format!("chain of {}", asset.name), intermediates: 1 }),
+    };
     manifest.assets.insert(asset.name.clone(), entry);
 }
 
+fn issuer_of(asset: &super::Asset) -> Option<&str> {
+    manifest::profile(asset).and_then(|profile| profile.issuer.as_deref())
+}
+
 fn names_of(cluster: &Cluster, manifest: &Manifest) -> Vec<(String, Reason)> {
-    manifest::to_make(&policy::assets(cluster), manifest, now())
+    manifest::to_make(&policy::assets(cluster), manifest, &BTreeMap::new(), now())
         .unwrap()
         .into_iter()
         .map(|made| (made.asset.name.clone(), made.reason))
@@ -106,7 +147,7 @@ proptest! {
             for source in files.iter().flat_map(|file| &file.sources) {
                 let fits = matches!(
                     (source.part, &kinds[&source.asset]),
-                    (Part::Certificate, AssetKind::Certificate(_))
+                    (Part::Certificate | Part::Intermediates | Part::Chain, AssetKind::Certificate(_))
                         | (Part::PrivateKey, AssetKind::Certificate(_) | AssetKind::KeyPair(_))
                         | (Part::PublicKey, AssetKind::KeyPair(_))
                         | (Part::Secret | Part::TokensCsv, AssetKind::BootstrapToken)
@@ -294,7 +335,8 @@ fn an_authority_is_never_made_anew_for_its_name_but_a_lost_one_takes_its_leaves_
 fn a_leaf_that_would_outlive_its_authority_is_refused_with_both_dates() {
     let mut cluster = sample();
     cluster.certificates.leaf_days = 3651;
-    let error = manifest::to_make(&policy::assets(&cluster), &Manifest::default(), now()).unwrap_err();
+    let error = manifest::to_make(&policy::assets(&cluster), &Manifest::default(), &BTreeMap::new(), now())
+        .unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, PolicyError::OutlivesIssuer { .. }));
     assert!(text.contains("2036-11-18T12:00:00Z") && text.contains("2036-11-17T12:00:00Z"), "{text}");
@@ -306,12 +348,13 @@ fn a_leaf_that_would_outlive_its_authority_is_refused_with_both_dates() {
     cluster.kubernetes.extra_sans.push("more.example".to_owned());
     let later = now() + jiff::SignedDuration::from_hours(24);
     assert!(matches!(
-        manifest::to_make(&policy::assets(&cluster), &manifest, later),
+        manifest::to_make(&policy::assets(&cluster), &manifest, &BTreeMap::new(), later),
         Err(PolicyError::OutlivesIssuer { asset, .. }) if asset == "apiserver"
     ));
 
     cluster.certificates.ca_days = u32::MAX;
-    let error = manifest::to_make(&policy::assets(&cluster), &Manifest::default(), now()).unwrap_err();
+    let error = manifest::to_make(&policy::assets(&cluster), &Manifest::default(), &BTreeMap::new(), now())
+        .unwrap_err();
     assert!(matches!(error, PolicyError::TooLong { .. }), "{error}");
 }
 
@@ -366,4 +409,109 @@ fn files_made_of_a_secret_are_what_the_api_server_reads() {
     insta::assert_snapshot!("encryption_config", Part::EncryptionConfig.content("c2VjcmV0"));
     let off = Part::EncryptionConfigOff.content("c2VjcmV0");
     assert!(off.find("identity").unwrap() < off.find("secretbox").unwrap());
+}
+
+#[test]
+fn p1_what_is_not_brought_renders_as_it_did() {
+    // The files' names and parts stand in every inventory that was ever written: they may not change by themselves.
+    let cluster = sample();
+    let text = |cluster: &Cluster| {
+        format!(
+            "{:?}",
+            policy::roles(cluster).iter().map(|role| policy::bundle(cluster, role)).collect::<Vec<_>>()
+        )
+    };
+    assert!(!text(&cluster).contains("Intermediates") && !text(&cluster).contains("Chain"));
+    let mut own = cluster.clone();
+    bring(&mut own, "front-proxy-ca", OwnSource::Imported);
+    assert_eq!(text(&own), text(&cluster), "nobody is served by what it signs");
+    assert!(
+        policy::assets(&own)
+            .iter()
+            .all(|asset| (asset.origin == Origin::Generated) != (asset.name == "front-proxy-ca"))
+    );
+}
+
+#[test]
+fn p9_the_root_of_an_intermediate_signs_nobody_in() {
+    let mut own = sample();
+    bring(&mut own, "ca", OwnSource::Imported);
+    bring(&mut own, "etcd-ca", OwnSource::Imported);
+    for role in policy::roles(&own) {
+        for file in policy::bundle(&own, &role) {
+            let chain = file.sources.iter().any(|source| source.part == Part::Chain);
+            assert_eq!(chain, file.path == "/etc/kubernetes/pki/root-ca.pem", "{role}: {}", file.path);
+            let presents = file.sources.iter().any(|source| source.part == Part::Intermediates);
+            let server = ["apiserver.pem", "server.pem", "peer.pem"]
+                .iter()
+                .any(|name| file.path.ends_with(&format!("/{name}")));
+            assert_eq!(presents, server, "{role}: {}", file.path);
+        }
+    }
+}
+
+#[test]
+fn an_authority_is_not_exchanged_by_rendering() {
+    let (mut own, plain) = (sample(), sample());
+    bring(&mut own, "ca", OwnSource::Imported);
+    let mut stands = Manifest::default();
+    make(&plain, &mut stands, 1);
+    let assets = policy::assets(&own);
+    let asked = manifest::to_make(&assets, &stands, &brought(&assets, &stands, 2), now());
+    assert!(
+        matches!(
+            asked,
+            Err(PolicyError::Rotation { stands: Origin::Generated, asked: Origin::Imported, .. })
+        ),
+        "{asked:?}"
+    );
+
+    let mut stands = Manifest::default();
+    make(&own, &mut stands, 1);
+    let generated = policy::assets(&plain);
+    let back = manifest::to_make(&generated, &stands, &BTreeMap::new(), now());
+    assert!(matches!(back, Err(PolicyError::Rotation { stands: Origin::Imported, .. })), "{back:?}");
+    let another = manifest::to_make(&assets, &stands, &brought(&assets, &Manifest::default(), 2), now());
+    assert!(matches!(another, Err(PolicyError::AnotherAuthority { .. })), "{another:?}");
+    // The files were taken away: nothing is asked for.
+    assert_eq!(manifest::to_make(&assets, &stands, &BTreeMap::new(), now()), Ok(Vec::new()));
+    let missing = manifest::to_make(&assets, &Manifest::default(), &BTreeMap::new(), now());
+    assert!(matches!(missing, Err(PolicyError::NotBrought { ref asset }) if asset == "ca"), "{missing:?}");
+    for error in [asked.unwrap_err(), back.unwrap_err(), another.unwrap_err()] {
+        assert!(error.cure().contains("rotation"), "{error}");
+    }
+    assert!(missing.unwrap_err().cure().contains("import/ca.pem"));
+}
+
+#[test]
+fn what_can_be_renewed_by_itself_is_a_leaf_of_ours() {
+    let mut cluster = sample();
+    bring(&mut cluster, "etcd-ca", OwnSource::Provided);
+    let mut stands = Manifest::default();
+    make(&cluster, &mut stands, 1);
+    let assets = policy::assets(&cluster);
+    let renew =
+        |name: &str, at| manifest::to_renew(&assets, &stands, name, at).map(|asset| asset.name.clone());
+    for asset in &assets {
+        let leaf = manifest::profile(asset).is_some_and(|profile| !profile.authority)
+            && asset.origin == Origin::Generated;
+        assert_eq!(renew(&asset.name, now()).is_ok(), leaf, "{}", asset.name);
+    }
+    let told = |name: &str| {
+        let error = renew(name, now()).unwrap_err();
+        format!("{error}; {}", error.cure())
+    };
+    assert!(told("apisever").contains("did you mean apiserver?"), "{}", told("apisever"));
+    assert!(told("ca").contains("rotate it, in stages"), "{}", told("ca"));
+    assert!(told("service-account").contains("tokens"), "{}", told("service-account"));
+    assert!(told("bootstrap-token").contains("no certificate"), "{}", told("bootstrap-token"));
+    assert!(told("etcd-peer-0").contains("you bring it"), "{}", told("etcd-peer-0"));
+    let late = now() + jiff::SignedDuration::from_hours(24 * 3600);
+    assert!(matches!(renew("apiserver", late), Err(PolicyError::OutlivesIssuer { .. })));
+    assert!(
+        manifest::to_renew(&assets, &Manifest::default(), "apiserver", now())
+            .unwrap_err()
+            .cure()
+            .contains("render")
+    );
 }

@@ -282,6 +282,7 @@ pub(super) fn cluster() -> Cluster {
             key_algorithm: KeyAlgorithm::EcdsaP256,
             ca_days: 3650,
             leaf_days: 365,
+            authorities: BTreeMap::new(),
             rollout_before_expiry: Some(RolloutBeforeExpiry { days: 7, strategy: RenewalStrategy::Refresh }),
         },
         rollout: RolloutPolicy {

@@ -167,7 +167,12 @@ pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, V
 /// What speaks against bringing `running` to the cluster that `text` was accepted as, each finding at its place in the text.
 #[must_use]
 pub fn check_update(text: &[u8], cluster: &Cluster, lock: &Lock, running: &Rendering) -> Vec<Diagnostic> {
-    let objections = skew::objections(cluster, lock, running);
+    placed(text, skew::objections(cluster, lock, running))
+}
+
+/// Findings about a spec that was accepted, each at its place in the text.
+#[must_use]
+pub fn placed(text: &[u8], objections: Vec<Objection>) -> Vec<Diagnostic> {
     if objections.is_empty() {
         return Vec::new();
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::digest::keyed_hex;
 use slipway_core::pki::policy::{self, DIGEST_KEY, Part};
-use slipway_core::pki::{BundleEntry, Manifest, Role, manifest};
+use slipway_core::pki::{BundleEntry, Entry, Manifest, Role, manifest};
 use zeroize::Zeroizing;
 
 use super::Healed;
@@ -44,11 +44,18 @@ pub(super) async fn seal<O: Objects, K: Keys, C: Crypto>(
     astray: &mut Astray,
 ) -> FlowResult<()> {
     let mut files = manifest::bundle_files(vault.cluster, manifest).map_err(refused)?;
-    let sealing = roles.iter().map(|role| {
-        let files = files.remove(role).unwrap_or_default();
-        let before = manifest.bundles.get(role);
-        async move { FlowResult::Ok((role.clone(), seal_one(vault, role, files, before).await?)) }
-    });
+    let of_chain =
+        |(name, entry): (&String, &Entry)| Some((name.clone(), entry.chain.as_ref()?.intermediates));
+    let intermediates: BTreeMap<String, usize> = manifest.assets.iter().filter_map(of_chain).collect();
+    let intermediates = &intermediates;
+    let sealing =
+        roles.iter().map(|role| {
+            let files = files.remove(role).unwrap_or_default();
+            let before = manifest.bundles.get(role);
+            async move {
+                FlowResult::Ok((role.clone(), seal_one(vault, role, files, intermediates, before).await?))
+            }
+        });
     let sealing: Vec<_> = sealing.collect();
     let sealed: Vec<_> = stream::iter(sealing).buffer_unordered(AT_A_TIME).try_collect().await?;
     for (role, (bundle, damaged)) in sealed {
@@ -62,16 +69,30 @@ pub(super) async fn seal<O: Objects, K: Keys, C: Crypto>(
 }
 
 fn half(part: Part) -> Half {
-    if part.is_secret() { Half::Private } else { Half::Public }
+    match part {
+        Part::Intermediates | Part::Chain => Half::Chain,
+        Part::Certificate | Part::PublicKey => Half::Public,
+        Part::PrivateKey
+        | Part::Secret
+        | Part::TokensCsv
+        | Part::EncryptionConfig
+        | Part::EncryptionConfigOff => Half::Private,
+    }
+}
+
+/// The first so many blocks of a PEM file.
+pub(super) fn first_blocks(pem: &str, count: usize) -> String {
+    pem.split_inclusive("-----END CERTIFICATE-----\n").take(count).collect()
 }
 
 async fn seal_one<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     role: &Role,
     files: BTreeMap<String, String>,
+    intermediates: &BTreeMap<String, usize>,
     before: Option<&BundleEntry>,
 ) -> FlowResult<(BundleEntry, Option<Healed>)> {
-    let plaintext = plaintext(vault, role)?;
+    let plaintext = plaintext(vault, role, intermediates)?;
     let digest = keyed_hex(vault.private(DIGEST_KEY).expose(), plaintext.expose());
     refuse_silent_roll(vault, role, &files, &digest, before)?;
     let role = role.to_string();
@@ -167,13 +188,23 @@ async fn examine<O: Objects, K: Keys, C: Crypto>(
     Ok(if wanted { Found::Sealed } else { Found::UnderOthers })
 }
 
-fn plaintext<O: Objects, K: Keys, C: Crypto>(vault: &Vault<'_, O, K, C>, role: &Role) -> FlowResult<Secret> {
+fn plaintext<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    role: &Role,
+    intermediates: &BTreeMap<String, usize>,
+) -> FlowResult<Secret> {
     let mut texts: BTreeMap<String, Zeroizing<String>> = BTreeMap::new();
     for file in policy::bundle(vault.cluster, role) {
         let mut parts = Vec::with_capacity(file.sources.len());
         for source in &file.sources {
             parts.push(match half(source.part) {
                 Half::Public => Zeroizing::new(source.part.content(vault.public(&source.asset))),
+                Half::Chain => {
+                    let chain = vault.chain(&source.asset);
+                    let count = intermediates.get(&source.asset).copied().unwrap_or_default();
+                    let shown = (source.part == Part::Intermediates).then(|| first_blocks(chain, count));
+                    Zeroizing::new(source.part.content(shown.as_deref().unwrap_or(chain)))
+                }
                 Half::Private => {
                     let text = std::str::from_utf8(vault.private(&source.asset).expose());
                     Zeroizing::new(source.part.content(text.map_err(|_| FlowError::Corrupt {

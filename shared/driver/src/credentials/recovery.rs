@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use slipway_core::digest::keyed_hex;
+use slipway_core::digest::{keyed_hex, sha256_hex};
 use slipway_core::pki::policy::{DIGEST_KEY, Part};
 use slipway_core::pki::{BundleEntry, Manifest, Role};
 use zeroize::Zeroizing;
 
 use super::vault::{Half, Vault, check_public, is_of_key, locate, newest_first};
-use super::{Healed, vault};
+use super::{Healed, bundles, vault};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
 use crate::ports::{Condition, Crypto, ErrorKind, Keys, Objects, PortResult, Secret};
@@ -39,19 +39,35 @@ pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
         FlowError::Port(_) | FlowError::Refused { .. } | FlowError::Race { .. } => return Err(error),
     };
     let Some(entry) = manifest.assets.get(&asset) else { return Err(error) };
-    let parts = match half {
-        Half::Public => [Part::Certificate, Part::PublicKey],
-        Half::Private => [Part::PrivateKey, Part::Secret],
+    let sources = match half {
+        Half::Public => {
+            [Part::Certificate, Part::PublicKey].map(|part| format!("{part}:{}", entry.fingerprint)).to_vec()
+        }
+        Half::Private => {
+            [Part::PrivateKey, Part::Secret].map(|part| format!("{part}:{}", entry.fingerprint)).to_vec()
+        }
+        Half::Chain => entry.chain.iter().map(|chain| format!("{}:{}", Part::Chain, chain.sha256)).collect(),
     };
-    let sources = parts.map(|part| format!("{part}:{}", entry.fingerprint));
+    // What a server presents is its certificate, and what leads to the root of an authority that was brought.
+    let first =
+        |what: &String| what.split('+').next().is_some_and(|first| sources.iter().any(|one| one == first));
     for (role, bundle) in &manifest.bundles {
-        let Some((path, _)) = bundle.files.iter().find(|(_, what)| sources.contains(what)) else { continue };
-        let Some(text) = from_bundle(vault, role, bundle, path, half).await? else { continue };
+        let whole = bundle.files.iter().find(|(_, what)| sources.contains(what));
+        let served = bundle.files.iter().find(|(_, what)| half == Half::Public && first(what));
+        let Some((path, what)) = whole.or(served) else { continue };
+        let Some(mut text) = from_bundle(vault, role, bundle, path, half).await? else { continue };
+        if what.contains('+') {
+            let pem = String::from_utf8_lossy(text.expose()).into_owned();
+            text = Secret::new(bundles::first_blocks(&pem, 1).into_bytes());
+        }
         let good = match half {
             Half::Public => std::str::from_utf8(text.expose())
                 .is_ok_and(|text| check_public(vault.crypto, entry, text).is_ok()),
             // The digest of the bundle, under a key that nobody else has, says that it is what was sealed.
             Half::Private => true,
+            Half::Chain => {
+                entry.chain.as_ref().is_some_and(|chain| chain.sha256 == sha256_hex(text.expose()))
+            }
         };
         if good {
             return Ok(Recovered { asset, half, problem, text });
@@ -115,7 +131,7 @@ pub(super) async fn write_back<O: Objects, K: Keys, C: Crypto>(
     let Recovered { asset, half, problem, text } = recovered;
     let at = locate(&vault.cluster.name, manifest, &asset, half)?;
     let bytes = match half {
-        Half::Public => text.expose().to_vec(),
+        Half::Public | Half::Chain => text.expose().to_vec(),
         Half::Private => {
             let data_key = vault.data_key("vault").await?;
             let context = vault.seal_context(&asset, &at.entry.fingerprint);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::cluster::Cluster;
+use slipway_core::digest::sha256_hex;
 use slipway_core::pki::manifest::key_pair_fingerprint;
 use slipway_core::pki::policy::DIGEST_KEY;
 use slipway_core::pki::{Entry, Manifest};
@@ -13,8 +14,8 @@ use super::{Healed, recovery};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
 use crate::ports::{
-    Condition, Context, Crypto, DataKey, ErrorKind, Keys, Made, Object, Objects, PortError, PortResult, Put,
-    Sealing, Secret,
+    BroughtAuthority, Condition, Context, Crypto, DataKey, ErrorKind, Keys, Made, Object, Objects, PortError,
+    PortResult, Put, Sealing, Secret,
 };
 use crate::store::{AT_A_TIME, TRIES};
 
@@ -25,6 +26,25 @@ pub(super) enum Half {
     Public,
     /// Private key or secret.
     Private,
+    /// Of an authority that was brought: it and all above it.
+    Chain,
+}
+
+/// An asset in memory.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Certificate or public key.
+    pub(super) public: Option<String>,
+    /// Private key or secret; an authority may come without.
+    pub(super) private: Option<Secret>,
+    /// What leads to the root of an authority that was brought.
+    pub(super) authority: Option<BroughtAuthority>,
+}
+
+impl From<Made> for Held {
+    fn from(made: Made) -> Self {
+        Self { public: made.public, private: Some(made.private), authority: None }
+    }
 }
 
 impl Half {
@@ -42,6 +62,7 @@ pub(super) struct Vault<'a, O, K, C> {
     pub(super) cluster: &'a Cluster,
     publics: BTreeMap<String, String>,
     privates: BTreeMap<String, Secret>,
+    chains: BTreeMap<String, String>,
     /// Data keys by their wrapped form: each is unwrapped once.
     data_keys: BTreeMap<Vec<u8>, Secret>,
     /// The KMS key under which the spec wants everything sealed.
@@ -71,6 +92,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
             cluster,
             publics: BTreeMap::new(),
             privates: BTreeMap::new(),
+            chains: BTreeMap::new(),
             data_keys: BTreeMap::new(),
             wanted: keys.name(cluster.kms_key_arn.as_deref()),
             healed: Vec::new(),
@@ -92,18 +114,29 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         self.privates.get(asset)
     }
 
+    /// The chain of an authority that was brought or loaded.
+    pub(super) fn chain(&self, asset: &str) -> &str {
+        self.chains.get(asset).expect("a flow loads what it reads")
+    }
+
     /// Keeps an asset that was just made in memory.
-    pub(super) fn hold(&mut self, asset: &str, made: Made) {
+    pub(super) fn hold(&mut self, asset: &str, made: Held) {
         if let Some(public) = made.public {
             self.publics.insert(asset.to_owned(), public);
         }
-        self.privates.insert(asset.to_owned(), made.private);
+        if let Some(private) = made.private {
+            self.privates.insert(asset.to_owned(), private);
+        }
+        if let Some(authority) = made.authority {
+            self.chains.insert(asset.to_owned(), authority.chain);
+        }
     }
 
     fn holds(&self, (asset, half): &(String, Half)) -> bool {
         match half {
             Half::Public => self.publics.contains_key(asset),
             Half::Private => self.privates.contains_key(asset),
+            Half::Chain => self.chains.contains_key(asset),
         }
     }
 
@@ -125,7 +158,8 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
             return Ok(());
         }
         let (objects, cluster) = (self.objects, self.cluster.name.as_str());
-        let mut left: Vec<String> = manifest.assets.keys().cloned().collect();
+        let sealed = manifest.assets.iter().filter(|(_, entry)| entry.has_private_half());
+        let mut left: Vec<String> = sealed.map(|(asset, _)| asset.clone()).collect();
         self.load(manifest, left.iter().map(|asset| (asset.clone(), Half::Private)).collect()).await?;
         let mut data_key = None;
         for _ in 0..TRIES {
@@ -170,9 +204,15 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         let mut writes = Vec::with_capacity(2 * names.len());
         for name in names {
             let fingerprint = &manifest.assets[name].fingerprint;
-            let context = self.seal_context(name, fingerprint);
-            let sealed = self.crypto.seal(&data_key, &context, self.private(name).expose())?;
-            writes.push((keys::private_half(&self.cluster.name, name, fingerprint), sealed));
+            if let Some(private) = self.privates.get(name) {
+                let context = self.seal_context(name, fingerprint);
+                let sealed = self.crypto.seal(&data_key, &context, private.expose())?;
+                writes.push((keys::private_half(&self.cluster.name, name, fingerprint), sealed));
+            }
+            if let Some(chain) = self.chains.get(name) {
+                let key = keys::chain(&self.cluster.name, name, fingerprint);
+                writes.push((key, chain.clone().into_bytes()));
+            }
             if let Some(public) = self.publics.get(name) {
                 let key = keys::public_half(&self.cluster.name, name, fingerprint);
                 writes.push((key, public.clone().into_bytes()));
@@ -194,6 +234,14 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
     ) -> FlowResult<()> {
         needs.retain(|need| !self.holds(need));
         let (objects, crypto, cluster) = (self.objects, self.crypto, self.cluster.name.as_str());
+        let (chains, needs): (Vec<_>, Vec<_>) = needs.into_iter().partition(|(_, half)| *half == Half::Chain);
+        let mut damaged = Vec::new();
+        for (asset, _) in chains {
+            match read_chain(objects, cluster, manifest, &asset).await {
+                Ok(text) => drop(self.chains.insert(asset, text)),
+                Err(error) => damaged.push((asset, Half::Chain, error)),
+            }
+        }
         let (publics, privates): (Vec<_>, Vec<_>) =
             needs.into_iter().partition(|(_, half)| *half == Half::Public);
 
@@ -211,7 +259,6 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         });
         let sealed: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).collect().await;
 
-        let mut damaged = Vec::new();
         for (asset, object) in sealed {
             let secret = match object {
                 Ok(object) => {
@@ -257,6 +304,10 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
                 self.publics.insert(asset.to_owned(), text);
             }
             Half::Private => drop(self.privates.insert(asset.to_owned(), text.clone())),
+            Half::Chain => {
+                let text = String::from_utf8_lossy(text.expose()).into_owned();
+                self.chains.insert(asset.to_owned(), text);
+            }
         }
     }
 
@@ -362,6 +413,7 @@ pub(super) fn locate<'m>(
     let key = match half {
         Half::Public => keys::public_half(cluster, asset, &entry.fingerprint),
         Half::Private => keys::private_half(cluster, asset, &entry.fingerprint),
+        Half::Chain => keys::chain(cluster, asset, &entry.fingerprint),
     };
     Ok(Located { key, asset: asset.to_owned(), entry, manifest_key })
 }
@@ -371,6 +423,21 @@ async fn read<O: Objects>(objects: &O, at: &Located<'_>) -> FlowResult<Object> {
         Some(object) => Ok(object),
         None => Err(at.corrupt("is lost".to_owned())),
     }
+}
+
+/// Reads the chain of an authority that was brought, and checks it against the inventory.
+pub(super) async fn read_chain<O: Objects>(
+    objects: &O,
+    cluster: &str,
+    manifest: &Manifest,
+    asset: &str,
+) -> FlowResult<String> {
+    let at = locate(cluster, manifest, asset, Half::Chain)?;
+    let bytes = read(objects, &at).await?.bytes;
+    if at.entry.chain.as_ref().map(|chain| chain.sha256.as_str()) != Some(&sha256_hex(&bytes)) {
+        return Err(at.corrupt("is another than the inventory says".to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|_| at.corrupt("is not text".to_owned()))
 }
 
 /// Reads a public half and checks it against the inventory's fingerprint.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use slipway_driver::ports::{Parameters, PortResult};
+use slipway_driver::ports::{Parameters, PortResult, Secret, SecretParameter};
 
 use super::faults::{Faults, Journal, call, lock};
 
@@ -11,6 +11,8 @@ use super::faults::{Faults, Journal, call, lock};
 #[derive(Debug, Clone, Default)]
 pub struct MemoryParameters {
     values: Arc<Mutex<BTreeMap<String, String>>>,
+    /// Those that are SecureStrings.
+    secrets: Arc<Mutex<BTreeMap<String, Secret>>>,
     journal: Journal,
     faults: Faults,
 }
@@ -31,6 +33,11 @@ impl MemoryParameters {
         lock(&self.values).insert(name.to_owned(), value.to_owned());
     }
 
+    /// Sets a SecureString, as its owner does.
+    pub fn set_secret(&self, name: &str, value: &str) {
+        lock(&self.secrets).insert(name.to_owned(), Secret::new(value.as_bytes().to_vec()));
+    }
+
     /// The calls that it received: `ssm:GetParameter`, by name.
     #[must_use]
     pub fn journal(&self) -> &Journal {
@@ -48,6 +55,15 @@ impl Parameters for MemoryParameters {
     async fn value(&self, name: &str) -> PortResult<Option<String>> {
         call(&self.journal, &self.faults, "ssm:GetParameter", name, || {
             Ok(lock(&self.values).get(name).cloned())
+        })
+    }
+
+    async fn secret(&self, name: &str) -> PortResult<SecretParameter> {
+        call(&self.journal, &self.faults, "ssm:GetParameter", name, || {
+            let secret = lock(&self.secrets).get(name).cloned().map(SecretParameter::Secret);
+            let plain = || lock(&self.values).contains_key(name);
+            Ok(secret
+                .unwrap_or_else(|| if plain() { SecretParameter::Plain } else { SecretParameter::Missing }))
         })
     }
 }

@@ -186,6 +186,34 @@ fn certificates() -> Vec<Case> {
     vec![
         case("certificatesConfiguration.keyAlgorithm", json!("ECDSA-P384"), "", "")
             .because("each certificate gets the new kind of key when it is next renewed"),
+        case(
+            "certificatesConfiguration.authorities.ca",
+            json!({ "source": "imported", "certificate": "a.pem", "key": "a-key.pem", "passphraseParameter": "/slipway/prod/a" }),
+            "refused: certificatesConfiguration.authorities.ca.source: the cluster has the authority ca already, and it is generated",
+            "",
+        )
+        .because("where an authority comes from is said before the first upload: exchanging one is a rotation"),
+        case(
+            "certificatesConfiguration.authorities.kubelet-ca",
+            json!({ "source": "imported", "certificate": "a.pem", "key": "a-key.pem", "passphraseParameter": "/slipway/prod/a" }),
+            "refused: certificatesConfiguration.authorities.kubelet-ca.source: the cluster has the authority kubelet-ca already, and it is generated",
+            "",
+        )
+        .because("where an authority comes from is said before the first upload: exchanging one is a rotation"),
+        case(
+            "certificatesConfiguration.authorities.etcd-ca",
+            json!({ "source": "imported", "certificate": "a.pem", "key": "a-key.pem", "passphraseParameter": "/slipway/prod/a" }),
+            "refused: certificatesConfiguration.authorities.etcd-ca.source: the cluster has the authority etcd-ca already, and it is generated",
+            "",
+        )
+        .because("where an authority comes from is said before the first upload: exchanging one is a rotation"),
+        case(
+            "certificatesConfiguration.authorities.front-proxy-ca",
+            json!({ "source": "imported", "certificate": "a.pem", "key": "a-key.pem", "passphraseParameter": "/slipway/prod/a" }),
+            "refused: certificatesConfiguration.authorities.front-proxy-ca.source: the cluster has the authority front-proxy-ca already, and it is generated",
+            "",
+        )
+        .because("where an authority comes from is said before the first upload: exchanging one is a rotation"),
         case("certificatesConfiguration.rolloutBeforeExpiry.enabled", json!(true), "", ""),
         case("certificatesConfiguration.rolloutBeforeExpiry.days", json!(21), "", "")
             .given("certificatesConfiguration.rolloutBeforeExpiry.enabled", json!(true)),

@@ -4,6 +4,7 @@
 mod access;
 mod addons;
 mod agreement;
+mod authorities;
 mod balancers;
 mod custom;
 mod endpoints;

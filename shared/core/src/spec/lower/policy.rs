@@ -48,7 +48,9 @@ impl Lowering<'_, '_, '_> {
                 "write fewer days than `tlsCertDurationDays`",
             );
         }
+        let authorities = self.authorities();
         Certificates {
+            authorities,
             key_algorithm: match spec.key_algorithm {
                 None | Some(KeyAlgorithmSpec::EcdsaP256) => KeyAlgorithm::EcdsaP256,
                 Some(KeyAlgorithmSpec::EcdsaP384) => KeyAlgorithm::EcdsaP384,

@@ -11,8 +11,50 @@ use serde::Deserialize;
 pub(crate) struct CertificatesSpec {
     /// The key of each certificate; `ECDSA-P256` unless given.
     pub(crate) key_algorithm: Option<KeyAlgorithmSpec>,
+    /// Where each authority comes from. It is said before the first upload: an authority that stands is not exchanged.
+    pub(crate) authorities: AuthoritiesSpec,
     /// Renewal before certificates expire; off unless enabled.
     pub(crate) rollout_before_expiry: RolloutBeforeExpirySpec,
+}
+
+/// Where each authority comes from.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct AuthoritiesSpec {
+    /// Signs the API server, its clients and the administrator.
+    pub(crate) ca: AuthoritySpec,
+    /// Signs kubelets. Its key is on the controllers, which sign with it.
+    pub(crate) kubelet_ca: AuthoritySpec,
+    /// Signs the members of etcd, and those who may speak to them.
+    pub(crate) etcd_ca: AuthoritySpec,
+    /// Signs the API server towards its extensions.
+    pub(crate) front_proxy_ca: AuthoritySpec,
+}
+
+/// Where an authority comes from.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AuthoritySpec {
+    /// Who made it; `generated` unless given.
+    pub(crate) source: Option<AuthoritySourceSpec>,
+    /// The file of its certificates in the folder `import/` beside the spec: its own first, then those above it, perhaps up to the root. Without a name, `ca.pem`, or as the authority is called.
+    pub(crate) certificate: Option<String>,
+    /// The file of its private key in `import/`, PEM under a passphrase. Without a name, `ca-key.pem`, or as the authority is called.
+    pub(crate) key: Option<String>,
+    /// The SSM parameter, a SecureString below `/slipway/<clusterName>/`, with the passphrase of its key, or of the keys of what is provided.
+    pub(crate) passphrase_parameter: Option<String>,
+}
+
+/// Who makes an authority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum AuthoritySourceSpec {
+    /// Slipway.
+    Generated,
+    /// You, and its key comes with it: Slipway issues under it.
+    Imported,
+    /// You, without its key: you issue what it signs, too, and Slipway checks and distributes it.
+    Provided,
 }
 
 /// The key of a certificate.

@@ -408,6 +408,49 @@ fn days_of_certificates() {
 }
 
 #[test]
+fn authorities_that_are_brought() {
+    says!([
+        with("certificatesConfiguration:\n  authorities:\n    ca: {certificate: a.pem}\n    etcd-ca: {source: provided, key: x.pem, certificate: ../a}\n    kubelet-ca: {source: provided}\n"),
+        with("certificatesConfiguration:\n  authorities:\n    ca: {source: imported, passphraseParameter: /slipway/other/a}\n    etcd-ca: {source: imported, certificate: ca.pem}\n    etcdca: {}\n"),
+    ].concat(), @r##"
+    17:23 error own-ca at `certificatesConfiguration.authorities.ca.certificate`: nothing is read for ca: Slipway makes it
+        write `source: imported` beside it, or take it out
+    18:38 error own-ca at `certificatesConfiguration.authorities.etcd-ca.key`: the key of etcd-ca is not read: it is `provided`, and so is what it signs
+        take it out, and keep the key where it is; or write `source: imported`
+    18:58 error own-ca at `certificatesConfiguration.authorities.etcd-ca.certificate`: `../a` is no name of a file in `import/`
+        write letters, digits, `-`, `_` and `.` alone, such as `etcd-ca.pem`
+    19:26 error own-ca at `certificatesConfiguration.authorities.kubelet-ca.source`: kubelet-ca cannot come without its key: controllers sign kubelets with it, as they join
+        write `imported`, or take it out and have Slipway make one, which signs kubelets and nothing else
+    17:49 error own-ca at `certificatesConfiguration.authorities.ca.passphraseParameter`: `/slipway/other/a` is no parameter of this cluster's
+        name an SSM SecureString below `/slipway/base/`, such as `/slipway/base/ca-passphrase`: others are not read
+    18:46 error own-ca at `certificatesConfiguration.authorities.etcd-ca.certificate`: `ca.pem` is named twice, for ca and for etcd-ca
+        give each authority a certificate and a key of its own: controllers hold the key of kubelet-ca, and no node may hold that of another
+    19:5 error unknown-key at `certificatesConfiguration.authorities.etcdca`: `etcdca` is no key that is known here
+        did you mean `etcd-ca`?
+    "##);
+}
+
+#[test]
+fn an_authority_that_is_brought_has_files_of_its_own_name() {
+    let parsed = |text: &str| {
+        crate::spec::parse(format!("{}{text}", super::BASE).as_bytes(), None)
+            .unwrap()
+            .cluster
+            .certificates
+            .authorities
+    };
+    assert!(parsed("").is_empty());
+    assert!(parsed("certificatesConfiguration: {authorities: {ca: {source: generated}}}\n").is_empty());
+    let own = parsed(
+        "certificatesConfiguration: {authorities: {etcd-ca: {source: imported, certificate: import/a.pem}}}\n",
+    );
+    assert_eq!(
+        (own["etcd-ca"].certificate.as_str(), own["etcd-ca"].key.as_str()),
+        ("a.pem", "etcd-ca-key.pem")
+    );
+}
+
+#[test]
 fn tags() {
     says!(with("stackTags:\n  aws:mine: x\n"), @r##"
     16:13 error tags at `stackTags.aws:mine`: `aws:mine` cannot be a tag's key
