@@ -1,7 +1,5 @@
 //! Digests: SHA-256 for what anyone may know, HMAC-SHA-256 for what is made of secrets.
 
-use std::fmt::Write as _;
-
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
@@ -23,9 +21,12 @@ pub fn keyed_hex(key: &[u8], bytes: &[u8]) -> String {
 /// Lower-case hex.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text.push(DIGITS[usize::from(byte >> 4)]);
+        text.push(DIGITS[usize::from(byte & 15)]);
     }
     text
 }

@@ -322,6 +322,10 @@ fn pretty(value: &Value) -> String {
 pub fn clean(text: &str) -> String {
     let fine = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
     let odd = |letter: char| matches!(letter, '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // Most are plain, and many are cleaned.
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return text.to_owned();
+    }
     text.chars().map(|letter| if fine(letter) && !odd(letter) { letter } else { '\u{fffd}' }).collect()
 }
 

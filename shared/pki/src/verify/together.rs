@@ -23,6 +23,13 @@ pub(super) fn chains(
         let mut seen = BTreeSet::new();
         candidates.retain(|one| seen.insert(&one.facts.fingerprint));
     }
+    // The keys of a name: several, where an authority was renewed.
+    let mut by_name: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
+    for one in current.iter().filter(|one| one.facts.authority) {
+        for name in [one.name.clone(), survey.name_of(one)] {
+            by_name.entry(name).or_default().insert(&one.facts.spki_sha256);
+        }
+    }
     let signers = |of: &Certificate| -> Result<Option<&Certificate>, Unsigned> {
         let candidates = by_subject.get(of.facts.issuer_raw.as_slice()).map_or(&[][..], Vec::as_slice);
         let mut unknown = false;
@@ -110,10 +117,9 @@ pub(super) fn chains(
         if let Some(expected) = expectations.of(certificate).and_then(|expected| expected.issuer) {
             let wanted = expectations.path_of(&expected);
             let is = survey.name_of(signer);
-            let right = current.iter().any(|one| {
-                (one.name == wanted || survey.name_of(one) == expected)
-                    && one.facts.spki_sha256 == signer.facts.spki_sha256
-            });
+            let right = [wanted, expected.clone()]
+                .into_iter()
+                .any(|name| by_name.get(&name).is_some_and(|keys| keys.contains(&signer.facts.spki_sha256)));
             if !right && !facts.authority {
                 let message =
                     format!("{is} signed it, and should be {expected}: it is good for another purpose");

@@ -37,7 +37,8 @@ pub(crate) fn rates() -> Anyhow<()> {
     let files: Vec<File> = (0..PAGE / pems.len() + 1)
         .flat_map(|copy| {
             pems.iter().map(move |(name, pem)| File {
-                path: format!("{copy}/{name}.pem"),
+                // Of no tool's layout: no key lies beside them.
+                path: format!("{copy}.{name}.pem"),
                 found: Found::Bytes(Secret::new(pem.clone().into_bytes())),
                 mode: 0o600,
                 link: false,
