@@ -110,7 +110,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     (
         "apiserver-kubelet-client",
         "O",
-        "to be bound to `system:kubelet-api-admin` alone, not to cluster-admin: it speaks to kubelets and to nobody else. This version makes no such binding yet",
+        "bound to `system:kubelet-api-admin` alone, not to cluster-admin: it speaks to kubelets and to nobody else",
     ),
     ("node-manager", "ours alone", "drains nodes and applies the add-ons; kubeadm has neither"),
     (
@@ -129,7 +129,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     (
         "admin",
         "O",
-        "a group of ours, to be bound to cluster-admin by a binding that can be taken away. This version makes no such binding yet",
+        "a group of ours, bound to cluster-admin by a binding that can be taken away (`slipway:cluster-admins` of the add-on `cluster-access`)",
     ),
     (
         "super-admin",

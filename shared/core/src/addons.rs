@@ -22,6 +22,7 @@ use crate::lock::Lock;
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are the projects'")]
 pub enum AddonName {
+    ClusterAccess,
     KubeProxy,
     Flannel,
     NetworkPolicy,
@@ -35,7 +36,8 @@ pub enum AddonName {
 
 impl AddonName {
     /// Every add-on, in the order in which they are applied.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::ClusterAccess,
         Self::KubeProxy,
         Self::Flannel,
         Self::NetworkPolicy,
@@ -51,6 +53,7 @@ impl AddonName {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::ClusterAccess => "cluster-access",
             Self::KubeProxy => "kube-proxy",
             Self::Flannel => "flannel",
             Self::NetworkPolicy => "kube-network-policies",
@@ -63,10 +66,11 @@ impl AddonName {
         }
     }
 
-    /// The images that it is made of, its own first.
+    /// The images that it is made of, its own first; none where it is objects alone.
     #[must_use]
     pub fn images(self) -> &'static [Image] {
         match self {
+            Self::ClusterAccess => &[],
             Self::KubeProxy => &[Image::KubeProxy],
             Self::Flannel => &[Image::Flannel, Image::FlannelCni],
             Self::NetworkPolicy => &[Image::NetworkPolicies],
@@ -182,6 +186,7 @@ pub fn enabled(cluster: &Cluster) -> Vec<AddonName> {
 
 fn is_enabled(addons: &Addons, name: AddonName) -> bool {
     match name {
+        AddonName::ClusterAccess => true,
         AddonName::Flannel => addons.network == NetworkProvider::Flannel,
         AddonName::KubeProxy
         | AddonName::NetworkPolicy
@@ -190,14 +195,15 @@ fn is_enabled(addons: &Addons, name: AddonName) -> bool {
         | AddonName::NodeLocalDns
         | AddonName::EbsCsiDriver
         | AddonName::MetricsServer
-        | AddonName::ClusterAutoscaler => settings(addons, name).enabled,
+        | AddonName::ClusterAutoscaler => settings(addons, name).is_some_and(|addon| addon.enabled),
     }
 }
 
-/// What the spec says of an add-on.
+/// What the spec says of an add-on; `None` for the one that no cluster can do without, of which it says nothing.
 #[must_use]
-pub fn settings(addons: &Addons, name: AddonName) -> &Addon {
-    match name {
+pub fn settings(addons: &Addons, name: AddonName) -> Option<&Addon> {
+    Some(match name {
+        AddonName::ClusterAccess => return None,
         AddonName::KubeProxy => &addons.kube_proxy,
         AddonName::Flannel => &addons.flannel,
         AddonName::NetworkPolicy => &addons.network_policy,
@@ -207,14 +213,14 @@ pub fn settings(addons: &Addons, name: AddonName) -> &Addon {
         AddonName::EbsCsiDriver => &addons.ebs_csi_driver,
         AddonName::MetricsServer => &addons.metrics_server,
         AddonName::ClusterAutoscaler => &addons.cluster_autoscaler,
-    }
+    })
 }
 
 /// Where an image of `cluster` comes from, without any mirror, as `repository:tag`: the name that its digest is pinned
 /// under. `None`: the lock does not say the version.
 #[must_use]
 pub fn reference(cluster: &Cluster, lock: &Lock, addon: AddonName, image: Image) -> Option<String> {
-    let asked = settings(&cluster.addons, addon).version.as_deref();
+    let asked = settings(&cluster.addons, addon).and_then(|addon| addon.version.as_deref());
     let is_main = addon.images().first() == Some(&image);
     let tag = match (image, asked.filter(|_| is_main)) {
         (_, Some(asked)) => asked.to_owned(),

@@ -25,6 +25,14 @@ pub const KUBELET_CA: &str = "kubelet-ca";
 pub const ETCD_CA: &str = "etcd-ca";
 /// The asset that signs the API server towards its extensions.
 pub const FRONT_PROXY_CA: &str = "front-proxy-ca";
+
+/// The group of the bootstrap token: it may ask for a kubelet's first certificate.
+pub(crate) const BOOTSTRAPPERS: &str = "system:bootstrappers";
+/// The group of the administrators' certificate.
+pub(crate) const CLUSTER_ADMINS: &str = "slipway:cluster-admins";
+/// The group of the API server where it speaks to kubelets.
+pub(crate) const KUBELET_API_ADMINS: &str = "slipway:kubelet-api-admins";
+
 const APISERVER: &str = "apiserver";
 const SERVICE_ACCOUNT: &str = "service-account";
 const BOOTSTRAP_TOKEN: &str = "bootstrap-token";
@@ -34,7 +42,7 @@ const ADMIN: &str = "admin";
 
 /// Client certificates that the API server and the components beside it use: asset, CN, O, authority.
 const CONTROLLER_CLIENTS: [(&str, &str, Option<&str>, &str); 6] = [
-    ("apiserver-kubelet-client", "kube-apiserver-kubelet-client", Some("slipway:kubelet-api-admins"), CA),
+    ("apiserver-kubelet-client", "kube-apiserver-kubelet-client", Some(KUBELET_API_ADMINS), CA),
     ("apiserver-etcd-client", "kube-apiserver-etcd-client", None, ETCD_CA),
     ("front-proxy-client", "front-proxy-client", None, FRONT_PROXY_CA),
     ("controller-manager", "system:kube-controller-manager", None, CA),
@@ -120,7 +128,7 @@ impl Part {
             // Static tokens name their user and groups; this group may ask for a kubelet certificate and no more:
             // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#token-authentication-file
             Self::TokensCsv => {
-                format!("{text},kubelet-bootstrap,kubelet-bootstrap,\"system:bootstrappers\"\n")
+                format!("{text},kubelet-bootstrap,kubelet-bootstrap,\"{BOOTSTRAPPERS}\"\n")
             }
             Self::EncryptionConfig => encryption_config(&[&secretbox(text), IDENTITY]),
             Self::EncryptionConfigOff => encryption_config(&[IDENTITY, &secretbox(text)]),
@@ -191,7 +199,7 @@ pub fn assets(cluster: &Cluster) -> Vec<Asset> {
         }
     }
     assets.push(profiles.client(HEALTHCHECK_CLIENT, ETCD_CA, "etcd-healthcheck-client", None));
-    assets.push(profiles.client(ADMIN, CA, "kubernetes-admin", Some("slipway:cluster-admins")));
+    assets.push(profiles.client(ADMIN, CA, "kubernetes-admin", Some(CLUSTER_ADMINS)));
     assets.push(secret(SERVICE_ACCOUNT, AssetKind::KeyPair(cluster.certificates.key_algorithm)));
     assets.push(secret(BOOTSTRAP_TOKEN, AssetKind::BootstrapToken));
     assets.push(secret(ENCRYPTION_CONFIG, AssetKind::RandomKey));

@@ -36,7 +36,7 @@ pub enum AddonAction {
 }
 
 impl AddonPlan {
-    /// `v1.14.5 → v1.14.6`; one version where it stays.
+    /// `v1.14.5 → v1.14.6`; one version where it stays; nothing for one that has none.
     #[must_use]
     pub fn versions(&self) -> String {
         match (&self.before, &self.after) {
@@ -44,6 +44,12 @@ impl AddonPlan {
             (_, Some(one)) | (Some(one), None) => one.clone(),
             (None, None) => String::new(),
         }
+    }
+
+    /// Its name, with the versions if it has any: `coredns v1.14.5 → v1.14.6`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} {}", self.name, self.versions()).trim_end().to_owned()
     }
 
     /// In a few words, to be said after its name: `changed (v1.14.5 → v1.14.6)`.
@@ -54,7 +60,10 @@ impl AddonPlan {
             AddonAction::Change => "changed",
             AddonAction::Remove => "removed",
         };
-        format!("{word} ({})", self.versions())
+        match self.versions() {
+            none if none.is_empty() => word.to_owned(),
+            versions => format!("{word} ({versions})"),
+        }
     }
 }
 

@@ -70,7 +70,9 @@ pub(super) fn story(plan: &Plan) -> Story {
     controllers(plan, &mut story);
     pools(plan, &mut story);
     for addon in plan.addons.iter().filter(|_| !plan.from.is_empty()) {
-        let (name, versions) = (&addon.name, addon.versions());
+        let name = &addon.name;
+        let versions = addon.versions();
+        let versions = if versions.is_empty() { versions } else { format!(" ({versions})") };
         let (risk, does) = match addon.action {
             AddonAction::Add => (Risk::Low, "is installed"),
             AddonAction::Change => {
@@ -78,7 +80,7 @@ pub(super) fn story(plan: &Plan) -> Story {
             }
             AddonAction::Remove => (Risk::High, "is removed, and what relies on it stops working"),
         };
-        story.effects.push(format!("The add-on {name} ({versions}) {does}."));
+        story.effects.push(format!("The add-on {name}{versions} {does}."));
         story.why.push((risk, format!("The add-on {name} {does}.")));
     }
     for node in &plan.nodes {

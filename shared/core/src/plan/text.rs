@@ -208,7 +208,7 @@ fn addon_lines(addon: &AddonPlan, text: &mut String) {
         AddonAction::Change => ('~', "changed"),
         AddonAction::Remove => ('-', "removed"),
     };
-    push(text, format_args!("  {sign} {} {}: {word}", addon.name, addon.versions()));
+    push(text, format_args!("  {sign} {}: {word}", addon.title()));
     // One that comes or goes as a whole says enough in one line.
     if addon.action == AddonAction::Change {
         for object in &addon.objects {

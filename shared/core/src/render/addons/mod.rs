@@ -7,6 +7,7 @@
 //! AWS. Each object carries the label [`LABEL`], by which the node manager prunes what is no longer in the set.
 
 mod cloud_controller_manager;
+mod cluster_access;
 mod cluster_autoscaler;
 mod coredns;
 mod ebs_csi_driver;
@@ -50,7 +51,7 @@ pub struct AddonSet {
 pub struct Installed {
     /// [`AddonName::as_str`].
     pub name: String,
-    /// The tag of its own image.
+    /// The tag of its own image; empty for one that has none.
     pub version: String,
     /// Its Kubernetes objects, in the order in which they are applied.
     pub objects: Vec<Value>,
@@ -86,6 +87,7 @@ pub(super) fn render(context: &mut Context<'_>) -> AddonSet {
     let addons = enabled.into_iter().map(|name| {
         let mut kit = Kit { context, name };
         let objects = match name {
+            AddonName::ClusterAccess => cluster_access::objects(&kit),
             AddonName::KubeProxy => kube_proxy::objects(&mut kit),
             AddonName::Flannel => flannel::objects(&mut kit),
             AddonName::NetworkPolicy => network_policy::objects(&mut kit),
@@ -109,25 +111,29 @@ pub(super) struct Kit<'k, 'a> {
 
 impl Kit<'_, '_> {
     /// What the spec says of the add-on.
-    fn settings(&self) -> &Addon {
+    fn settings(&self) -> Option<&Addon> {
         addons::settings(&self.context.cluster.addons, self.name)
+    }
+
+    fn asked_replicas(&self) -> Option<u32> {
+        self.settings()?.replicas
     }
 
     /// How many replicas of what runs on any node.
     fn replicas(&self) -> u32 {
-        self.settings().replicas.unwrap_or(2)
+        self.asked_replicas().unwrap_or(2)
     }
 
     /// How many replicas of what runs on controllers: two on one machine would only fight for its ports.
     fn replicas_on_controllers(&self) -> u32 {
-        self.settings().replicas.unwrap_or_else(|| self.context.cluster.controller.count.clamp(1, 2))
+        self.asked_replicas().unwrap_or_else(|| self.context.cluster.controller.count.clamp(1, 2))
     }
 
     fn reference(&self, image: Image) -> Option<String> {
         addons::reference(self.context.cluster, self.context.lock, self.name, image)
     }
 
-    /// The tag of the add-on's own image.
+    /// The tag of the add-on's own image, if it has one.
     fn version(&self) -> String {
         let main = self.name.images().first().and_then(|image| self.reference(*image));
         main.and_then(|reference| Some(reference.rsplit_once(':')?.1.to_owned())).unwrap_or_default()

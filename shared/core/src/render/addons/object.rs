@@ -72,6 +72,12 @@ impl Kit<'_, '_> {
         self.cluster_wide(RBAC, "ClusterRoleBinding", name, binding("ClusterRole", role, account))
     }
 
+    /// Lets a group do what the cluster role `role` may.
+    pub(super) fn cluster_role_binding_of_group(&self, name: &str, role: &str, group: &str) -> Value {
+        let subject = json!({ "kind": "Group", "apiGroup": RBAC_GROUP, "name": group });
+        self.cluster_wide(RBAC, "ClusterRoleBinding", name, bound("ClusterRole", role, &subject))
+    }
+
     pub(super) fn role(&self, name: &str, rules: Value) -> Value {
         self.namespaced(RBAC, "Role", name, json!({ "rules": rules }))
     }
@@ -128,11 +134,12 @@ impl Kit<'_, '_> {
     /// one of a pair alone, it is not held against our default of the other, which no pod might fit.
     pub(super) fn resources(&self, requests: Value, limits: Value) -> Value {
         let mut resources = json!({ "requests": requests, "limits": limits });
-        let asked = &self.settings().resources;
+        let asked = self.settings().map(|addon| &addon.resources);
         for (group, other) in [("requests", "limits"), ("limits", "requests")] {
-            for (name, quantity) in asked.get(group).into_iter().flatten() {
+            for (name, quantity) in asked.and_then(|asked| asked.get(group)).into_iter().flatten() {
                 resources[group][name] = json!(quantity);
-                let both = asked.get(other).is_some_and(|other| other.contains_key(name));
+                let both =
+                    asked.and_then(|asked| asked.get(other)).is_some_and(|other| other.contains_key(name));
                 if let (false, Some(default)) = (both, resources[other].as_object_mut()) {
                     default.remove(name);
                 }
@@ -146,11 +153,16 @@ impl Kit<'_, '_> {
 }
 
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 fn binding(kind: &str, role: &str, account: &str) -> Value {
+    bound(kind, role, &json!({ "kind": "ServiceAccount", "name": account, "namespace": NAMESPACE }))
+}
+
+fn bound(kind: &str, role: &str, subject: &Value) -> Value {
     json!({
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
-        "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": NAMESPACE }],
+        "roleRef": { "apiGroup": RBAC_GROUP, "kind": kind, "name": role },
+        "subjects": [subject],
     })
 }
 

@@ -38,7 +38,8 @@ fn role(context: &Context<'_>, addon: AddonName) -> Option<PodRole> {
         AddonName::ClusterAutoscaler => {
             ("cluster-autoscaler", "cluster-autoscaler", cluster_autoscaler(context))
         }
-        AddonName::KubeProxy
+        AddonName::ClusterAccess
+        | AddonName::KubeProxy
         | AddonName::Flannel
         | AddonName::NetworkPolicy
         | AddonName::CoreDns

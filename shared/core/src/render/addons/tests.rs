@@ -49,7 +49,7 @@ fn every_object_has_a_name_of_its_own_and_the_label_that_it_is_pruned_by() {
             "{object}"
         );
     }
-    assert_eq!(set.addons.len(), 9);
+    assert_eq!(set.addons.len(), 10);
 }
 
 #[test]
@@ -184,11 +184,22 @@ fn every_account_that_a_pod_names_is_made_and_bound() {
         assert!(accounts.contains(pod["serviceAccountName"].as_str().unwrap()), "{name}");
     }
     for (_, binding) in objects(&set).filter(|(_, object)| object["subjects"].is_array()) {
-        assert!(accounts.contains(binding["subjects"][0]["name"].as_str().unwrap()), "{binding}");
+        let subject = &binding["subjects"][0];
+        // Who a group is, the certificates say: see `cluster_access`.
+        let group = subject["kind"] == "Group";
+        assert!(group || accounts.contains(subject["name"].as_str().unwrap()), "{binding}");
         let (kind, role) =
             (binding["roleRef"]["kind"].as_str().unwrap(), binding["roleRef"]["name"].as_str().unwrap());
-        let built_in =
-            ["system:node-proxier", "system:auth-delegator", "extension-apiserver-authentication-reader"];
+        let built_in = [
+            "system:node-proxier",
+            "system:auth-delegator",
+            "extension-apiserver-authentication-reader",
+            "cluster-admin",
+            "system:kubelet-api-admin",
+            "system:node-bootstrapper",
+            "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+            "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        ];
         assert!(named(kind).contains(role) || built_in.contains(&role), "{role}");
     }
 }
