@@ -1,6 +1,7 @@
-//! `slipway certs`: what certificates a folder holds, and what is wrong with them.
+//! `slipway certs`: what certificates a folder holds, what is wrong with them, and one of them issued anew.
 
 mod folder;
+mod renew;
 mod sealed;
 mod show;
 mod verify;
@@ -22,12 +23,14 @@ pub(crate) struct Args {
 enum Verb {
     Show(show::Args),
     Verify(verify::Args),
+    Renew(renew::Args),
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     match &args.verb {
         Verb::Show(args) => show::run(args, printer),
         Verb::Verify(args) => verify::run(args, printer).await,
+        Verb::Renew(args) => renew::run(args, printer).await,
     }
 }
 

@@ -28,8 +28,8 @@ enum From {
     KubeAws(KubeAws),
 }
 
-/// Read a kube-aws directory and write our cluster.yaml and a report of what changed. The old CA is put aside in import/, which no
-/// version reads yet: the cluster gets a new one. The directory itself is not touched.
+/// Read a kube-aws directory and write our cluster.yaml and a report of what changed. The old CA goes to import/, from where the
+/// first rendering imports it. The directory itself is not touched.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -67,6 +67,10 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     };
     let credentials = credentials::read(&args.dir)?;
     let report = report(&migrated.changes, &credentials);
+    let mut migrated = migrated;
+    if credentials.imported() {
+        migrated.text.push_str(&imported(&migrated.cluster));
+    }
     write(&args.out.join("cluster.yaml"), migrated.text.as_bytes(), 0o644)?;
     let mut text = serde_json::to_string_pretty(&schema()).expect("a schema has string keys only");
     text.push('\n');
@@ -92,6 +96,15 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     });
     printer.result(&human, &machine);
     Ok(Exit::Done)
+}
+
+/// What says that the old CA is this cluster's. kube-aws took its CA from a command's arguments, so that no spec of its has this key.
+fn imported(cluster: &str) -> String {
+    format!(
+        "\n# The CA of the old cluster, from import/ beside this file; MIGRATION.md says what to do with its key.\n\
+         certificatesConfiguration:\n  authorities:\n    ca:\n      source: imported\n      \
+         passphraseParameter: /slipway/{cluster}/ca-passphrase\n"
+    )
 }
 
 /// Nothing that is there is written over, least of all in the directory that is read.

@@ -121,7 +121,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// The key file of the directory; a new one only where no credentials depend on an old one.
-fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
+pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
     let path = workspace.key_file();
     match LocalKeys::read(AwsLc, &path)? {
         Some(keys) => Ok(keys),
@@ -172,7 +172,7 @@ pub(crate) async fn prepared<O: Objects>(
 
 /// Writes what a person looks at, the release last; removes what an earlier release had and this one has not. Gives
 /// the names of what changed.
-fn write(
+pub(super) fn write(
     workspace: &Workspace,
     before: Option<&Rendering>,
     rendering: &Rendering,

@@ -11,6 +11,7 @@ mod own_ca;
 mod patches;
 mod plan;
 mod render;
+mod renew;
 mod validate;
 
 use std::collections::BTreeMap;

@@ -47,7 +47,7 @@ fn old() -> Place {
             .unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     };
-    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca-key.pem -out ca.pem -subj /CN=kube-ca -days 30");
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca-key.pem -out ca.pem -subj /CN=kube-ca -days 3000");
     openssl("genrsa -out admin-key.pem 2048");
     std::fs::copy(place.path("old/credentials/admin-key.pem"), place.path("old/credentials/worker-key.pem"))
         .unwrap();
@@ -75,15 +75,12 @@ fn a_directory_of_kube_aws_becomes_ours_and_stays_as_it_was() {
         "gone.pem, which is not there",
         "/etc/hostname, outside the directory",
         "etcd-key.pem.enc`: encrypted with KMS",
-        // Nothing reads import/ yet, and nobody is to believe otherwise.
-        "`ca.pem`: kept as import/ca.pem, which this version does not read",
-        "the cluster gets a new CA",
-        "Importing a CA comes with a later version",
-        "Never upload import/ca-key.pem",
+        "`ca.pem`: carried over as import/ca.pem",
+        "the first rendering imports it",
+        "openssl pkcs8 -topk8",
     ] {
         assert!(run.stdout.contains(piece), "{piece} is not in\n{}", run.stdout);
     }
-    assert!(!run.stdout.contains("carried over"), "{}", run.stdout);
     // P9: what is told holds no secret.
     assert!(!run.stdout.contains("secret-token") && !place.read("new/MIGRATION.md").contains("secret-token"));
     assert_eq!(place.run("validate new/cluster.yaml").code, 0);
@@ -93,6 +90,15 @@ fn a_directory_of_kube_aws_becomes_ours_and_stays_as_it_was() {
     assert_eq!(mode & 0o777, 0o600);
     let imported = std::fs::read_dir(place.path("new/import")).unwrap().count();
     assert_eq!(imported, 2, "leaves are made anew");
+    // The CA really is carried over: what is rendered trusts it.
+    let run = place.run("render new/cluster.yaml --out rendered");
+    assert_eq!(run.code, 0, "{}", run.told());
+    let manifest: serde_json::Value =
+        serde_json::from_str(&place.read("rendered/credentials/pki/manifest.json")).unwrap();
+    let fingerprint = manifest["assets"]["ca"]["fingerprint"].as_str().unwrap();
+    let kept = place.read(&format!("rendered/credentials/pki/ca/{fingerprint}.pem"));
+    let body = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(body(&kept), body(&place.read("old/credentials/ca.pem")));
     // A second time it would write over the first.
     let run = place.run("migrate kube-aws old --out new");
     assert_eq!((run.code, run.stderr.contains("is not empty")), (1, true), "{}", run.told());
@@ -135,7 +141,7 @@ fn machines_get_every_change_and_every_file() {
             "{kind} {path}"
         );
     }
-    assert!(json["import"].as_str().is_some_and(|about| about.contains("Never upload import/ca-key.pem")));
+    assert!(json["import"].as_str().is_some_and(|about| about.contains("encrypt it")));
     let files = json["credentials"].as_array().unwrap();
     assert!(files.iter().any(|file| file["name"] == "ca-key.pem" && file["imported"] == "import/ca-key.pem"));
     assert!(files.iter().any(|file| file["name"] == "worker-key.pem" && file["imported"].is_null()));

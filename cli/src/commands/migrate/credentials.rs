@@ -1,5 +1,4 @@
-//! kube-aws' `credentials/`: the CA is put aside for an import that no version does yet, everything else is issued anew, and each
-//! file is answered for.
+//! kube-aws' `credentials/`: the CA is carried over for the import, everything else is issued anew, and each file is answered for.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,14 +13,21 @@ use crate::failure::Failure;
 /// No file of kube-aws' is larger; what is, is none of its.
 const MOST_BYTES: u64 = 256 * 1024;
 
-/// Whoever takes the files for imported launches a cluster that no old kubeconfig trusts, and whoever uploads them shows the key.
+/// What a person must do with the key before it leaves the machine.
 const ABOUT_IMPORT: &str = "\
-The old CA lies in import/, and this version of Slipway does nothing with it: the cluster gets a new CA at its first rendering, and
-kubeconfigs and certificates of the old one are not valid there. Importing a CA comes with a later version. If the new cluster
-must have the old CA, wait for that: a CA is not exchanged afterwards.
+The old CA lies in import/ and is named in cluster.yaml (certificatesConfiguration.authorities.ca): the first rendering imports it,
+so that whoever trusts the old CA trusts the new cluster. kube-aws signed everything with it; here it signs the API server and its
+clients, and etcd, kubelets and the front proxy get authorities of their own.
 
-Never upload import/ca-key.pem, to the spec's bucket or anywhere else: it is the key in plain, and whoever reads it is master of
-the old cluster. Keep it where you keep such keys, and delete import/ if you do not need it.
+`slipway render` takes import/ca-key.pem from your own machine as it is. The spec's bucket is not for keys in plain: there it is
+refused. Before you upload it, encrypt it:
+
+    openssl pkcs8 -topk8 -v2 aes-256-cbc -in import/ca-key.pem -out ca-key.enc && mv ca-key.enc import/ca-key.pem
+
+and put the passphrase into the SSM SecureString that cluster.yaml names as passphraseParameter. Upload import/ before cluster.yaml;
+once the cluster is rendered, import/ is not needed any more. Whoever holds the key is master of the old cluster and the new one. If
+the new cluster needs no old CA, take certificatesConfiguration out of cluster.yaml and delete import/ before the first rendering:
+afterwards a CA is not exchanged.
 ";
 
 /// What was found.
@@ -53,7 +59,7 @@ pub(super) struct File {
 
 #[derive(Debug)]
 pub(super) enum Fate {
-    /// Put aside.
+    /// Carried over.
     Imported { as_file: &'static str, bytes: Secret },
     /// Left, and why.
     Left(String),
@@ -63,7 +69,7 @@ impl File {
     pub(super) fn told(&self) -> String {
         match &self.fate {
             Fate::Imported { as_file, .. } => {
-                format!("kept as import/{as_file}, which this version does not read")
+                format!("carried over as import/{as_file}")
             }
             Fate::Left(why) => why.clone(),
         }
@@ -144,6 +150,10 @@ enum Opened {
 fn open(path: &Path, root: &Path) -> Result<Opened, Failure> {
     let fail = |error: std::io::Error| Failure::file("read", path, &error);
     let about = fs::symlink_metadata(path).map_err(fail)?;
+    let inside = |real: &Path| real.starts_with(root) && real.is_file();
+    let followed = ["ca.pem", "ca-key.pem"].iter().any(|name| path.ends_with(name))
+        && fs::canonicalize(path).is_ok_and(|real| inside(&real));
+    let about = if followed { fs::metadata(path).map_err(fail)? } else { about };
     if about.is_symlink() {
         let target = fs::read_link(path).map_err(fail)?;
         let shown = target.display();
@@ -188,7 +198,7 @@ fn not_pem(name: &str, has_plain: bool) -> Option<String> {
     }
 }
 
-/// Puts the cluster's CA aside, and its key if that is there and belongs to it.
+/// Carries the cluster's CA over, if its key is there and belongs to it.
 fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Credentials) {
     let Some((certificate, certificate_bytes)) = pems.remove("ca.pem") else {
         if pems.remove("ca-key.pem").is_some() {
@@ -207,11 +217,12 @@ fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Crede
         found.files.push(File { name: "ca.pem".to_owned(), fate: Fate::Left(why) });
         return;
     };
-    found.files.push(File {
-        name: "ca.pem".to_owned(),
-        fate: Fate::Imported { as_file: "ca.pem", bytes: certificate_bytes },
-    });
-    let Some((key, bytes)) = pems.remove("ca-key.pem") else { return };
+    let left = |name: &str, why: &str| File { name: name.to_owned(), fate: Fate::Left(why.to_owned()) };
+    let Some((key, bytes)) = pems.remove("ca-key.pem") else {
+        let why = "not carried over: its key, ca-key.pem, is not there, and nothing can be issued without; the cluster gets a CA of its own";
+        found.files.push(left("ca.pem", why));
+        return;
+    };
     let shared = found.shared.iter().any(|names| names.iter().any(|name| name == "ca-key.pem"));
     let fate = match key {
         Inspected::Key { .. } if shared => Fate::Left(
@@ -226,5 +237,13 @@ fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Crede
         Inspected::Certificate { .. } => Fate::Left("not taken over: it is no private key".to_owned()),
         Inspected::Other(problem) => Fate::Left(format!("not taken over: {problem}")),
     };
+    if matches!(fate, Fate::Imported { .. }) {
+        let fate = Fate::Imported { as_file: "ca.pem", bytes: certificate_bytes };
+        found.files.push(File { name: "ca.pem".to_owned(), fate });
+    } else {
+        found
+            .files
+            .push(left("ca.pem", "not carried over without its key: the cluster gets a CA of its own"));
+    }
     found.files.push(File { name: "ca-key.pem".to_owned(), fate });
 }
