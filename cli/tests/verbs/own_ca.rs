@@ -57,6 +57,10 @@ fn the_example_is_rendered_under_its_own_authorities_and_needs_the_files_once() 
         ["ca", "etcd-ca", "etcd-peer-0", "apiserver"].map(origin),
         ["imported", "provided", "provided", "generated"]
     );
+    // Its own verifier finds nothing wrong with intermediates, chains and an authority without a key.
+    let run = place.run("certs verify rendered");
+    assert!(run.code == 0 && run.stdout.contains("cluster.yaml"), "{}", run.told());
+    assert!(!place.run("certs show rendered").stdout.contains("nobody any more"));
     // P9: nothing that was written shows a passphrase, or a key in the form that it was brought in or in ours.
     for (path, (bytes, _)) in place.files() {
         if !path.starts_with("import") {

@@ -30,7 +30,7 @@ pub(super) async fn open(dir: &Path, files: &mut Vec<File>) -> Result<bool, Fail
     // One that cannot be read is told by the survey.
     let Ok(manifest) = serde_json::from_slice::<Manifest>(&manifest.bytes) else { return Ok(true) };
     let mut digest_key = None;
-    for (asset, entry) in &manifest.assets {
+    for (asset, entry) in manifest.assets.iter().filter(|(_, entry)| entry.has_private_half()) {
         let key = keys::private_half(cluster, asset, &entry.fingerprint);
         let opened = match read(&folder, &key).await {
             Ok(sealed) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use slipway_core::cluster::Cluster;
 use slipway_core::pki::manifest::profile;
-use slipway_core::pki::{CertificateProfile, Manifest, policy};
+use slipway_core::pki::{CertificateProfile, Manifest, Origin, policy};
 
 use super::files::Certificate;
 
@@ -169,13 +169,18 @@ pub(super) struct Expectations<'c> {
     root: String,
     cluster: Option<&'c Cluster>,
     profiles: Vec<(String, CertificateProfile)>,
+    /// Names of what somebody else issues, by their own rules.
+    provided: BTreeSet<String>,
 }
 
 impl<'c> Expectations<'c> {
     pub(super) fn new(layout: Layout, root: &str, cluster: Option<&'c Cluster>) -> Self {
         let assets = cluster.map(policy::assets).unwrap_or_default();
         let profiles = assets.iter().filter_map(|asset| Some((asset.name.clone(), profile(asset)?.clone())));
-        Self { layout, root: root.to_owned(), cluster, profiles: profiles.collect() }
+        let profiles = profiles.collect();
+        let provided = assets.iter().filter(|asset| asset.origin == Origin::Provided);
+        let provided = provided.map(|asset| asset.name.clone()).collect();
+        Self { layout, root: root.to_owned(), cluster, profiles, provided }
     }
 
     /// What `certificate` should be; `None` where nobody knows.
@@ -218,14 +223,19 @@ impl<'c> Expectations<'c> {
     /// By the profile of the spec, exactly.
     fn of_spec(&self, asset: &str, with_key: bool) -> Option<Expected> {
         let (_, profile) = self.profiles.iter().find(|(name, _)| name == asset)?;
-        let need = |wanted: bool| if wanted { Must } else { Never };
+        let generated = !self.provided.contains(asset);
+        let need = |wanted: bool| match (wanted, generated) {
+            (true, _) => Must,
+            (false, true) => Never,
+            (false, false) => May,
+        };
         Some(Expected {
             authority: profile.authority,
             server: need(profile.server),
             client: need(profile.client),
             issuer: Some(profile.issuer.clone().unwrap_or_else(|| asset.to_owned())),
             names: profile.sans.clone(),
-            no_more: true,
+            no_more: generated,
             // An authority may be the user's own, of any name.
             subject: (!profile.authority)
                 .then(|| (profile.common_name.clone(), profile.organizations.clone())),

@@ -176,8 +176,14 @@ impl Survey {
     #[must_use]
     pub fn is_current(&self, certificate: &Certificate) -> bool {
         let Some(manifest) = &self.manifest else { return true };
-        layout::entry(manifest, certificate)
-            .is_some_and(|(_, entry)| entry.fingerprint == certificate.facts.fingerprint)
+        // Those above an authority that was brought lie in a file of its name.
+        let above = |fingerprint: &str| {
+            let last = certificate.name.rsplit('/').next().unwrap_or_default();
+            last.strip_suffix(".chain") == Some(fingerprint)
+        };
+        layout::entry(manifest, certificate).is_some_and(|(_, entry)| {
+            entry.fingerprint == certificate.facts.fingerprint || above(&entry.fingerprint)
+        })
     }
 
     /// Who receives it, where the inventory says so.

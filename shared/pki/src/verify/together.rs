@@ -246,8 +246,8 @@ pub(super) fn inventory(survey: &Survey, expectations: &Expectations<'_>, findin
         return;
     };
     let mut stored: BTreeSet<&str> = BTreeSet::new();
-    // An authority may have those above it behind it in its file.
-    for certificate in survey.certificates.iter().filter(|one| one.place <= 1) {
+    // What leads from an authority to its root is no credential of the cluster's.
+    for certificate in survey.certificates.iter().filter(|one| !one.name.ends_with(".chain")) {
         let Some((asset, listed)) = entry(manifest, certificate) else { continue };
         let facts = &certificate.facts;
         let named = certificate.name.rsplit('/').next().unwrap_or_default();
