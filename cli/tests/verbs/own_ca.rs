@@ -68,6 +68,8 @@ fn the_example_is_rendered_under_its_own_authorities_and_needs_the_files_once() 
             assert!(!text.contains("PRIVATE KEY-----") && !text.contains(PASSPHRASE), "{}", path.display());
         }
     }
+    let run = place.run("certs verify rendered");
+    assert_eq!(run.code, 0, "{}", run.told());
     // P1: again, and when the files are gone, and without a passphrase.
     let run = place.run("render cluster.yaml --out rendered");
     assert_eq!(run.code, 0, "{}", run.told());

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use slipway_core::cluster::{Cluster, OwnAuthority, OwnSource};
 use slipway_core::digest::sha256_hex;
 use slipway_core::pki::manifest::{self, Brought};
-use slipway_core::pki::{Asset, Manifest, Origin, policy};
+use slipway_core::pki::{Asset, CertificateProfile, Manifest, Origin, policy};
 use slipway_core::skew::Objection;
 use slipway_core::spec::Severity;
 
@@ -21,6 +21,7 @@ use crate::error::FlowResult;
 use crate::keys;
 use crate::ports::{
     BroughtAuthority, BroughtKey, Crypto, Flaw, Objects, Parameters, PortResult, Secret, SecretParameter,
+    Signer,
 };
 
 /// The largest file that is read: a chain has some 10 KiB.
@@ -277,6 +278,9 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
             OwnSource::Provided => None,
             OwnSource::Imported => self.key(name, own, "key", &own.key, &authority.spki_sha256).await?,
         };
+        if let Some(key) = &key {
+            self.signs(name, own, &authority, key);
+        }
         self.keys.entry(authority.spki_sha256.clone()).or_default().push(own.certificate.clone());
         let import = Import {
             certificate: authority.certificate.clone(),
@@ -325,6 +329,24 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
                 ),
             },
         });
+    }
+
+    /// Objects where nothing can be issued under an authority though everything about it is in order, such as where its name
+    /// has an attribute twice: one certificate is issued, for a day, and forgotten.
+    fn signs(&mut self, name: &str, own: &OwnAuthority, authority: &BroughtAuthority, key: &Secret) {
+        let assets = policy::assets(self.cluster);
+        let mut leaves = assets.iter().filter_map(manifest::profile);
+        let Some(leaf) = leaves.find(|profile| profile.issuer.is_some()) else { return };
+        let trial = CertificateProfile { days: 1, ..leaf.clone() };
+        let signer = Signer { certificate: authority.certificate.clone(), key: key.clone() };
+        if let Err(error) = self.crypto.certify(&trial, key, Some(&signer), self.now) {
+            let flaw = Flaw {
+                message: format!("nothing can be issued under it: {}", error.message),
+                help: "bring an authority whose name has each kind of attribute (O, OU, CN) once at most"
+                    .to_owned(),
+            };
+            self.object("import-certificate", name, "certificate", &own.certificate, flaw);
+        }
     }
 
     /// The key in `file`, if it belongs to the certificate with that public key.

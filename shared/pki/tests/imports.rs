@@ -350,6 +350,14 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
         assert!(told.contains(words), "{told}");
     }
 
+    // A name that cannot be written again as it is: found before anything is made.
+    let own = fresh("/O=Example/OU=one/OU=two/CN=CA");
+    let told = objection(&own, &cluster).await;
+    assert!(
+        told.contains("nothing can be issued under it: the authority's name cannot be written"),
+        "{told}"
+    );
+
     // A path that is too short, an order that is wrong, a stranger in the chain.
     let own = Own::new();
     own.root_with(
