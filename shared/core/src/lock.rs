@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::addons;
 use crate::cluster::{Architecture, Cluster, Image, KubernetesVersion};
 use crate::members::MemberPin;
+use crate::render::Rendering;
+use crate::skew::issuer;
 use crate::versions;
 
 /// `clusters/<name>/lock.json`.
@@ -24,6 +26,10 @@ pub struct Lock {
     /// How each etcd member comes up, by index: see [`crate::members`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub etcd_members: BTreeMap<u32, MemberPin>,
+    /// The add-ons came to AWS by the controllers' role before the spec gave service accounts roles, and go on so: see
+    /// [`Lock::settle_way_to_aws`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub addons_through_controllers: bool,
     /// SHA-256 of the node agent for each architecture; empty while none has been published.
     pub agent: BTreeMap<Architecture, String>,
     /// The tag of each add-on's image, by Kubernetes minor and image name (`1.34` → `coredns` → `v1.14.6`), where the spec
@@ -97,6 +103,22 @@ impl Lock {
             .into_iter()
             .filter(|reference| !self.addon_images.contains_key(reference))
             .collect()
+    }
+
+    /// Settles how `cluster`'s add-ons come to AWS. `stands`: what is deployed, and what is on its way.
+    ///
+    /// A cluster whose controllers have made tokens under their own issuer goes on by the controllers' role when its service
+    /// accounts get roles: until every controller is replaced there are tokens that AWS does not know, and the add-ons
+    /// would stand without AWS. It is never taken back here, so that the same spec renders the same (P1). What takes it back
+    /// is the rollout that has seen every controller sign with the issuer that AWS knows (issue 7), and that in two steps:
+    /// the add-ons change to their own roles, and only then the controllers lose what those needed.
+    pub fn settle_way_to_aws<'r>(
+        &mut self,
+        cluster: &Cluster,
+        stands: impl IntoIterator<Item = &'r Rendering>,
+    ) {
+        let on = cluster.iam_roles.as_ref().is_some_and(|roles| roles.enabled);
+        self.addons_through_controllers |= !on || stands.into_iter().any(issuer::signs_locally);
     }
 
     /// Pins everything of `missing` that needs nobody to be asked: releases and tags that this version of Slipway knows.

@@ -1,4 +1,5 @@
-//! What an update may not do to what runs: skip a minor release, go back one, leave kubelets too far behind, rename etcd's zone.
+//! What an update may not do to what runs: skip a minor release, go back one, leave kubelets too far behind, rename etcd's zone,
+//! issue tokens that half of the controllers refuse.
 //!
 //! The rules are those of kubernetes.io/releases/version-skew-policy and of etcd.io/docs ("Upgrading etcd clusters", with the guides of
 //! each minor). What runs is known from the release that is deployed; a release of an older Slipway, which did not write versions down,
@@ -99,6 +100,7 @@ pub fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
     if let Some(asked) = zone::of(new) {
         found.extend(zone::objection(running, &asked));
     }
+    found.extend(issuer::between(running, new));
     found.retain(|objection| objection.severity == Severity::Error);
     found
 }

@@ -6,6 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::lock::Lock;
 use slipway_core::members::{Standing, settle};
+use slipway_core::render::Rendering;
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
@@ -17,7 +18,7 @@ use crate::store::{self, TRIES};
 type Agent = BTreeMap<Architecture, String>;
 
 /// The lock of `cluster`, with everything that it needs: what is pinned stays, what is missing is looked up and
-/// stored. `etcd` is how etcd stands; `check` may refuse the releases that were found before anything is stored.
+/// stored. `etcd` is how etcd stands, `stands` what is deployed or on its way; `check` may refuse the releases that were found before anything is stored.
 ///
 /// # Errors
 /// If `check` refuses, a parameter or an image does not exist, or a call fails. A registry that cannot be reached is a
@@ -28,6 +29,7 @@ pub async fn resolve(
     registry: &impl Registry,
     cluster: &Cluster,
     etcd: &Standing,
+    stands: &[&Rendering],
     check: impl Fn(&Lock) -> Result<(), NotPrepared> + Send,
 ) -> Result<Lock, NotPrepared> {
     let key = keys::lock(&cluster.name);
@@ -38,6 +40,7 @@ pub async fn resolve(
         let mut new = old.clone();
         new.pin_known(&missing);
         new.etcd_members = settle(cluster, &old.etcd_members, etcd);
+        new.settle_way_to_aws(cluster, stands.iter().copied());
         check(&new)?;
         new.addon_images.extend(digests(registry, missing.addon_images).await?);
         for name in missing.parameters {

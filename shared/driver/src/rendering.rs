@@ -149,10 +149,14 @@ pub struct Running {
 }
 
 impl Running {
+    /// The releases that are deployed, or about to be.
+    fn stands(&self) -> impl Iterator<Item = &Rendering> {
+        [&self.baseline.rendering, &self.target].into_iter().flatten()
+    }
+
     /// The bundles that nodes have, or are about to have.
     fn known(&self) -> Known {
-        let renderings = [&self.baseline.rendering, &self.target].into_iter().flatten();
-        let roles = renderings.flat_map(|rendering| &rendering.roles);
+        let roles = self.stands().flat_map(|rendering| &rendering.roles);
         let mut digests = Known::default();
         for (role, node) in roles {
             digests.entry(role.clone()).or_default().insert(node.credentials_digest.clone());
@@ -392,7 +396,9 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     // Before anything is stored: a spec whose imports are refused changes nothing.
     let imported = imported(ports, imports, text, &cluster, now).await?;
     let etcd = running.baseline.etcd(running.on_its_way);
-    let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, check).await?;
+    let stands: Vec<&Rendering> = running.stands().collect();
+    let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, &stands, check)
+        .await?;
     warnings.extend(update(&lock));
     if lock.agent.is_empty() {
         warnings.push(no_agent());

@@ -10,7 +10,6 @@ use super::{Baseline, NodeAction, NodePlan, Undrained, UndrainedCause, diff};
 use crate::cluster::GroupSize;
 use crate::pki::Role;
 use crate::render::{NodeRole, Rendering, Stack};
-use crate::skew::issuer;
 
 /// One line for each role of either side: first the new ones in order, then those that go.
 pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
@@ -51,7 +50,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
 fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]) -> NodePlan {
     let ((action, mut reasons), undrained) = match before {
         None => ((NodeAction::Create, vec![created(after).to_owned()]), Vec::new()),
-        Some(before) => (judge(role, before, after), undrained(before.nodes, after.nodes, left)),
+        Some(before) => (judge(before, after), undrained(before.nodes, after.nodes, left)),
     };
     let nodes = before.map_or(after.nodes, |before| concerned(action, before.nodes, after.nodes));
     if let Some(before) = before
@@ -142,7 +141,7 @@ fn resized(before: GroupSize, after: GroupSize, untouched: bool) -> String {
     format!("the group's size: {}–{} → {}–{}{untouched}", before.min, before.max, after.min, after.max)
 }
 
-fn judge(role: &Role, before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
+fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
     let mut reasons: Vec<String> = another_volume(before, after).into_iter().collect();
     reasons.extend(
         diff(&before.machine, &after.machine)
@@ -154,9 +153,6 @@ fn judge(role: &Role, before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<S
         reasons.extend(config_reasons(&before.config, &after.config));
     }
     if !reasons.is_empty() {
-        if role == &Role::Controller {
-            reasons.extend(issuer::in_one_step(&before.config, &after.config));
-        }
         return (NodeAction::Replace, reasons);
     }
     if before.credentials_digest != after.credentials_digest {

@@ -397,7 +397,7 @@ fn p3_what_auto_scaling_may_terminate_by_itself_is_said() {
 }
 
 #[test]
-fn p3_a_switch_of_issuers_in_one_step_is_said_with_the_way() {
+fn a_switch_of_issuers_in_one_step_is_not_begun_and_the_way_is_named() {
     let of = |issuers: &[&str]| {
         let tokens = json!({"controlPlane": {"serviceAccountTokens": {"issuers": issuers}}});
         let none = json!({"controlPlane": {}});
@@ -408,16 +408,18 @@ fn p3_a_switch_of_issuers_in_one_step_is_said_with_the_way() {
     };
     let (local, public) = (crate::oidc::LOCAL_ISSUER, "https://issuer/c");
     let (off, between_them, on) = (of(&[]), of(&[local, public]), of(&[public, local]));
-    let warned = |before: &Rendering, after: &Rendering| {
-        let reasons = between(before, after).nodes[0].reasons.join("\n");
-        reasons.contains("Rather upload `iamRolesForServiceAccounts: {enabled: false}` first")
+    let stopped = |before: &Rendering, after: &Rendering| {
+        let plan = between(before, after);
+        let why = plan.not_executable().unwrap_or_default();
+        assert_eq!(why.is_empty(), plan.objections.is_empty());
+        why.contains("upload `iamRolesForServiceAccounts: {enabled: false}` first")
     };
     for (before, after) in [(&off, &on), (&on, &off), (&on, &of(&["https://issuer/d", local]))] {
-        assert!(warned(before, after), "{:?}", between(before, after).nodes);
+        assert!(stopped(before, after), "{:?}", between(before, after).objections);
     }
     for (before, after) in
         [(&off, &between_them), (&between_them, &on), (&on, &between_them), (&between_them, &off)]
     {
-        assert!(!warned(before, after));
+        assert!(!stopped(before, after));
     }
 }

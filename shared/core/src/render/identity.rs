@@ -35,7 +35,7 @@ pub(super) struct PodRole {
     pub(super) statements: Vec<Value>,
 }
 
-/// Whether add-ons have roles of their own. If not, what they need is the controllers'.
+/// Whether service accounts have roles: controllers make tokens under the issuer that AWS knows.
 pub(super) fn is_on(context: &Context<'_>) -> bool {
     context.cluster.iam_roles.as_ref().is_some_and(|roles| roles.enabled)
 }

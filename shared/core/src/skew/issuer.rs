@@ -8,7 +8,6 @@ use crate::cluster::Cluster;
 use crate::oidc::LOCAL_ISSUER;
 use crate::pki::Role;
 use crate::render::Rendering;
-use crate::spec::Severity;
 
 /// A switch that skips the step between.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +43,17 @@ impl Switch {
     }
 }
 
+impl Switch {
+    fn objection(self) -> Objection {
+        Objection::error(
+            "issuer-switch",
+            vec!["iamRolesForServiceAccounts.enabled".to_owned(), "iamRolesForServiceAccounts".to_owned()],
+            self.message().to_owned(),
+            self.help().to_owned(),
+        )
+    }
+}
+
 /// What a controller's configuration says of issuers: the first makes tokens, all are accepted. `None`: it cannot be read.
 fn issuers(config: &str) -> Option<Vec<String>> {
     let config: Value = serde_json::from_str(config).ok()?;
@@ -56,8 +66,14 @@ fn signs(issuers: &[String]) -> Option<&String> {
     issuers.first().filter(|issuer| *issuer != LOCAL_ISSUER)
 }
 
-/// Why going from one configuration of the controllers to the other leads to 401s, and what to do; `None`: it does not.
-pub(crate) fn in_one_step(before: &str, after: &str) -> Option<String> {
+/// Whether the controllers of a release make tokens that AWS cannot check. What cannot be read is taken to.
+pub(crate) fn signs_locally(release: &Rendering) -> bool {
+    let controller = release.roles.get(&Role::Controller);
+    controller.is_some_and(|node| issuers(&node.config).is_none_or(|issuers| signs(&issuers).is_none()))
+}
+
+/// The switch in one step between two configurations of the controllers, which leads to 401s; `None`: there is none.
+fn in_one_step(before: &str, after: &str) -> Option<Switch> {
     let (before, after) = (issuers(before)?, issuers(after)?);
     let missing = |issuer: Option<&String>, from: &[String]| issuer.is_some_and(|one| !from.contains(one));
     let switch = if missing(signs(&after), &before) {
@@ -67,10 +83,16 @@ pub(crate) fn in_one_step(before: &str, after: &str) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("{}. Rather {}", switch.message(), switch.help()))
+    Some(switch)
 }
 
-/// Warns of a spec that does so. An error would forbid it to a cluster on which nothing runs yet.
+/// What forbids going from one release's controllers to the other's.
+pub(super) fn between(running: &Rendering, new: &Rendering) -> Option<Objection> {
+    let config = |release: &Rendering| Some(release.roles.get(&Role::Controller)?.config.clone());
+    Some(in_one_step(&config(running)?, &config(new)?)?.objection())
+}
+
+/// What forbids a spec that does so. Where nothing runs yet there is nothing to object to.
 pub(super) fn objection(cluster: &Cluster, running: &Rendering) -> Option<Objection> {
     let before = issuers(&running.roles.get(&Role::Controller)?.config)?;
     let switch = match &cluster.iam_roles {
@@ -78,11 +100,5 @@ pub(super) fn objection(cluster: &Cluster, running: &Rendering) -> Option<Object
         None if signs(&before).is_some() => Switch::Off,
         Some(_) | None => return None,
     };
-    Some(Objection {
-        severity: Severity::Warning,
-        code: "issuer-switch",
-        paths: vec!["iamRolesForServiceAccounts.enabled".to_owned(), "iamRolesForServiceAccounts".to_owned()],
-        message: switch.message().to_owned(),
-        help: switch.help().to_owned(),
-    })
+    Some(switch.objection())
 }

@@ -176,9 +176,19 @@ fn roles() -> Vec<Case> {
     cases.push(case(
         "iamRolesForServiceAccounts.enabled",
         json!(true),
+        "refused: iamRolesForServiceAccounts.enabled: this switches the issuer of service-account tokens in one step: until every controller is replaced, those that are not answer 401 to tokens that the new ones issue",
+        "",
+    ));
+    let step = case(
+        "iamRolesForServiceAccounts.enabled",
+        json!(true),
         "identity is new, control-plane",
         "controller replaced",
-    ));
+    );
+    cases.push(
+        step.given("iamRolesForServiceAccounts.enabled", json!(false))
+            .because("the issuer is accepted already; add-ons go on under the controllers' role"),
+    );
     cases
 }
 

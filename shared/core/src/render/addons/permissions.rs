@@ -3,6 +3,12 @@
 //! Each add-on has a role of its own where the cluster's service accounts are known to AWS. Where they are not, it stands
 //! on a controller's own network and works under the controllers' role: pods behind the network cannot reach the
 //! metadata service, which answers only at its first hop, and workers hold none of these rights at all.
+//!
+//! A cluster that gets such roles while it runs goes on by the controllers' role ([`Lock::settle_way_to_aws`]): the roles
+//! are made, and nobody's rights go before somebody can do without. It gives nobody more than there was: the same statements,
+//! the same hop, the same pods.
+//!
+//! [`Lock::settle_way_to_aws`]: crate::lock::Lock::settle_way_to_aws
 
 use serde_json::{Value, json};
 
@@ -19,9 +25,14 @@ pub(in crate::render) fn permissions(context: &Context<'_>) -> Vec<PodRole> {
     addons::enabled(context.cluster).into_iter().filter_map(|addon| role(context, addon)).collect()
 }
 
-/// What the controllers' own role must allow: nothing, where add-ons have roles.
+/// Whether add-ons use roles of their own.
+fn have_roles(context: &Context<'_>) -> bool {
+    identity::is_on(context) && !context.lock.addons_through_controllers
+}
+
+/// What the controllers' own role must allow: nothing, where add-ons use roles of their own.
 pub(in crate::render) fn instance_statements(context: &Context<'_>) -> Vec<Value> {
-    if identity::is_on(context) {
+    if have_roles(context) {
         return Vec::new();
     }
     permissions(context).into_iter().flat_map(|role| role.statements).collect()
@@ -72,7 +83,7 @@ pub(super) enum Aws {
 impl Kit<'_, '_> {
     /// The way of the pods of the role called `name`.
     pub(super) fn aws(&mut self, name: &str) -> Aws {
-        if !identity::is_on(self.context) {
+        if !have_roles(self.context) {
             return Aws::Instance;
         }
         let arn = identity::role_arn(self.context, &format!("addon-{name}"));

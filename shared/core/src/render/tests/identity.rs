@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::of_type;
 use crate::cluster::{Cluster, IamRoles, ServiceAccountRole};
+use crate::lock::Lock;
 use crate::pki::Role;
 use crate::render::fixture::{cluster, credentials, lock, rendered, site};
 use crate::render::{Inputs, RenderError, Rendering, Site, StackKind, render};
@@ -176,4 +177,65 @@ fn an_installation_without_the_bucket_says_what_to_do() {
     let errors = rendered_at(&cluster_with(true, &["backup"]), &site()).unwrap_err();
     assert_eq!(errors, [RenderError::NoIssuerBucket]);
     assert!(errors[0].to_string().contains("ServiceAccountIssuer=public"), "{}", errors[0]);
+}
+
+/// The lock of `cluster`, as it is when `stands` is deployed.
+fn settled(before: &Lock, cluster: &Cluster, stands: Option<&Rendering>) -> Lock {
+    let mut lock = before.clone();
+    lock.settle_way_to_aws(cluster, stands);
+    lock
+}
+
+#[test]
+fn a_running_clusters_addons_keep_their_way_to_aws_when_service_accounts_get_roles() {
+    let rendered_with = |cluster: &Cluster, lock: &Lock| {
+        render(&Inputs::new(cluster, lock, &credentials(cluster), &with_issuer())).unwrap()
+    };
+    let statements = |rendering: &Rendering| {
+        let stack = rendering.stacks.iter().find(|stack| stack.kind == StackKind::ControlPlane).unwrap();
+        let template: Value = serde_json::from_str(&stack.body).unwrap();
+        template["Resources"]["ControllerRole"]["Properties"]["Policies"].clone()
+    };
+    let [off, step, on] = [cluster(), cluster_with(false, &["backup"]), cluster_with(true, &["backup"])];
+    let lock = settled(&lock(), &off, None);
+    let plain = rendered_with(&off, &lock);
+    let between = rendered_with(&step, &settled(&lock, &step, Some(&plain)));
+    let switched = rendered_with(&on, &settled(&lock, &on, Some(&between)));
+    assert!(statements(&plain).to_string().contains("ec2:AttachVolume"));
+    for rendering in [&between, &switched] {
+        // No right goes, none comes, and the pods that have them are the same.
+        assert_eq!(statements(rendering), statements(&plain));
+        assert_eq!(rendering.addons, plain.addons);
+    }
+    // The roles are there for whoever takes the old way away later, and for the spec's own service accounts.
+    assert_eq!(of_type(&identity(&switched), "AWS::IAM::Role").len(), 4);
+    assert_eq!(tokens(&switched)["issuers"][0], format!("https://{ISSUER}"));
+    let policies = statements(&switched);
+    insta::assert_json_snapshot!("controllers-of-a-switched-cluster", policies);
+
+    // The same spec once more, when it runs, and when it is taken back.
+    let again = settled(&lock, &on, Some(&switched));
+    assert_eq!(rendered_with(&on, &again).id(), switched.id());
+    assert_eq!(rendered_with(&off, &settled(&again, &off, Some(&switched))).id(), plain.id());
+}
+
+#[test]
+fn how_addons_come_to_aws_is_settled_once() {
+    let (off, on) = (cluster(), cluster_with(true, &[]));
+    let born = settled(&lock(), &on, None);
+    assert_eq!(born, lock());
+    let running = rendered_at(&on, &with_issuer()).unwrap();
+    assert_eq!(settled(&born, &on, Some(&running)), lock());
+    assert!(!serde_json::to_string(&born).unwrap().contains("addonsThroughControllers"));
+
+    // A lock of an older Slipway does not say it: the release that runs does, also one that accepts the issuer and no more.
+    let between = rendered_at(&cluster_with(false, &[]), &with_issuer()).unwrap();
+    for stands in [&rendered(&off), &between] {
+        let pinned = settled(&lock(), &on, Some(stands));
+        assert!(pinned.addons_through_controllers);
+        assert!(settled(&pinned, &on, Some(&running)).addons_through_controllers);
+    }
+    let mut unread = running;
+    unread.roles.get_mut(&Role::Controller).unwrap().config = "of another time".to_owned();
+    assert!(settled(&lock(), &on, Some(&unread)).addons_through_controllers);
 }

@@ -158,7 +158,9 @@ fn the_issuer_of_tokens_is_switched_in_two_steps() {
         ("iamRolesForServiceAccounts:\n  enabled: true\n", "iamRolesForServiceAccounts:\n  enabled: false\n");
     let found = said("", on);
     assert!(found.contains("issuer-switch") && found.contains("{enabled: false}"), "{found}");
-    assert!(said(&signs, "").contains("this forgets the issuer"));
+    assert!(found.contains("error issuer-switch"), "{found}");
+    let found = said(&signs, "");
+    assert!(found.contains("error issuer-switch") && found.contains("this forgets the issuer"), "{found}");
     for (issuers, more) in
         [("", step), (&accepted, on), (&signs, on), (&signs, step), (&accepted, ""), ("", "")]
     {
