@@ -9,6 +9,7 @@
 //! - [`registry`]: container images, as far as their digests.
 //! - [`router`]: brings what moto's patterns match to the functions.
 //! - [`workshop`]: none of that: the render flow alone, in memory.
+//! - [`leaks`]: looks for secrets, in whatever form, where none must be.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
 
 pub mod client;
@@ -18,6 +19,7 @@ pub mod gateway;
 pub mod iam;
 pub mod installation;
 pub mod lambda;
+pub mod leaks;
 pub mod moto;
 pub mod observe;
 pub mod process;

@@ -13,11 +13,13 @@ use slipway_core::pki::{Manifest, Role};
 use slipway_core::plan::Plan;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::rollout::{AddonsPointer, Rollout};
+use slipway_driver::error::FlowResult;
 use slipway_driver::ports::{Condition, Objects as _, Signer};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{credentials, keys, store};
 use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
+use slipway_sim::mortal::Life;
 
 /// A file of `examples/`.
 #[derive(Debug)]
@@ -107,8 +109,9 @@ pub struct Workshop {
     pub issuer: MemoryBucket,
     /// When everything happens.
     pub now: Timestamp,
+    /// KMS.
+    pub keys: MemoryKeys,
     specs: MemoryBucket,
-    keys: MemoryKeys,
     parameters: MemoryParameters,
     bus: MemoryBus,
 }
@@ -164,15 +167,23 @@ impl Workshop {
 
     /// Uploads `text`.
     pub async fn upload(&self, text: &str) -> Outcome {
+        self.try_upload(text, &Life::unending()).await.expect("nothing fails in memory")
+    }
+
+    /// Uploads `text`, to be rendered by a process that lives so long.
+    ///
+    /// # Errors
+    /// If it dies, or what is stored is damaged.
+    pub async fn try_upload(&self, text: &str, life: &Life) -> FlowResult<Outcome> {
         let version = self.specs.upload(&keys::spec(&self.cluster), text);
         let ports = RenderPorts {
-            specs: &self.specs,
-            assets: &self.assets,
-            issuer: Some(&self.issuer),
-            keys: &self.keys,
-            parameters: &self.parameters,
-            registry: &MemoryRegistry::default(),
-            bus: &self.bus,
+            specs: &life.of(&self.specs),
+            assets: &life.of(&self.assets),
+            issuer: Some(&life.of(&self.issuer)),
+            keys: &life.of(&self.keys),
+            parameters: &life.of(&self.parameters),
+            registry: &life.of(&MemoryRegistry::default()),
+            bus: &life.of(&self.bus),
             crypto: &AwsLc,
         };
         let site = Site {
@@ -182,7 +193,7 @@ impl Workshop {
             issuer_bucket: Some("issuer".to_owned()),
         };
         let upload = Upload { cluster: self.cluster.clone(), version };
-        render_upload(&ports, &site, &upload, self.now).await.expect("nothing fails in memory")
+        render_upload(&ports, &site, &upload, self.now).await
     }
 
     /// The files of `role`'s bundle, opened as a node opens it.

@@ -1,6 +1,8 @@
-//! `slipway certs`: what certificates a folder holds, what is wrong with them, and one of them issued anew.
+//! `slipway certs`: what certificates a folder holds, what is wrong with them, one of them issued anew, and which nobody
+//! needs any more.
 
 mod folder;
+mod gc;
 mod renew;
 mod sealed;
 mod show;
@@ -24,6 +26,7 @@ enum Verb {
     Show(show::Args),
     Verify(verify::Args),
     Renew(renew::Args),
+    Gc(gc::Args),
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
@@ -31,6 +34,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         Verb::Show(args) => show::run(args, printer),
         Verb::Verify(args) => verify::run(args, printer).await,
         Verb::Renew(args) => renew::run(args, printer).await,
+        Verb::Gc(args) => gc::run(args, printer).await,
     }
 }
 

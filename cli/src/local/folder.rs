@@ -4,8 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
+use jiff::Timestamp;
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{Condition, ErrorKind, Head, Object, Objects, PortError, PortResult, Put};
+use slipway_driver::ports::{
+    Condition, ErrorKind, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put, Removal,
+};
 
 /// The objects of one cluster: `clusters/<name>/…` lies in the directory itself, the secret parts of it in
 /// `credentials/`. An etag is the SHA-256 of the content; there are no versions.
@@ -81,6 +84,54 @@ impl Objects for Folder {
     }
 }
 
+impl Listing for Folder {
+    async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
+        // Whoever lists here lists a folder.
+        let root = self.path(prefix)?;
+        let mut listed = Vec::new();
+        let mut folders = vec![(root.clone(), prefix.trim_end_matches('/').to_owned())];
+        while let Some((path, key)) = folders.pop() {
+            let entries = match fs::read_dir(&path) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(port_error("fs:List", &path, &error)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(|error| port_error("fs:List", &path, &error))?;
+                let (path, key) = (entry.path(), format!("{key}/{}", entry.file_name().to_string_lossy()));
+                let kind = entry.file_type().map_err(|error| port_error("fs:List", &path, &error))?;
+                if kind.is_dir() {
+                    folders.push((path, key));
+                } else if kind.is_file() {
+                    let modified = entry.metadata().and_then(|about| about.modified());
+                    let modified = modified.map_err(|error| port_error("fs:List", &path, &error))?;
+                    let bytes = fs::read(&path).map_err(|error| port_error("fs:Read", &path, &error))?;
+                    listed.push(Listed {
+                        key,
+                        etag: sha256_hex(&bytes),
+                        size: bytes.len() as u64,
+                        modified: Timestamp::try_from(modified).unwrap_or(Timestamp::MAX),
+                    });
+                }
+            }
+        }
+        listed.sort_by(|one, other| one.key.cmp(&other.key));
+        listed.truncate(most);
+        Ok(listed)
+    }
+}
+
+impl Removal for Folder {
+    async fn remove(&self, key: &str) -> PortResult<()> {
+        let path = self.path(key)?;
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(port_error("fs:Remove", &path, &error)),
+        }
+    }
+}
+
 /// Writes a file whole, or not at all; a file that is right already keeps its time. `true` if it was written.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     if fs::read(path).is_ok_and(|old| old == bytes) {
@@ -148,6 +199,32 @@ mod tests {
         for key in ["clusters/a/../b", "/etc/passwd", "clusters/a/", ""] {
             assert_eq!(folder.get(key).await.unwrap_err().kind, ErrorKind::Invalid, "{key}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_folder_is_listed_as_a_bucket_is_and_what_is_removed_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path(), "a");
+        let keys = async || -> Vec<String> {
+            folder.list("clusters/a/pki/", 9).await.unwrap().into_iter().map(|one| one.key).collect()
+        };
+        assert_eq!(keys().await, Vec::<String>::new());
+        for key in [
+            "clusters/a/pki/ca/2.pem",
+            "clusters/a/pki/ca/1.pem",
+            "clusters/a/bundles/x",
+            "clusters/a/lock.json",
+        ] {
+            folder.put(key, b"x".to_vec(), Condition::Always).await.unwrap();
+        }
+        assert_eq!(keys().await, ["clusters/a/pki/ca/1.pem", "clusters/a/pki/ca/2.pem"]);
+        let etag = folder.get("clusters/a/pki/ca/1.pem").await.unwrap().unwrap().etag;
+        assert_eq!(folder.list("clusters/a/pki/", 1).await.unwrap()[0].etag, etag);
+        assert_eq!(folder.head("clusters/a/pki/ca/1.pem").await.unwrap().unwrap().etag, etag);
+        for _ in 0..2 {
+            folder.remove("clusters/a/pki/ca/1.pem").await.unwrap();
+        }
+        assert_eq!(keys().await, ["clusters/a/pki/ca/2.pem"]);
     }
 
     #[test]

@@ -140,6 +140,40 @@ mod tests {
         assert_eq!(LocalKeys::read(AwsLc, &path).unwrap_err().code(), 1);
     }
 
+    /// A directory is a bucket: uploaded as it is, it opens with the key file, and with no other.
+    #[tokio::test]
+    async fn a_directory_that_is_uploaded_opens_with_its_key_file() {
+        use slipway_driver::credentials::{ensure, open};
+        use slipway_driver::ports::Listing as _;
+        use slipway_sim::memory::MemoryBucket;
+
+        let dir = tempfile::tempdir().unwrap();
+        let folder = super::super::Folder::new(dir.path(), "prod");
+        let text = include_bytes!("../../../shared/core/src/pki/testdata/cluster.yaml");
+        let cluster = slipway_core::spec::parse(text, None).unwrap().cluster;
+        let now = "2026-11-20T12:00:00Z".parse().unwrap();
+        let keys = LocalKeys::create(AwsLc, &dir.path().join("credentials/local.key")).unwrap();
+        let made = ensure(&folder, &keys, &AwsLc, &cluster, now).await.unwrap();
+
+        let bucket = MemoryBucket::new("assets", "eu-west-1");
+        for part in ["pki", "bundles"] {
+            for listed in folder.list(&format!("clusters/prod/{part}/"), 1000).await.unwrap() {
+                let path = listed.key.replace("clusters/prod/", "credentials/");
+                bucket.upload(&listed.key, fs::read(dir.path().join(path)).unwrap());
+            }
+        }
+        let read = LocalKeys::read(AwsLc, &dir.path().join("credentials/local.key")).unwrap().unwrap();
+        let there = ensure(&bucket, &read, &AwsLc, &cluster, now).await.unwrap();
+        assert_eq!((&there.digests, there.made.len(), there.healed.len()), (&made.digests, 0, 0));
+        let (other, _) = LocalKeys::make(AwsLc).unwrap();
+        for (role, digest) in &made.digests {
+            let key = slipway_driver::keys::credentials("prod", &role.to_string(), digest);
+            let sealed = bucket.peek(&key).unwrap();
+            open(&read, &AwsLc, "prod", &role.to_string(), &sealed).await.unwrap();
+            assert!(open(&other, &AwsLc, "prod", &role.to_string(), &sealed).await.is_err());
+        }
+    }
+
     #[test]
     fn p9_nothing_printed_shows_the_key() {
         let (keys, text) = LocalKeys::make(AwsLc).unwrap();

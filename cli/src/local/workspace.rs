@@ -59,6 +59,18 @@ impl Workspace {
         Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: Some(lock) })
     }
 
+    /// As [`Workspace::open`], for a directory that must be there.
+    pub(crate) fn open_existing(root: &Path) -> Result<Self, Failure> {
+        fs::read_dir(root).map_err(|error| Failure::file("read", root, &error))?;
+        Self::open(root)
+    }
+
+    /// Its bucket, and whose it is; `None` where nothing was rendered.
+    pub(crate) fn bucket(&self) -> Option<(Folder, String)> {
+        let cluster = self.marker.as_ref()?.cluster.clone();
+        Some((Folder::new(&self.root, &cluster), cluster))
+    }
+
     /// Opens `root`, which must be there, for reading alone.
     pub(crate) fn look(root: &Path) -> Result<Self, Failure> {
         fs::read_dir(root).map_err(|error| Failure::file("read", root, &error))?;

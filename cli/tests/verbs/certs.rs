@@ -426,3 +426,57 @@ fn p9_no_private_key_is_shown() {
         assert!(!secrets.iter().any(|secret| run.told().contains(secret)), "{args}");
     }
 }
+
+#[test]
+fn old_generations_go_when_asked_and_not_before() {
+    let place = rendered();
+    assert_eq!(place.run("certs gc out").stdout, "nothing is unused\n");
+    place.write(
+        "cluster.yaml",
+        format!("{SMALL}kubernetes:\n  apiServer:\n    certSANs: [k8s.example.com]\n"),
+    );
+    assert_eq!(place.run("render cluster.yaml --out out").code, 0);
+    let before = place.files();
+    let look = place.run("certs gc out");
+    assert_eq!(look.code, 0);
+    assert!(look.stdout.ends_with("that nobody refers to; --apply removes them\n"), "{}", look.told());
+    for part in ["  pki/apiserver/", ".pem\n", ".sealed\n", "  bundles/controller/credentials-", "3 files ("]
+    {
+        assert!(look.stdout.contains(part), "{}", look.told());
+    }
+    assert_eq!(place.files(), before, "a look removes nothing");
+    let json = place.run("certs gc out --apply --output json").json();
+    assert_eq!((json["applied"].clone(), json["unused"].as_array().unwrap().len()), (true.into(), 3));
+    assert_eq!(place.files().len(), before.len() - 3);
+    assert_eq!(place.run("certs gc out --apply").stdout, "nothing is unused\n");
+    let again = place.run("render cluster.yaml --out out");
+    assert!(again.stdout.contains("nothing changed"), "{}", again.told());
+}
+
+#[test]
+fn where_nothing_was_rendered_nothing_is_removed() {
+    let place = Place::small();
+    place.write("other/credentials/pki/ca/x.pem", "mine");
+    for args in ["certs gc other --apply", "certs gc other"] {
+        let run = place.run(args);
+        assert_eq!(run.code, 1, "{}", run.told());
+        assert!(run.stderr.contains("is no directory that slipway render wrote"), "{}", run.told());
+    }
+    assert_eq!(place.run("certs gc nowhere --apply").code, 3);
+    let place = rendered();
+    std::fs::remove_file(place.path("out/credentials/pki/manifest.json")).unwrap();
+    let run = place.run("certs gc out --apply");
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.contains("without it everything looks unused"), "{}", run.told());
+}
+
+#[test]
+fn p1_a_lost_inventory_is_not_replaced_by_another_pki() {
+    let place = rendered();
+    std::fs::remove_file(place.path("out/credentials/pki/manifest.json")).unwrap();
+    let before = place.files();
+    let run = place.run("render cluster.yaml --out out");
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.contains("is lost, and what stands was made with it"), "{}", run.told());
+    assert_eq!(place.files(), before);
+}

@@ -5,6 +5,7 @@
 //! | port | here | IAM actions |
 //! |---|---|---|
 //! | `Objects` | [`S3Bucket`] | `s3:GetObject`, `s3:GetObjectVersion`, `s3:PutObject`, `s3:ListBucket` |
+//! | `Listing`, `Removal` | [`S3Bucket`] | `s3:ListBucket`, `s3:DeleteObject` (no function has it) |
 //! | `Keys` | [`KmsKeys`] | `kms:GenerateDataKey`, `kms:Decrypt` |
 //! | `Parameters` | [`SsmParameters`] | `ssm:GetParameter` |
 //! | `Bus` | [`EventBus`] | `events:PutEvents` |

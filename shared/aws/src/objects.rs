@@ -3,8 +3,9 @@
 use aws_sdk_s3::error::SdkError;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
+use jiff::Timestamp;
 use slipway_driver::ports::{
-    Condition, ErrorKind, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put,
+    Condition, ErrorKind, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put, Removal,
 };
 
 use crate::error::{code, port_error};
@@ -159,14 +160,30 @@ impl Listing for S3Bucket {
             && let Some(page) = pages.next().await
         {
             let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
-            listed.extend(page.contents.unwrap_or_default().into_iter().map(|object| Listed {
-                size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
-                key: object.key.unwrap_or_default(),
-                etag: object.e_tag.unwrap_or_default(),
+            listed.extend(page.contents.unwrap_or_default().into_iter().map(|object| {
+                Listed {
+                    size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
+                    key: object.key.unwrap_or_default(),
+                    etag: object.e_tag.unwrap_or_default(),
+                    // Without a date an object is as young as can be, and nothing happens to it.
+                    modified: object
+                        .last_modified
+                        .and_then(|at| Timestamp::from_second(at.secs()).ok())
+                        .unwrap_or(Timestamp::MAX),
+                }
             }));
         }
         listed.truncate(most);
         Ok(listed)
+    }
+}
+
+impl Removal for S3Bucket {
+    async fn remove(&self, key: &str) -> PortResult<()> {
+        match self.client.delete_object().bucket(&self.name).key(key).send().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(port_error("s3:DeleteObject", self.subject(key), &error)),
+        }
     }
 }
 
@@ -272,7 +289,8 @@ mod tests {
     const PAGE_2: Answer = (
         200,
         "<ListBucketResult><IsTruncated>false</IsTruncated>\
-         <Contents><Key>a/2</Key><ETag>&quot;e2&quot;</ETag><Size>6</Size></Contents>\
+         <Contents><Key>a/2</Key><ETag>&quot;e2&quot;</ETag><Size>6</Size>\
+         <LastModified>2026-11-20T12:00:00.000Z</LastModified></Contents>\
          <Contents><Key>a/3</Key><ETag>&quot;e3&quot;</ETag><Size>7</Size></Contents></ListBucketResult>",
     );
 
@@ -296,7 +314,16 @@ mod tests {
     async fn a_listed_etag_is_the_one_that_is_read() {
         let (_server, bucket) = bucket(&[PAGE_2, (200, "hello")]);
         let listed = bucket.list("a/", 9).await.unwrap();
-        assert_eq!(listed[0], Listed { key: "a/2".to_owned(), etag: "\"e2\"".to_owned(), size: 6 });
+        assert_eq!(
+            listed[0],
+            Listed {
+                key: "a/2".to_owned(),
+                etag: "\"e2\"".to_owned(),
+                size: 6,
+                modified: "2026-11-20T12:00:00Z".parse().unwrap(),
+            }
+        );
+        assert_eq!(listed[1].modified, Timestamp::MAX, "without a date, as young as can be");
         assert_eq!(bucket.get("a/2").await.unwrap().unwrap().etag, "\"e1\"", "in quotes as well");
     }
 

@@ -5,6 +5,7 @@
 //! wrote; who dies before it leaves objects that nobody refers to. Either way a cluster has one PKI (P8).
 
 mod bundles;
+pub mod gc;
 mod open;
 mod recovery;
 mod renewal;
@@ -134,6 +135,9 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
         bundles::load(&mut vault, &manifest, &roles).await?;
         vault.store(&manifest, &made).await?;
         bundles::seal(&vault, &mut manifest, &roles, &mut healed).await?;
+        if let Some(before) = stored.value.as_ref().filter(|before| before.sealed_under != vault.wanted) {
+            bundles::seal_earlier(&vault, &manifest, before, known).await?;
+        }
         set_roles(cluster, &mut manifest);
         let unchanged = stored.value.as_ref() == Some(&manifest);
         let written = unchanged || store::save(objects, &key, &stored, manifest.clone()).await?.is_some();

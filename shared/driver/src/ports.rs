@@ -145,6 +145,14 @@ pub struct Listed {
     pub etag: String,
     /// Size in bytes.
     pub size: u64,
+    /// When it was written last.
+    pub modified: Timestamp,
+}
+
+/// A bucket from which objects can be taken away. No function may: only a person who collects what is unused.
+pub trait Removal: Send + Sync {
+    /// Deletes `key`; none is success. A versioned bucket keeps what it was. `s3:DeleteObject`.
+    fn remove(&self, key: &str) -> impl Future<Output = PortResult<()>> + Send;
 }
 
 /// The encryption context: `{cluster, role}`, matched exactly by KMS on decryption.

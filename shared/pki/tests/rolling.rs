@@ -144,6 +144,29 @@ async fn once_rolled_the_old_key_may_go_and_everything_still_works() {
     }
 }
 
+/// A stack's permissions change a moment before its launch template: who boots then has the earlier bundle and the other key.
+#[tokio::test]
+async fn p8_an_earlier_bundle_that_still_runs_is_sealed_under_the_other_key_as_well() {
+    let (world, cluster) = (World::new(), cluster());
+    let oldest = ensure(&world, &cluster).await.unwrap();
+    let wide = with_san(&cluster);
+    let old = ensure(&world, &wide).await.unwrap();
+    let known = [(Role::Controller, [oldest.digests[&Role::Controller].clone()].into())].into();
+    let mut wider = Cluster { kms_key_arn: Some(MINE.to_owned()), ..wide };
+    wider.kubernetes.extra_sans.push("more.example.com".to_owned());
+    let end = credentials::ensure_for(&world, &world, &AwsLc, &wider, &known, common::now()).await.unwrap();
+    let digests = [&oldest, &old, &end].map(|end| end.digests[&Role::Controller].clone());
+    assert_eq!(digests.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
+    for which in [&oldest, &old] {
+        assert_eq!(boot(&world, which, &Role::Controller, MINE).await, Some(1));
+        assert_eq!(boot(&world, which, &Role::Controller, OWN_KEY).await, Some(2));
+    }
+    assert_eq!(boot(&world, &end, &Role::Controller, MINE).await, Some(1));
+    forget_calls(&world);
+    assert_eq!(ensure(&world, &wider).await.unwrap().manifest, end.manifest);
+    assert_eq!(calls(&world), (0, 0, 0));
+}
+
 #[tokio::test]
 async fn a_key_that_is_gone_before_the_roll_is_an_error_and_changes_nothing() {
     let (world, cluster) = (World::new(), cluster());

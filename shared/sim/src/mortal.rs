@@ -11,7 +11,7 @@ use slipway_core::event::Event;
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use slipway_driver::ports::{
     Bus, Condition, Context, DataKey, ErrorKind, Head, Keys, Listed, Listing, Object, Objects, Parameters,
-    PortError, PortResult, Put, Registry, Secret, SecretParameter, Stacks, Ticks,
+    PortError, PortResult, Put, Registry, Removal, Secret, SecretParameter, Stacks, Ticks,
 };
 
 /// How many calls a process lives.
@@ -100,6 +100,12 @@ impl<T: Objects> Objects for Mortal<T> {
 impl<T: Listing> Listing for Mortal<T> {
     async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
         self.life.call(self.port.list(prefix, most)).await
+    }
+}
+
+impl<T: Removal> Removal for Mortal<T> {
+    async fn remove(&self, key: &str) -> PortResult<()> {
+        self.life.call(self.port.remove(key)).await
     }
 }
 

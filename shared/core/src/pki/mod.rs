@@ -1,8 +1,9 @@
 //! Which credentials a cluster has, what they are called, who signs them and who receives them (design §5).
 //!
 //! Policy alone: keys are made by `slipway-pki`, kept by `slipway-driver`. [`policy`] is the table of design §5,
-//! [`manifest`] compares it with what there is.
+//! [`manifest`] compares it with what there is, [`gc`] finds what of it nobody needs any more.
 
+pub mod gc;
 pub mod manifest;
 pub mod policy;
 #[cfg(test)]

@@ -8,12 +8,12 @@ use slipway_core::pki::policy::{self, DIGEST_KEY, Part};
 use slipway_core::pki::{BundleEntry, Entry, Manifest, Role, manifest};
 use zeroize::Zeroizing;
 
-use super::Healed;
 use super::refused;
 use super::vault::{Half, Vault, cannot_be_unwrapped, context, is_of_key};
+use super::{Healed, Known, open};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Condition, Context, Crypto, ErrorKind, Keys, Objects, Put, Secret};
+use crate::ports::{Condition, Context, Crypto, ErrorKind, Keys, Objects, Put, Sealing, Secret};
 use crate::store::AT_A_TIME;
 use crate::store::TRIES;
 
@@ -66,6 +66,68 @@ pub(super) async fn seal<O: Objects, K: Keys, C: Crypto>(
         manifest::record(manifest, &role, bundle);
     }
     Ok(())
+}
+
+/// Adds a sealing under the KMS key that is wanted to the bundles that nodes still have and that are no longer the newest: a
+/// stack's permissions may name the other key a moment before its launch template names the newer bundle. What is lost or
+/// damaged of these is left alone: nobody knows any more what it held.
+pub(super) async fn seal_earlier<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    manifest: &Manifest,
+    before: &Manifest,
+    known: &Known,
+) -> FlowResult<()> {
+    let mut earlier: BTreeSet<(Role, String)> =
+        before.bundles.iter().map(|(role, bundle)| (role.clone(), bundle.digest.clone())).collect();
+    for (role, digests) in known {
+        earlier.extend(digests.iter().map(|digest| (role.clone(), digest.clone())));
+    }
+    let newest = policy::roles(vault.cluster).into_iter().filter_map(|role| {
+        let digest = manifest.bundles.get(&role)?.digest.clone();
+        Some((role, digest))
+    });
+    for newest in newest {
+        earlier.remove(&newest);
+    }
+    let sealing = earlier.into_iter().map(|(role, digest)| seal_as_it_is(vault, role.to_string(), digest));
+    stream::iter(sealing).buffer_unordered(AT_A_TIME).try_collect::<()>().await
+}
+
+async fn seal_as_it_is<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    role: String,
+    digest: String,
+) -> FlowResult<()> {
+    let key = keys::credentials(&vault.cluster.name, &role, &digest);
+    let context = context(&vault.cluster.name, &role);
+    for _ in 0..TRIES {
+        let Some(object) = vault.objects.get(&key).await? else { return Ok(()) };
+        let is_wanted = |one: &Sealing<'_>| one.wrapped_by == vault.wanted;
+        match vault.crypto.sealings(&object.bytes) {
+            Ok(sealings) if !sealings.iter().any(is_wanted) => {}
+            Ok(_) | Err(_) => return Ok(()),
+        }
+        let plaintext = match open(vault.keys, vault.crypto, &vault.cluster.name, &role, &object.bytes).await
+        {
+            Ok(plaintext) => plaintext,
+            Err(error) if error.kind == ErrorKind::Transient => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(
+                    key,
+                    error = error.message,
+                    "an earlier bundle cannot be sealed under another key"
+                );
+                return Ok(());
+            }
+        };
+        let data_key = vault.data_key(&role).await?;
+        let mut bytes = object.bytes;
+        bytes.extend(vault.crypto.seal(&data_key, &context, plaintext.expose())?);
+        if let Put::Written(_) = vault.objects.put(&key, bytes, Condition::Unchanged(object.etag)).await? {
+            return Ok(());
+        }
+    }
+    Err(FlowError::Race { key, tries: TRIES })
 }
 
 fn half(part: Part) -> Half {

@@ -9,11 +9,11 @@ use slipway_core::pki::policy::{DIGEST_KEY, Part};
 use slipway_core::pki::{BundleEntry, Manifest, Role};
 use zeroize::Zeroizing;
 
-use super::vault::{Half, Vault, check_public, is_of_key, locate, newest_first};
-use super::{Healed, bundles, vault};
+use super::vault::{Half, Vault, check_public, locate};
+use super::{Healed, bundles, open};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Condition, Crypto, ErrorKind, Keys, Objects, PortResult, Secret};
+use crate::ports::{Condition, Crypto, ErrorKind, Keys, Objects, Secret};
 
 /// A half that was found elsewhere.
 pub(super) struct Recovered {
@@ -90,7 +90,12 @@ async fn from_bundle<O: Objects, K: Keys, C: Crypto>(
     }
     let key = keys::credentials(&vault.cluster.name, &role.to_string(), &bundle.digest);
     let Some(object) = vault.objects.get(&key).await? else { return Ok(None) };
-    let Some(opened) = opened(vault, role, &object.bytes).await? else { return Ok(None) };
+    let opened = open(vault.keys, vault.crypto, &vault.cluster.name, &role.to_string(), &object.bytes).await;
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) if error.kind == ErrorKind::Transient => return Err(error.into()),
+        Err(_) => return Ok(None),
+    };
     let authentic = || {
         let digest_key = vault.held(DIGEST_KEY)?;
         Some(keyed_hex(digest_key.expose(), opened.expose()) == bundle.digest)
@@ -102,24 +107,6 @@ async fn from_bundle<O: Objects, K: Keys, C: Crypto>(
     let mut files: BTreeMap<String, Zeroizing<String>> =
         files.into_iter().map(|(path, text)| (path, Zeroizing::new(text))).collect();
     Ok(files.remove(path).map(|mut text| Secret::new(std::mem::take(&mut *text).into_bytes())))
-}
-
-/// A bundle's text; `None` if it is damaged.
-async fn opened<O: Objects, K: Keys, C: Crypto>(
-    vault: &Vault<'_, O, K, C>,
-    role: &Role,
-    sealed: &[u8],
-) -> PortResult<Option<Secret>> {
-    let context = vault::context(&vault.cluster.name, &role.to_string());
-    let Ok(sealings) = vault.crypto.sealings(sealed) else { return Ok(None) };
-    for sealing in newest_first(&sealings, &vault.wanted) {
-        match vault.keys.unwrap(sealing.wrapped, &context).await {
-            Ok(data_key) => return Ok(vault.crypto.open(&data_key, &context, sealing.bytes).ok()),
-            Err(error) if is_of_key(&error) || error.kind == ErrorKind::Invalid => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
 }
 
 /// Writes a recovered half where it belongs.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use jiff::Timestamp;
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{Condition, Head, Listed, Listing, Object, Objects, PortResult, Put};
+use slipway_driver::ports::{Condition, Head, Listed, Listing, Object, Objects, PortResult, Put, Removal};
 
 use super::faults::{Faults, Journal, Meanwhile, call, lock};
 
@@ -24,6 +25,10 @@ pub struct MemoryBucket {
 struct State {
     /// Versions of each key, oldest first.
     objects: BTreeMap<String, Vec<Object>>,
+    /// When each key was written last.
+    modified: BTreeMap<String, Timestamp>,
+    /// The time on its clock.
+    now: Timestamp,
     writes: u64,
     /// What somebody else writes right before the next write of that key.
     rivals: Vec<(String, Vec<u8>)>,
@@ -76,6 +81,11 @@ impl MemoryBucket {
     /// Writes as a person at a console does: no condition, no fault, no journal. The new version's id.
     pub fn upload(&self, key: &str, bytes: impl Into<Vec<u8>>) -> String {
         lock(&self.state).write(&self.name, key, bytes.into()).version
+    }
+
+    /// Sets its clock, which stands still at the beginning of time: what is written from now on was written then.
+    pub fn set_clock(&self, now: Timestamp) {
+        lock(&self.state).now = now;
     }
 
     /// Deletes every version of `key`, as a careless person at a console does.
@@ -136,6 +146,7 @@ impl State {
         let version = sha256_hex(format!("{bucket}/{key}/{}", self.writes).as_bytes())[..32].to_owned();
         let object = Object { bytes, etag, version };
         self.objects.entry(key.to_owned()).or_default().push(object.clone());
+        self.modified.insert(key.to_owned(), self.now);
         object
     }
 
@@ -188,12 +199,25 @@ impl Listing for MemoryBucket {
     async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
         let listed = |(key, versions): (&String, &Vec<Object>)| {
             let newest = versions.last()?;
-            Some(Listed { key: key.clone(), etag: newest.etag.clone(), size: newest.bytes.len() as u64 })
+            Some((key.clone(), newest.etag.clone(), newest.bytes.len() as u64))
         };
         self.call("s3:ListObjectsV2", prefix, |state| {
             let from = state.objects.range(prefix.to_owned()..);
-            from.take_while(|(key, _)| key.starts_with(prefix)).filter_map(listed).take(most).collect()
+            let found = from.take_while(|(key, _)| key.starts_with(prefix)).filter_map(listed).take(most);
+            found
+                .map(|(key, etag, size)| {
+                    let modified = state.modified.get(&key).copied().unwrap_or_default();
+                    Listed { key, etag, size, modified }
+                })
+                .collect()
         })
+    }
+}
+
+impl Removal for MemoryBucket {
+    /// Without a trace: nothing here asks for a version that was deleted.
+    async fn remove(&self, key: &str) -> PortResult<()> {
+        self.call("s3:DeleteObject", key, |state| drop(state.objects.remove(key)))
     }
 }
 

@@ -1,0 +1,272 @@
+//! The credentials flow over S3 and KMS as moto's server has them: races, encryption contexts, another key, what is collected.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use aws_config::retry::RetryConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_s3::config::{Credentials as AccessKey, SharedCredentialsProvider};
+use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
+use jiff::{SignedDuration, Timestamp};
+use slipway_aws::{Aws, KmsKeys, S3Bucket};
+use slipway_core::cluster::Cluster;
+use slipway_core::pki::gc::{Referred, YOUNG};
+use slipway_core::pki::{Manifest, Role, policy};
+use slipway_driver::credentials::gc::{self, Nodes};
+use slipway_driver::credentials::{self, Credentials};
+use slipway_driver::ports::{
+    Condition, Context, Crypto as _, DataKey, ErrorKind, Keys, Listing as _, Objects as _, PortResult, Secret,
+};
+use slipway_driver::{keys, store};
+use slipway_pki::AwsLc;
+
+/// A moto server, gone when dropped: it ends with its standard input.
+struct Moto {
+    process: Child,
+    config: SdkConfig,
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Moto {
+    fn start() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut process = Command::new(root.join(".tools/python/bin/python3"))
+            .arg(root.join("tests/scripts/embedded_moto.py"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("moto's Python is there: run `make tools`");
+        let mut url = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let access = AccessKey::new("AKIDEXAMPLE", "secret", None, None, "test");
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("eu-west-1"))
+            .credentials_provider(SharedCredentialsProvider::new(access))
+            .endpoint_url(url.trim())
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .retry_config(RetryConfig::standard())
+            .build();
+        Self { process, config }
+    }
+
+    fn s3(&self) -> aws_sdk_s3::Client {
+        let config = aws_sdk_s3::config::Builder::from(&self.config).force_path_style(true).build();
+        aws_sdk_s3::Client::from_conf(config)
+    }
+
+    fn kms(&self) -> aws_sdk_kms::Client {
+        aws_sdk_kms::Client::new(&self.config)
+    }
+
+    async fn key(&self) -> String {
+        self.kms().create_key().send().await.unwrap().key_metadata.unwrap().arn.unwrap()
+    }
+
+    /// An empty, versioned bucket.
+    async fn bucket(&self, name: &str) -> S3Bucket {
+        let s3 = self.s3();
+        let place = aws_sdk_s3::types::CreateBucketConfiguration::builder()
+            .location_constraint(aws_sdk_s3::types::BucketLocationConstraint::EuWest1)
+            .build();
+        s3.create_bucket().bucket(name).create_bucket_configuration(place).send().await.unwrap();
+        let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
+        s3.put_bucket_versioning().bucket(name).versioning_configuration(enabled).send().await.unwrap();
+        Aws::new(self.config.clone()).unwrap().bucket(name)
+    }
+
+    async fn versions(&self, bucket: &str, key: &str) -> usize {
+        let listed = self.s3().list_object_versions().bucket(bucket).prefix(key).send().await.unwrap();
+        listed.versions().len()
+    }
+
+    fn keys(&self, own: &str) -> Counted {
+        let keys = Aws::new(self.config.clone()).unwrap().keys(own);
+        Counted { keys, generated: Arc::default(), unwrapped: Arc::default() }
+    }
+}
+
+/// KMS, each call counted.
+#[derive(Clone)]
+struct Counted {
+    keys: KmsKeys,
+    generated: Arc<AtomicUsize>,
+    unwrapped: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    /// Calls since the last time: of GenerateDataKey, of Decrypt.
+    fn calls(&self) -> (usize, usize) {
+        (self.generated.swap(0, Ordering::SeqCst), self.unwrapped.swap(0, Ordering::SeqCst))
+    }
+}
+
+impl Keys for Counted {
+    fn name(&self, arn: Option<&str>) -> String {
+        self.keys.name(arn)
+    }
+
+    async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
+        self.generated.fetch_add(1, Ordering::SeqCst);
+        self.keys.generate(arn, context).await
+    }
+
+    async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
+        self.unwrapped.fetch_add(1, Ordering::SeqCst);
+        self.keys.unwrap(wrapped, context).await
+    }
+}
+
+fn cluster() -> Cluster {
+    let text = include_bytes!("../../core/src/pki/testdata/cluster.yaml");
+    slipway_core::spec::parse(text, None).unwrap().cluster
+}
+
+fn now() -> Timestamp {
+    "2026-11-20T12:00:00Z".parse().unwrap()
+}
+
+async fn sealed(bucket: &S3Bucket, end: &Credentials, cluster: &str, role: &Role) -> Vec<u8> {
+    let key = keys::credentials(cluster, &role.to_string(), &end.digests[role]);
+    bucket.get(&key).await.unwrap().unwrap().bytes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn p8_sixteen_first_renders_at_once_end_with_one_pki_and_each_node_opens_its_own_with_one_call() {
+    let moto = Moto::start();
+    let (bucket, kms) = (moto.bucket("race").await, moto.keys(&moto.key().await));
+    let renders: Vec<_> = (0..16)
+        .map(|_| {
+            let (bucket, kms) = (bucket.clone(), kms.clone());
+            tokio::spawn(async move {
+                credentials::ensure(&bucket, &kms, &AwsLc, &cluster(), now()).await.unwrap()
+            })
+        })
+        .collect();
+    let mut ends = Vec::new();
+    for render in renders {
+        ends.push(render.await.unwrap());
+    }
+    let stored = store::load::<Manifest>(&bucket, &keys::manifest("prod")).await.unwrap().value.unwrap();
+    assert!(ends.iter().all(|end| end.manifest == stored), "everybody ends with the same");
+    assert_eq!(ends.iter().filter(|end| !end.made.is_empty()).count(), 1, "one made it");
+    assert_eq!(moto.versions("race", &keys::manifest("prod")).await, 1, "and wrote it once");
+    kms.calls();
+    for role in policy::roles(&cluster()) {
+        let bytes = sealed(&bucket, &ends[0], "prod", &role).await;
+        credentials::open(&kms, &AwsLc, "prod", &role.to_string(), &bytes).await.unwrap();
+        assert_eq!(kms.calls(), (0, 1), "{role}");
+    }
+}
+
+#[tokio::test]
+async fn p9_kms_refuses_a_bundle_of_another_role_or_cluster() {
+    let moto = Moto::start();
+    let (bucket, kms) = (moto.bucket("context").await, moto.keys(&moto.key().await));
+    let end = credentials::ensure(&bucket, &kms, &AwsLc, &cluster(), now()).await.unwrap();
+    assert_eq!(kms.calls(), (1 + end.digests.len(), 0), "a data key for the vault and one a bundle");
+    credentials::ensure(&bucket, &kms, &AwsLc, &cluster(), now()).await.unwrap();
+    assert_eq!(kms.calls(), (0, 0), "an unchanged spec makes no call");
+    let bytes = sealed(&bucket, &end, "prod", &Role::Controller).await;
+    for (cluster, role) in [("prod", "etcd-0"), ("prod", "vault"), ("prod", "admin"), ("other", "controller")]
+    {
+        let error = credentials::open(&kms, &AwsLc, cluster, role, &bytes).await.unwrap_err();
+        assert_eq!(
+            (error.kind, error.operation),
+            (ErrorKind::Invalid, "kms:Decrypt"),
+            "{cluster} {role}: {error}"
+        );
+    }
+    // KMS opens a data key under its own context alone; and what lies in the vault is no bundle's.
+    let wrapped = AwsLc.sealings(&bytes).unwrap()[0].wrapped.to_vec();
+    let bare = Context::from([("cluster".to_owned(), "prod".to_owned())]);
+    assert_eq!(kms.unwrap(&wrapped, &bare).await.unwrap_err().kind, ErrorKind::Invalid);
+    let vault = keys::private_half("prod", "ca", &end.manifest.assets["ca"].fingerprint);
+    let vault = bucket.get(&vault).await.unwrap().unwrap().bytes;
+    assert!(credentials::open(&kms, &AwsLc, "prod", "controller", &vault).await.is_err());
+}
+
+#[tokio::test]
+async fn p1_a_rotated_key_and_then_another_key_change_no_digest_and_nodes_ask_the_other_alone() {
+    let moto = Moto::start();
+    let (own, mine) = (moto.key().await, moto.key().await);
+    let (bucket, kms) = (moto.bucket("roll").await, moto.keys(&own));
+    let first = credentials::ensure(&bucket, &kms, &AwsLc, &cluster(), now()).await.unwrap();
+    // The same ARN, other material: nothing to do, and what was sealed before opens.
+    moto.kms().rotate_key_on_demand().key_id(&own).send().await.unwrap();
+    kms.calls();
+    let again = credentials::ensure(&bucket, &kms, &AwsLc, &cluster(), now()).await.unwrap();
+    assert_eq!((again.manifest == first.manifest, kms.calls()), (true, (0, 0)));
+    let bytes = sealed(&bucket, &first, "prod", &Role::Admin).await;
+    credentials::open(&kms, &AwsLc, "prod", "admin", &bytes).await.unwrap();
+
+    let rolled = Cluster { kms_key_arn: Some(mine.clone()), ..cluster() };
+    let second = credentials::ensure(&bucket, &kms, &AwsLc, &rolled, now()).await.unwrap();
+    assert_eq!((second.digests == first.digests, second.made.len()), (true, 0));
+    kms.calls();
+    for role in policy::roles(&rolled) {
+        let bytes = sealed(&bucket, &second, "prod", &role).await;
+        let sealings = AwsLc.sealings(&bytes).unwrap();
+        let names: Vec<&str> = sealings.iter().map(|one| one.wrapped_by).collect();
+        assert_eq!(names, [&own, &mine]);
+        // What a sealing says of its key is what KMS says.
+        for sealing in &sealings {
+            let wrapped = aws_sdk_kms::primitives::Blob::new(sealing.wrapped);
+            let asked = moto.kms().decrypt().ciphertext_blob(wrapped);
+            let asked =
+                asked.encryption_context("cluster", "prod").encryption_context("role", role.to_string());
+            assert_eq!(asked.send().await.unwrap().key_id().unwrap(), sealing.wrapped_by, "{role}");
+        }
+        credentials::open(&kms, &AwsLc, "prod", &role.to_string(), &bytes).await.unwrap();
+        assert_eq!(kms.calls(), (0, 1), "{role}");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_refers_to_is_taken_from_s3_and_its_versions_stay() {
+    let moto = Moto::start();
+    let (bucket, kms) = (moto.bucket("collect").await, moto.keys(&moto.key().await));
+    let first = credentials::ensure(&bucket, &kms, &AwsLc, &cluster(), now()).await.unwrap();
+    let mut wide = cluster();
+    wide.kubernetes.extra_sans.push("k8s.example.com".to_owned());
+    let second = credentials::ensure(&bucket, &kms, &AwsLc, &wide, now()).await.unwrap();
+    bucket.put("clusters/prod/pki/notes.txt", b"mine".to_vec(), Condition::Absent).await.unwrap();
+    let nobody = Nodes::Reported(Referred::default());
+    let collect = async |at: Timestamp| {
+        gc::collect(&bucket, "prod", || gc::referred(&bucket, "prod", &nobody), YOUNG, at).await.unwrap()
+    };
+    assert_eq!(collect(Timestamp::now()).await, [], "all of it is young");
+    let in_three_days = Timestamp::now() + SignedDuration::from_hours(72);
+    let gone: BTreeSet<String> =
+        collect(in_three_days).await.into_iter().map(|verdict| verdict.name).collect();
+    let old = |end: &Credentials| end.manifest.assets["apiserver"].fingerprint.clone();
+    let expected = BTreeSet::from([
+        format!("pki/apiserver/{}.pem", old(&first)),
+        format!("pki/apiserver/{}.sealed", old(&first)),
+        format!("bundles/controller/credentials-{}", first.digests[&Role::Controller]),
+    ]);
+    assert_eq!(gone, expected);
+    let left = bucket.list("clusters/prod/", 1000).await.unwrap();
+    assert!(gone.iter().all(|name| !left.iter().any(|one| one.key.ends_with(name))));
+    for name in &gone {
+        assert_eq!(
+            moto.versions("collect", &format!("clusters/prod/{name}")).await,
+            1,
+            "S3 keeps what it was"
+        );
+    }
+    let end = credentials::ensure(&bucket, &kms, &AwsLc, &wide, now()).await.unwrap();
+    assert_eq!((end.digests == second.digests, end.healed), (true, vec![]));
+}
