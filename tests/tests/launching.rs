@@ -291,7 +291,7 @@ async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_n
 
 #[tokio::test]
 async fn p8_a_rollout_of_add_ons_that_dies_at_any_call_tells_the_node_managers_once_and_in_the_end() {
-    for last in 0..16 {
+    for last in 0..20 {
         let account = Account::launched().await;
         let Outcome::Planned(plan) = account.render(more_dns(PRODUCTION)).await else { panic!() };
         for after in [true, false] {
@@ -316,6 +316,54 @@ async fn p8_an_invocation_that_stood_still_does_not_bring_older_add_ons_back() {
     account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&behind));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert_eq!(account.told(), told);
+}
+
+#[tokio::test]
+async fn add_ons_are_switched_after_the_state_was_brought_back_from_an_earlier_version() {
+    let account = Account::launched().await;
+    let (first, early) = (account.told(), account.rollout().unwrap());
+    for replicas in ["{replicas: 3}", "{replicas: 4}"] {
+        account.render(more_dns(PRODUCTION).replace("{replicas: 3}", replicas)).await;
+        account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    }
+    assert_eq!(account.told().generation, 3);
+
+    // It believes that the first add-ons are applied, and asking for them again is not nothing to do.
+    account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&early));
+    let Outcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
+    assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    let told = account.told();
+    assert_eq!((told.generation, &told.digest), (4, &first.digest));
+    let state = account.rollout().unwrap();
+    assert_eq!((state.generation, state.addons), (4, Some(told)));
+}
+
+#[tokio::test]
+async fn another_minor_is_shown_and_nothing_is_told_or_touched() {
+    let account = Account::new();
+    account.render(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await;
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    let before = (account.told(), account.stacks(), account.calls("CreateChangeSet"));
+    let Outcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
+    assert!(plan.addons.iter().any(|addon| addon.name == "kube-proxy"), "{}", plan.to_text());
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    let report = account.status().rollout.unwrap();
+    assert_eq!(report.state, "failed");
+    assert!(
+        report.message.starts_with("Kubernetes 1.36 → 1.37 (controller, pool-batch-c, "),
+        "{}",
+        report.message
+    );
+    assert_eq!((account.told(), account.stacks(), account.calls("CreateChangeSet")), before);
+
+    // Back to what runs: nothing to do, and nothing in the way of what comes next.
+    assert_eq!(account.render(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await, Outcome::Unchanged);
+    account.render(bigger(PRODUCTION).replace("\"1.37\"", "\"1.36\"")).await;
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    assert_eq!(account.status().rollout.unwrap().state, "succeeded");
 }
 
 #[tokio::test]

@@ -105,6 +105,12 @@ pub fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
     found
 }
 
+/// `1.34` of `1.34.2`; the whole of what is no release.
+pub(crate) fn minor_of(release: &str) -> String {
+    Release::read(release)
+        .map_or_else(|| release.to_owned(), |release| format!("{}.{}", release.major, release.minor))
+}
+
 fn version(node: &NodeRole) -> Option<Release> {
     Release::read(node.version.as_deref()?)
 }

@@ -107,12 +107,12 @@ async fn steps<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     // A step that was taken may let the next begin at once, and a lost race is run again: a few rounds, no waiting.
     for _ in 0..TRIES {
         let stored = store::load::<Rollout>(ports.assets, &key).await?;
-        let state = stored.value.clone().unwrap_or_else(|| Rollout::new(&wake.cluster));
-        if !state.outbox.is_empty() {
+        if stored.value.as_ref().is_some_and(|state| !state.outbox.is_empty()) {
             // An earlier invocation died, or is at work right now: the effects bear being performed twice.
             perform_and_record(ports, &key, stored).await?;
             continue;
         }
+        let state = recall(ports.assets, &wake.cluster, stored.value.clone()).await?;
         let observed = observe(ports, &wake, &state, now).await?;
         let decision = decide(&state, &observed, now);
         report = Some(decision.report);
@@ -132,6 +132,19 @@ async fn steps<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     let report = report.ok_or(FlowError::Race { key, tries: TRIES })?;
     tell(ports.assets, &wake.cluster, |_| report.clone()).await?;
     Ok(report)
+}
+
+/// The state of a cluster's rollouts, if `stored` is what is kept of it, beside what its node managers were told.
+///
+/// # Errors
+/// If the port fails, or what they were told cannot be read.
+pub(crate) async fn recall(
+    assets: &impl Objects,
+    cluster: &str,
+    stored: Option<Rollout>,
+) -> FlowResult<Rollout> {
+    let told = store::load::<AddonsPointer>(assets, &keys::addons_pointer(cluster)).await?.value;
+    Ok(stored.unwrap_or_else(|| Rollout::new(cluster)).recalled(told.as_ref()))
 }
 
 /// Looks at what the next decision needs, and at nothing else.

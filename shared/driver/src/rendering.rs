@@ -23,7 +23,7 @@ use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
 use crate::credentials::{self, Credentials, Healed, Known};
 use crate::error::{FlowError, FlowResult};
 use crate::imports::{self, BucketImports, Imports};
-use crate::launch::{baseline, plan_ready};
+use crate::launch::{baseline, plan_ready, recall};
 use crate::patches::PatchSet;
 use crate::ports::{Bus, Crypto, Keys, Listing, Objects, Parameters, Registry};
 use crate::store::{self, TRIES};
@@ -355,7 +355,7 @@ pub fn check(
 /// What stands, and what may be on its way.
 async fn running(assets: &impl Objects, cluster: &str) -> FlowResult<Running> {
     let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
-    let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
+    let rollout = recall(assets, cluster, rollout).await?;
     let baseline = baseline(assets, &rollout).await?;
     let target = match &rollout.active {
         Some(active) => {
@@ -454,7 +454,7 @@ async fn publish_plan(
     for _ in 0..TRIES {
         let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
         let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
-        let rollout = rollout.unwrap_or_else(|| Rollout::new(cluster));
+        let rollout = recall(ports.assets, cluster, rollout).await?;
         let known = rollout.standing() == running.baseline.releases
             && rollout.addons_release() == running.baseline.addons.as_deref();
         let deployed =

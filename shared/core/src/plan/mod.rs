@@ -16,6 +16,7 @@ mod story;
 mod tests;
 mod text;
 pub mod update_rules;
+mod upgrades;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ pub use addons::{AddonAction, AddonPlan};
 pub use diff::{Difference, diff};
 pub use exports::ExportInUse;
 pub use membership::{MembershipAction, MembershipChange};
+pub use upgrades::MinorChange;
 
 /// `plans/<id>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +62,9 @@ pub struct Plan {
     /// What becomes of etcd's membership, in order, one at a time; empty if nothing does.
     #[serde(default)]
     pub membership: Vec<MembershipChange>,
+    /// The roles that would go to another minor release; none in plans of an older Slipway.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub minors: Vec<MinorChange>,
     /// The add-ons that come, change or go; none in plans of an older Slipway.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addons: Vec<AddonPlan>,
@@ -330,6 +335,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         stacks,
         nodes: nodes::compare(baseline, new),
         membership: membership::compare(baseline.rendering.as_ref(), new),
+        minors: upgrades::compare(baseline.rendering.as_ref(), new),
         addons: addons::compare(baseline.rendering.as_ref().map(|old| &old.addons), &new.addons),
         to,
         policy: policy.clone(),

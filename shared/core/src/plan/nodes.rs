@@ -50,7 +50,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
 fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]) -> NodePlan {
     let ((action, mut reasons), undrained) = match before {
         None => ((NodeAction::Create, vec![created(after).to_owned()]), Vec::new()),
-        Some(before) => (judge(before, after), undrained(before.nodes, after.nodes, left)),
+        Some(before) => (judge(before, after), undrained(role, before.nodes, after.nodes, left)),
     };
     let nodes = before.map_or(after.nodes, |before| concerned(action, before.nodes, after.nodes));
     if let Some(before) = before
@@ -95,16 +95,20 @@ fn subnets(stack: &Stack) -> Vec<Value> {
 }
 
 /// What Auto Scaling may do to nodes by itself, once their group is updated.
-fn undrained(before: GroupSize, after: GroupSize, left: &[String]) -> Vec<Undrained> {
+fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) -> Vec<Undrained> {
     let mut found = Vec::new();
+    // Controllers are as many as the group's one size says: who terminates one has another launched, and a plan that would have them
+    // go so is not begun.
+    let pool = *role != Role::Controller;
     if after.max < before.max {
+        let before_that = format!("; drain and terminate them before, if more than {} run", after.max);
         let words = format!(
             "the group's maximum falls from {} to {}: when its stack is updated, Auto Scaling may terminate up to {} of its nodes at once, \
-             undrained; drain and terminate them before, if more than {} run",
+             undrained{}",
             before.max,
             after.max,
             before.max - after.max,
-            after.max
+            if pool { before_that.as_str() } else { "" }
         );
         found.push(Undrained { cause: UndrainedCause::LowerMaximum, words });
     } else if after.min < before.min {
@@ -115,11 +119,13 @@ fn undrained(before: GroupSize, after: GroupSize, left: &[String]) -> Vec<Undrai
         );
         found.push(Undrained { cause: UndrainedCause::LowerMinimum, words });
     }
-    if !left.is_empty() {
+    // Where there never was a node, none goes.
+    if !left.is_empty() && before.max > 0 {
         let words = format!(
             "the group leaves {}: when its stack is updated, Auto Scaling may terminate the nodes there at once, undrained, and launch \
-             others elsewhere; drain and terminate them one at a time before, if they must not go so",
-            left.join(", ")
+             others elsewhere{}",
+            left.join(", "),
+            if pool { "; drain and terminate them one at a time before, if they must not go so" } else { "" }
         );
         found.push(Undrained { cause: UndrainedCause::LeavesSubnets, words });
     }

@@ -1,17 +1,28 @@
 //! Why this version of Slipway makes a plan and shows it, and does not begin it. What a later version learns to do safely is taken out here,
 //! and nowhere else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::exports::few;
-use super::{ExportInUse, MembershipAction, Plan};
+use super::{ExportInUse, MembershipAction, Plan, UndrainedCause};
+use crate::cluster::Approval;
+use crate::pki::Role;
+use crate::skew;
 
 impl Plan {
     /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
     #[must_use]
     pub fn not_executable(&self) -> Option<String> {
-        let why: Vec<String> =
-            [self.objected(), self.members_at_risk(), self.still_used()].into_iter().flatten().collect();
+        let why: Vec<String> = [
+            self.objected(),
+            self.members_at_risk(),
+            self.still_used(),
+            self.out_of_order(),
+            self.undrained(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         (!why.is_empty()).then(|| why.join(". And "))
     }
 
@@ -90,5 +101,87 @@ impl Plan {
                 why.join(", and ")
             )
         })
+    }
+
+    /// A rollout updates stacks and leaves it to people to replace nodes. Between two minors that is no order: what Auto Scaling
+    /// launches, and the add-ons, would be newer than API servers that still run, and what runs would be known to nobody.
+    /// Within a minor nothing depends on the order (kubernetes.io/releases/version-skew-policy).
+    fn out_of_order(&self) -> Option<String> {
+        let mut steps: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for change in &self.minors {
+            steps.entry(change.words()).or_default().push(change.role.to_string());
+        }
+        let steps: Vec<String> = steps
+            .iter()
+            .map(|(words, roles)| {
+                let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
+                format!("{words} ({})", few(&roles))
+            })
+            .collect();
+        let of = |which: fn(&Role) -> bool| self.minors.iter().find(|change| which(&change.role));
+        let mut back = Vec::new();
+        let controllers = of(|role| *role == Role::Controller);
+        if let Some(change) = controllers {
+            back.push(format!("`kubernetesVersion: \"{}\"`", skew::minor_of(&change.from)));
+        }
+        let pools = self.minors.iter().filter(|change| match &change.role {
+            Role::Pool(_) => {
+                controllers.is_none_or(|of| skew::minor_of(&of.from) != skew::minor_of(&change.from))
+            }
+            Role::Etcd(_) | Role::Controller | Role::Admin => false,
+        });
+        let pools: Vec<String> = pools
+            .map(|change| {
+                format!("`kubernetesVersion: \"{}\"` for {}", skew::minor_of(&change.from), change.role)
+            })
+            .collect();
+        let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+        if !pools.is_empty() {
+            back.push(few(&pools));
+        }
+        if let Some(change) = of(|role| role.member().is_some()) {
+            let named = if controllers.is_some() { ", where it is named" } else { "" };
+            back.push(format!("`etcd: {{version: {}}}`{named}", change.from));
+        }
+        (!steps.is_empty()).then(|| {
+            format!(
+                "{}: every node would have to be replaced in order, which this version of Slipway cannot do yet, and nodes and add-ons \
+                 that come before their time would be newer than the API servers: nothing is touched. Write what runs into the spec \
+                 again: {}",
+                steps.join(" and "),
+                back.join(" and ")
+            )
+        })
+    }
+
+    /// What Auto Scaling takes at once leaves no order either: of controllers none may go so. A pool that is to have fewer nodes at
+    /// most is somebody's own word, and is begun; that one which moves loses all nodes of a zone at once is not what its spec says,
+    /// and so a person has to read it first.
+    fn undrained(&self) -> Option<String> {
+        let of = |controllers: bool, causes: &[UndrainedCause]| -> Vec<String> {
+            let nodes = self.nodes.iter().filter(|node| (node.role == Role::Controller) == controllers);
+            let found = nodes.filter(|node| node.undrained.iter().any(|one| causes.contains(&one.cause)));
+            found.map(|node| node.role.to_string()).collect()
+        };
+        let mut why = Vec::new();
+        if !of(true, &[UndrainedCause::LowerMaximum, UndrainedCause::LeavesSubnets]).is_empty() {
+            why.push(
+                "Auto Scaling would terminate controllers at once, since there are to be fewer or since their group leaves subnets, and \
+                 this version of Slipway cannot take them out one at a time: nothing is touched. Upload a spec that leaves the number of \
+                 controllers and their subnets as they are"
+                    .to_owned(),
+            );
+        }
+        let pools = of(false, &[UndrainedCause::LeavesSubnets]);
+        if !pools.is_empty() && self.policy.approval == Approval::Auto {
+            let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+            why.push(format!(
+                "Auto Scaling would terminate all nodes in the subnets that {} would leave, at once and undrained, and nobody would have \
+                 read that: nothing is touched. Move what runs there to another pool first, or write `rollout: {{approval: manual}}` and \
+                 approve the plan",
+                few(&pools)
+            ));
+        }
+        (!why.is_empty()).then(|| why.join(". And "))
     }
 }

@@ -397,6 +397,44 @@ fn p3_what_auto_scaling_may_terminate_by_itself_is_said() {
 }
 
 #[test]
+fn p5_what_would_have_auto_scaling_take_controllers_at_once_is_not_begun_and_of_pools_only_what_was_read() {
+    let of = |role_name: Role, max, subnets: &[&str]| {
+        let mut release = exporting(&[("A", "10.0.1.0/24"), ("B", "10.0.2.0/24")], subnets);
+        let node = role("c-pool-a", json!({}), &json!({}), "x");
+        release.roles.insert(role_name, NodeRole { nodes: GroupSize { min: 1, max }, ..node });
+        let mut group: Value = serde_json::from_str(&release.stacks[1].body).unwrap();
+        group["Resources"]["Group"]["Properties"]["MaxSize"] = json!(max);
+        release.stacks[1] = stack("c-pool-a", StackKind::Pool, &group);
+        release
+    };
+    let judge = |who: Role, max, subnets: &[&str], approval| {
+        let (before, after) = (of(who.clone(), 5, &["A", "B"]), of(who, max, subnets));
+        let plan = plan(&Baseline::whole(Some(before)), &after, &RolloutPolicy { approval, ..policy() });
+        (plan.not_executable(), plan.summary())
+    };
+    let pool = || Role::Pool("a".to_owned());
+    for approval in [Approval::Auto, Approval::Manual] {
+        for (max, subnets) in [(3, &["A", "B"][..]), (5, &["A"]), (4, &["A"])] {
+            let (why, _) = judge(Role::Controller, max, subnets, approval);
+            let why = why.unwrap();
+            assert!(why.starts_with("Auto Scaling would terminate controllers at once"), "{why}");
+            assert!(why.ends_with("leaves the number of controllers and their subnets as they are"), "{why}");
+        }
+        assert_eq!(judge(Role::Controller, 7, &["A", "B"], approval).0, None);
+        // Fewer workers are somebody's own word; it is said in the one line that is read.
+        let (why, summary) = judge(pool(), 3, &["A", "B"], approval);
+        assert_eq!(why, None);
+        assert_eq!(
+            summary,
+            "1 stack to update; nodes: none replaced, some may go at once, undrained (pool-a)"
+        );
+    }
+    let (why, _) = judge(pool(), 5, &["A"], Approval::Auto);
+    assert!(why.unwrap().contains("all nodes in the subnets that pool-a would leave, at once and undrained"));
+    assert_eq!(judge(pool(), 5, &["A"], Approval::Manual).0, None);
+}
+
+#[test]
 fn a_switch_of_issuers_in_one_step_is_not_begun_and_the_way_is_named() {
     let of = |issuers: &[&str]| {
         let tokens = json!({"controlPlane": {"serviceAccountTokens": {"issuers": issuers}}});

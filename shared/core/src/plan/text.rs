@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     AddonAction, AddonPlan, MembershipAction, MembershipChange, NodeAction, NodePlan, Plan, Replacement,
-    ResourceAction, ResourceChange, StackAction, StackPlan, words,
+    ResourceAction, ResourceChange, StackAction, StackPlan, UndrainedCause, exports::few, words,
 };
 
 /// One line: how many stacks and nodes, by what happens to them.
@@ -38,8 +38,19 @@ pub(super) fn summary(plan: &Plan) -> String {
             nodes.push(format!("{count} {word}"));
         }
     }
+    // Whoever lets every plan go on reads this line at most.
+    let goes = |cause| match cause {
+        UndrainedCause::LowerMaximum | UndrainedCause::LeavesSubnets => true,
+        UndrainedCause::LowerMinimum => false,
+    };
+    let loses = plan.nodes.iter().filter(|node| node.undrained.iter().any(|one| goes(one.cause)));
+    let loses: Vec<String> = loses.map(|node| node.role.to_string()).collect();
+    let loses: Vec<&str> = loses.iter().map(String::as_str).collect();
     if nodes.is_empty() {
-        nodes.push("none touched".to_owned());
+        nodes.push(if loses.is_empty() { "none touched" } else { "none replaced" }.to_owned());
+    }
+    if !loses.is_empty() {
+        nodes.push(format!("some may go at once, undrained ({})", few(&loses)));
     }
     if parts.is_empty() {
         parts.push("no stack".to_owned());

@@ -1,8 +1,9 @@
 //! The add-ons' part in a rollout: which set the node managers keep applied, and when they are told of another.
 //!
-//! They are told when a rollout has succeeded: an add-on may follow a newer API server, and never goes before it. Only a
-//! cluster whose control plane is just being made is told at once: nothing runs there that could be disturbed, and no node
-//! becomes ready before it has its network.
+//! They are told when a rollout has succeeded. That says that the stacks are as planned, and not yet that every node is: so no plan is
+//! begun that changes the minor of what runs (`plan/refusals.rs`), and whatever an add-on has to follow, the API servers have. Only
+//! a cluster whose control plane is just being made is told at once: nothing runs there that could be disturbed, and no node becomes
+//! ready before it has its network.
 
 use serde::{Deserialize, Serialize};
 
@@ -78,4 +79,22 @@ pub(super) fn hand_over(rollout: &mut Rollout, active: &Active) -> Option<Effect
     }
     rollout.addons = Some(pointer.clone());
     Some(Effect::PointAddons(pointer.clone()))
+}
+
+impl Rollout {
+    /// This state, given what the node managers were told. They take no set of an earlier generation than theirs, so a state that was
+    /// brought back from an earlier version, or lost, goes on from their generation: all that it told them would be ignored else.
+    #[must_use]
+    pub fn recalled(mut self, told: Option<&AddonsPointer>) -> Self {
+        let Some(told) = told.filter(|told| told.generation > self.generation) else { return self };
+        self.generation = told.generation;
+        if self.addons.is_some() {
+            self.addons = Some(told.clone());
+        }
+        if let Some(step) = self.active.as_mut().and_then(|active| active.addons.as_mut()) {
+            self.generation += 1;
+            step.pointer.generation = self.generation;
+        }
+        self
+    }
 }

@@ -55,7 +55,7 @@ fn subnets() -> Vec<Case> {
         case(
             "subnets[3].id",
             json!("subnet-0fedcba9876543210"),
-            "etcd, control-plane",
+            "not begun: etcd, control-plane",
             "controller may lose nodes undrained",
         )
         .because("who is launched next stands in it, and Auto Scaling balances the subnets anew")
@@ -63,7 +63,7 @@ fn subnets() -> Vec<Case> {
         case(
             "subnets[3].idFromStackOutput",
             json!("shared-subnet"),
-            "etcd, control-plane",
+            "not begun: etcd, control-plane",
             "controller may lose nodes undrained",
         )
         .existing()

@@ -35,13 +35,13 @@ fn controller() -> Vec<Case> {
         case("controller.rootVolume.encrypted", json!(true), "", "").because("it always is"),
         replaced("controller.securityGroupIds", json!(["sg-0123456789abcdef0"])),
         replaced("controller.nodeLabels", json!({ "tier": "control" })),
-        case("controller.count", json!(3), "control-plane", "controller may lose nodes undrained")
+        case("controller.count", json!(3), "not begun: control-plane", "controller may lose nodes undrained")
             .given("controller.count", json!(5))
             .because("Auto Scaling terminates what is above the new maximum"),
         case(
             "controller.subnets[].name",
             json!("private-a"),
-            "control-plane",
+            "not begun: control-plane",
             "controller may lose nodes undrained",
         )
         .because("Auto Scaling balances the zones anew"),
@@ -61,6 +61,9 @@ fn etcd() -> Vec<Case> {
             .given("etcd.iam.role.name", json!("store")),
         replaced("etcd.instanceType", json!("m7i.xlarge")),
         replaced("etcd.version", json!("3.6.5")),
+        case("etcd.version", json!("3.7.3"), "not begun: etcd", "etcd replaced")
+            .given("etcd.version", json!("3.6.16"))
+            .because("to another minor they are replaced in order, which is not done yet"),
         replaced("etcd.rootVolume.size", json!(80)),
         replaced("etcd.rootVolume.type", json!("gp2")),
         replaced("etcd.rootVolume.iops", json!(4000)),

@@ -21,11 +21,18 @@ fn cluster() -> Vec<Case> {
         case(
             "kubernetesVersion",
             json!("1.37"),
-            "control-plane, pools",
+            "not begun: control-plane, pools",
             "controller replaced, pools replaced",
         )
         .because("etcd's release is raised with it only where none is named")
-        .given("etcd.version", json!("3.6.6")),
+        .given("etcd.version", json!("3.6.16")),
+        case(
+            "kubernetesVersion",
+            json!("1.36.7"),
+            "control-plane, pools",
+            "controller replaced, pools replaced",
+        )
+        .because("within a minor their order is free"),
         case("amiId", json!("ami-0123456789abcdef1"), ALL, ALL_REPLACED),
         case("image.amiId", json!("ami-0123456789abcdef1"), ALL, ALL_REPLACED),
         case("image.ssmParameters.x86_64", json!(x86), ALL, ALL_REPLACED)

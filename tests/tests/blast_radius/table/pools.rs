@@ -55,10 +55,10 @@ fn group() -> Vec<Case> {
         case(
             "worker.nodePools[].subnets[].name",
             json!("private-c"),
-            "pool-general",
+            "not begun: pool-general",
             "pool-general may lose nodes undrained",
         )
-        .because("Auto Scaling balances the zones anew"),
+        .because("Auto Scaling balances the zones anew: begun where `rollout.approval` is `manual`, once somebody has read it"),
         around("worker.nodePools[].loadBalancer.names", json!(["classic"])),
         around("worker.nodePools[].loadBalancer.enabled", json!(false))
             .given("worker.nodePools[].loadBalancer.names", json!(["classic"])),
@@ -82,8 +82,13 @@ fn group() -> Vec<Case> {
 fn machine() -> Vec<Case> {
     vec![
         replaced("worker.nodePools[].instanceType", json!("m7i.xlarge")),
-        replaced("worker.nodePools[].kubernetesVersion", json!("1.36"))
-            .given("worker.nodePools[].kubernetesVersion", json!("1.35")),
+        case(
+            "worker.nodePools[].kubernetesVersion",
+            json!("1.36"),
+            "not begun: pool-general",
+            "pool-general replaced",
+        )
+        .given("worker.nodePools[].kubernetesVersion", json!("1.35")),
         replaced("worker.nodePools[].apiEndpointName", json!("public")),
         replaced("worker.nodePools[].keyName", json!("others")),
         replaced("worker.nodePools[].sshAuthorizedKeys", json!([])),
