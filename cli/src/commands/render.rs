@@ -120,20 +120,20 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// The key file of the directory; a new one only where no credentials depend on an old one.
+/// The key file of the directory; a new one only where no credentials were made under an old one.
 pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
     let path = workspace.key_file();
     match LocalKeys::read(AwsLc, &path)? {
         Some(keys) => Ok(keys),
-        None if workspace.has_credentials() => {
-            let problem = format!("{} is gone, which opens the credentials beside it", path.display());
-            Err(Failure::refused(problem, "bring it back, or remove the folder to have new credentials made"))
+        // Who lost the whole folder has the release that names what lay there.
+        None if workspace.has_credentials() || workspace.release()?.is_some() => {
+            let problem =
+                format!("{} is gone, which opens the credentials that were made here", path.display());
+            let cure = "bring it back; if it is lost for good, render into a new directory, where new credentials are made: what \
+                        runs with the old ones does not trust them";
+            Err(Failure::refused(problem, cure))
         }
-        None => {
-            // Whoever puts the directory under version control should not publish the key with it.
-            workspace.write("credentials/.gitignore", b"local.key\n")?;
-            LocalKeys::create(AwsLc, &path)
-        }
+        None => LocalKeys::to_create(AwsLc, &path),
     }
 }
 

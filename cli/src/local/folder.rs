@@ -155,7 +155,7 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     written.map(|()| true)
 }
 
-fn port_error(operation: &'static str, path: &Path, error: &io::Error) -> PortError {
+pub(super) fn port_error(operation: &'static str, path: &Path, error: &io::Error) -> PortError {
     let kind =
         if error.kind() == io::ErrorKind::PermissionDenied { ErrorKind::Denied } else { ErrorKind::Missing };
     PortError { kind, operation, subject: path.display().to_string(), message: error.to_string() }

@@ -3,13 +3,15 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use slipway_core::pki::AssetKind;
 use slipway_driver::ports::{Context, Crypto, DataKey, Keys, PortResult, Secret};
 
+use super::folder::port_error;
 use crate::failure::Failure;
 
 /// Wraps data keys under 32 bytes of a file that only its owner may read. The wrapped form is itself sealed, so the
@@ -18,6 +20,8 @@ use crate::failure::Failure;
 pub(crate) struct LocalKeys<C> {
     crypto: C,
     key: Secret,
+    /// The file of a new key, and its text, until something is sealed under it.
+    unwritten: Mutex<Option<(PathBuf, Secret)>>,
 }
 
 /// What sealed bytes say of the key that wrapped their data key.
@@ -44,35 +48,45 @@ impl<C: Crypto> LocalKeys<C> {
             let problem = format!("{} is no key file: 32 bytes in base64 are expected", path.display());
             Failure::refused(problem, "bring back the file that was made with these credentials")
         })?;
-        Ok(Some(Self { crypto, key }))
+        Ok(Some(Self { crypto, key, unwritten: Mutex::default() }))
     }
 
     /// Makes a key, without writing it anywhere.
     pub(crate) fn make(crypto: C) -> Result<(Self, Secret), Failure> {
         let text = crypto.make(&AssetKind::RandomKey).map_err(|error| Failure::Flow(error.into()))?.private;
         let key = decode(text.expose()).expect("a random key is 32 bytes in base64");
-        Ok((Self { crypto, key }, text))
+        Ok((Self { crypto, key, unwritten: Mutex::default() }, text))
     }
 
-    /// Makes a key and its file, readable by its owner alone.
-    ///
-    /// # Errors
-    /// If the file exists already or cannot be written.
-    pub(crate) fn create(crypto: C, path: &Path) -> Result<Self, Failure> {
+    /// Makes a key whose file is written as soon as something is sealed under it, and not before: a key that opens nothing
+    /// would stand in the way of the one that does.
+    pub(crate) fn to_create(crypto: C, path: &Path) -> Result<Self, Failure> {
         let (keys, text) = Self::make(crypto)?;
-        let write = || -> io::Result<()> {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-            file.write_all(text.expose())?;
-            file.write_all(b"\n")?;
-            // Losing this file loses the credentials.
-            file.sync_all()
-        };
-        write().map_err(|error| Failure::file("write", path, &error))?;
-        Ok(keys)
+        Ok(Self { unwritten: Mutex::new(Some((path.to_owned(), text))), ..keys })
     }
+
+    /// Writes the file of a new key, readable by its owner alone.
+    fn write(&self) -> PortResult<()> {
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((path, text)) = unwritten.as_ref() {
+            create(path, text).map_err(|error| port_error("write", path, &error))?;
+            *unwritten = None;
+        }
+        Ok(())
+    }
+}
+
+fn create(path: &Path, text: &Secret) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+        // Whoever puts the directory under version control should not publish the key with it.
+        fs::write(folder.join(".gitignore"), format!("{NAME}\n"))?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.expose())?;
+    file.write_all(b"\n")?;
+    // Losing this file loses the credentials.
+    file.sync_all()
 }
 
 fn decode(text: &[u8]) -> Option<Secret> {
@@ -87,6 +101,7 @@ impl<C: Crypto> Keys for LocalKeys<C> {
     }
 
     async fn generate(&self, _: Option<&str>, context: &Context) -> PortResult<DataKey> {
+        self.write()?;
         let text = self.crypto.make(&AssetKind::RandomKey)?.private;
         let plain = decode(text.expose()).expect("a random key is 32 bytes in base64");
         let own = DataKey {
@@ -119,7 +134,8 @@ mod tests {
     async fn a_data_key_comes_back_under_its_own_context_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("credentials/local.key");
-        let made = LocalKeys::create(AwsLc, &path).unwrap();
+        let made = LocalKeys::to_create(AwsLc, &path).unwrap();
+        assert!(!dir.path().join("credentials").exists(), "nothing is sealed yet");
         let data_key = made.generate(None, &context("controller")).await.unwrap();
         let read = LocalKeys::read(AwsLc, &path).unwrap().unwrap();
         let plain = read.unwrap(&data_key.wrapped, &context("controller")).await.unwrap();
@@ -129,13 +145,18 @@ mod tests {
         assert!(other.unwrap(&data_key.wrapped, &context("controller")).await.is_err());
     }
 
-    #[test]
-    fn p9_the_key_file_is_for_its_owner_alone_and_never_overwritten() {
+    #[tokio::test]
+    async fn p9_the_key_file_is_for_its_owner_alone_and_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("local.key");
-        LocalKeys::create(AwsLc, &path).unwrap();
+        LocalKeys::to_create(AwsLc, &path).unwrap().generate(None, &context("a")).await.unwrap();
+        let before = fs::read(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(LocalKeys::create(AwsLc, &path).is_err());
+        let second = LocalKeys::to_create(AwsLc, &path).unwrap();
+        for _ in 0..2 {
+            assert!(second.generate(None, &context("a")).await.is_err());
+        }
+        assert_eq!(fs::read(&path).unwrap(), before);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(LocalKeys::read(AwsLc, &path).unwrap_err().code(), 1);
     }

@@ -113,9 +113,52 @@ fn a_directory_that_is_a_file() {
 #[test]
 fn a_lost_key_file_is_not_replaced() {
     let place = rendered();
+    std::fs::rename(place.path("out/credentials/local.key"), place.path("found.key")).unwrap();
+    let before = place.files();
+    let run = place.run("render cluster.yaml --out out");
+    assert!(place.files() == before, "a file changed");
+    snapshot!(run);
+
+    // Both of its cures are true: it is brought back …
+    std::fs::rename(place.path("found.key"), place.path("out/credentials/local.key")).unwrap();
+    let run = place.run("render cluster.yaml --out out");
+    assert_eq!(run.code, 0, "{}", run.told());
+    assert!(run.stdout.contains("nothing changed"), "{}", run.told());
+    // … or another directory has credentials of its own.
     std::fs::remove_file(place.path("out/credentials/local.key")).unwrap();
-    snapshot!(place.run("render cluster.yaml --out out"));
-    assert!(!place.path("out/credentials/local.key").exists());
+    let run = place.run("render cluster.yaml --out new");
+    assert_eq!(run.code, 0, "{}", run.told());
+    assert!(run.stdout.contains("19 credentials were made"), "{}", run.told());
+    let run = place.run("certs verify new");
+    assert_eq!(run.code, 0, "{}", run.told());
+}
+
+#[test]
+fn a_lost_folder_of_credentials_is_told_and_may_come_back() {
+    let place = rendered();
+    std::fs::rename(place.path("out/credentials"), place.path("found")).unwrap();
+    let run = place.run("render cluster.yaml --out out");
+    assert_eq!(run.code, 1, "{}", run.told());
+    assert!(run.stderr.contains("credentials/local.key is gone"), "{}", run.told());
+    assert!(run.stderr.contains("render into a new directory"), "{}", run.told());
+    assert!(!place.path("out/credentials").exists(), "something stands in the way of the old folder");
+    std::fs::rename(place.path("found"), place.path("out/credentials")).unwrap();
+    let run = place.run("render cluster.yaml --out out");
+    assert!(run.stdout.contains("nothing changed"), "{}", run.told());
+}
+
+#[test]
+fn no_key_is_made_as_long_as_nothing_is_sealed() {
+    let place = Place::small();
+    let own = "certificatesConfiguration:\n  authorities:\n    ca: {source: imported}\n";
+    place.write("cluster.yaml", format!("{SMALL}{own}"));
+    let run = place.run("render cluster.yaml --out out");
+    assert_eq!(run.code, 1, "{}", run.told());
+    assert!(run.told().contains("import/ca.pem"), "{}", run.told());
+    assert!(!place.path("out/credentials").exists());
+    place.write("cluster.yaml", SMALL);
+    let run = place.run("render cluster.yaml --out out");
+    assert_eq!(run.code, 0, "{}", run.told());
 }
 
 #[test]
