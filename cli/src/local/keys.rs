@@ -173,7 +173,7 @@ mod tests {
         let text = include_bytes!("../../../shared/core/src/pki/testdata/cluster.yaml");
         let cluster = slipway_core::spec::parse(text, None).unwrap().cluster;
         let now = "2026-11-20T12:00:00Z".parse().unwrap();
-        let keys = LocalKeys::create(AwsLc, &dir.path().join("credentials/local.key")).unwrap();
+        let keys = LocalKeys::to_create(AwsLc, &dir.path().join("credentials/local.key")).unwrap();
         let made = ensure(&folder, &keys, &AwsLc, &cluster, now).await.unwrap();
 
         let bucket = MemoryBucket::new("assets", "eu-west-1");
