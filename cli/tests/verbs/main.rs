@@ -4,6 +4,7 @@
 mod certs;
 mod completions;
 mod init;
+mod inventory;
 mod migrate;
 #[path = "../../../shared/pki/tests/common/own.rs"]
 mod own;

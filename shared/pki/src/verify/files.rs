@@ -342,10 +342,16 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     found
 }
 
+/// Whether a file is named as we name what is sealed.
+pub(super) fn sealed(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.ends_with(".sealed") || name.starts_with("credentials-")
+}
+
 /// Files that lie beside certificates and hold none, by name.
 fn known(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or(path);
-    if name.ends_with(".sealed") || name.starts_with("credentials-") {
+    if sealed(path) {
         return Some("sealed: opened by whoever holds its KMS key or local.key alone");
     }
     if name.ends_with(".enc") {

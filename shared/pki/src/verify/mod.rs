@@ -7,6 +7,7 @@ mod check;
 mod facts;
 mod files;
 mod layout;
+mod stored;
 mod together;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ pub use files::{Certificate, File, Found, KeyFile, Other};
 pub use layout::Layout;
 
 use layout::Expectations;
+use stored::Stored;
 
 /// What is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -72,6 +74,9 @@ pub struct Survey {
     pub findings: Vec<Finding>,
     /// Ours has an inventory.
     pub manifest: Option<Manifest>,
+    /// Where that lies.
+    inventory: String,
+    stored: Stored,
     root: String,
 }
 
@@ -89,15 +94,16 @@ pub struct Twins {
 #[must_use]
 pub fn survey(files: &[File]) -> Survey {
     let mut sorted = files::Sorted::default();
-    let mut manifest = None;
+    let stored = Stored::of(files);
+    let (manifest, inventory) = inventory(files, &stored, &mut sorted.findings);
     for file in files {
-        if let Some(found) = inventory(file, &mut sorted.findings) {
-            manifest = Some(found);
-        }
         sorted.take(file);
     }
     sorted.certificates.sort_by(|a, b| (&a.file, a.place).cmp(&(&b.file, b.place)));
     sorted.keys.sort_by(|a, b| a.file.cmp(&b.file));
+    if let Some(manifest) = &manifest {
+        sorted.others.extend(stored::beside(manifest, &sorted.certificates));
+    }
     sorted.others.sort_by(|a, b| a.file.cmp(&b.file));
     let names: BTreeSet<&str> = sorted.certificates.iter().map(|one| one.name.as_str()).collect();
     let keys = sorted.keys.iter().map(|key| key.name.as_str());
@@ -109,6 +115,8 @@ pub fn survey(files: &[File]) -> Survey {
         others: sorted.others,
         findings: sorted.findings,
         manifest,
+        inventory,
+        stored,
         root,
     }
 }
@@ -139,20 +147,45 @@ pub fn der(pem: &str) -> Result<Vec<u8>, String> {
     crate::armor::decode(&["CERTIFICATE"], pem).map(|mut der| std::mem::take(&mut *der))
 }
 
-fn inventory(file: &File, findings: &mut Vec<Finding>) -> Option<Manifest> {
-    let Found::Bytes(bytes) = &file.found else { return None };
-    if file.path != "manifest.json" && !file.path.ends_with("pki/manifest.json") {
-        return None;
-    }
-    match serde_json::from_slice(bytes.expose()) {
-        Ok(manifest) => Some(manifest),
-        Err(problem) => {
-            let message = format!("the inventory cannot be read: {problem}");
-            let help = "bring the file back, or an earlier version of it".to_owned();
-            findings.push(Finding::new(&file.path, "inventory", message, help));
-            None
+/// Our inventory, and where it lies. Many a folder has a `manifest.json`: ours says what it is, or lies beside what is ours.
+fn inventory(files: &[File], stored: &Stored, findings: &mut Vec<Finding>) -> (Option<Manifest>, String) {
+    let help = || "bring the file back, or an earlier version of it".to_owned();
+    let (mut problems, mut unread) = (Vec::new(), false);
+    for file in files {
+        let Some(folder) = file.path.strip_suffix("manifest.json") else { continue };
+        if !folder.is_empty() && folder != "pki/" && !folder.ends_with("/pki/") {
+            continue;
+        }
+        let bytes = match &file.found {
+            Found::Bytes(bytes) => bytes.expose(),
+            // That is told of every such file.
+            Found::Not(_) => {
+                unread = true;
+                continue;
+            }
+        };
+        let says = serde_json::from_slice::<serde_json::Value>(bytes).unwrap_or_default();
+        let ours = says.get("format").is_some() && says.get("assets").is_some();
+        if !ours && !stored.named_as_ours(folder) {
+            continue;
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(manifest) => return (Some(manifest), file.path.clone()),
+            Err(problem) => {
+                let message = format!("the inventory cannot be read: {problem}");
+                problems.push(Finding::new(&file.path, "inventory", message, help()));
+            }
         }
     }
+    if problems.is_empty()
+        && !unread
+        && let Some(path) = stored.lacks_inventory()
+    {
+        let message = "the inventory of what lies here is not here".to_owned();
+        problems.push(Finding::new(&path, "inventory", message, help()));
+    }
+    findings.extend(problems);
+    (None, String::new())
 }
 
 impl Survey {
@@ -210,6 +243,9 @@ impl Survey {
         together::keys(self, &current, &expectations, &mut findings);
         together::serials(&current, &mut findings);
         together::inventory(self, &expectations, &mut findings);
+        if let Some(manifest) = &self.manifest {
+            self.stored.check(manifest, &self.inventory, &self.keys, &mut findings);
+        }
         for twins in self.twins() {
             let message = format!("ONE KEY, SEVERAL NAMES: {}", twins.names.join(", "));
             let help = "whoever holds one of them is all of them: issue each anew with a key of its own";

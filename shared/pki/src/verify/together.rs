@@ -279,12 +279,12 @@ pub(super) fn inventory(survey: &Survey, expectations: &Expectations<'_>, findin
         let message =
             format!("the inventory lists {asset}, and its certificate {} is not here", entry.fingerprint);
         let help = "bring the file back; without it nothing that needs it is rendered".to_owned();
-        findings.push(Finding::new("pki/manifest.json", "inventory", message, help));
+        findings.push(Finding::new(&survey.inventory, "inventory", message, help));
     }
     for asset in expectations.demanded().filter(|asset| !manifest.assets.contains_key(*asset)) {
         let message = format!("the spec asks for {asset}, which was not made yet");
         findings.push(Finding::warning(
-            "pki/manifest.json",
+            &survey.inventory,
             "missing",
             message,
             "slipway render makes it".to_owned(),
