@@ -6,6 +6,7 @@
 
 mod certificates;
 mod functions;
+mod issuing;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -66,8 +67,10 @@ async fn main() -> Anyhow<()> {
         }
     });
     let floor = row(&format!("floor: its {keys} P-256 keys alone"), &mut floor, "");
-    println!("{:<58} {:>8.1} ×\n", "first render / floor", first.as_secs_f64() / floor.as_secs_f64());
-
+    ratio("first render / floor", first.as_secs_f64() / floor.as_secs_f64(), "");
+    println!();
+    issuing::whole().await?;
+    println!();
     pools()?;
     println!();
     certificates::rates()?;
@@ -170,6 +173,10 @@ fn measure(mut work: impl FnMut()) -> Vec<Duration> {
             started.elapsed()
         })
         .collect()
+}
+
+fn ratio(what: &str, ratio: f64, target: &str) {
+    println!("{what:<58} {ratio:>8.2} ×    {target}");
 }
 
 /// Prints a line and returns the median.

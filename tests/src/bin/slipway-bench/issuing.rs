@@ -1,0 +1,62 @@
+//! What a cluster's whole PKI takes, from keys to sealed bundles, beside OpenSSL for the same number of keys.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use slipway_core::cluster::{Cluster, KeyAlgorithm};
+use slipway_core::pki::{AssetKind, policy};
+use slipway_core::spec;
+use slipway_driver::credentials::ensure;
+use slipway_pki::AwsLc;
+use slipway_sim::memory::{MemoryBucket, MemoryKeys};
+
+use super::{Anyhow, PRODUCTION, RUNS, row};
+
+/// A key of RSA takes as long as its luck with primes: ours and OpenSSL's are made in turns, so often.
+const ROUNDS: usize = 15;
+
+/// The production example's PKI with the default keys, and with RSA.
+pub(crate) async fn whole() -> Anyhow<()> {
+    let mut cluster = spec::parse(PRODUCTION.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;
+    let mut first = Vec::new();
+    for _ in 0..RUNS {
+        first.push(once(&cluster).await?);
+    }
+    row("the whole PKI alone, P-256, with seals", &mut first, "target ≤ 25 ms");
+
+    cluster.certificates.key_algorithm = KeyAlgorithm::Rsa2048;
+    let keys = policy::assets(&cluster)
+        .iter()
+        .filter(|asset| matches!(asset.kind, AssetKind::Certificate(_) | AssetKind::KeyPair(_)))
+        .count();
+    let (mut ours, mut openssl) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(once(&cluster).await?);
+        let started = Instant::now();
+        for _ in 0..keys {
+            genpkey()?;
+        }
+        openssl.push(started.elapsed());
+    }
+    let ours = row("the whole PKI alone, RSA-2048, with seals", &mut ours, "");
+    let peer = row(&format!("peer: openssl genpkey, {keys} times RSA-2048"), &mut openssl, "");
+    let ratio = ours.as_secs_f64() / peer.as_secs_f64();
+    super::ratio("RSA-2048 PKI / openssl", ratio, "target ≤ 1.1 ×");
+    Ok(())
+}
+
+async fn once(cluster: &Cluster) -> Anyhow<Duration> {
+    let (bucket, keys) = (MemoryBucket::new("assets", &cluster.region), MemoryKeys::new(1));
+    let started = Instant::now();
+    let made = ensure(&bucket, &keys, &AwsLc, cluster, Timestamp::now()).await?;
+    let took = started.elapsed();
+    if made.made.is_empty() { Err("an empty bucket gets credentials".into()) } else { Ok(took) }
+}
+
+fn genpkey() -> Anyhow<()> {
+    let arguments = ["genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"];
+    let done =
+        Command::new("openssl").args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    if done.success() { Ok(()) } else { Err(format!("openssl genpkey ended with {done}").into()) }
+}
