@@ -114,7 +114,9 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
         let mut manifest = match stored.value.clone() {
             Some(manifest) => manifest,
             None => {
-                refuse_second_pki(objects, cluster, &key, known).await?;
+                if !has_no_pki(objects, cluster, &key, known).await? {
+                    continue;
+                }
                 Manifest { format: FORMAT, ..Manifest::default() }
             }
         };
@@ -338,15 +340,20 @@ fn credentials(
     }
 }
 
-/// Without an inventory there is no PKI yet, or it lost its inventory: a plan says so, since it is made after that.
-async fn refuse_second_pki<O: Objects>(
+/// Without an inventory there is no PKI yet, or it lost its inventory: a plan says so, since it is made after that. `false`:
+/// somebody made it since we looked for it.
+async fn has_no_pki<O: Objects>(
     objects: &O,
     cluster: &Cluster,
     key: &str,
     known: &Known,
-) -> FlowResult<()> {
+) -> FlowResult<bool> {
     if known.is_empty() && objects.head(&keys::desired(&cluster.name)).await?.is_none() {
-        return Ok(());
+        return Ok(true);
+    }
+    // The wish that we found may be that of a twin, which wrote the inventory before it.
+    if objects.head(key).await?.is_some() {
+        return Ok(false);
     }
     Err(FlowError::Corrupt {
         key: key.to_owned(),

@@ -19,6 +19,8 @@ use slipway_core::cluster::Cluster;
 use slipway_core::pki::{Manifest, policy};
 use slipway_driver::credentials::{self, Credentials};
 use slipway_driver::error::FlowResult;
+use slipway_driver::keys;
+use slipway_driver::ports::{Condition, Objects as _};
 use slipway_pki::AwsLc;
 use world::World;
 
@@ -36,7 +38,12 @@ fn run(
         let (world, spec) = (world.clone(), specs[index].clone());
         async move {
             let ports = schedule::Gated { world, gate };
-            credentials::ensure(&ports, &ports, &AwsLc, &spec, now()).await
+            let end = credentials::ensure(&ports, &ports, &AwsLc, &spec, now()).await;
+            if end.is_ok() {
+                // What comes of it: the plan that should be executed.
+                ports.put(&keys::desired("prod"), b"{}".to_vec(), Condition::Absent).await?;
+            }
+            end
         }
     })
 }
@@ -50,7 +57,7 @@ fn referred(manifest: &Manifest) -> BTreeSet<String> {
         .bundles
         .iter()
         .map(|(role, bundle)| format!("clusters/prod/bundles/{role}/credentials-{}", bundle.digest));
-    halves.chain(bundles).chain([MANIFEST.to_owned()]).collect()
+    halves.chain(bundles).chain([MANIFEST.to_owned(), keys::desired("prod")]).collect()
 }
 
 /// What must hold once everybody has ended or died.
@@ -62,7 +69,7 @@ fn check(
     order: &str,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    // Each object that two of them touched, the inventory apart, was written by one alone, and seen by the other only after
+    // Each object that two of them touched, inventory and wish apart, was written by one alone, and seen by the other only after
     // that one had written the inventory which names it: so no other order of these calls is possible.
     let mut writers: BTreeMap<&str, usize> = BTreeMap::new();
     let mut inventories = BTreeSet::new();
@@ -71,6 +78,12 @@ fn check(
             if step.wrote {
                 inventories.insert(step.process);
             }
+            continue;
+        }
+        // The wish is looked for where there is no inventory, and written by whoever comes first once there is one: that
+        // order is tried where each single call is.
+        if step.key == keys::desired("prod") {
+            assert!(!step.wrote || !inventories.is_empty(), "{order}: a wish without an inventory");
             continue;
         }
         if step.wrote {
