@@ -33,7 +33,9 @@ pub(super) async fn open(dir: &Path, files: &mut Vec<File>) -> Result<bool, Fail
     for (asset, entry) in manifest.assets.iter().filter(|(_, entry)| entry.has_private_half()) {
         let key = keys::private_half(cluster, asset, &entry.fingerprint);
         let opened = match read(&folder, &key).await {
-            Ok(sealed) => {
+            // What is not there is told by the survey.
+            Ok(None) => continue,
+            Ok(Some(sealed)) => {
                 let of = (asset.as_str(), entry.fingerprint.as_str());
                 credentials::open_private(&local, &AwsLc, cluster, of, &sealed).await.map_err(words)
             }
@@ -72,7 +74,8 @@ async fn bundle_problem(
     digest_key: Option<&Secret>,
 ) -> Option<String> {
     let sealed = match read(folder, key).await {
-        Ok(sealed) => sealed,
+        Ok(None) => return None,
+        Ok(Some(sealed)) => sealed,
         Err(problem) => return Some(problem),
     };
     let plain = credentials::open(local, &AwsLc, cluster, &role.to_string(), &sealed).await;
@@ -85,12 +88,8 @@ async fn bundle_problem(
     }
 }
 
-async fn read(folder: &Folder, key: &str) -> Result<Vec<u8>, String> {
-    match folder.get(key).await {
-        Ok(Some(object)) => Ok(object.bytes),
-        Ok(None) => Err("the inventory lists it, and it is not here".to_owned()),
-        Err(error) => Err(words(error)),
-    }
+async fn read(folder: &Folder, key: &str) -> Result<Option<Vec<u8>>, String> {
+    folder.get(key).await.map(|object| object.map(|object| object.bytes)).map_err(words)
 }
 
 fn words(error: PortError) -> String {
