@@ -4,30 +4,31 @@
 //! each other the newer is rendered, once. The same goes for its patches, which are read as one set. An upload that
 //! changes nothing makes no KMS call and writes no object (P1).
 
+mod publish;
+
 use std::fmt;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use slipway_core::cluster::{Approval, Cluster};
-use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
+use slipway_core::cluster::Cluster;
 use slipway_core::lock::Lock;
-use slipway_core::members::Standing;
 use slipway_core::patch::Patch;
 use slipway_core::pki::Manifest;
-use slipway_core::plan::{self, Baseline, Plan};
+use slipway_core::plan::{Baseline, Plan};
 use slipway_core::render::{self, Inputs, RenderError, Rendering, Site};
 use slipway_core::rollout::Rollout;
 use slipway_core::spec::{self, Diagnostic, Severity};
-use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
+use slipway_core::status::{Desired, SpecResult, SpecStatus};
 
 use crate::credentials::{self, Credentials, Healed, Known};
 use crate::error::{FlowError, FlowResult};
 use crate::imports::{self, BucketImports, Imports};
-use crate::launch::{baseline, plan_ready, recall};
+use crate::launch::{baseline, recall};
 use crate::patches::PatchSet;
 use crate::ports::{Bus, Crypto, Keys, Listing, Objects, Parameters, Registry};
 use crate::store::{self, TRIES};
 use crate::{issuer, keys, lock};
+
+use publish::{is_newest, publish_plan, reject, tell};
 
 /// What rendering needs of the world.
 #[derive(Debug)]
@@ -431,174 +432,6 @@ async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
     } else {
         Err(NotPrepared::Rejected(spec::placed(text, objections)))
     }
-}
-
-/// Compares with what is deployed, stores what is new, points the rollout at it, and says so.
-async fn publish_plan(
-    world: &impl RenderWorld,
-    upload: &Upload,
-    patches: &PatchSet,
-    prepared: &Prepared,
-    running: Running,
-) -> FlowResult<Outcome> {
-    let ports = &world.ports();
-    let cluster = &prepared.cluster.name;
-    let status = |plan: Option<&Plan>| SpecStatus {
-        version: upload.version.clone(),
-        result: SpecResult::Accepted,
-        diagnostics: prepared.warnings.clone(),
-        failure: None,
-        plan: plan.map(|plan| plan.id.clone()),
-        summary: plan.map(Plan::summary),
-    };
-    for _ in 0..TRIES {
-        let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
-        let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
-        let rollout = recall(ports.assets, cluster, rollout).await?;
-        let known = rollout.standing() == running.baseline.releases
-            && rollout.addons_release() == running.baseline.addons.as_deref();
-        let deployed =
-            if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };
-        // Members were settled as founders of a cluster that somebody else is making by now: once more, from the start.
-        let started = running.baseline.etcd(running.on_its_way) == Standing::Nothing
-            && deployed.etcd(rollout.active.is_some()) != Standing::Nothing;
-        if started {
-            return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
-        }
-        let plan = plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout);
-        let under_way = rollout.active.as_ref();
-        let unchanged = match under_way {
-            Some(active) => active.target == plan.to,
-            None => plan.is_empty(),
-        };
-        // The pointer may stand on something that was never rolled out and is no longer wanted.
-        let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
-        if !(unchanged && pointed) {
-            store_rendering(ports.assets, prepared, &plan).await?;
-            if !is_newest(ports.specs, upload, Some(patches)).await? {
-                return Ok(Outcome::Superseded);
-            }
-            let wish = Desired {
-                format: Desired::FORMAT,
-                spec_version: upload.version.clone(),
-                plan: plan.id.clone(),
-                target: plan.to.clone(),
-            };
-            if desired.value.as_ref() != Some(&wish)
-                && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
-            {
-                continue;
-            }
-            // The newest may have come and found nothing to do before this was written.
-            if !is_newest(ports.specs, upload, Some(patches)).await? {
-                return Ok(Outcome::Superseded);
-            }
-        }
-        if unchanged {
-            tell(ports.assets, cluster, status(None)).await?;
-            let event = PlanUnchanged { cluster: cluster.clone(), spec_version: upload.version.clone() };
-            ports.bus.publish(&[Event::PlanUnchanged(event)]).await?;
-            return Ok(Outcome::Unchanged);
-        }
-        tell(ports.assets, cluster, status(Some(&plan))).await?;
-        let mut events = vec![plan_ready(&plan, &upload.version)];
-        if prepared.cluster.rollout.approval == Approval::Auto {
-            let reference = PlanReference { cluster: cluster.clone(), plan: plan.id.clone() };
-            events.push(Event::RolloutRequested(reference));
-        }
-        ports.bus.publish(&events).await?;
-        return Ok(Outcome::Planned(Box::new(plan)));
-    }
-    Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
-}
-
-/// Stores templates, configurations, add-ons, release and plan: all named by their content, so twice is once.
-async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan) -> FlowResult<()> {
-    let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
-    let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
-    let configs = rendering.roles.iter().map(|(role, node)| {
-        (keys::config(cluster, &role.to_string(), &node.config_digest), node.config.clone())
-    });
-    let addons = [(keys::addons(cluster, &rendering.addons.digest), rendering.addons.to_json())];
-    stream::iter(templates.chain(configs).chain(addons))
-        .map(|(key, body)| async move { store::keep(assets, &key, body).await })
-        .buffer_unordered(store::AT_A_TIME)
-        .try_collect::<Vec<bool>>()
-        .await?;
-    // What refers to the others comes last.
-    store::keep(assets, &keys::release(cluster, &plan.to), rendering.to_json()).await?;
-    store::keep(assets, &keys::plan_page(cluster, &plan.id), plan.to_html()).await?;
-    store::keep(assets, &keys::plan(cluster, &plan.id), store::json(plan)).await?;
-    Ok(())
-}
-
-/// Whether spec and patches are still the ones that were read.
-async fn is_newest(
-    specs: &(impl Objects + Listing),
-    upload: &Upload,
-    patches: Option<&PatchSet>,
-) -> FlowResult<bool> {
-    let head = specs.head(&keys::spec(&upload.cluster)).await?;
-    let newest = head.is_some_and(|head| head.version == upload.version);
-    match patches {
-        Some(patches) if newest => patches.is_current(specs, &upload.cluster).await,
-        Some(_) | None => Ok(newest),
-    }
-}
-
-/// `Spec Rejected` carries so many findings: an event may have 256 KiB.
-const MOST_DIAGNOSTICS: usize = 50;
-
-async fn reject(
-    world: &impl RenderWorld,
-    upload: &Upload,
-    patches: Option<&PatchSet>,
-    diagnostics: Vec<Diagnostic>,
-) -> FlowResult<Outcome> {
-    let ports = &world.ports();
-    let rejected = SpecStatus {
-        version: upload.version.clone(),
-        result: SpecResult::Rejected,
-        diagnostics: diagnostics.iter().take(MOST_DIAGNOSTICS).cloned().collect(),
-        failure: None,
-        plan: None,
-        summary: None,
-    };
-    // What an older spec is refused for must not cover what became of a newer one.
-    if !is_newest(ports.specs, upload, patches).await? {
-        return Ok(Outcome::Superseded);
-    }
-    tell(ports.assets, &upload.cluster, rejected).await?;
-    let line = |found: &Diagnostic| match &found.help {
-        Some(help) => format!("{found} ({help})"),
-        None => found.to_string(),
-    };
-    let event = SpecRejected {
-        cluster: upload.cluster.clone(),
-        spec_version: upload.version.clone(),
-        diagnostics: diagnostics.iter().take(MOST_DIAGNOSTICS).map(line).collect(),
-        total: diagnostics.len(),
-    };
-    ports.bus.publish(&[Event::SpecRejected(event)]).await?;
-    Ok(Outcome::Rejected(diagnostics))
-}
-
-/// Puts what became of the spec into `status.json`. What says the same of another version is left as it is: an
-/// upload that changes nothing writes nothing.
-async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowResult<()> {
-    store::update_status(assets, cluster, |old| {
-        let mut spec = spec.clone();
-        if let Some(before) = &old.spec
-            && spec.result == SpecResult::Accepted
-            && before.result == SpecResult::Accepted
-            && spec.plan.is_none()
-            && before.diagnostics == spec.diagnostics
-        {
-            spec.clone_from(before);
-        }
-        Status { spec: Some(spec), ..old }
-    })
-    .await
 }
 
 fn healed(healed: &Healed) -> Diagnostic {
