@@ -1,6 +1,8 @@
 //! Authorities, leaves and keys that `openssl` made, brought as a person brings them.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
+#[path = "common/bring.rs"]
+mod bring;
 mod common;
 #[path = "common/flow.rs"]
 mod flow;
@@ -11,78 +13,19 @@ mod world;
 
 use std::collections::BTreeSet;
 
+use bring::{PARAMETER, PASSPHRASE, accepted, objection, objection_at, render, uploaded};
 use common::cluster;
 use flow::{bundle, calls, forget_calls, stored};
 use jiff::{SignedDuration, Timestamp};
 use own::{Own, brought, provided};
-use slipway_core::cluster::{Cluster, OwnSource};
+use slipway_core::cluster::OwnSource;
 use slipway_core::pki::{Origin, Role, policy};
-use slipway_driver::credentials::{self, Credentials, Known};
-use slipway_driver::error::FlowResult;
+use slipway_driver::credentials::{self, Known};
 use slipway_driver::imports;
 use slipway_driver::ports::{Crypto as _, Secret};
 use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBucket, MemoryParameters};
 use world::World;
-
-const PASSPHRASE: &str = "correct horse";
-const PARAMETER: &str = "/slipway/prod/ca-passphrase";
-
-/// A spec bucket with what lies in a directory's `import/`, and a parameter with the passphrase.
-fn uploaded(own: &Own) -> (MemoryBucket, MemoryParameters) {
-    let specs = MemoryBucket::new("specs", "eu-west-1");
-    for (name, bytes) in own.files() {
-        specs.upload(&format!("clusters/prod/import/{name}"), bytes);
-    }
-    let parameters = MemoryParameters::default();
-    parameters.set_secret(PARAMETER, &format!("{PASSPHRASE}\n"));
-    (specs, parameters)
-}
-
-/// What a render makes of it: credentials, or each objection's code and message.
-async fn render(
-    world: &World,
-    (specs, parameters): &(MemoryBucket, MemoryParameters),
-    cluster: &Cluster,
-    now: Timestamp,
-) -> Result<FlowResult<Credentials>, Vec<String>> {
-    let beside = imports::BucketImports { cluster: "prod", specs, parameters };
-    let manifest = world.bucket.peek(flow::MANIFEST).map(|_| stored(world)).unwrap_or_default();
-    let (imported, found) = imports::read(&beside, world, &AwsLc, cluster, &manifest, now).await.unwrap();
-    for objection in &found {
-        assert!(!objection.help.is_empty(), "{objection:?}");
-        let all = format!("{objection:?}");
-        assert!(!all.contains(PASSPHRASE) && !all.contains("MII"), "{all}");
-    }
-    if !found.is_empty() {
-        return Err(found.into_iter().map(|one| format!("{}: {}", one.code, one.message)).collect());
-    }
-    Ok(credentials::ensure_with(world, world, &AwsLc, cluster, &Known::new(), &imported, now).await)
-}
-
-async fn accepted(
-    world: &World,
-    uploads: &(MemoryBucket, MemoryParameters),
-    cluster: &Cluster,
-) -> Credentials {
-    render(world, uploads, cluster, Timestamp::now())
-        .await
-        .unwrap_or_else(|found| panic!("{found:#?}"))
-        .unwrap()
-}
-
-/// The one thing that is objected to, in a first run.
-async fn objection(own: &Own, cluster: &Cluster) -> String {
-    objection_at(own, cluster, Timestamp::now()).await
-}
-
-async fn objection_at(own: &Own, cluster: &Cluster, now: Timestamp) -> String {
-    let world = World::new();
-    let found = render(&world, &uploaded(own), cluster, now).await.unwrap_err();
-    assert_eq!(found.len(), 1, "{found:#?}");
-    assert!(world.bucket.keys().is_empty(), "something was stored");
-    found.into_iter().next().unwrap()
-}
 
 #[tokio::test]
 async fn an_imported_authority_signs_the_cluster_and_its_key_is_sealed_like_ours() {
