@@ -25,9 +25,9 @@ demo: tools ## Launch examples/production.yaml in an embedded AWS, and watch; AR
 test: tools ## All tests, with all that they need, and the templates' lint
 	$(CARGO) build --locked $(FUNCTIONS)
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-		$(CARGO) nextest run --locked --workspace && $(CARGO) test --locked --workspace --doc; \
+		$(CARGO) nextest run --locked --workspace --no-fail-fast && $(CARGO) test --locked --workspace --doc; \
 	else \
-		$(CARGO) test --locked --workspace; \
+		$(CARGO) test --locked --workspace --no-fail-fast; \
 	fi
 	tests/scripts/lint-template.sh
 

@@ -61,7 +61,10 @@ async fn the_roles_grant_what_the_ports_cost_and_no_more() {
             }
         }
     }
-    let missing: Vec<_> = costs.difference(&granted).collect();
+    // Removing what nobody refers to any more is asked for by a person (`slipway certs gc`), under that person's own rights.
+    let of_people = BTreeSet::from(["s3:DeleteObject".to_owned()]);
+    assert!(granted.is_disjoint(&of_people), "no function removes anything");
+    let missing: Vec<_> = costs.difference(&granted).filter(|action| !of_people.contains(*action)).collect();
     assert!(missing.is_empty(), "no function may {missing:?}");
     // What is needed besides, and no port's method is named after.
     let besides =
