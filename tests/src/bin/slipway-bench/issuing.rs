@@ -14,7 +14,7 @@ use slipway_sim::memory::{MemoryBucket, MemoryKeys};
 use super::{Anyhow, PRODUCTION, RUNS, row};
 
 /// A key of RSA takes as long as its luck with primes: ours and OpenSSL's are made in turns, so often.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 5;
 
 /// The production example's PKI with the default keys, and with RSA.
 pub(crate) async fn whole() -> Anyhow<()> {

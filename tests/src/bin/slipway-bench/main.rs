@@ -8,16 +8,15 @@ mod certificates;
 mod functions;
 mod issuing;
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use slipway_core::cluster::KeyAlgorithm;
+use slipway_core::cluster::{Cluster, KeyAlgorithm};
 use slipway_core::lock::Lock;
 use slipway_core::pki::{AssetKind, policy};
 use slipway_core::render::{self, Site};
-use slipway_core::{spec, versions};
+use slipway_core::spec;
 use slipway_driver::ports::Crypto as _;
 use slipway_driver::rendering::Outcome;
 use slipway_pki::AwsLc;
@@ -133,7 +132,7 @@ fn parse_and_render(spec: &str) -> Anyhow<()> {
     let place = spec::Expected { name: "production", region: None };
     let cluster = spec::parse(spec.as_bytes(), Some(&place)).map_err(|found| format!("{found:?}"))?.cluster;
     let credentials = policy::roles(&cluster).into_iter().map(|role| (role, "0".repeat(64))).collect();
-    render::render(&render::Inputs::new(&cluster, &lock(), &credentials, &site))
+    render::render(&render::Inputs::new(&cluster, &lock(&cluster), &credentials, &site))
         .map_err(|errors| format!("{errors:?}"))?;
     Ok(())
 }
@@ -152,17 +151,16 @@ fn with_pools(text: &str, count: usize) -> String {
     format!("{head}  nodePools:\n{pools}{tail}")
 }
 
-fn lock() -> Lock {
-    let image = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64".to_owned();
-    let newest = versions::NEWEST;
-    let minor = format!("1.{}", newest.minor);
-    Lock {
-        format: Lock::FORMAT,
-        kubernetes: BTreeMap::from([(minor.clone(), format!("{minor}.{}", newest.patch))]),
-        etcd: BTreeMap::from([(minor, newest.etcd.to_owned())]),
-        images: BTreeMap::from([(image, "ami-0123456789abcdef0".to_owned())]),
-        ..Lock::default()
-    }
+/// A lock that pins whatever `cluster` asks for.
+fn lock(cluster: &Cluster) -> Lock {
+    let mut lock = Lock { format: Lock::FORMAT, ..Lock::default() };
+    let missing = lock.missing(cluster);
+    lock.pin_known(&missing);
+    let images = missing.parameters.into_iter().map(|name| (name, "ami-0123456789abcdef0".to_owned()));
+    lock.images.extend(images);
+    let digest = format!("sha256:{}", "0".repeat(64));
+    lock.addon_images.extend(missing.addon_images.into_iter().map(|image| (image, digest.clone())));
+    lock
 }
 
 fn measure(mut work: impl FnMut()) -> Vec<Duration> {
