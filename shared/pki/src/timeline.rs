@@ -4,8 +4,8 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-use slipway_core::plan::html::{META, STYLE, clean};
+use maud::{Markup, html};
+use slipway_core::page::{self, clean};
 
 use crate::verify::{Certificate, Twins};
 
@@ -62,45 +62,28 @@ pub fn page(title: &str, rows: &[Row], twins: &[Twins], now: Timestamp, soon_day
     let tile = |number: usize, what: &str, grave: bool| {
         html! { div class=(if grave && number > 0 { "tile grave" } else { "tile" }) { b { (number) } span { (what) } } }
     };
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                (PreEscaped(META))
-                title { (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(BARS)) }
-            }
-            body {
-                main {
-                    h1 { (title) }
-                    p class="lead" { (headline(rows, now)) }
-                    div class="tiles" {
-                        (tile(count(State::Expired), "expired", true))
-                        (tile(count(State::Soon), &format!("expire within {soon_days} days"), false))
-                        (tile(count(State::NotYet), "not yet valid", true))
-                        (tile(count(State::Fine), "fine", false))
-                        (tile(twins.len(), "keys with several names", true))
-                    }
-                    @for one in twins {
-                        p class="gone" { b { "One key, several names: " } (clean(&one.names.join(", "))) }
-                    }
-                    section {
-                        h2 { "What expires when" }
-                        table class="times" {
-                            thead { tr { th { "Certificate" } th { "Days left" } th { (scale.years()) } th { "Ends" } } }
-                            tbody { @for row in rows { (line(row, state(row), &scale, now)) } }
-                        }
-                    }
-                }
-                footer {
-                    "Made by Slipway as of " (now.to_string()) ". This page loads nothing and runs no script."
-                }
+    let body = html! {
+        h1 { (title) }
+        p class="lead" { (headline(rows, now)) }
+        div class="tiles" {
+            (tile(count(State::Expired), "expired", true))
+            (tile(count(State::Soon), &format!("expire within {soon_days} days"), false))
+            (tile(count(State::NotYet), "not yet valid", true))
+            (tile(count(State::Fine), "fine", false))
+            (tile(twins.len(), "keys with several names", true))
+        }
+        @for one in twins {
+            p class="gone" { b { "One key, several names: " } (clean(&one.names.join(", "))) }
+        }
+        section {
+            h2 { "What expires when" }
+            table class="times" {
+                thead { tr { th { "Certificate" } th { "Days left" } th { (scale.years()) } th { "Ends" } } }
+                tbody { @for row in rows { (line(row, state(row), &scale, now)) } }
             }
         }
     };
-    let mut text = page.into_string();
-    text.push('\n');
-    text
+    page::page(&title, BARS, &body, &format!("as of {now}"))
 }
 
 fn headline(rows: &[Row], now: Timestamp) -> String {

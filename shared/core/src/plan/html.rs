@@ -1,9 +1,8 @@
 //! A plan as one page that a person opens in a browser: the summary first, everything below it.
 //!
-//! The page stands alone: it loads nothing, runs no script, and says so to the browser. Everything that comes out of a
-//! spec is escaped by maud, which writes no value into a page otherwise. It is also well-formed XML.
+//! Everything that comes out of a spec is escaped by maud, which writes no value into a page otherwise.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde_json::Value;
 
 use super::story::{self, Risk, Story};
@@ -12,17 +11,7 @@ use super::{
     AddonAction, AddonPlan, Difference, NodeAction, NodePlan, Plan, PropertyChange, Replacement,
     ResourceAction, ResourceChange, StackAction, StackPlan,
 };
-
-/// What a page says of itself to the browser: that it loads nothing and runs no script.
-///
-/// maud leaves void elements open, as HTML has it; XML wants them closed.
-pub const META: &str = "<meta charset=\"utf-8\" />\
-<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\
-<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\" />\
-<meta name=\"referrer\" content=\"no-referrer\" />";
-
-/// What pages of ours look like, in light and in dark.
-pub const STYLE: &str = include_str!("plan.css");
+use crate::page::{self, clean};
 
 /// A value longer than this is cut: userdata and policies are, and the release has them whole.
 const LONGEST: usize = 1500;
@@ -31,30 +20,15 @@ const LONGEST: usize = 1500;
 pub(super) fn page(plan: &Plan) -> String {
     let story = story::story(plan);
     let title = clean(&format!("Plan for {}", plan.cluster));
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                (PreEscaped(META))
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                main {
-                    (top(plan, &story, &title))
-                    (effects(&story))
-                    (nodes(plan))
-                    (membership(plan))
-                    (addons(plan))
-                    (stacks(plan))
-                }
-                footer { "Made by Slipway from the plan of the same name. This page loads nothing and runs no script." }
-            }
-        }
+    let body = html! {
+        (top(plan, &story, &title))
+        (effects(&story))
+        (nodes(plan))
+        (membership(plan))
+        (addons(plan))
+        (stacks(plan))
     };
-    let mut text = page.into_string();
-    text.push('\n');
-    text
+    page::page(&title, "", &body, "from the plan of the same name")
 }
 
 fn top(plan: &Plan, story: &Story, title: &str) -> Markup {
@@ -314,19 +288,6 @@ fn pretty(value: &Value) -> String {
             serde_json::to_string_pretty(value).unwrap_or_default()
         }
     }
-}
-
-/// Without the characters that neither HTML nor XML may hold, however they are escaped; and without those that turn the
-/// direction of writing, by which a value could look like another to whoever approves the plan.
-#[must_use]
-pub fn clean(text: &str) -> String {
-    let fine = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
-    let odd = |letter: char| matches!(letter, '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    // Most are plain, and many are cleaned.
-    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-        return text.to_owned();
-    }
-    text.chars().map(|letter| if fine(letter) && !odd(letter) { letter } else { '\u{fffd}' }).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 mod addons;
 mod diff;
 mod exports;
-pub mod html;
+mod html;
 mod membership;
 mod nodes;
 mod refusals;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use slipway_core::digest::{hex, sha256_hex};
-use slipway_core::plan::html::clean;
+use slipway_core::page::clean;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry as oid;
 use x509_parser::prelude::{FromDer as _, X509Certificate};

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use slipway_core::digest::sha256_hex;
-use slipway_core::plan::html::clean;
+use slipway_core::page::clean;
 use slipway_driver::ports::Secret;
 use zeroize::Zeroizing;
 

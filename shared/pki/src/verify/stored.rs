@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_core::cluster::KeyAlgorithm;
 use slipway_core::digest::sha256_hex;
+use slipway_core::page::clean;
 use slipway_core::pki::{AssetKind, Manifest, manifest};
-use slipway_core::plan::html::clean;
 
 use super::files::{Certificate, File, Found, KeyFile, Other, sealed};
 use super::{Finding, layout};

@@ -106,8 +106,11 @@ fn stands_alone(page: &str) {
     assert_eq!(policy.attribute("content"), Some("default-src 'none'; style-src 'unsafe-inline'"));
     let styles = tree.descendants().filter(|node| node.has_tag_name("style"));
     let styles: Vec<&str> = styles.filter_map(|node| node.text()).collect();
-    assert_eq!(styles, [super::STYLE]);
-    assert!(!super::STYLE.contains("url(") && !super::STYLE.contains("@import"), "the style loads something");
+    assert_eq!(styles, [crate::page::STYLE]);
+    assert!(
+        !crate::page::STYLE.contains("url(") && !crate::page::STYLE.contains("@import"),
+        "the style loads something"
+    );
 }
 
 #[test]
@@ -220,7 +223,7 @@ fn p9_what_stands_in_a_spec_cannot_break_out_of_the_page() {
         }
         let page = plan.to_html();
         stands_alone(&page);
-        assert_eq!(text_of(&page).contains(hostile), super::clean(hostile) == hostile, "{hostile:?}");
+        assert_eq!(text_of(&page).contains(hostile), crate::page::clean(hostile) == hostile, "{hostile:?}");
     }
 }
 
