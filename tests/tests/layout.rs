@@ -20,6 +20,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("slipway-sim", 2),
     ("slipway-render", 3),
     ("slipway-rollout", 3),
+    ("slipway-node", 3),
     ("slipway", 3),
     ("slipway-tests", 3),
 ];
@@ -35,6 +36,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("slipway-sim", "shared/sim"),
     ("slipway-render", "functions/render"),
     ("slipway-rollout", "functions/rollout"),
+    ("slipway-node", "node"),
     ("slipway", "cli"),
     ("slipway-tests", "tests"),
 ];
@@ -50,8 +52,10 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("rcgen", &["slipway-pki"]),
     ("x509-parser", &["slipway-pki"]),
     ("miette", &["slipway"]),
-    ("clap", &["slipway"]),
-    ("reqwest", &["slipway-sim", "slipway-tests"]),
+    ("clap", &["slipway", "slipway-node"]),
+    ("aws-sigv4", &["slipway-node"]),
+    ("kube", &["slipway-node"]),
+    ("reqwest", &["slipway-node", "slipway-sim", "slipway-tests"]),
     ("axum", &["slipway-sim", "slipway-tests"]),
 ];
 

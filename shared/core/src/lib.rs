@@ -8,6 +8,7 @@
 //!    [`instance_types`] knows what EC2 has.
 //! 2. [`lock`] pins what the outside world decides; [`pki`] says which credentials a cluster has.
 //! 3. [`render`] makes the CloudFormation stacks and the node configurations, byte for byte the same each time.
+//!    [`node`] is what a node is told of it.
 //! 4. [`plan`] compares two renderings; [`rollout`] decides the next safe steps towards one.
 //! 5. [`event`] and [`status`] are what other systems see of all that; [`page`] is what people see in a browser.
 
@@ -18,6 +19,7 @@ pub mod event;
 pub mod instance_types;
 pub mod lock;
 pub mod members;
+pub mod node;
 pub mod oidc;
 pub mod page;
 pub mod patch;

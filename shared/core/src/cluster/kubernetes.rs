@@ -104,7 +104,7 @@ pub struct EventRateLimit {
 
 /// What the spec says of a component that is a static pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Component {
     /// Flags, without dashes before them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

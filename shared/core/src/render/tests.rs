@@ -103,3 +103,18 @@ fn p6_a_worker_whose_drain_nobody_finished_is_kept() {
         }
     }
 }
+
+#[test]
+fn every_configuration_is_what_the_agent_reads_to_the_last_byte() {
+    for text in examples() {
+        for (role, node) in example(&text).roles {
+            if node.config.is_empty() {
+                continue;
+            }
+            let read = crate::node::NodeConfig::read(&node.config).unwrap();
+            let again = crate::render::cfn::canonical_json(&serde_json::to_value(&read).unwrap());
+            assert_eq!(again, node.config, "{role}");
+            assert_eq!(read.base().role, role.to_string());
+        }
+    }
+}

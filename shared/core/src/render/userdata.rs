@@ -1,31 +1,13 @@
 //! Userdata: a small script and `node.json` with the two digests. It fetches, checks, and hands over to the
 //! node agent.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::cfn::{base64, canonical_json, join};
 use super::context::Context;
 use crate::cluster::Architecture;
+use crate::node::NodeFile;
 use crate::pki::Role;
-
-/// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest
-/// is keyed.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NodeFile<'a> {
-    format: u32,
-    cluster: &'a str,
-    role: String,
-    region: &'a str,
-    asset_bucket: &'a str,
-    /// SHA-256 of the agent; `None` while none is published.
-    agent: Option<&'a str>,
-    /// SHA-256 of the configuration.
-    config: &'a str,
-    /// Keyed digest of the credentials.
-    credentials: &'a str,
-}
 
 /// What differs between one node's userdata and another's.
 pub(super) struct Digests<'a> {
@@ -40,14 +22,16 @@ pub(super) struct Digests<'a> {
 /// The `UserData` property.
 pub(super) fn userdata(context: &Context<'_>, digests: Digests<'_>) -> Value {
     let node = NodeFile {
-        format: 1,
-        cluster: &context.cluster.name,
+        format: NodeFile::FORMAT,
+        cluster: context.cluster.name.clone(),
         role: digests.role.to_string(),
-        region: &context.cluster.region,
-        asset_bucket: &context.site.asset_bucket,
-        agent: context.lock.agent.get(&digests.architecture).map(String::as_str),
-        config: digests.config,
-        credentials: digests.credentials,
+        region: context.cluster.region.clone(),
+        asset_bucket: context.site.asset_bucket.clone(),
+        agent: context.lock.agent.get(&digests.architecture).cloned(),
+        config: digests.config.to_owned(),
+        credentials: digests.credentials.to_owned(),
+        // Below.
+        zone: None,
     };
     let tail = tail(&node, digests.architecture, context.dns_suffix());
     let node = canonical_json(&serde_json::to_value(&node).expect("a node file has string keys only"));
@@ -74,9 +58,9 @@ cat >node.json <<'NODE'
 ";
 
 /// The script after `node.json`. It repeats some of its values, because an image need not have a JSON parser.
-fn tail(node: &NodeFile<'_>, architecture: Architecture, dns_suffix: &str) -> String {
+fn tail(node: &NodeFile, architecture: Architecture, dns_suffix: &str) -> String {
     let NodeFile { cluster, role, region, asset_bucket, config, credentials, .. } = node;
-    let agent = node.agent.unwrap_or_default();
+    let agent = node.agent.as_deref().unwrap_or_default();
     let architecture = architecture.as_str();
     format!(
         r#"

@@ -1,33 +1,16 @@
-//! What a worker must know: nothing of controllers, etcd and other pools.
+//! A worker's configuration.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::machine::Machine;
-use super::{Base, CLUSTER_DOMAIN, Config, Kubelet, PodNetwork, in_order, over};
-use crate::cluster::{Cluster, Custom, NodePool};
+use super::machine::machine;
+use super::{CLUSTER_DOMAIN, Config, base, in_order, over, pod_network};
+use crate::cluster::{Cluster, NodePool};
+use crate::node::{Kubelet, WorkerConfig};
 use crate::pki::Role;
 use crate::render::context::Context;
 
 /// The label that tells a worker's pool.
 const POOL_LABEL: &str = "slipway/pool";
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct WorkerConfig<'c> {
-    #[serde(flatten)]
-    base: Base,
-    #[serde(skip_serializing_if = "Custom::is_empty")]
-    custom: &'c Custom,
-    kubernetes_version: String,
-    api_server: String,
-    kubelet: Kubelet,
-    pod_network: PodNetwork,
-    feature_gates: BTreeMap<String, bool>,
-    #[serde(flatten)]
-    machine: Machine,
-}
 
 /// The configuration of every worker of `pool`.
 pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, group: &str) -> Config {
@@ -35,26 +18,26 @@ pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, grou
     let kubernetes_version = context.kubernetes_version(cluster.version_of(pool));
     let mut taints = pool.taints.clone();
     taints.sort();
-    let mut base = Base::new(cluster, format!("pool-{}", pool.name), group);
+    let mut base = base(cluster, format!("pool-{}", pool.name), group);
     if let Some(keys) = &pool.ssh_authorized_keys {
         base.ssh_authorized_keys = in_order(keys);
     }
     let feature_gates = over(&cluster.kubernetes.feature_gates, &pool.feature_gates);
     let content = WorkerConfig {
         base,
-        custom: &pool.custom,
+        custom: pool.custom.clone(),
         kubernetes_version,
         api_server: format!("https://{}", worker_endpoint(cluster, pool)),
         kubelet: Kubelet {
             cluster_dns: cluster.network.dns_service_ip.to_string(),
-            cluster_domain: CLUSTER_DOMAIN,
+            cluster_domain: CLUSTER_DOMAIN.to_owned(),
             node_labels: labels(pool),
             taints,
             configuration: over(&cluster.kubernetes.kubelet, &pool.kubelet),
         },
-        pod_network: PodNetwork::new(cluster),
+        pod_network: pod_network(cluster),
         feature_gates,
-        machine: Machine::of(pool),
+        machine: machine(pool),
     };
     Config::new(context, &Role::Pool(pool.name.clone()), &content)
 }

@@ -1,0 +1,67 @@
+//! The one HTTP client: rustls over aws-lc-rs, with what it trusts and who it is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::failure::{Failure, Outcome};
+
+/// The one provider of cryptography.
+#[must_use]
+pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// A client that knows servers by the authorities in `authorities` alone and shows the certificate in `identity` (certificate,
+/// key). Both are read now: whoever refreshes credentials makes a new client.
+///
+/// # Errors
+/// If a file cannot be read, or holds something else.
+pub fn mutual(authorities: &Path, identity: Option<(&Path, &Path)>) -> Outcome<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(authorities)? {
+        roots.add(certificate).map_err(|error| unreadable(authorities, &error))?;
+    }
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unreadable(authorities, &error))?
+        .with_root_certificates(roots);
+    match identity {
+        None => Ok(builder.with_no_client_auth()),
+        Some((certificate, key)) => {
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+            builder
+                .with_client_auth_cert(certificates(certificate)?, secret)
+                .map_err(|error| unreadable(certificate, &error))
+        }
+    }
+}
+
+/// An HTTP client over `tls`; `patience` bounds a whole request.
+///
+/// # Errors
+/// If the library refuses.
+pub fn client(tls: ClientConfig, patience: Duration) -> Outcome<reqwest::Client> {
+    let builder = reqwest::Client::builder().use_preconfigured_tls(tls).timeout(patience).no_proxy();
+    builder.build().map_err(|error| {
+        Failure::lasting("http.client", format!("no HTTP client: {error}"), "report this: it is a defect")
+    })
+}
+
+fn certificates(path: &Path) -> Outcome<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?.collect();
+    found.map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::lasting(
+        "credentials.unreadable",
+        format!("{}: {error}", path.display()),
+        "run `slipway-node refresh`, which fetches this node's credentials again",
+    )
+}

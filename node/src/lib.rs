@@ -1,0 +1,46 @@
+//! The node agent: one binary that needs nothing of the image but glibc and systemd, fetched by its digest.
+//!
+//! Each verb does one thing, may be killed anywhere and run again, and prints one JSON object: what it did, or a
+//! [`failure::Failure`]. The functions reach nodes only through Systems Manager documents that name one of these verbs.
+
+pub mod failure;
+pub mod http;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use serde_json::{Value, json};
+
+use failure::Outcome;
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "slipway-node", version, about = "Slipway's agent on a node")]
+pub struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Which agent this is
+    Version,
+}
+
+/// Does what `arguments` say; prints one JSON object. The status is 0, or 1 after a failure.
+pub async fn run(arguments: Arguments) -> ExitCode {
+    let (value, status) = match perform(arguments.verb).await {
+        Ok(value) => (value, ExitCode::SUCCESS),
+        Err(failure) => (json!({ "error": failure }), ExitCode::FAILURE),
+    };
+    // Whoever asked may be gone.
+    let _ = writeln!(std::io::stdout(), "{value}");
+    status
+}
+
+async fn perform(verb: Verb) -> Outcome<Value> {
+    match verb {
+        Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
+    }
+}

@@ -1,0 +1,140 @@
+//! What a node is told: `node.json` in its userdata, and its configuration, which are the contract between rendering and
+//! the node agent.
+//!
+//! A configuration's digest decides whether a node is outdated, so each role's holds what that role uses and nothing else
+//! (P2). Left out on purpose, as the certificates in the credentials carry them: the API's names and extra SANs. Left out
+//! of etcd's: everything of Kubernetes. Left out of a worker's: everything of controllers, etcd and other pools.
+
+mod controller;
+mod etcd;
+mod worker;
+
+use std::collections::BTreeMap;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cluster::Taint;
+use crate::pki::Role;
+pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
+pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState};
+pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
+
+/// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest is keyed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeFile {
+    /// Version of this file's format.
+    pub format: u32,
+    /// The cluster's name.
+    pub cluster: String,
+    /// As [`crate::pki::Role`] writes itself.
+    pub role: String,
+    /// AWS region.
+    pub region: String,
+    /// The bucket that has agent and bundles.
+    pub asset_bucket: String,
+    /// SHA-256 of the agent; `None` while none is published.
+    pub agent: Option<String>,
+    /// SHA-256 of the configuration.
+    pub config: String,
+    /// Keyed digest of the credentials.
+    pub credentials: String,
+    /// The hosted zone in which an etcd member sets its record; CloudFormation may fill it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+}
+
+impl NodeFile {
+    /// The current format.
+    pub const FORMAT: u32 = 1;
+}
+
+/// What every node's configuration begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Base {
+    /// Version of the configuration's format.
+    pub format: u32,
+    /// The cluster's name.
+    pub cluster: String,
+    /// As [`crate::pki::Role`] writes itself.
+    pub role: String,
+    /// AWS region.
+    pub region: String,
+    /// Public keys of those who may sign in over ssh.
+    pub ssh_authorized_keys: Vec<String>,
+    /// The Auto Scaling group whose hooks the agent settles.
+    pub auto_scaling_group: String,
+    /// The hook that waits until the node is healthy.
+    pub launch_hook: String,
+    /// The hook that waits until the node is drained.
+    pub terminate_hook: String,
+}
+
+/// What a node's kubelet is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kubelet {
+    /// `clusterDNS`.
+    pub cluster_dns: String,
+    /// `clusterDomain`.
+    pub cluster_domain: String,
+    /// `--node-labels`.
+    pub node_labels: BTreeMap<String, String>,
+    /// `registerWithTaints`.
+    pub taints: Vec<Taint>,
+    /// Fields of `KubeletConfiguration`, over Slipway's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub configuration: BTreeMap<String, Value>,
+}
+
+/// The pods' network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodNetwork {
+    /// All pods' range.
+    pub pod_cidr: String,
+    /// The UDP port of VXLAN.
+    pub vxlan_port: u16,
+}
+
+/// A configuration of any role that has nodes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum NodeConfig {
+    /// An etcd member's.
+    Etcd(Box<EtcdConfig>),
+    /// A controller's.
+    Controller(Box<ControllerConfig>),
+    /// A worker's.
+    Worker(Box<WorkerConfig>),
+}
+
+impl NodeConfig {
+    /// Reads a configuration by the role that it names.
+    ///
+    /// # Errors
+    /// Where it is not as that role's must be.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        let base: Base = serde_json::from_str(text)?;
+        let role: Role = base.role.parse().map_err(serde_json::Error::custom)?;
+        match role {
+            Role::Etcd(_) => serde_json::from_str(text).map(Box::new).map(Self::Etcd),
+            Role::Controller => serde_json::from_str(text).map(Box::new).map(Self::Controller),
+            Role::Pool(_) => serde_json::from_str(text).map(Box::new).map(Self::Worker),
+            Role::Admin => Err(serde_json::Error::custom("the role admin has no nodes")),
+        }
+    }
+
+    /// What all roles have in common.
+    #[must_use]
+    pub fn base(&self) -> &Base {
+        match self {
+            Self::Etcd(config) => &config.base,
+            Self::Controller(config) => &config.base,
+            Self::Worker(config) => &config.base,
+        }
+    }
+}
