@@ -5,8 +5,10 @@
 
 pub mod failure;
 pub mod http;
+pub mod machine;
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -18,6 +20,9 @@ use failure::Outcome;
 #[derive(Debug, Parser)]
 #[command(name = "slipway-node", version, about = "Slipway's agent on a node")]
 pub struct Arguments {
+    /// Where the machine's files are
+    #[arg(long, global = true, hide = true, default_value = "/")]
+    root: PathBuf,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -30,7 +35,7 @@ enum Verb {
 
 /// Does what `arguments` say; prints one JSON object. The status is 0, or 1 after a failure.
 pub async fn run(arguments: Arguments) -> ExitCode {
-    let (value, status) = match perform(arguments.verb).await {
+    let (value, status) = match perform(&arguments.root, arguments.verb).await {
         Ok(value) => (value, ExitCode::SUCCESS),
         Err(failure) => (json!({ "error": failure }), ExitCode::FAILURE),
     };
@@ -39,7 +44,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     status
 }
 
-async fn perform(verb: Verb) -> Outcome<Value> {
+async fn perform(_root: &Path, verb: Verb) -> Outcome<Value> {
     match verb {
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
     }
