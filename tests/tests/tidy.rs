@@ -32,6 +32,7 @@ const TOP: &[&str] = &[
     "functions",
     "fuzz",
     "infra",
+    "node",
     "rust-toolchain.toml",
     "rustfmt.toml",
     "shared",
