@@ -3,6 +3,7 @@
 //! Each verb does one thing, may be killed anywhere and run again, and prints one JSON object: what it did, or a
 //! [`failure::Failure`]. The functions reach nodes only through Systems Manager documents that name one of these verbs.
 
+pub mod credentials;
 pub mod failure;
 pub mod http;
 pub mod machine;

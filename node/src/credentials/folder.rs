@@ -1,0 +1,226 @@
+//! One folder of credentials: generations of files, and the link that says which is in force.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Outcome};
+
+const CURRENT: &str = ".current";
+/// Where the way back leads, from before a swap until it is settled: whoever dies in between leaves it to the next.
+const PREVIOUS: &str = ".previous";
+const LOCK: &str = ".lock";
+/// The suffix of a generation that was written because the one of its digest was damaged where it stands.
+const AGAIN: &str = "-again";
+
+/// See the module above.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+/// The digest in a generation's name.
+pub(super) fn digest(name: &str) -> &str {
+    let name = name.strip_prefix('.').unwrap_or(name);
+    name.strip_suffix(AGAIN).unwrap_or(name)
+}
+
+impl Folder {
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Makes it, for its owner alone to write and for others to go through.
+    pub(super) fn open(path: PathBuf) -> Outcome<Self> {
+        DirBuilder::new().recursive(true).mode(0o755).create(&path).map_err(|error| failed(&path, &error))?;
+        Ok(Self { path })
+    }
+
+    /// Waits until nobody else writes here.
+    pub(super) fn lock(&self) -> Outcome<File> {
+        let path = self.path.join(LOCK);
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let file = file.map_err(|error| failed(&path, &error))?;
+        file.lock().map_err(|error| failed(&path, &error))?;
+        Ok(file)
+    }
+
+    /// The generation in force.
+    pub(super) fn current(&self) -> Outcome<Option<String>> {
+        self.link(CURRENT)
+    }
+
+    /// The generation before that, while a swap is not settled.
+    pub(super) fn previous(&self) -> Outcome<Option<String>> {
+        self.link(PREVIOUS)
+    }
+
+    fn link(&self, name: &str) -> Outcome<Option<String>> {
+        let path = self.path.join(name);
+        match fs::read_link(&path) {
+            Ok(target) => Ok(target.to_str().map(str::to_owned)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path, &error)),
+        }
+    }
+
+    /// Writes a generation that nobody looks at yet; its name. One that stands as it should is taken as it is.
+    pub(super) fn prepare(&self, digest: &str, files: &BTreeMap<&str, &str>) -> Outcome<String> {
+        let names = [format!(".{digest}"), format!(".{digest}{AGAIN}")];
+        if let Some(name) = names.iter().find(|name| self.holds(name, files)) {
+            return Ok(name.clone());
+        }
+        let (current, previous) = (self.current()?, self.previous()?);
+        let in_use = |name: &&String| current.as_ref() == Some(*name);
+        let name = names.iter().find(|name| !in_use(name)).unwrap_or(&names[1]).clone();
+        if previous.as_ref() == Some(&name) {
+            // It is damaged: no way back leads there.
+            self.remove(PREVIOUS)?;
+        }
+        let path = self.path.join(&name);
+        self.write(&path, files).map_err(|error| failed(&path, &error))?;
+        Ok(name)
+    }
+
+    fn holds(&self, name: &str, files: &BTreeMap<&str, &str>) -> bool {
+        let same = |(name, text): (&&str, &&str), folder: &Path| {
+            let path = folder.join(name);
+            let closed =
+                fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() && found.mode() & 0o077 == 0);
+            closed
+                && fs::read(&path)
+                    .is_ok_and(|bytes| zeroize::Zeroizing::new(bytes).as_slice() == text.as_bytes())
+        };
+        let folder = self.path.join(name);
+        self.names(name).is_ok_and(|names| names.len() == files.len())
+            && files.iter().all(|file| same(file, &folder))
+    }
+
+    fn write(&self, path: &Path, files: &BTreeMap<&str, &str>) -> io::Result<()> {
+        if path.exists() {
+            fs::remove_dir_all(path)?;
+        }
+        let owner = fs::metadata(&self.path)?;
+        let is_root = rustix::process::geteuid().is_root();
+        let give = |path: &Path| match is_root {
+            true => chown(path, Some(owner.uid()), Some(owner.gid())),
+            false => Ok(()),
+        };
+        DirBuilder::new().mode(0o700).create(path)?;
+        for (name, text) in files {
+            let path = path.join(name);
+            let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            give(&path)?;
+        }
+        give(path)?;
+        File::open(path)?.sync_all()
+    }
+
+    /// The files of a generation.
+    pub(super) fn names(&self, generation: &str) -> Outcome<BTreeSet<String>> {
+        let path = self.path.join(generation);
+        names(&path).map_err(|error| failed(&path, &error))
+    }
+
+    /// Lets the links lead to `to`, whose files are `names`, and remembers `from` as the way back.
+    pub(super) fn turn(&self, from: Option<&str>, to: &str, names: &BTreeSet<&str>) -> Outcome<()> {
+        if let Some(from) = from {
+            self.point(PREVIOUS, from)?;
+        }
+        for name in names {
+            self.point(name, &format!("{CURRENT}/{name}"))?;
+        }
+        self.point(CURRENT, to)?;
+        for name in self.names("")? {
+            if !name.starts_with('.') && !names.contains(name.as_str()) && self.is_ours(&name)? {
+                self.remove(&name)?;
+            }
+        }
+        self.sync()?;
+        if let Some(from) = from {
+            self.nudge(from);
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self, name: &str) -> Outcome<bool> {
+        let path = self.path.join(name);
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+        Ok(is_link && self.link(name)?.is_some_and(|target| target == format!("{CURRENT}/{name}")))
+    }
+
+    /// Whoever watches a file by inotify watches the one that the links led to, and hears nothing of links that turn: a
+    /// change of attributes it hears, and then reads the path anew.
+    fn nudge(&self, generation: &str) {
+        let folder = self.path.join(generation);
+        for name in names(&folder).unwrap_or_default() {
+            let path = folder.join(name);
+            // Who does not hear it looks by itself, later.
+            let _ = fs::metadata(&path).and_then(|found| fs::set_permissions(&path, found.permissions()));
+        }
+    }
+
+    /// Removes every generation but `kept`.
+    pub(super) fn settle(&self, kept: &str) -> Outcome<()> {
+        self.remove(PREVIOUS)?;
+        for name in self.names("")? {
+            let path = self.path.join(&name);
+            let is_generation = digest(&name).bytes().all(|byte| byte.is_ascii_hexdigit())
+                && name.starts_with('.')
+                && fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+            if is_generation && name != kept {
+                fs::remove_dir_all(&path).map_err(|error| failed(&path, &error))?;
+            }
+        }
+        self.sync()
+    }
+
+    fn point(&self, name: &str, target: &str) -> Outcome<()> {
+        if self.link(name).is_ok_and(|found| found.as_deref() == Some(target)) {
+            return Ok(());
+        }
+        let (path, draft) = (self.path.join(name), self.path.join(format!(".{name}.new")));
+        let turned = || {
+            match fs::remove_file(&draft) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            symlink(target, &draft)?;
+            fs::rename(&draft, &path)
+        };
+        turned().map_err(|error| failed(&path, &error))
+    }
+
+    fn remove(&self, name: &str) -> Outcome<()> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&path, &error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> Outcome<()> {
+        File::open(&self.path)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|error| failed(&self.path, &error))
+    }
+}
+
+fn names(path: &Path) -> io::Result<BTreeSet<String>> {
+    fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    let passing = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Interrupted);
+    Failure {
+        code: "credentials.files",
+        message: format!("{}: {error}", path.display()),
+        help: "see that the agent runs as root and that the disk has room, then run it again".to_owned(),
+        passing,
+    }
+}
