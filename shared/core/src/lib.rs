@@ -10,11 +10,13 @@
 //! 3. [`render`] makes the CloudFormation stacks and the node configurations, byte for byte the same each time.
 //!    [`node`] is what a node is told of it.
 //! 4. [`plan`] compares two renderings; [`rollout`] decides the next safe steps towards one.
+//!    [`drain`] decides how a node is emptied meanwhile.
 //! 5. [`event`] and [`status`] are what other systems see of all that; [`page`] is what people see in a browser.
 
 pub mod addons;
 pub mod cluster;
 pub mod digest;
+pub mod drain;
 pub mod event;
 pub mod instance_types;
 pub mod lock;

@@ -133,7 +133,8 @@ pub(crate) enum ApprovalSpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DrainSpec {
-    /// After so many minutes pods are deleted though their budget forbids it; never unless given.
+    /// After so many minutes a pod is deleted though its budget forbids it, if it is 72 hours old, its budget's healthy pods have been so
+    /// for an hour and the others for six, and none of the node was deleted so for five minutes; never unless given.
     #[schemars(range(min = 1, max = 2880))]
     pub(crate) force_after_minutes: Option<u32>,
 }

@@ -1,0 +1,148 @@
+//! The decision.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::rules::Treatment;
+use super::{
+    Answer, Cause, ObjectName, Observed, Owner, Pod, Policy, Skipped, Stays, Step, Target, Waiting, between,
+    words,
+};
+
+/// How often the world is looked at while something is waited for.
+const LOOK: SignedDuration = SignedDuration::from_secs(5);
+/// After so many tries the wait grows no more.
+const DOUBLINGS: u32 = 4;
+
+/// How long to wait after the so-many-th refusal: 5 s, then twice as long each time, up to 80 s.
+#[must_use]
+pub fn back_off(count: u32) -> SignedDuration {
+    LOOK * (1 << count.saturating_sub(1).min(DOUBLINGS))
+}
+
+/// What to do next. The order of `observed.pods` does not matter.
+#[must_use]
+pub fn decide(observed: &Observed, policy: &Policy, now: Timestamp) -> Step {
+    if !observed.node.cordoned || observed.node.started.is_none() {
+        return Step { begin: true, look_again: Some(now), ..Step::default() };
+    }
+    let mut step = Step::default();
+    let mut pods: Vec<&Pod> = observed.pods.iter().collect();
+    pods.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
+    for pod in pods {
+        if let Some(why) = stays(observed, pod) {
+            step.skipped.push(Skipped { pod: pod.name.clone(), why });
+        } else {
+            let (cause, why) = wait(observed, policy, pod, now, step.force.is_some());
+            match cause {
+                Cause::Evicting => step.evict.push(target(pod)),
+                Cause::Forcing => step.force = Some(target(pod)),
+                Cause::Terminating
+                | Cause::Budget
+                | Cause::TwoBudgets
+                | Cause::Refused
+                | Cause::Bare
+                | Cause::EmptyDir => {}
+            }
+            step.waiting.push(Waiting { pod: pod.name.clone(), cause, why });
+        }
+    }
+    step.done = step.waiting.is_empty();
+    step.look_again = (!step.done).then(|| now.saturating_add(LOOK).unwrap_or(Timestamp::MAX));
+    step
+}
+
+fn target(pod: &Pod) -> Target {
+    Target { name: pod.name.clone(), uid: pod.uid.clone() }
+}
+
+/// Whether a pod may stay, and why.
+fn stays(observed: &Observed, pod: &Pod) -> Option<Stays> {
+    match pod.owner {
+        Owner::DaemonSet => Some(Stays::DaemonSet),
+        Owner::Kubelet => Some(Stays::Mirror),
+        Owner::Controller | Owner::Nobody if pod.finished => Some(Stays::Finished),
+        Owner::Controller | Owner::Nobody => {
+            let after = observed.node.started.is_some_and(|started| pod.created > started);
+            (pod.tolerates_cordon && after).then_some(Stays::Returns)
+        }
+    }
+}
+
+/// What is done to a pod that must go, or why nothing is; `forcing`: another one is deleted by force in this step.
+fn wait(observed: &Observed, policy: &Policy, pod: &Pod, now: Timestamp, forcing: bool) -> (Cause, String) {
+    if let Some(until) = pod.terminating {
+        return (Cause::Terminating, terminating(until, now));
+    }
+    if pod.owner == Owner::Nobody && policy.bare == Treatment::Wait {
+        let why = "no controller makes it again, and the policy is to wait for such pods: delete it";
+        return (Cause::Bare, why.to_owned());
+    }
+    if pod.empty_dir && policy.empty_dir == Treatment::Wait {
+        let why = "it has data in an emptyDir, and the policy is to wait for such pods: delete it";
+        return (Cause::EmptyDir, why.to_owned());
+    }
+    let Some(last) = observed.tries.get(&pod.uid) else {
+        return (Cause::Evicting, "it is asked to go".to_owned());
+    };
+    let allowed = last.answer == Answer::Budget && allowed(observed, pod);
+    let patience = if allowed { LOOK } else { back_off(last.count) };
+    if between(last.at, now) >= patience {
+        return (
+            Cause::Evicting,
+            format!("it is asked to go, for the {}. time", last.count.saturating_add(1)),
+        );
+    }
+    let (cause, refusal) = match &last.answer {
+        // The API server has not said yet that it is being deleted.
+        Answer::Accepted => return (Cause::Terminating, "its eviction was accepted".to_owned()),
+        // No budget is in its way, so force would not be by its rules.
+        Answer::Refused(words) => return (Cause::Refused, format!("the API server refuses: {words}")),
+        Answer::Budget if allowed => {
+            return (Cause::Budget, "its budget forbade it, and allows it now: it is asked again".to_owned());
+        }
+        Answer::Budget => (Cause::Budget, words::budget(observed, pod)),
+        Answer::TwoBudgets => (Cause::TwoBudgets, two_budgets(&pod.budgets)),
+    };
+    let Some(force) = &policy.force else {
+        return (cause, format!("{refusal}; the spec allows no force (rollout.drain.forceAfterMinutes)"));
+    };
+    let unmet = force.unmet(observed, pod, now);
+    if !unmet.is_empty() {
+        return (cause, format!("{refusal}; {}", words::unmet(&unmet)));
+    }
+    if forcing {
+        return (
+            cause,
+            format!("{refusal}; another pod is deleted by force now, this one's turn comes later"),
+        );
+    }
+    (Cause::Forcing, format!("{refusal}; all rules for force hold, so it is deleted"))
+}
+
+/// Whether nothing forbids the eviction any more.
+fn allowed(observed: &Observed, pod: &Pod) -> bool {
+    pod.budgets.iter().all(|name| observed.budgets.get(name).is_none_or(|budget| budget.allowed > 0))
+}
+
+fn two_budgets(budgets: &BTreeSet<ObjectName>) -> String {
+    format!(
+        "{} disruption budgets select it ({}), and Kubernetes evicts no such pod: let one of them not select it",
+        budgets.len(),
+        words::budgets(budgets)
+    )
+}
+
+/// `until` is when the API server expected it to be gone.
+fn terminating(until: Timestamp, now: Timestamp) -> String {
+    let late = between(until, now);
+    if late > SignedDuration::ZERO {
+        format!(
+            "it should have been gone {} ago: its kubelet does not answer, or a finalizer holds it",
+            words::lasting(late)
+        )
+    } else {
+        format!("it terminates, and has {} left", words::lasting(between(now, until)))
+    }
+}
