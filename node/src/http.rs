@@ -41,6 +41,31 @@ pub fn mutual(authorities: &Path, identity: Option<(&Path, &Path)>) -> Outcome<C
     }
 }
 
+/// A client that knows servers by the system's authorities: for AWS.
+///
+/// # Errors
+/// If the system has none.
+pub fn public() -> Outcome<ClientConfig> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    let refused = |message: String| {
+        Failure::lasting(
+            "http.authorities",
+            message,
+            "install the image's package of authorities (ca-certificates)",
+        )
+    };
+    if added == 0 {
+        let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(refused(format!("this system has no public authorities: {}", errors.join("; "))));
+    }
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(error.to_string()))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
 /// An HTTP client over `tls`; `patience` bounds a whole request.
 ///
 /// # Errors

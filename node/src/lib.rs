@@ -3,6 +3,7 @@
 //! Each verb does one thing, may be killed anywhere and run again, and prints one JSON object: what it did, or a
 //! [`failure::Failure`]. The functions reach nodes only through Systems Manager documents that name one of these verbs.
 
+pub mod aws;
 pub mod credentials;
 pub mod failure;
 pub mod http;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 
+use aws::Endpoints;
 use failure::Outcome;
 
 /// The command line.
@@ -35,8 +37,8 @@ enum Verb {
 }
 
 /// Does what `arguments` say; prints one JSON object. The status is 0, or 1 after a failure.
-pub async fn run(arguments: Arguments) -> ExitCode {
-    let (value, status) = match perform(&arguments.root, arguments.verb).await {
+pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
+    let (value, status) = match perform(&arguments.root, endpoints, arguments.verb).await {
         Ok(value) => (value, ExitCode::SUCCESS),
         Err(failure) => (json!({ "error": failure }), ExitCode::FAILURE),
     };
@@ -45,7 +47,7 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     status
 }
 
-async fn perform(_root: &Path, verb: Verb) -> Outcome<Value> {
+async fn perform(_root: &Path, _endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
     match verb {
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
     }

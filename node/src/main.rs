@@ -4,8 +4,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use slipway_node::Arguments;
+use slipway_node::aws::Endpoints;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    slipway_node::run(Arguments::parse()).await
+    // The one place where the environment is read.
+    let endpoints = Endpoints::read(|name| std::env::var(name).ok());
+    slipway_node::run(Arguments::parse(), &endpoints).await
 }

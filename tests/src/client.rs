@@ -68,7 +68,7 @@ impl Client {
     #[must_use]
     pub fn new(endpoint: &str, region: &str, access_key: &str) -> Self {
         Self {
-            http: reqwest::Client::new(),
+            http: slipway_sim::wire::client(),
             endpoint: endpoint.to_owned(),
             region: region.to_owned(),
             access_key: access_key.to_owned(),

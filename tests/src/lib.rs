@@ -2,6 +2,7 @@
 //!
 //! - [`world`]: it all, started and deployed into. Start reading here.
 //! - [`installation`]: Slipway in it, and what its users do.
+//! - [`imds`]: what an instance asks about itself.
 //! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
 //! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
@@ -17,6 +18,7 @@ pub mod cloud;
 pub mod deploy;
 pub mod gateway;
 pub mod iam;
+pub mod imds;
 pub mod installation;
 pub mod lambda;
 pub mod leaks;

@@ -112,7 +112,7 @@ impl Gateway {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
-            http: reqwest::Client::new(),
+            http: slipway_sim::wire::client(),
             moto: moto.to_owned(),
             region: region.to_owned(),
             observer,

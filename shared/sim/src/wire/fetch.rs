@@ -2,6 +2,17 @@
 
 use crate::world::{ApiError, ApiResult, TemplateSource};
 
+/// An HTTP client of plain endpoints.
+///
+/// Where the node agent is built beside it, reqwest has TLS, without a provider of its own: the house's is said here, or no client
+/// could be made.
+#[must_use]
+pub fn client() -> reqwest::Client {
+    // Somebody may have said so before.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    reqwest::Client::new()
+}
+
 /// Reads templates from an S3 endpoint.
 #[derive(Debug, Clone)]
 pub(super) struct Templates {
@@ -11,10 +22,7 @@ pub(super) struct Templates {
 
 impl Templates {
     pub(super) fn new(endpoint: Option<String>) -> Self {
-        Self {
-            endpoint: endpoint.map(|one| one.trim_end_matches('/').to_owned()),
-            client: reqwest::Client::new(),
-        }
+        Self { endpoint: endpoint.map(|one| one.trim_end_matches('/').to_owned()), client: client() }
     }
 
     /// The template at an S3 URL.

@@ -30,6 +30,7 @@ use crate::ports::{SharedWorld, lock};
 use crate::world::{ApiError, Outgoing};
 
 pub(crate) use clock::Clock;
+pub use fetch::client;
 
 /// How the world is served.
 #[derive(Debug, Clone)]

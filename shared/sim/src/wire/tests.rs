@@ -28,7 +28,7 @@ impl Client {
         let world = Arc::new(Mutex::new(World::new(Config::default())));
         let options = Options { speed: 2_000.0, s3_endpoint: Some(endpoint) };
         let served = serve("127.0.0.1:0".parse().unwrap(), world, options).await.unwrap();
-        Self { served, http: reqwest::Client::new() }
+        Self { served, http: client() }
     }
 
     async fn call(&self, action: &str, parameters: &[(&str, &str)]) -> (u16, String) {

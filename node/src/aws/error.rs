@@ -1,0 +1,189 @@
+//! What a service's refusal means, and what to do about it.
+
+use slipway_driver::ports::{ErrorKind, PortError};
+
+use crate::failure::Failure;
+
+/// Errors by which a service asks for patience, whatever their HTTP status.
+const TRANSIENT: &[&str] = &[
+    "BandwidthLimitExceeded",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InternalError",
+    "InternalFailure",
+    "KMSInternalException",
+    "KeyUnavailableException",
+    "DependencyTimeoutException",
+    "PriorRequestNotComplete",
+    "RequestExpired",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestTimeout",
+    "RequestTimeTooSkewed",
+    "ResourceContention",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "ThrottledException",
+    "ThrottlingException",
+    "TooManyRequestsException",
+];
+
+/// Errors that a change of a permission or a key policy cures.
+const DENIED: &[&str] = &[
+    "AccessDenied",
+    "AccessDeniedException",
+    "DisabledException",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "KMSInvalidStateException",
+    "SignatureDoesNotMatch",
+    "UnauthorizedOperation",
+    "UnrecognizedClientException",
+];
+
+/// Errors by which a service says that what was named does not exist.
+const MISSING: &[&str] = &[
+    "InvalidVolume.NotFound",
+    "NoSuchBucket",
+    "NoSuchHostedZone",
+    "NoSuchKey",
+    "NotFound",
+    "NotFoundException",
+];
+
+/// What an error code means. One that nobody told us about is judged by the status.
+pub(super) fn kind_of(code: &str, status: u16) -> ErrorKind {
+    let code = code.rsplit('#').next().unwrap_or(code).split(':').next().unwrap_or(code);
+    if TRANSIENT.contains(&code) || status == 429 || status >= 500 {
+        ErrorKind::Transient
+    } else if DENIED.contains(&code) || status == 401 || status == 403 {
+        ErrorKind::Denied
+    } else if MISSING.contains(&code) || status == 404 {
+        ErrorKind::Missing
+    } else {
+        ErrorKind::Invalid
+    }
+}
+
+/// The code and the words of a refusal: XML of S3, EC2, Route 53, Auto Scaling; JSON of KMS.
+pub(super) fn refusal(body: &str) -> (String, String) {
+    let mut code = None;
+    let mut message = None;
+    if let Ok(document) = roxmltree::Document::parse(body) {
+        for node in document.descendants() {
+            let slot = match node.tag_name().name() {
+                "Code" => &mut code,
+                "Message" => &mut message,
+                _ => continue,
+            };
+            if slot.is_none() {
+                *slot = node.text().map(str::to_owned);
+            }
+        }
+    } else if let Ok(value) = serde_json::from_str::<serde_json::Value>(body) {
+        let text = |name: &str| value[name].as_str().map(str::to_owned);
+        code = text("__type").map(|code| code.rsplit('#').next().unwrap_or_default().to_owned());
+        message = text("message").or_else(|| text("Message"));
+    }
+    (code.unwrap_or_else(|| "no error code".to_owned()), message.unwrap_or_else(|| "no message".to_owned()))
+}
+
+pub(super) fn port_error(
+    operation: &'static str,
+    subject: &str,
+    kind: ErrorKind,
+    message: impl Into<String>,
+) -> PortError {
+    PortError { kind, operation, subject: subject.to_owned(), message: message.into() }
+}
+
+/// The service's error code, with which the message of a refusal begins.
+pub(crate) fn code_of(error: &PortError) -> &str {
+    error.message.split(':').next().unwrap_or_default()
+}
+
+/// The statement of the node's policy that allows an operation, as rendering names it.
+fn statement(operation: &str) -> Option<&'static str> {
+    Some(match operation {
+        "s3:GetObject" => "ReadOwnBundles",
+        "s3:PutObject" => "ReportOwnState",
+        "kms:Decrypt" => "OpenOwnCredentials",
+        "kms:GenerateDataKey" => "SealOwnSnapshots",
+        "ec2:DescribeVolumes" => "FindOwnVolume",
+        "ec2:AttachVolume" => "AttachOwnVolume",
+        "route53:ChangeResourceRecordSets" => "SetOwnRecord",
+        "autoscaling:CompleteLifecycleAction" | "autoscaling:RecordLifecycleActionHeartbeat" => {
+            "SettleOwnLifecycleHooks"
+        }
+        "autoscaling:SetInstanceHealth" => "GiveItselfUp",
+        _ => return None,
+    })
+}
+
+/// For whoever reads a node's log.
+pub(super) fn failure(error: &PortError) -> Failure {
+    let message = error.to_string();
+    match error.kind {
+        ErrorKind::Transient => Failure::passing(
+            "aws.unreachable",
+            message,
+            "it passes by itself, or the node has no way to the endpoint: look at routes, security groups and VPC endpoints",
+        ),
+        ErrorKind::Denied => Failure::lasting("aws.denied", message, denied(error.operation)),
+        ErrorKind::Missing => Failure::lasting(
+            "aws.missing",
+            message,
+            "what is named does not exist (any more): render the cluster again, or bring it back",
+        ),
+        ErrorKind::Invalid => Failure::lasting(
+            "aws.refused",
+            message,
+            "the service will not have it as it is: if nobody changed anything by hand, report this",
+        ),
+    }
+}
+
+fn denied(operation: &str) -> String {
+    match statement(operation) {
+        Some(statement) => format!(
+            "the statement {statement} of the node's role allows {operation}: see that its stack is up to date, that an instance \
+             profile of your own has it too, and that no key policy, bucket policy or organisation's policy says no"
+        ),
+        None => format!("let the node's role call {operation}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_read_in_each_protocol() {
+        let s3 =
+            "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
+        assert_eq!(refusal(s3), ("AccessDenied".to_owned(), "Access Denied".to_owned()));
+        let ec2 = "<Response><Errors><Error><Code>VolumeInUse</Code><Message>vol-1 is attached</Message></Error></Errors></Response>";
+        assert_eq!(refusal(ec2).0, "VolumeInUse");
+        let kms = r#"{"__type":"com.amazonaws.kms#AccessDeniedException","Message":"no"}"#;
+        assert_eq!(refusal(kms), ("AccessDeniedException".to_owned(), "no".to_owned()));
+        assert_eq!(refusal("<html>bad gateway").0, "no error code");
+    }
+
+    #[test]
+    fn what_is_denied_names_the_statement_that_allows_it() {
+        let error = port_error("kms:Decrypt", "a data key", ErrorKind::Denied, "AccessDeniedException: no");
+        let failure = failure(&error);
+        assert_eq!((failure.code, failure.passing), ("aws.denied", false));
+        assert!(failure.help.contains("OpenOwnCredentials"), "{}", failure.help);
+        assert_eq!(code_of(&error), "AccessDeniedException");
+    }
+
+    #[test]
+    fn codes_are_judged_before_the_status() {
+        assert_eq!(kind_of("AccessDeniedException", 400), ErrorKind::Denied);
+        assert_eq!(kind_of("RequestLimitExceeded", 400), ErrorKind::Transient);
+        assert_eq!(kind_of("VolumeInUse", 400), ErrorKind::Invalid);
+        assert_eq!(kind_of("SomethingNew", 503), ErrorKind::Transient);
+    }
+}

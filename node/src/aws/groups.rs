@@ -1,0 +1,102 @@
+//! Auto Scaling: a node settles its own lifecycle hooks, and gives itself up when it cannot become what it should.
+
+use slipway_driver::ports::{ErrorKind, PortResult};
+
+use super::endpoints::Service;
+use super::{Aws, Body, Call, code_of, form};
+
+const VERSION: &str = "2011-01-01";
+
+/// A hook of this instance's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// The group.
+    pub group: String,
+    /// The hook's name.
+    pub name: String,
+    /// The instance.
+    pub instance: String,
+}
+
+/// How a hook is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookResult {
+    /// Go on.
+    Continue,
+    /// Take the instance away.
+    Abandon,
+}
+
+impl Aws {
+    /// Settles a hook; `false`: it waits for nothing (any more). `autoscaling:CompleteLifecycleAction`.
+    ///
+    /// # Errors
+    /// If Auto Scaling refuses.
+    pub async fn settle(&self, hook: &Hook, result: HookResult) -> PortResult<bool> {
+        let word = match result {
+            HookResult::Continue => "CONTINUE",
+            HookResult::Abandon => "ABANDON",
+        };
+        self.hook("autoscaling:CompleteLifecycleAction", hook, &[("LifecycleActionResult", word)]).await
+    }
+
+    /// Asks a hook for its whole time once more; `false`: it waits for nothing (any more).
+    /// `autoscaling:RecordLifecycleActionHeartbeat`.
+    ///
+    /// # Errors
+    /// If Auto Scaling refuses.
+    pub async fn heartbeat(&self, hook: &Hook) -> PortResult<bool> {
+        self.hook("autoscaling:RecordLifecycleActionHeartbeat", hook, &[]).await
+    }
+
+    /// Has its group replace `instance`. `autoscaling:SetInstanceHealth`.
+    ///
+    /// # Errors
+    /// If Auto Scaling refuses.
+    pub async fn set_unhealthy(&self, instance: &str) -> PortResult<()> {
+        let parameters =
+            [("InstanceId", instance), ("HealthStatus", "Unhealthy"), ("ShouldRespectGracePeriod", "false")];
+        self.auto_scaling("autoscaling:SetInstanceHealth", instance, &parameters).await
+    }
+
+    async fn hook(&self, operation: &'static str, hook: &Hook, more: &[(&str, &str)]) -> PortResult<bool> {
+        let mut parameters = vec![
+            ("AutoScalingGroupName", hook.group.as_str()),
+            ("LifecycleHookName", hook.name.as_str()),
+            ("InstanceId", hook.instance.as_str()),
+        ];
+        parameters.extend(more);
+        let subject = format!("{} of {} for {}", hook.name, hook.group, hook.instance);
+        match self.auto_scaling(operation, &subject, &parameters).await {
+            Ok(()) => Ok(true),
+            // `No active Lifecycle Action found with instance ID …`: it was settled, or timed out, or the instance was made by hand.
+            Err(error)
+                if error.kind == ErrorKind::Invalid
+                    && code_of(&error) == "ValidationError"
+                    && error.message.contains("No active Lifecycle Action") =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn auto_scaling(
+        &self,
+        operation: &'static str,
+        subject: &str,
+        parameters: &[(&str, &str)],
+    ) -> PortResult<()> {
+        let action = operation.trim_start_matches("autoscaling:");
+        let mut pairs = vec![("Action", action), ("Version", VERSION)];
+        pairs.extend(parameters);
+        let body = form(&pairs);
+        let url = format!("{}/", self.base(Service::AutoScaling));
+        let call = Call {
+            headers: vec![("content-type", "application/x-www-form-urlencoded".to_owned())],
+            body: Body::Bytes(body.as_bytes()),
+            ..Call::new(operation, subject, Service::AutoScaling, url)
+        };
+        self.send(&call).await.map(drop)
+    }
+}

@@ -1,0 +1,139 @@
+//! The instance metadata service, version 2: who this instance is, and its role's credentials.
+
+use std::time::{Duration, SystemTime};
+
+use aws_credential_types::Credentials;
+use jiff::Timestamp;
+use reqwest::{Client, Method};
+use serde::Deserialize;
+use slipway_driver::ports::{ErrorKind, PortError, PortResult};
+use zeroize::Zeroizing;
+
+use super::error::port_error;
+use super::{Endpoints, Retry, chain};
+use crate::failure::Outcome;
+
+/// The service is on the machine's own host: what takes longer is not there.
+const PATIENCE: Duration = Duration::from_secs(5);
+const TOKEN_TTL_S: &str = "300";
+
+/// The metadata service.
+#[derive(Debug, Clone)]
+pub struct Imds {
+    http: Client,
+    base: String,
+    retry: Retry,
+}
+
+/// Who this instance is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// `i-…`.
+    pub id: String,
+    /// Its availability zone.
+    pub availability_zone: String,
+    /// Its address in the VPC.
+    pub local_ipv4: String,
+}
+
+/// The role's credentials. They do not print, and are wiped.
+#[derive(Debug, Clone)]
+pub(super) struct RoleCredentials(Credentials);
+
+impl RoleCredentials {
+    pub(super) fn last_for(&self, time: Duration) -> bool {
+        self.0.expiry().is_none_or(|end| end > SystemTime::now() + time)
+    }
+
+    pub(super) fn identity<I: From<Credentials>>(&self) -> I {
+        self.0.clone().into()
+    }
+}
+
+/// Borrowed of the answer's text, which is wiped.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Answer<'a> {
+    access_key_id: &'a str,
+    secret_access_key: &'a str,
+    token: &'a str,
+    expiration: Timestamp,
+}
+
+impl Imds {
+    /// The service at its own address, or where the environment says.
+    pub(super) fn new(http: Client, endpoints: &Endpoints) -> Self {
+        Self { http, base: endpoints.metadata().to_owned(), retry: Retry::default() }
+    }
+
+    pub(super) fn with_retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Who this instance is.
+    ///
+    /// # Errors
+    /// If the service does not answer.
+    pub async fn instance(&self) -> Outcome<Instance> {
+        Ok(Instance {
+            id: self.metadata("instance-id").await?,
+            availability_zone: self.metadata("placement/availability-zone").await?,
+            local_ipv4: self.metadata("local-ipv4").await?,
+        })
+    }
+
+    pub(super) async fn credentials(&self) -> PortResult<RoleCredentials> {
+        const FOLDER: &str = "iam/security-credentials/";
+        let roles = self.metadata(FOLDER).await?;
+        let role = roles.lines().next().unwrap_or_default();
+        let path = format!("{FOLDER}{role}");
+        let text = Zeroizing::new(self.metadata(&path).await?);
+        // The error of a parser may quote what it read.
+        let answer: Answer<'_> = serde_json::from_str(&text).map_err(|_| {
+            port_error("imds:Get", &path, ErrorKind::Transient, "these are no credentials (yet)")
+        })?;
+        Ok(RoleCredentials(Credentials::new(
+            answer.access_key_id,
+            answer.secret_access_key,
+            Some(answer.token.to_string()),
+            Some(answer.expiration.into()),
+            "imds",
+        )))
+    }
+
+    /// One value. Credentials may appear some seconds after the machine: until then they are not found.
+    async fn metadata(&self, path: &str) -> PortResult<String> {
+        let mut pause = self.retry.pause;
+        let mut tries = 1;
+        loop {
+            match self.metadata_once(path).await {
+                Ok(text) => return Ok(text),
+                Err(error) if tries >= self.retry.tries => return Err(error),
+                Err(_) => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+            tries += 1;
+        }
+    }
+
+    async fn metadata_once(&self, path: &str) -> PortResult<String> {
+        let token =
+            self.ask(Method::PUT, "api/token", ("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_S)).await?;
+        self.ask(Method::GET, &format!("meta-data/{path}"), ("x-aws-ec2-metadata-token", &token)).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, header: (&str, &str)) -> PortResult<String> {
+        let failed =
+            |message: String| -> PortError { port_error("imds:Get", path, ErrorKind::Transient, message) };
+        let url = format!("{}/latest/{path}", self.base);
+        // In plain: the address never leaves the host.
+        let answer = self.http.request(method, url).timeout(PATIENCE).header(header.0, header.1).send().await;
+        let answer = answer.map_err(|error| failed(format!("no answer: {}", chain(&error.without_url()))))?;
+        if !answer.status().is_success() {
+            return Err(failed(format!("HTTP {}", answer.status().as_u16())));
+        }
+        answer.text().await.map_err(|error| failed(format!("the answer broke off: {}", error.without_url())))
+    }
+}

@@ -1,0 +1,96 @@
+//! KMS, as the flows know it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use slipway_driver::ports::{Context, DataKey, ErrorKind, Keys, PortResult, Secret};
+use zeroize::Zeroizing;
+
+use super::endpoints::Service;
+use super::error::port_error;
+use super::{Aws, Body, Call};
+
+/// Data keys by the node's role: it opens what was sealed for it, and may make keys only from a key that it names.
+#[derive(Debug, Clone)]
+pub struct NodeKeys {
+    aws: Aws,
+    own: Option<String>,
+}
+
+impl Aws {
+    /// KMS. `own`: the ARN of the key that new data keys come from, if any is to be made.
+    #[must_use]
+    pub fn keys(&self, own: Option<String>) -> NodeKeys {
+        NodeKeys { aws: self.clone(), own }
+    }
+}
+
+/// What we read of an answer. The plain key is borrowed of the text, which is wiped.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Answer<'a> {
+    plaintext: &'a str,
+    #[serde(default)]
+    ciphertext_blob: String,
+    #[serde(default)]
+    key_id: String,
+}
+
+/// A data key as KMS gives it: plain, wrapped, and the key that wrapped it.
+struct Given {
+    plain: Secret,
+    wrapped: String,
+    key_id: String,
+}
+
+impl NodeKeys {
+    async fn call(&self, operation: &'static str, subject: &str, request: &Value) -> PortResult<Given> {
+        let target = operation.replace("kms:", "TrentService.");
+        let body = request.to_string();
+        let call = Call {
+            headers: vec![
+                ("content-type", "application/x-amz-json-1.1".to_owned()),
+                ("x-amz-target", target),
+            ],
+            body: Body::Bytes(body.as_bytes()),
+            ..Call::new(operation, subject, Service::Kms, format!("{}/", self.aws.base(Service::Kms)))
+        };
+        let text = Zeroizing::new(self.aws.text(&call).await?);
+        // The error of a parser may quote what it read.
+        let unread = || port_error(operation, subject, ErrorKind::Transient, "the answer holds no key");
+        let answer: Answer<'_> = serde_json::from_str(&text).map_err(|_| unread())?;
+        let plain = STANDARD.decode(answer.plaintext).map_err(|_| unread())?;
+        Ok(Given { plain: Secret::new(plain), wrapped: answer.ciphertext_blob, key_id: answer.key_id })
+    }
+}
+
+impl Keys for NodeKeys {
+    fn name(&self, arn: Option<&str>) -> String {
+        arn.or(self.own.as_deref()).unwrap_or_default().to_owned()
+    }
+
+    async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
+        const OPERATION: &str = "kms:GenerateDataKey";
+        let key = self.name(arn);
+        if key.is_empty() {
+            let message = "this node knows no key to make a data key from";
+            return Err(port_error(OPERATION, "a data key", ErrorKind::Invalid, message));
+        }
+        let request = json!({ "KeyId": key, "KeySpec": "AES_256", "EncryptionContext": context });
+        let Given { plain, wrapped, key_id } = self.call(OPERATION, &key, &request).await?;
+        let wrapped = STANDARD.decode(&wrapped).unwrap_or_default();
+        if wrapped.is_empty() {
+            return Err(port_error(OPERATION, &key, ErrorKind::Transient, "the answer holds no wrapped key"));
+        }
+        // An alias, or another name, is known by the ARN that it stands for.
+        let wrapped_by = if key_id.is_empty() { key } else { key_id };
+        Ok(DataKey { wrapped_by, plain, wrapped })
+    }
+
+    async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
+        let subject = format!("the data key of {context:?}");
+        let request = json!({ "CiphertextBlob": STANDARD.encode(wrapped), "EncryptionContext": context });
+        Ok(self.call("kms:Decrypt", &subject, &request).await?.plain)
+    }
+}

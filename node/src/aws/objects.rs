@@ -1,0 +1,114 @@
+//! S3: a node reads its role's bundles, and writes what is its own to tell.
+
+use std::path::Path;
+
+use futures_util::StreamExt as _;
+use reqwest::Method;
+use slipway_driver::ports::{ErrorKind, PortResult};
+use tokio::io::AsyncWriteExt as _;
+
+use super::endpoints::Service;
+use super::error::port_error;
+use super::{Aws, Body, Call, LONG_PATIENCE};
+
+/// A bucket, mostly that of the assets.
+#[derive(Debug, Clone)]
+pub struct BucketOfAssets {
+    aws: Aws,
+    name: String,
+}
+
+impl Aws {
+    /// The bucket of that name.
+    #[must_use]
+    pub fn bucket(&self, name: &str) -> BucketOfAssets {
+        BucketOfAssets { aws: self.clone(), name: name.to_owned() }
+    }
+}
+
+impl BucketOfAssets {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// An object; `None` if there is none. `s3:GetObject`.
+    ///
+    /// # Errors
+    /// If S3 refuses. To a node, which may not list, S3 denies what does not exist: that is an error too.
+    pub async fn get(&self, key: &str) -> PortResult<Option<Vec<u8>>> {
+        let subject = self.subject(key);
+        let response = match self.aws.send(&self.reading(&subject, key)).await {
+            Ok(response) => response,
+            Err(error) if error.kind == ErrorKind::Missing && error.message.starts_with("NoSuchKey") => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let bytes = response.bytes().await.map_err(|error| {
+            let message = format!("the answer broke off: {}", error.without_url());
+            port_error("s3:GetObject", &subject, ErrorKind::Transient, message)
+        })?;
+        Ok(Some(bytes.to_vec()))
+    }
+
+    /// Reads an object into a file without holding it in memory; its length. What is at `to` before is written over: rename it
+    /// once it is checked. `s3:GetObject`.
+    ///
+    /// # Errors
+    /// If S3 refuses, or the file cannot be written.
+    pub async fn download(&self, key: &str, to: &Path) -> PortResult<u64> {
+        let subject = self.subject(key);
+        let failed = |message: String| port_error("s3:GetObject", &subject, ErrorKind::Transient, message);
+        let call = Call { patience: LONG_PATIENCE, ..self.reading(&subject, key) };
+        let mut stream = self.aws.send(&call).await?.bytes_stream();
+        let unwritable = |error: std::io::Error| failed(format!("{}: {error}", to.display()));
+        let mut file = tokio::fs::File::create(to).await.map_err(unwritable)?;
+        let mut length = 0;
+        while let Some(bytes) = stream.next().await {
+            let bytes = bytes.map_err(|error| failed(format!("it broke off: {}", error.without_url())))?;
+            file.write_all(&bytes).await.map_err(unwritable)?;
+            length += bytes.len() as u64;
+        }
+        file.sync_all().await.map_err(unwritable)?;
+        Ok(length)
+    }
+
+    /// Writes an object. `s3:PutObject`.
+    ///
+    /// # Errors
+    /// If S3 refuses.
+    pub async fn put(&self, key: &str, bytes: &[u8]) -> PortResult<()> {
+        self.write(key, Body::Bytes(bytes)).await
+    }
+
+    /// Writes an object out of a file without holding it in memory; S3 takes 5 GiB at once. `s3:PutObject`.
+    ///
+    /// # Errors
+    /// If S3 refuses, or the file cannot be read.
+    pub async fn upload(&self, key: &str, from: &Path) -> PortResult<()> {
+        self.write(key, Body::File(from)).await
+    }
+
+    async fn write(&self, key: &str, body: Body<'_>) -> PortResult<()> {
+        let subject = self.subject(key);
+        let url = self.aws.endpoints.object(&self.name, key, &self.aws.region);
+        let call = Call {
+            method: Method::PUT,
+            body,
+            patience: LONG_PATIENCE,
+            ..Call::new("s3:PutObject", &subject, Service::S3, url)
+        };
+        self.aws.send(&call).await.map(drop)
+    }
+
+    fn reading<'a>(&self, subject: &'a str, key: &str) -> Call<'a> {
+        let url = self.aws.endpoints.object(&self.name, key, &self.aws.region);
+        Call { method: Method::GET, ..Call::new("s3:GetObject", subject, Service::S3, url) }
+    }
+
+    fn subject(&self, key: &str) -> String {
+        format!("s3://{}/{key}", self.name)
+    }
+}

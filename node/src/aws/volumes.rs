@@ -1,0 +1,99 @@
+//! EC2: a member finds its volume by its tags, and attaches it.
+
+use std::collections::BTreeMap;
+
+use roxmltree::{Document, Node};
+use slipway_driver::ports::{ErrorKind, PortResult};
+
+use super::endpoints::Service;
+use super::error::port_error;
+use super::{Aws, Body, Call, code_of, form};
+
+const VERSION: &str = "2016-11-15";
+
+/// A volume, as far as who attaches it must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// `vol-…`.
+    pub id: String,
+    /// `available`, `in-use`, ….
+    pub state: String,
+    /// Where it is attached, or about to be, or on its way off: instance and that state.
+    pub attachment: Option<(String, String)>,
+}
+
+impl Aws {
+    /// The volumes that have all of `tags`. `ec2:DescribeVolumes`.
+    ///
+    /// # Errors
+    /// If EC2 refuses.
+    pub async fn volumes(&self, tags: &BTreeMap<String, String>) -> PortResult<Vec<Volume>> {
+        const OPERATION: &str = "ec2:DescribeVolumes";
+        let subject =
+            tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",");
+        let filters: Vec<(String, String)> = (1..)
+            .zip(tags)
+            .flat_map(|(number, (name, value))| {
+                [
+                    (format!("Filter.{number}.Name"), format!("tag:{name}")),
+                    (format!("Filter.{number}.Value.1"), value.clone()),
+                ]
+            })
+            .collect();
+        let text = self.ec2(OPERATION, &subject, &filters).await?;
+        let unread = || port_error(OPERATION, &subject, ErrorKind::Transient, "the answer cannot be read");
+        let document = Document::parse(&text).map_err(|_| unread())?;
+        let set = child(document.root_element(), "volumeSet").ok_or_else(unread)?;
+        Ok(set.children().filter(Node::is_element).map(volume).collect())
+    }
+
+    /// Begins to attach `volume` to `instance` under the name `device`. `false`: it is attached somewhere. `ec2:AttachVolume`.
+    ///
+    /// # Errors
+    /// If EC2 refuses.
+    pub async fn attach(&self, volume: &str, instance: &str, device: &str) -> PortResult<bool> {
+        let parameters = [("VolumeId", volume), ("InstanceId", instance), ("Device", device)];
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let subject = format!("{volume} to {instance}");
+        match self.ec2("ec2:AttachVolume", &subject, &parameters).await {
+            Ok(_) => Ok(true),
+            Err(error) if ["VolumeInUse", "IncorrectState"].contains(&code_of(&error)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn ec2(
+        &self,
+        operation: &'static str,
+        subject: &str,
+        parameters: &[(String, String)],
+    ) -> PortResult<String> {
+        let action = operation.trim_start_matches("ec2:");
+        let mut pairs = vec![("Action", action), ("Version", VERSION)];
+        pairs.extend(parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let body = form(&pairs);
+        let call = Call {
+            headers: vec![("content-type", "application/x-www-form-urlencoded".to_owned())],
+            body: Body::Bytes(body.as_bytes()),
+            ..Call::new(operation, subject, Service::Ec2, format!("{}/", self.base(Service::Ec2)))
+        };
+        self.text(&call).await
+    }
+}
+
+fn volume(item: Node<'_, '_>) -> Volume {
+    let text = |node: Node<'_, '_>, name: &str| {
+        child(node, name).and_then(|node| node.text()).unwrap_or_default().to_owned()
+    };
+    let attachments = child(item, "attachmentSet");
+    let attachment = attachments.and_then(|set| set.children().find(Node::is_element));
+    Volume {
+        id: text(item, "volumeId"),
+        state: text(item, "status"),
+        attachment: attachment.map(|node| (text(node, "instanceId"), text(node, "status"))),
+    }
+}
+
+fn child<'a, 'd>(node: Node<'a, 'd>, name: &str) -> Option<Node<'a, 'd>> {
+    node.children().find(|child| child.tag_name().name() == name)
+}

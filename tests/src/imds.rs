@@ -1,0 +1,91 @@
+//! The instance metadata service, version 2, as one instance sees it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// The role's secret, for who looks whether it leaks.
+pub const SECRET: &str = "s3cr3t/of+the/instance=role";
+
+const TOKEN: &str = "a-session-token-of-imds";
+
+/// A metadata service of our own on loopback, gone when dropped.
+#[derive(Debug)]
+pub struct Imds {
+    url: String,
+    task: JoinHandle<()>,
+}
+
+/// What it tells, below `/latest/meta-data/`.
+#[derive(Debug)]
+struct Told(BTreeMap<String, String>);
+
+impl Imds {
+    /// Tells of the instance `id` at `address` in `zone`, whose calls bear `access_key`.
+    ///
+    /// # Errors
+    /// If there is no port to be had.
+    pub async fn start(id: &str, zone: &str, address: &str, access_key: &str) -> io::Result<Self> {
+        let credentials = json!({
+            "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": access_key, "SecretAccessKey": SECRET,
+            "Token": "session+token/==", "LastUpdated": "2026-11-20T12:00:00Z", "Expiration": "2099-01-01T00:00:00Z",
+        });
+        let told = [
+            ("instance-id", id.to_owned()),
+            ("placement/availability-zone", zone.to_owned()),
+            ("local-ipv4", address.to_owned()),
+            ("iam/security-credentials/", "node-role".to_owned()),
+            ("iam/security-credentials/node-role", credentials.to_string()),
+        ];
+        let told = Arc::new(Told(told.map(|(path, value)| (path.to_owned(), value)).into()));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let app = Router::new().fallback(answer).with_state(told);
+        let task = tokio::spawn(async move {
+            // It ends with the task.
+            let _ = axum::serve(listener, app).await;
+        });
+        Ok(Self { url, task })
+    }
+
+    /// `http://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Imds {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Nothing is told without a token: that is version 1.
+async fn answer(
+    State(told): State<Arc<Told>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> (StatusCode, String) {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if method == Method::PUT && uri.path() == "/latest/api/token" {
+        return match header("x-aws-ec2-metadata-token-ttl-seconds") {
+            Some(_) => (StatusCode::OK, TOKEN.to_owned()),
+            None => (StatusCode::BAD_REQUEST, String::new()),
+        };
+    }
+    if header("x-aws-ec2-metadata-token") != Some(TOKEN) {
+        return (StatusCode::UNAUTHORIZED, String::new());
+    }
+    let found = uri.path().strip_prefix("/latest/meta-data/").and_then(|path| told.0.get(path));
+    found.map_or((StatusCode::NOT_FOUND, String::new()), |value| (StatusCode::OK, value.clone()))
+}

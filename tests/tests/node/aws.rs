@@ -1,0 +1,247 @@
+//! The agent's calls of AWS: moto takes them, botocore signs them alike, and refusals are told apart.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use axum::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use slipway_driver::ports::{ErrorKind, Keys as _};
+use slipway_node::aws::{Aws, Endpoints, Hook, HookResult, Retry};
+use slipway_node::failure::Failure;
+use slipway_tests::client::Client;
+use slipway_tests::imds::{self, Imds};
+use slipway_tests::moto::Moto;
+use slipway_tests::tools;
+
+use crate::scripted::Scripted;
+
+const REGION: &str = "eu-west-1";
+
+/// A client of whatever answers at `url`.
+async fn client_of(url: &str) -> (Aws, Imds) {
+    let imds = Imds::start("i-0123456789abcdef0", "eu-west-1a", "10.0.0.5", "ASIANODE").await.unwrap();
+    let variables = BTreeMap::from([
+        ("AWS_ENDPOINT_URL", url.to_owned()),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.url().to_owned()),
+    ]);
+    let endpoints = Endpoints::read(|name| variables.get(name).cloned());
+    let retry = Retry { tries: 4, pause: Duration::from_millis(1) };
+    (Aws::new(&endpoints, REGION).unwrap().with_retry(retry), imds)
+}
+
+/// A call of a query API in the operator's name; the answer's text.
+async fn query(url: &str, service: &str, body: &str) -> String {
+    let authorization = Client::new(url, REGION, "OPERATOR").authorization(service);
+    let request = slipway_sim::wire::client().post(url).header("authorization", authorization);
+    let request = request.header("content-type", "application/x-www-form-urlencoded").body(body.to_owned());
+    let answer = request.send().await.unwrap();
+    assert!(answer.status().is_success(), "{body}: {}", answer.text().await.unwrap());
+    answer.text().await.unwrap()
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    text.split(before).nth(1).unwrap().split(after).next().unwrap()
+}
+
+#[tokio::test]
+async fn an_instance_knows_itself_and_its_role() {
+    let (aws, _imds) = client_of("http://127.0.0.1:9").await;
+    let instance = aws.imds().instance().await.unwrap();
+    assert_eq!(instance.id, "i-0123456789abcdef0");
+    assert_eq!(
+        (instance.availability_zone.as_str(), instance.local_ipv4.as_str()),
+        ("eu-west-1a", "10.0.0.5")
+    );
+}
+
+#[tokio::test]
+async fn objects_go_to_the_bucket_and_come_back() {
+    let moto = Moto::start(&[]).await.unwrap();
+    let operator = Client::new(moto.url(), REGION, "OPERATOR");
+    let place = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+    operator.s3(Method::PUT, "assets", "", place.to_vec()).await.unwrap();
+    let (aws, _imds) = client_of(moto.url()).await;
+    let bucket = aws.bucket("assets");
+    let key = "clusters/a/nodes/etcd-0/i 1+2.json";
+    assert_eq!(bucket.get(key).await.unwrap(), None);
+    bucket.put(key, b"{}").await.unwrap();
+    assert_eq!(bucket.get(key).await.unwrap().unwrap(), b"{}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let snapshot: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+    std::fs::write(&from, &snapshot).unwrap();
+    bucket.upload("clusters/a/etcd-snapshots/1.db", &from).await.unwrap();
+    assert_eq!(bucket.download("clusters/a/etcd-snapshots/1.db", &to).await.unwrap(), 3_000_000);
+    assert!(std::fs::read(&to).unwrap() == snapshot);
+
+    let error = aws.bucket("nobodys").get(key).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Missing, "{error}");
+}
+
+#[tokio::test]
+async fn p9_a_data_key_opens_under_its_own_context_alone_and_is_never_printed() {
+    let moto = Moto::start(&[]).await.unwrap();
+    let operator = Client::new(moto.url(), REGION, "OPERATOR");
+    let made = operator.json("kms", "TrentService.CreateKey", json!({})).await.unwrap();
+    let arn = made["KeyMetadata"]["Arn"].as_str().unwrap();
+    let (aws, _imds) = client_of(moto.url()).await;
+    let keys = aws.keys(Some(arn.to_owned()));
+    let context = |role: &str| {
+        BTreeMap::from([("cluster".to_owned(), "a".to_owned()), ("role".to_owned(), role.to_owned())])
+    };
+    let key = keys.generate(None, &context("etcd-0")).await.unwrap();
+    assert_eq!((key.plain.expose().len(), key.wrapped_by.as_str()), (32, arn));
+    let opened = keys.unwrap(&key.wrapped, &context("etcd-0")).await.unwrap();
+    assert_eq!(opened.expose(), key.plain.expose());
+    let refused = keys.unwrap(&key.wrapped, &context("controller")).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Invalid, "{refused}");
+    let printed = format!("{key:?} {refused:?} {aws:?}");
+    assert!(!printed.contains(imds::SECRET) && printed.contains("Secret(…)"), "{printed}");
+
+    let none = aws.keys(None).generate(None, &context("etcd-0")).await.unwrap_err();
+    assert!(none.message.contains("knows no key"), "{none}");
+}
+
+#[tokio::test]
+async fn a_member_finds_its_volume_by_all_three_tags_and_attaches_it() {
+    let moto = Moto::start(&[]).await.unwrap();
+    let tags = |number: &str| {
+        let tags = [("slipway:cluster", "a"), ("slipway:role", "etcd-0"), ("slipway:volume", number)];
+        BTreeMap::from(tags.map(|(name, value)| (name.to_owned(), value.to_owned())))
+    };
+    let make = "Action=CreateVolume&Version=2016-11-15&AvailabilityZone=eu-west-1a&Size=8\
+        &TagSpecification.1.ResourceType=volume\
+        &TagSpecification.1.Tag.1.Key=slipway%3Acluster&TagSpecification.1.Tag.1.Value=a\
+        &TagSpecification.1.Tag.2.Key=slipway%3Arole&TagSpecification.1.Tag.2.Value=etcd-0\
+        &TagSpecification.1.Tag.3.Key=slipway%3Avolume&TagSpecification.1.Tag.3.Value=";
+    let made = query(moto.url(), "ec2", &format!("{make}etcd-data")).await;
+    let volume = between(&made, "<volumeId>", "<");
+    query(moto.url(), "ec2", &format!("{make}etcd-data-2")).await;
+    let image = query(moto.url(), "ec2", "Action=DescribeImages&Version=2016-11-15&MaxResults=5").await;
+    let image = between(&image, "<imageId>", "<");
+    let run = format!("Action=RunInstances&Version=2016-11-15&ImageId={image}&MinCount=1&MaxCount=1");
+    let run = query(moto.url(), "ec2", &run).await;
+    let instance = between(&run, "<instanceId>", "<");
+
+    let (aws, _imds) = client_of(moto.url()).await;
+    let found = aws.volumes(&tags("etcd-data")).await.unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].id.as_str(), found[0].state.as_str()), (volume, "available"));
+    assert_eq!(found[0].attachment, None);
+    assert!(aws.attach(volume, instance, "/dev/sdf").await.unwrap());
+    let found = aws.volumes(&tags("etcd-data")).await.unwrap();
+    assert_eq!(found[0].attachment, Some((instance.to_owned(), "attached".to_owned())));
+    assert_eq!(aws.volumes(&tags("etcd-data-3")).await.unwrap(), []);
+
+    // EC2's word for it; moto attaches twice.
+    let in_use = "<Response><Errors><Error><Code>VolumeInUse</Code><Message>vol-1 is already attached to an instance</Message></Error></Errors></Response>";
+    let server = Scripted::start(&[(400, in_use)]).await;
+    let (aws, _imds) = client_of(&server.url).await;
+    assert!(!aws.attach(volume, instance, "/dev/sdf").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_member_sets_its_record_and_sets_it_again() {
+    let moto = Moto::start(&[]).await.unwrap();
+    let operator = Client::new(moto.url(), REGION, "OPERATOR");
+    let http = slipway_sim::wire::client();
+    let zone = "<CreateHostedZoneRequest xmlns=\"https://route53.amazonaws.com/doc/2013-04-01/\"><Name>etcd.a.internal</Name><CallerReference>1</CallerReference></CreateHostedZoneRequest>";
+    let url = format!("{}/2013-04-01/hostedzone", moto.url());
+    let made = http.post(&url).header("authorization", operator.authorization("route53")).body(zone);
+    let made = made.send().await.unwrap().text().await.unwrap();
+    let zone = between(&made, "<Id>/hostedzone/", "<");
+    let (aws, _imds) = client_of(moto.url()).await;
+    for address in ["10.0.0.5", "10.0.0.9"] {
+        aws.set_address(zone, "etcd-0.etcd.a.internal", address).await.unwrap();
+        let records = http.get(format!("{url}/{zone}/rrset"));
+        let records = records.header("authorization", operator.authorization("route53"));
+        let records = records.send().await.unwrap().text().await.unwrap();
+        let of_name = records.split("<ResourceRecordSet>").filter(|set| set.contains("etcd-0."));
+        let of_name: Vec<&str> = of_name.collect();
+        assert_eq!(of_name.len(), 1, "{records}");
+        assert!(of_name[0].contains(&format!("<Value>{address}</Value>")), "{records}");
+    }
+    let error = aws.set_address("ZNONE", "etcd-0.etcd.a.internal", "10.0.0.5").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Missing, "{error}");
+}
+
+fn hook() -> Hook {
+    Hook { group: "a-etcd-0".to_owned(), name: "launch".to_owned(), instance: "i-1".to_owned() }
+}
+
+#[tokio::test]
+async fn a_node_settles_its_hook_once_and_an_old_one_is_no_failure() {
+    let none = "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>No active Lifecycle Action found with instance ID i-1</Message></Error></ErrorResponse>";
+    let other = "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Group name not found</Message></Error></ErrorResponse>";
+    let server = Scripted::start(&[(200, ""), (200, ""), (400, none), (400, other)]).await;
+    let (aws, _imds) = client_of(&server.url).await;
+    assert!(aws.heartbeat(&hook()).await.unwrap());
+    assert!(aws.settle(&hook(), HookResult::Continue).await.unwrap());
+    assert!(!aws.settle(&hook(), HookResult::Abandon).await.unwrap());
+    assert!(aws.heartbeat(&hook()).await.is_err());
+    let asked = server.asked();
+    let body = |at: usize| String::from_utf8(asked[at].body.to_vec()).unwrap();
+    let of = "&Version=2011-01-01&AutoScalingGroupName=a-etcd-0&LifecycleHookName=launch&InstanceId=i-1";
+    assert_eq!(body(0), format!("Action=RecordLifecycleActionHeartbeat{of}"));
+    assert_eq!(body(1), format!("Action=CompleteLifecycleAction{of}&LifecycleActionResult=CONTINUE"));
+    assert!(body(2).ends_with("=ABANDON"));
+}
+
+#[tokio::test]
+async fn what_is_throttled_is_tried_again_and_what_is_denied_says_which_statement_allows_it() {
+    let throttled = "<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>slow</Message></Error></Errors></Response>";
+    let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>";
+    let server =
+        Scripted::start(&[(503, throttled), (400, throttled), (500, "<html>"), (200, ""), (403, denied)])
+            .await;
+    let (aws, _imds) = client_of(&server.url).await;
+    aws.set_unhealthy("i-1").await.unwrap();
+    assert_eq!(server.asked().len(), 4);
+    let error = aws.settle(&hook(), HookResult::Continue).await.unwrap_err();
+    assert_eq!((error.kind, server.asked().len()), (ErrorKind::Denied, 5));
+    let failure = Failure::from(error);
+    assert!(failure.help.contains("SettleOwnLifecycleHooks"), "{failure:?}");
+    assert!(!failure.passing);
+}
+
+#[tokio::test]
+async fn every_call_is_signed_as_botocore_signs_it() {
+    let server = Scripted::start(&[(200, "<r><volumeSet/></r>")]).await;
+    let (aws, _imds) = client_of(&server.url).await;
+    let bucket = aws.bucket("assets");
+    for key in ["a/b/c.json", "a/i 1+2=ü~.json"] {
+        bucket.get(key).await.unwrap();
+        bucket.put(key, b"some bytes").await.unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("f"), b"more bytes").unwrap();
+    bucket.upload("snapshots/1.db", &folder.path().join("f")).await.unwrap();
+    // The answer holds no key: the request alone is looked at.
+    aws.keys(None).unwrap(b"wrapped", &BTreeMap::new()).await.unwrap_err();
+    aws.volumes(&BTreeMap::from([("a:b c".to_owned(), "d&e".to_owned())])).await.unwrap();
+    aws.set_address("Z1", "a.b", "10.0.0.1").await.unwrap();
+    aws.settle(&hook(), HookResult::Continue).await.unwrap();
+
+    let asked = server.asked();
+    assert!(asked.len() >= 9, "{asked:?}");
+    let asked: Vec<Value> = asked
+        .iter()
+        .map(|one| {
+            json!({
+                "method": one.method, "url": format!("{}{}", server.url, one.path), "headers": one.headers,
+                "body": STANDARD.encode(&one.body), "secret": imds::SECRET, "token": "session+token/==",
+            })
+        })
+        .collect();
+    let mut check = Command::new(tools::python().unwrap());
+    check.arg(tools::root().join("tests/scripts/check_signatures.py"));
+    let mut check = check.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    check.stdin.take().unwrap().write_all(json!(asked).to_string().as_bytes()).unwrap();
+    let output = check.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
