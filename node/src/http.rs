@@ -33,9 +33,9 @@ pub fn mutual(authorities: &Path, identity: Option<(&Path, &Path)>) -> Outcome<C
     match identity {
         None => Ok(builder.with_no_client_auth()),
         Some((certificate, key)) => {
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+            let (certificates, secret) = self::identity(certificate, key)?;
             builder
-                .with_client_auth_cert(certificates(certificate)?, secret)
+                .with_client_auth_cert(certificates, secret)
                 .map_err(|error| unreadable(certificate, &error))
         }
     }
@@ -77,7 +77,23 @@ pub fn client(tls: ClientConfig, patience: Duration) -> Outcome<reqwest::Client>
     })
 }
 
-fn certificates(path: &Path) -> Outcome<Vec<CertificateDer<'static>>> {
+/// A certificate with what leads to its authority, and its key.
+///
+/// # Errors
+/// If either cannot be read.
+pub fn identity(
+    certificate: &Path,
+    key: &Path,
+) -> Outcome<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+    Ok((certificates(certificate)?, secret))
+}
+
+/// The certificates of a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn certificates(path: &Path) -> Outcome<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?.collect();
     found.map_err(|error| unreadable(path, &error))

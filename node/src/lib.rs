@@ -5,9 +5,11 @@
 
 pub mod aws;
 pub mod credentials;
+pub mod etcd;
 pub mod failure;
 pub mod http;
 pub mod machine;
+pub mod status;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,11 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// What an etcd member does
+    #[command(subcommand)]
+    Etcd(etcd::Verb),
+    /// What this node serves, how its components are, and what was applied
+    Status,
     /// Which agent this is
     Version,
 }
@@ -47,8 +54,10 @@ pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
     status
 }
 
-async fn perform(_root: &Path, _endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
+async fn perform(root: &Path, _endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
     match verb {
+        Verb::Etcd(verb) => etcd::perform(root, verb).await,
+        Verb::Status => Ok(etcd::json(&status::status(root).await?)),
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
     }
 }

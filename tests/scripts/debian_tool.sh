@@ -21,7 +21,8 @@ absent() {
 
 finish() {
     # It may want libraries that are not here.
-    "$home/usr/bin/$program" --version >/dev/null 2>&1 || absent "$home/usr/bin/$program does not run"
+    { "$home/usr/bin/$program" --version || "$home/usr/bin/$program" version; } >/dev/null 2>&1 ||
+        absent "$home/usr/bin/$program does not run"
     echo "$home/usr/bin/$program"
     exit 0
 }

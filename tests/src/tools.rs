@@ -34,23 +34,35 @@ pub fn python() -> Result<PathBuf, Absent> {
 /// If the script that fetches it cannot be run, or fails otherwise.
 #[must_use]
 pub fn debian(package: &str, program: &str) -> Option<PathBuf> {
-    let script = root().join("tests/scripts/debian_tool.sh");
-    let output = Command::new(script).args([package, program]).stderr(Stdio::inherit()).output();
-    let output = output.expect("tests/scripts/debian_tool.sh can be run");
+    fetched("tests/scripts/debian_tool.sh", package, program)
+}
+
+/// A program of an etcd release, built out of its Go modules into `.tools/`; `None` as for [`debian`].
+///
+/// # Panics
+/// As [`debian`].
+#[must_use]
+pub fn etcd(version: &str, program: &str) -> Option<PathBuf> {
+    fetched("tests/scripts/etcd_release.sh", version, program)
+}
+
+fn fetched(script: &str, of: &str, program: &str) -> Option<PathBuf> {
+    let output = Command::new(root().join(script)).args([of, program]).stderr(Stdio::inherit()).output();
+    let output = output.unwrap_or_else(|error| panic!("{script} cannot be run: {error}"));
     match output.status.code() {
         Some(0) => Some(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
         Some(3) => None,
-        _ => panic!("tests/scripts/debian_tool.sh {package} {program}: {}", output.status),
+        _ => panic!("{script} {of} {program}: {}", output.status),
     }
 }
 
-/// A file that `cargo build` made: a function's binary, in the profile that this code was built in.
+/// A file that `cargo build` made: a function's binary or the agent, in the profile that this code was built in.
 ///
 /// # Errors
 /// If it was not built.
 pub fn binary(name: &str) -> Result<PathBuf, Absent> {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-    present("a function's binary", target().join(profile).join(name), format!("cargo build -p {name}"))
+    present("the binary", target().join(profile).join(name), format!("cargo build -p {name}"))
 }
 
 /// The target directory: the running test or demo lies in it (`<target>/<profile>/…`).

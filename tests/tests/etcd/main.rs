@@ -5,7 +5,9 @@
 //! asked by `openssl s_client`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod machine;
 mod member;
+mod verbs;
 
 use std::path::Path;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 /// How long anything may take before the test fails: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Writes a file for its owner alone, whole or not at all.
 pub(crate) fn put(dir: &Path, name: &str, text: &str) {
@@ -37,13 +37,20 @@ pub(crate) fn put_pair(dir: &Path, name: &str, made: &Made) {
 
 /// One member of etcd.
 pub(crate) struct Member {
-    /// Its credentials, data and log.
+    /// Its log; its credentials and data, if they lie nowhere else.
     pub(crate) dir: PathBuf,
-    etcd: PathBuf,
-    name: String,
-    client_port: u16,
-    peer_port: u16,
-    founders: String,
+    /// Its credentials.
+    pub(crate) pki: PathBuf,
+    /// Its data.
+    pub(crate) data: PathBuf,
+    pub(crate) etcd: PathBuf,
+    pub(crate) name: String,
+    pub(crate) client_port: u16,
+    pub(crate) peer_port: u16,
+    /// `--initial-cluster`.
+    pub(crate) founders: String,
+    /// More flags.
+    pub(crate) flags: Vec<String>,
     running: Option<Group>,
 }
 
@@ -62,7 +69,10 @@ pub(crate) fn cluster(etcd: &Path, dir: &Path, count: usize) -> Vec<Member> {
             let dir = dir.join(format!("etcd-{index}"));
             fs::create_dir_all(&dir).unwrap();
             Member {
+                pki: dir.clone(),
+                data: dir.join("data"),
                 dir,
+                flags: Vec::new(),
                 etcd: etcd.to_owned(),
                 name: format!("etcd-{index}"),
                 client_port: ports[2 * index],
@@ -76,11 +86,10 @@ pub(crate) fn cluster(etcd: &Path, dir: &Path, count: usize) -> Vec<Member> {
 
 impl Member {
     pub(crate) fn start(&mut self) {
-        let client = format!("https://127.0.0.1:{}", self.client_port);
-        let peer = format!("https://127.0.0.1:{}", self.peer_port);
-        let file = |name: &str| self.dir.join(name).display().to_string();
+        let (client, peer) = (self.client_url(), self.peer_url());
+        let file = |name: &str| self.pki.join(name).display().to_string();
         let mut command = Command::new(&self.etcd);
-        command.env_clear().args(["--name", &self.name, "--data-dir", &file("data")]);
+        command.env_clear().args(["--name", &self.name, "--data-dir"]).arg(&self.data);
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--initial-cluster", &self.founders, "--initial-cluster-token", "test"]);
@@ -88,11 +97,20 @@ impl Member {
         command.args(["--client-cert-auth", "--trusted-ca-file", &file("etcd-ca.pem")]);
         command.args(["--peer-cert-file", &file("peer.pem"), "--peer-key-file", &file("peer-key.pem")]);
         command.args(["--peer-client-cert-auth", "--peer-trusted-ca-file", &file("etcd-ca.pem")]);
-        command.args(["--logger", "zap", "--log-outputs", &file("log")]);
+        command.args(["--logger", "zap", "--log-outputs"]).arg(self.dir.join("log"));
+        command.args(&self.flags);
         let mut group = Group::spawn(&mut command).unwrap();
         // It logs into a file; nobody reads its pipes, so nobody keeps them.
         drop((group.stdin(), group.stdout(), group.stderr()));
         self.running = Some(group);
+    }
+
+    pub(crate) fn client_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.client_port)
+    }
+
+    pub(crate) fn peer_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.peer_port)
     }
 
     pub(crate) async fn stop(&mut self) {
@@ -228,12 +246,17 @@ impl Client {
         self.s_client(member, &["-quiet", "-no_ign_eof"], &request).await.1
     }
 
-    /// Writes, which takes a leader: where there is none yet, until there is one.
-    pub(crate) async fn writes(&self, member: &Member, key: &str, value: &str) -> bool {
+    /// Writes; whether that was acknowledged.
+    pub(crate) async fn try_write(&self, member: &Member, key: &str, value: &str) -> bool {
         let body =
             format!("{{\"key\":\"{}\",\"value\":\"{}\"}}", STANDARD.encode(key), STANDARD.encode(value));
+        self.call(member, "POST /v3/kv/put", &body).await.contains("revision")
+    }
+
+    /// Writes, which takes a leader: where there is none yet, until there is one.
+    pub(crate) async fn writes(&self, member: &Member, key: &str, value: &str) -> bool {
         let start = Instant::now();
-        while !self.call(member, "POST /v3/kv/put", &body).await.contains("revision") {
+        while !self.try_write(member, key, value).await {
             if start.elapsed() > PATIENCE {
                 return false;
             }

@@ -7,6 +7,7 @@
 
 mod controller;
 mod etcd;
+pub mod report;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::cluster::Taint;
 use crate::pki::Role;
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState};
+pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 
 /// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest is keyed.

@@ -1,0 +1,199 @@
+//! A handshake that takes whatever certificate is presented, and says afterwards whether it verifies.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use slipway_core::node::report::ServedCertificate;
+use slipway_pki::verify::alone;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::http;
+
+/// How long a listener may take; it is on this machine.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a listener presented, its own certificate first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Presented {
+    chain: Vec<CertificateDer<'static>>,
+}
+
+/// Shakes hands with `address`, with the certificate and key of `identity` if it asks for some.
+///
+/// # Errors
+/// If nobody listens, or no certificate was presented; in words.
+pub async fn present(address: SocketAddr, identity: Option<(&Path, &Path)>) -> Result<Presented, String> {
+    let recorder = Recorder::new();
+    let config = recorder.clone().config(identity)?;
+    let name = ServerName::IpAddress(address.ip().into());
+    let shaking = async {
+        let stream = TcpStream::connect(address).await.map_err(|error| format!("nobody listens: {error}"))?;
+        // What comes after the certificate is the client's own affair: it was proven to be the server's, or the record
+        // is empty.
+        let shaken = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        shaken.map(drop).map_err(|error| format!("no handshake came to be: {error}"))
+    };
+    let shaken = timeout(PATIENCE, shaking).await;
+    shaken.map_err(|_| format!("it does not answer within {} s", PATIENCE.as_secs()))??;
+    let chain = recorder.recorded();
+    if chain.is_empty() { Err("it presents no certificate".to_owned()) } else { Ok(Presented { chain }) }
+}
+
+impl Presented {
+    /// What it is; and if it does not verify by an authority in `authorities` at `now`, why. `name`: it must be for that
+    /// name, too.
+    ///
+    /// # Errors
+    /// If it cannot be read as a certificate.
+    pub fn judge(
+        &self,
+        authorities: Option<&Path>,
+        name: Option<&ServerName<'_>>,
+        now: Timestamp,
+    ) -> Result<(ServedCertificate, Option<String>), String> {
+        let (read, _) = alone("served", &self.chain[0], now, 0)?;
+        let problem = authorities.and_then(|authorities| self.verify(authorities, name, now).err());
+        let facts = read.facts;
+        let certificate = ServedCertificate {
+            serial: facts.serial,
+            fingerprint: facts.fingerprint,
+            subject: facts.subject,
+            issuer: facts.issuer,
+            not_before: facts.not_before,
+            not_after: facts.not_after,
+            verifies: authorities.is_some() && problem.is_none(),
+        };
+        Ok((certificate, problem))
+    }
+
+    /// The certificate itself, in PEM.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        let text = STANDARD.encode(&self.chain[0]);
+        let lines: Vec<&str> =
+            (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
+        format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    }
+
+    fn verify(
+        &self,
+        authorities: &Path,
+        name: Option<&ServerName<'_>>,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in http::certificates(authorities).map_err(|failure| failure.message)? {
+            roots.add(certificate).map_err(|error| format!("{}: {error}", authorities.display()))?;
+        }
+        let parsed = ParsedCertificate::try_from(&self.chain[0]).map_err(|error| error.to_string())?;
+        let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+        let algorithms = http::provider().signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(
+            &parsed,
+            &roots,
+            &self.chain[1..],
+            UnixTime::since_unix_epoch(Duration::from_secs(seconds)),
+            algorithms,
+        )
+        .map_err(|error| error.to_string())?;
+        name.map_or(Ok(()), |name| verify_server_name(&parsed, name).map_err(|error| error.to_string()))
+    }
+}
+
+/// Takes every certificate and keeps it; that the server has its key is checked.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    provider: Arc<CryptoProvider>,
+    chain: Arc<Mutex<Vec<CertificateDer<'static>>>>,
+}
+
+impl Recorder {
+    /// With nothing on record.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { provider: http::provider(), chain: Arc::default() }
+    }
+
+    /// A client that takes whatever is presented. It is for certificates that are looked at, and for listeners on the loopback that
+    /// make their own: nothing secret may be sent over it.
+    ///
+    /// # Errors
+    /// If `identity` cannot be read; in words.
+    pub fn config(self, identity: Option<(&Path, &Path)>) -> Result<ClientConfig, String> {
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(self));
+        match identity {
+            None => Ok(builder.with_no_client_auth()),
+            Some((certificate, key)) => {
+                let (certificates, secret) =
+                    http::identity(certificate, key).map_err(|failure| failure.message)?;
+                builder.with_client_auth_cert(certificates, secret).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    fn recorded(&self) -> Vec<CertificateDer<'static>> {
+        self.chain.lock().map(|chain| chain.clone()).unwrap_or_default()
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ServerCertVerifier for Recorder {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Ok(mut chain) = self.chain.lock() {
+            let presented = std::iter::once(end_entity).chain(intermediates);
+            *chain = presented.map(|certificate| certificate.clone().into_owned()).collect();
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

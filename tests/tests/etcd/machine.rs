@@ -1,0 +1,150 @@
+//! A machine: a root of its own with credentials, configuration and data of a member, on which the real agent runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use slipway_core::node::{EtcdHealth, NodeStatus};
+use slipway_core::pki::Role;
+use slipway_tests::tools;
+use tokio::process::Command;
+
+use super::Credentials;
+use super::member::{Member, PATIENCE, cluster};
+
+/// One of the releases that are tested.
+#[derive(Debug, Clone)]
+pub(crate) struct Release {
+    pub(crate) version: &'static str,
+    pub(crate) etcd: PathBuf,
+    /// What restores: `etcdutl`, or `etcdctl` before 3.6.
+    pub(crate) restorer: PathBuf,
+}
+
+/// Debian's, and those that go with Kubernetes' minors (`slipway_core::versions`); only those that can be had.
+pub(crate) fn releases() -> Vec<Release> {
+    let old = tools::debian("etcd-server", "etcd").zip(tools::debian("etcd-client", "etcdctl"));
+    let old = old.map(|(etcd, restorer)| Release { version: "3.4.23", etcd, restorer });
+    let new = ["3.6.16", "3.7.3"].into_iter().filter_map(|version| {
+        let (etcd, restorer) = tools::etcd(version, "etcd").zip(tools::etcd(version, "etcdutl"))?;
+        Some(Release { version, etcd, restorer })
+    });
+    old.into_iter().chain(new).collect()
+}
+
+/// The newest of them.
+pub(crate) fn newest() -> Option<Release> {
+    releases().pop()
+}
+
+/// A machine whose root is `member.dir`.
+pub(crate) struct Machine {
+    pub(crate) member: Member,
+}
+
+/// Machines of the cluster, none of them started.
+pub(crate) async fn machines(
+    credentials: &Credentials,
+    release: &Release,
+    dir: &Path,
+    count: usize,
+) -> Vec<Machine> {
+    let mut machines = Vec::new();
+    for (index, mut member) in cluster(&release.etcd, dir, count).into_iter().enumerate() {
+        member.pki = member.dir.join("etc/etcd/pki");
+        member.data = member.dir.join("var/lib/etcd/data");
+        for folder in [&member.pki, &member.dir.join("var/lib/etcd"), &member.dir.join("var/lib/slipway/bin")]
+        {
+            fs::create_dir_all(folder).unwrap();
+        }
+        credentials.put(&Role::Etcd(u32::try_from(index).unwrap()), &member.pki).await;
+        let tool = member.dir.join("var/lib/slipway/bin").join(release.restorer.file_name().unwrap());
+        std::os::unix::fs::symlink(&release.restorer, tool).unwrap();
+        let machine = Machine { member };
+        machine.configure(&json!({}));
+        machines.push(machine);
+    }
+    machines
+}
+
+impl Machine {
+    /// Writes its configuration, as rendering does, with `etcd` over what it says of etcd.
+    pub(crate) fn configure(&self, etcd: &Value) {
+        let member = &self.member;
+        let founders: serde_json::Map<String, Value> = member
+            .founders
+            .split(',')
+            .filter_map(|one| one.split_once('='))
+            .map(|(name, url)| (name.to_owned(), json!(url)))
+            .collect();
+        let mut settings = json!({
+            "version": "3.7.3", "name": member.name, "dnsName": "127.0.0.1", "clientPort": member.client_port,
+            "peerPort": member.peer_port, "initialCluster": founders, "initialClusterToken": "test",
+        });
+        settings.as_object_mut().unwrap().extend(etcd.as_object().unwrap().clone());
+        let config = json!({
+            "format": 1, "cluster": "production", "role": member.name, "region": "eu-west-1", "sshAuthorizedKeys": [],
+            "autoScalingGroup": "g", "launchHook": "l", "terminateHook": "t", "etcd": settings,
+            "dataVolume": { "tags": {}, "device": "/dev/sdf", "fileSystem": "ext4", "mountPoint": "/var/lib/etcd" },
+        });
+        self.write("config.json", &config);
+    }
+
+    /// A file of the agent's.
+    pub(crate) fn write(&self, name: &str, value: &Value) {
+        fs::write(self.member.dir.join("var/lib/slipway").join(name), value.to_string()).unwrap();
+    }
+
+    /// Runs the agent here; whether it succeeded, and the one object that it printed.
+    pub(crate) async fn agent(&self, arguments: &[&str]) -> (bool, Value) {
+        let agent = tools::binary("slipway-node").unwrap();
+        let mut command = Command::new(agent);
+        command.arg("--root").arg(&self.member.dir).args(arguments);
+        let output = command.env_clear().stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let value = serde_json::from_str(&text);
+        (output.status.success(), value.unwrap_or_else(|_| panic!("no JSON but {text:?}; {errors}")))
+    }
+
+    /// As [`Self::agent`], of what succeeds.
+    pub(crate) async fn does(&self, arguments: &[&str]) -> Value {
+        let (done, value) = self.agent(arguments).await;
+        assert!(done, "slipway-node {}: {value}", arguments.join(" "));
+        value
+    }
+
+    /// What `status` says.
+    pub(crate) async fn status(&self) -> NodeStatus {
+        serde_json::from_value(self.does(&["status"]).await).unwrap()
+    }
+
+    /// What `etcd health` says.
+    pub(crate) async fn health(&self) -> EtcdHealth {
+        serde_json::from_value(self.does(&["etcd", "health"]).await).unwrap()
+    }
+
+    /// Waits until it serves, healthy or not: whoever led may have gone a moment ago.
+    pub(crate) async fn serves(&self) -> EtcdHealth {
+        self.comes_to(|health| health.serving).await
+    }
+
+    /// Waits until it is healthy in the agent's eyes.
+    pub(crate) async fn is_healthy(&self) -> EtcdHealth {
+        self.comes_to(|health| health.healthy).await
+    }
+
+    async fn comes_to(&self, state: impl Fn(&EtcdHealth) -> bool) -> EtcdHealth {
+        let start = Instant::now();
+        loop {
+            let health = self.health().await;
+            if state(&health) {
+                return health;
+            }
+            assert!(start.elapsed() < PATIENCE, "{}: {health:#?}", self.member.name);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
