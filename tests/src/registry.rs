@@ -1,5 +1,6 @@
 //! A registry of container images on loopback: the part of the OCI distribution protocol that pins a tag, with the token
-//! that registries give to anybody. It has every image, and an image's content is its name.
+//! that registries give to anybody. It has every image, and an image's content is its name. What else it is asked for are the
+//! checksums of programs, and it has those too.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,7 +19,7 @@ use tokio::task::JoinHandle;
 /// How a registry is to behave.
 #[derive(Debug, Clone, Default)]
 pub struct Manners {
-    /// `repository:tag` of images that it lacks.
+    /// `repository:tag` of images that it lacks, and `host/path` of checksums.
     pub lacks: BTreeSet<String>,
     /// It sends every question on to another path first, as `registry.k8s.io` does.
     pub redirects: bool,
@@ -60,6 +61,7 @@ impl Registry {
             .route("/token", get(token))
             .route("/v2/{*path}", get(manifest).head(manifest))
             .route("/elsewhere/{*path}", get(manifest).head(manifest))
+            .route("/{*path}", get(checksum))
             .with_state(Arc::clone(&desk));
         let server = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, app).await {
@@ -109,6 +111,18 @@ async fn token(State(desk): State<Arc<Desk>>) -> Response {
         return StatusCode::FORBIDDEN.into_response();
     }
     axum::Json(json!({ "token": TOKEN, "expires_in": 300 })).into_response()
+}
+
+/// What a publisher says beside a program: the digest of that file's own name.
+async fn checksum(State(desk): State<Arc<Desk>>, Path(path): Path<String>) -> Response {
+    desk.seen.lock().unwrap_or_else(PoisonError::into_inner).push(format!("GET /{path}"));
+    if let Some(status) = desk.manners.fails_with {
+        return StatusCode::from_u16(status).unwrap_or(StatusCode::IM_A_TEAPOT).into_response();
+    }
+    if desk.manners.lacks.contains(&path) {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    format!("{}\n", sha256_hex(path.as_bytes())).into_response()
 }
 
 async fn manifest(

@@ -39,6 +39,18 @@ async fn an_image_that_is_not_there_is_none() {
 }
 
 #[tokio::test]
+async fn a_publishers_checksum_is_read_through_the_mirror_or_is_none() {
+    let lacks = BTreeSet::from(["dl.k8s.io/none.sha256".to_owned()]);
+    let (registry, client) = registry(Manners { lacks, ..Manners::default() }).await;
+    let text = client.text("https://dl.k8s.io/kubelet.sha256").await.unwrap().unwrap();
+    assert_eq!(text.trim(), slipway_core::digest::sha256_hex(b"dl.k8s.io/kubelet.sha256"));
+    assert_eq!(registry.seen(), ["GET /dl.k8s.io/kubelet.sha256"]);
+    assert_eq!(client.text("https://dl.k8s.io/none.sha256").await.unwrap(), None);
+    let error = client.text("ftp://dl.k8s.io/kubelet").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+}
+
+#[tokio::test]
 async fn what_a_registry_says_no_with_says_what_to_do() {
     for (manners, kind, words) in [
         (Manners { closed: true, ..Manners::default() }, ErrorKind::Denied, "gives no token"),

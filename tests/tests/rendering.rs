@@ -3,6 +3,8 @@
 
 #[path = "rendering/patches.rs"]
 mod patches;
+#[path = "rendering/software.rs"]
+mod software;
 
 use slipway_core::event::Event;
 use slipway_core::lock::Lock;

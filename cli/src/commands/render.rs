@@ -274,7 +274,7 @@ fn told(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> St
     match stand_ins(&prepared.lock) {
         0 => {}
         count => text.push_str(&format!(
-            "{count} images of add-ons have a stand-in for a digest, which no node can pull: give --resolve to ask their registries\n"
+            "{count} images and programs have a stand-in for a digest, which no node will take: give --resolve to ask those who publish them\n"
         )),
     }
     text

@@ -1,8 +1,8 @@
-//! Registries of images, asked or not.
+//! Registries of images and publishers of programs, asked or not.
 //!
-//! Which digest a tag has only the registry knows. With `--resolve` it is asked, and the answer is pinned in the lock for
-//! good. Without, the lock pins a digest of zeros, which no image has: a node that was given it would pull nothing, and
-//! `render` says so. It makes way as soon as a registry is asked.
+//! Which digest a tag or a program has only they know. With `--resolve` they are asked, and the answer is pinned in the lock
+//! for good. Without, the lock pins a digest of zeros, which nothing has: a node that was given it would install nothing, and
+//! `render` says so. It makes way as soon as somebody is asked.
 
 use slipway_core::lock::Lock;
 use slipway_driver::ports::{Objects, PortResult, Registry};
@@ -13,6 +13,8 @@ use crate::failure::Failure;
 
 /// The digest of no image.
 const STAND_IN: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+/// The checksum of no program.
+const STAND_IN_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Answers for registries.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ impl LocalRegistry {
         store::update(objects, &keys::lock(cluster), |old: Option<&Lock>| {
             let mut lock = old?.clone();
             lock.addon_images.retain(|_, digest| digest != STAND_IN);
+            lock.program_files.retain(|_, digest| digest != STAND_IN_CHECKSUM);
             Some(lock)
         })
         .await?;
@@ -50,9 +53,17 @@ impl Registry for LocalRegistry {
             Self::Real(registry) => registry.digest(reference).await,
         }
     }
+
+    async fn text(&self, url: &str) -> PortResult<Option<String>> {
+        match self {
+            Self::StandIn => Ok(Some(STAND_IN_CHECKSUM.to_owned())),
+            Self::Real(registry) => registry.text(url).await,
+        }
+    }
 }
 
-/// How many images are pinned by a digest that no image has.
+/// How many images and programs are pinned by a digest that none has.
 pub(crate) fn stand_ins(lock: &Lock) -> usize {
-    lock.addon_images.values().filter(|digest| *digest == STAND_IN).count()
+    let images = lock.addon_images.values().filter(|digest| *digest == STAND_IN);
+    images.count() + lock.program_files.values().filter(|digest| *digest == STAND_IN_CHECKSUM).count()
 }

@@ -79,6 +79,8 @@ fn lock(cluster: &Cluster) -> Lock {
         missing.parameters.into_iter().map(|name| (name, "ami-0123456789abcdef0".to_owned())).collect();
     let digest = |reference: &String| format!("sha256:{}", sha256_hex(reference.as_bytes()));
     lock.addon_images = missing.addon_images.into_iter().map(|name| (name.clone(), digest(&name))).collect();
+    lock.program_files =
+        missing.program_files.into_keys().map(|url| (url.clone(), sha256_hex(url.as_bytes()))).collect();
     lock
 }
 

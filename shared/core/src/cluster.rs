@@ -61,6 +61,9 @@ pub struct Cluster {
     pub pools: Vec<NodePool>,
     /// `kubernetes`.
     pub kubernetes: Kubernetes,
+    /// `software`.
+    #[serde(default)]
+    pub software: Software,
     /// `addons`.
     pub addons: Addons,
     /// `iamRolesForServiceAccounts`; `None`: the spec does not speak of it.
@@ -115,6 +118,15 @@ impl Architecture {
         if family == "a1" || grace || capabilities.starts_with('g') { Self::Arm64 } else { Self::X86_64 }
     }
 
+    /// As Go and those who publish programs call it.
+    #[must_use]
+    pub fn as_go(self) -> &'static str {
+        match self {
+            Self::Arm64 => "arm64",
+            Self::X86_64 => "amd64",
+        }
+    }
+
     /// `arm64` or `x86_64`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -123,6 +135,27 @@ impl Architecture {
             Self::X86_64 => "x86_64",
         }
     }
+}
+
+/// Where nodes have their programs from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Software {
+    /// `source`.
+    pub source: SoftwareSource,
+    /// `baseURL`, without a slash at its end; `None`: each publisher's own site.
+    pub base_url: Option<String>,
+    /// `imageRepository`.
+    pub image_repository: Option<String>,
+}
+
+/// Who puts the programs onto a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum SoftwareSource {
+    /// The agent: the publishers' releases, by digest.
+    #[default]
+    Release,
+    /// Whoever made the image.
+    Image,
 }
 
 /// Where a node's image comes from.

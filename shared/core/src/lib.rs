@@ -6,7 +6,7 @@
 //! Read in this order:
 //! 1. [`spec`] turns the text of a `cluster.yaml` into a checked [`cluster::Cluster`], or into diagnostics.
 //!    [`instance_types`] knows what EC2 has.
-//! 2. [`lock`] pins what the outside world decides; [`pki`] says which credentials a cluster has.
+//! 2. [`lock`] pins what the outside world decides, [`software`] and [`addons`] among it; [`pki`] says which credentials a cluster has.
 //! 3. [`render`] makes the CloudFormation stacks and the node configurations, byte for byte the same each time.
 //!    [`node`] is what a node is told of it.
 //! 4. [`plan`] compares two renderings; [`rollout`] decides the next safe steps towards one.
@@ -30,6 +30,7 @@ pub mod plan;
 pub mod render;
 pub mod rollout;
 pub mod skew;
+pub mod software;
 pub mod spec;
 pub mod status;
 pub mod versions;

@@ -9,6 +9,7 @@ use crate::cluster::{Architecture, Cluster, Image, KubernetesVersion};
 use crate::members::MemberPin;
 use crate::render::Rendering;
 use crate::skew::issuer;
+use crate::software;
 use crate::versions;
 
 /// `clusters/<name>/lock.json`.
@@ -36,10 +37,16 @@ pub struct Lock {
     /// names none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
-    /// The digest of each add-on's image, by its reference in its own registry
+    /// The digest of each add-on's and each static pod's image, by its reference in its own registry
     /// (`registry.k8s.io/coredns/coredns:v1.14.6` → `sha256:…`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub addon_images: BTreeMap<String, String>,
+    /// The release of each program that follows no other, by Kubernetes minor and program (`1.34` → `containerd` → `2.4.2`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub program_versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// SHA-256 of each program that nodes install, by its publisher's URL.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub program_files: BTreeMap<String, String>,
 }
 
 /// What a cluster needs from the lock and does not find there.
@@ -58,6 +65,10 @@ pub struct Missing {
     pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
     /// References of images whose digest is not pinned.
     pub addon_images: BTreeSet<String>,
+    /// The releases of programs, by Kubernetes minor and program: those that this version of Slipway knows.
+    pub program_versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// URLs of programs whose digest is not pinned, and where each one's publisher says it.
+    pub program_files: BTreeMap<String, String>,
 }
 
 impl Lock {
@@ -77,6 +88,8 @@ impl Lock {
             agent: self.agent.is_empty(),
             addon_versions: self.missing_addon_versions(cluster),
             addon_images: self.missing_addon_images(cluster),
+            program_versions: software::missing_versions(cluster, self),
+            program_files: software::missing_files(cluster, &self.versioned(cluster)),
         }
     }
 
@@ -91,16 +104,21 @@ impl Lock {
         if missing.is_empty() { BTreeMap::new() } else { BTreeMap::from([(minor, missing)]) }
     }
 
-    fn missing_addon_images(&self, cluster: &Cluster) -> BTreeSet<String> {
-        let mut versioned = Self {
-            kubernetes: self.kubernetes.clone(),
-            addon_versions: self.addon_versions.clone(),
-            ..Self::default()
-        };
+    /// This lock with every release that it lacks, as [`Lock::pin_known`] will pin it.
+    fn versioned(&self, cluster: &Cluster) -> Self {
+        let mut versioned = self.clone();
         versioned.kubernetes.extend(self.missing_releases(cluster));
+        versioned.etcd.extend(self.missing_etcd(cluster));
         versioned.pin_addon_versions(self.missing_addon_versions(cluster));
-        addons::references(cluster, &versioned)
-            .into_iter()
+        versioned.pin_program_versions(software::missing_versions(cluster, self));
+        versioned
+    }
+
+    fn missing_addon_images(&self, cluster: &Cluster) -> BTreeSet<String> {
+        let versioned = self.versioned(cluster);
+        let of_addons = addons::references(cluster, &versioned).into_iter();
+        of_addons
+            .chain(software::references(cluster, &versioned))
             .filter(|reference| !self.addon_images.contains_key(reference))
             .collect()
     }
@@ -127,6 +145,13 @@ impl Lock {
         self.kubernetes.extend(missing.kubernetes.clone());
         self.etcd.extend(missing.etcd.clone());
         self.pin_addon_versions(missing.addon_versions.clone());
+        self.pin_program_versions(missing.program_versions.clone());
+    }
+
+    fn pin_program_versions(&mut self, missing: BTreeMap<String, BTreeMap<String, String>>) {
+        for (minor, programs) in missing {
+            self.program_versions.entry(minor).or_default().extend(programs);
+        }
     }
 
     /// Pins the tags of [`Missing::addon_versions`] beside those that are pinned.
@@ -188,7 +213,7 @@ impl Lock {
 }
 
 /// `1.34` of `1.34.2`.
-fn minor(version: KubernetesVersion) -> String {
+pub(crate) fn minor(version: KubernetesVersion) -> String {
     KubernetesVersion { patch: None, ..version }.to_string()
 }
 

@@ -7,6 +7,7 @@ use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::lock::Lock;
 use slipway_core::members::{Standing, settle};
 use slipway_core::render::Rendering;
+use slipway_core::software;
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
@@ -43,6 +44,7 @@ pub async fn resolve(
         new.settle_way_to_aws(cluster, stands.iter().copied());
         check(&new)?;
         new.addon_images.extend(digests(registry, missing.addon_images).await?);
+        new.program_files.extend(checksums(registry, missing.program_files).await?);
         for name in missing.parameters {
             let image = parameters.value(&name).await?.ok_or_else(|| FlowError::Refused {
                 problem: format!("the SSM parameter {name} does not exist in {}", cluster.region),
@@ -62,6 +64,30 @@ pub async fn resolve(
     Err(FlowError::Race { key, tries: TRIES }.into())
 }
 
+/// The digest that the publisher of each of `files` says it has: URLs, and where it says so.
+async fn checksums(
+    registry: &impl Registry,
+    files: BTreeMap<String, String>,
+) -> FlowResult<BTreeMap<String, String>> {
+    stream::iter(files)
+        .map(|(url, says)| async move {
+            let text = registry.text(&says).await?;
+            let digest = text.as_deref().and_then(|text| software::checksum(text, &url));
+            let digest = digest.ok_or_else(|| FlowError::Refused {
+                problem: match text {
+                    None => format!("nothing is published at {says}, which is to say the checksum of {url}"),
+                    Some(_) => format!("{says} says no SHA-256 of {url}"),
+                },
+                cure: "name a release that exists (kubernetesVersion, etcd.version), or write software.source: image"
+                    .to_owned(),
+            })?;
+            Ok((url, digest))
+        })
+        .buffer_unordered(store::AT_A_TIME)
+        .try_collect()
+        .await
+}
+
 /// The digest of each of `references`.
 async fn digests(
     registry: &impl Registry,
@@ -71,7 +97,7 @@ async fn digests(
         .map(|reference| async move {
             let digest = registry.digest(&reference).await?.ok_or_else(|| FlowError::Refused {
                 problem: format!("the image {reference} does not exist in its registry"),
-                cure: "give the add-on a `version` that does, or turn it off".to_owned(),
+                cure: "give the add-on a `version` that does, or turn it off; one of Kubernetes itself goes with kubernetesVersion".to_owned(),
             })?;
             Ok((reference, digest))
         })

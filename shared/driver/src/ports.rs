@@ -202,11 +202,14 @@ pub enum SecretParameter {
     Missing,
 }
 
-/// Registries of container images.
+/// What projects have published: images, and what they say beside their programs.
 pub trait Registry: Send + Sync {
     /// The digest (`sha256:…`) that the tag of `reference` (`registry.k8s.io/coredns/coredns:v1.14.6`) has; `None` if the
     /// registry has no such image. No AWS call: HTTPS, without credentials.
     fn digest(&self, reference: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
+    /// The short text that is published at `url`, such as a checksum; `None` if nothing is there. No AWS call: HTTPS, without
+    /// credentials.
+    fn text(&self, url: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
 }
 
 /// The bus.

@@ -30,7 +30,8 @@ const OPERATION: &str = "oci:HeadManifest";
 const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, \
                       application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 
-/// A place that answers for every registry: `https://mirror.example.com/v2/<path>/<registry>/<repository>/…`.
+/// A place that answers for every registry, as `https://mirror.example.com/v2/<path>/<registry>/<repository>/…`, and for every
+/// other site, as `https://mirror.example.com/<path>/<host>/…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
     /// Scheme and host.
@@ -128,6 +129,25 @@ impl OciRegistry {
         }
     }
 
+    /// What is published at `url`, or in the mirror under its host and path.
+    async fn text_at(&self, url: &str) -> Result<Option<String>, Refusal> {
+        let place = url
+            .strip_prefix("https://")
+            .ok_or_else(|| Refusal(ErrorKind::Invalid, format!("{url} is not https")))?;
+        let at = match &self.mirror {
+            Some(Mirror { origin, path }) => format!("{origin}/{path}{place}"),
+            None => url.to_owned(),
+        };
+        let answer = self.ask("GET", &at, None).await?;
+        match answer.status().as_u16() {
+            200 => {}
+            404 => return Ok(None),
+            status => return Err(Refusal::status(status, &at)),
+        }
+        let text = String::from_utf8(body(answer, &at).await?);
+        text.map(Some).map_err(|_| Refusal(ErrorKind::Invalid, format!("{at} is no text")))
+    }
+
     /// The token that the registry gives to anybody.
     async fn token(&self, challenge: &HttpResponse, url: &str) -> Result<String, Refusal> {
         #[derive(Deserialize)]
@@ -192,12 +212,11 @@ impl OciRegistry {
 
 impl Registry for OciRegistry {
     async fn digest(&self, reference: &str) -> PortResult<Option<String>> {
-        self.digest_of(reference).await.map_err(|Refusal(kind, message)| PortError {
-            kind,
-            operation: OPERATION,
-            subject: reference.to_owned(),
-            message,
-        })
+        self.digest_of(reference).await.map_err(|refusal| refusal.of(OPERATION, reference))
+    }
+
+    async fn text(&self, url: &str) -> PortResult<Option<String>> {
+        self.text_at(url).await.map_err(|refusal| refusal.of("https:Get", url))
     }
 }
 
@@ -206,6 +225,11 @@ impl Registry for OciRegistry {
 struct Refusal(ErrorKind, String);
 
 impl Refusal {
+    fn of(self, operation: &'static str, subject: &str) -> PortError {
+        let Self(kind, message) = self;
+        PortError { kind, operation, subject: subject.to_owned(), message }
+    }
+
     fn status(status: u16, url: &str) -> Self {
         let kind = match status {
             401 | 403 => ErrorKind::Denied,

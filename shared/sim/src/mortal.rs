@@ -137,6 +137,10 @@ impl<T: Registry> Registry for Mortal<T> {
     async fn digest(&self, reference: &str) -> PortResult<Option<String>> {
         self.life.call(self.port.digest(reference)).await
     }
+
+    async fn text(&self, url: &str) -> PortResult<Option<String>> {
+        self.life.call(self.port.text(url)).await
+    }
 }
 
 impl<T: Bus> Bus for Mortal<T> {

@@ -33,6 +33,10 @@ fn patched_rendering(cluster: &Cluster, patches: &[Patch]) -> Rendering {
     pinned
         .images
         .extend(missing.parameters.into_iter().map(|name| (name, "ami-0123456789abcdef0".to_owned())));
+    pinned.program_files.extend(missing.program_files.into_keys().map(|url| {
+        let digest = sha256_hex(url.as_bytes());
+        (url, digest)
+    }));
     pinned.addon_images.extend(missing.addon_images.into_iter().map(|reference| {
         let digest = format!("sha256:{}", sha256_hex(reference.as_bytes()));
         (reference, digest)

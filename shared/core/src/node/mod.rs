@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::cluster::Taint;
 use crate::pki::Role;
+use crate::software::ProgramFile;
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
@@ -73,6 +74,12 @@ pub struct Base {
     pub launch_hook: String,
     /// The hook that waits until the node is drained.
     pub terminate_hook: String,
+    /// What the agent installs; nothing, if the image has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub software: Vec<ProgramFile>,
+    /// Images that its configuration names, by [`crate::software::SystemImage::as_str`]: `repository:tag@digest`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub images: BTreeMap<String, String>,
 }
 
 /// What a node's kubelet is told.

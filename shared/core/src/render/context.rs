@@ -13,6 +13,7 @@ use crate::lock::Lock;
 use crate::members::{self, MemberPin};
 use crate::patch::Applied;
 use crate::pki::Role;
+use crate::software::{self, ProgramFile, SystemImage};
 
 /// Logical ids of the network stack's outputs that other stacks import.
 pub(super) mod export {
@@ -140,6 +141,52 @@ impl Context<'_> {
         }
         self.errors.push(RenderError::NoCredentials { role: role.to_string() });
         String::new()
+    }
+
+    /// What nodes of `role` install, by the digests of the lock.
+    pub(super) fn software(&mut self, role: &Role) -> Vec<ProgramFile> {
+        let mut files = Vec::new();
+        for wanted in software::wanted(self.cluster, self.lock, role) {
+            let Some(version) = wanted.version else {
+                // Of what follows the cluster's own releases it is told there.
+                if !wanted.name.follows_the_cluster() {
+                    let program = wanted.name.as_str();
+                    self.errors.push(RenderError::UnpinnedProgramVersion { program });
+                }
+                continue;
+            };
+            let Some(sha256) = self.lock.program_files.get(&wanted.url) else {
+                self.errors.push(RenderError::UnpinnedProgram { url: wanted.url });
+                continue;
+            };
+            let url = software::mirrored(self.cluster, &wanted.url);
+            files.push(ProgramFile { name: wanted.name, version, url, sha256: sha256.clone() });
+        }
+        files
+    }
+
+    /// The images that the configuration of `role`'s nodes names.
+    pub(super) fn system_images(&mut self, role: &Role) -> BTreeMap<String, String> {
+        let mut images = BTreeMap::new();
+        for image in SystemImage::of(role) {
+            // A release that is not pinned is told of by itself.
+            let Some(reference) = image.reference(self.cluster, self.lock) else { continue };
+            images.insert(
+                image.as_str().to_owned(),
+                self.image(reference, self.cluster.software.image_repository.as_deref()),
+            );
+        }
+        images
+    }
+
+    /// `reference`, from the mirror if there is one, by tag and digest: the tag is for people, the digest is what is pulled.
+    pub(super) fn image(&mut self, reference: String, mirror: Option<&str>) -> String {
+        let Some(digest) = self.lock.addon_images.get(&reference) else {
+            self.errors.push(RenderError::UnpinnedDigest { reference });
+            return String::new();
+        };
+        let prefix = mirror.map(|mirror| format!("{mirror}/")).unwrap_or_default();
+        format!("{prefix}{reference}@{digest}")
     }
 
     /// The key that the cluster's credentials are sealed with.

@@ -130,6 +130,23 @@ pub enum RenderError {
         /// Repository and tag.
         reference: String,
     },
+    /// The lock does not pin a program's release.
+    #[error(
+        "the lock pins no release of {program}; let the lock be resolved, or pin one in lock.json under `programVersions`"
+    )]
+    UnpinnedProgramVersion {
+        /// Its name.
+        program: &'static str,
+    },
+    /// The lock does not pin a program's digest.
+    #[error(
+        "the lock pins no digest for {url}, which nodes install; let its publisher be asked for it, or pin it in lock.json \
+         under `programFiles`"
+    )]
+    UnpinnedProgram {
+        /// Where its publisher has it.
+        url: String,
+    },
 }
 
 impl RenderError {
@@ -150,6 +167,8 @@ impl RenderError {
             | Self::NoAccount { .. }
             | Self::UnpinnedAddon { .. }
             | Self::UnpinnedDigest { .. }
+            | Self::UnpinnedProgram { .. }
+            | Self::UnpinnedProgramVersion { .. }
             | Self::Limit { .. } => Diagnostic::whole("render", self.to_string()),
         }
     }

@@ -81,6 +81,11 @@ pub(super) fn pinned(cluster: &Cluster, lock: Lock) -> Lock {
         let digest = format!("sha256:{}", crate::digest::sha256_hex(reference.as_bytes()));
         (reference, digest)
     }));
+    let programs = missing.program_files.into_keys();
+    lock.program_files.extend(programs.map(|url| {
+        let digest = crate::digest::sha256_hex(url.as_bytes());
+        (url, digest)
+    }));
     lock
 }
 
@@ -276,6 +281,7 @@ pub(super) fn cluster() -> Cluster {
             }),
             ..Kubernetes::default()
         },
+        software: Software::default(),
         addons: addons(),
         iam_roles: None,
         certificates: Certificates {

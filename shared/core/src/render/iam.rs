@@ -117,7 +117,12 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
     let cluster = &context.cluster.name;
     let role = principal.role.to_string();
     let bucket = format!("arn:{}:s3:::{}", context.partition(), context.site.asset_bucket);
-    vec![
+    let mirror = context.cluster.software.base_url.as_deref().and_then(|url| url.strip_prefix("s3://"));
+    let programs = mirror.map(|place| {
+        let objects = format!("arn:{}:s3:::{place}/*", context.partition());
+        allow("ReadPrograms", &["s3:GetObject"], json!([objects]), Value::Null)
+    });
+    let mut statements = vec![
         allow(
             "ReadOwnBundles",
             &["s3:GetObject"],
@@ -166,5 +171,7 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
             )),
             Value::Null,
         ),
-    ]
+    ];
+    statements.extend(programs);
+    statements
 }

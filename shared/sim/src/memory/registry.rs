@@ -8,8 +8,8 @@ use slipway_driver::ports::{PortResult, Registry};
 
 use super::faults::{Faults, Journal, call, lock};
 
-/// A registry that has every image but those that are taken away. An image's content is its name, so its digest is the
-/// name's.
+/// A registry that has every image, and a publisher that has a checksum for everything, but for what is taken away. An image's
+/// content is its name, so its digest is the name's.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryRegistry {
     gone: Arc<Mutex<BTreeSet<String>>>,
@@ -18,12 +18,12 @@ pub struct MemoryRegistry {
 }
 
 impl MemoryRegistry {
-    /// Takes an image away.
+    /// Takes an image or a text away.
     pub fn remove(&self, reference: &str) {
         lock(&self.gone).insert(reference.to_owned());
     }
 
-    /// The calls that it received: `oci:HeadManifest`, by reference.
+    /// The calls that it received: `oci:HeadManifest`, by reference; `https:Get`, by URL.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
@@ -41,6 +41,13 @@ impl Registry for MemoryRegistry {
         call(&self.journal, &self.faults, "oci:HeadManifest", reference, || {
             let gone = lock(&self.gone).contains(reference);
             Ok((!gone).then(|| format!("sha256:{}", sha256_hex(reference.as_bytes()))))
+        })
+    }
+
+    async fn text(&self, url: &str) -> PortResult<Option<String>> {
+        call(&self.journal, &self.faults, "https:Get", url, || {
+            let gone = lock(&self.gone).contains(url);
+            Ok((!gone).then(|| format!("{}\n", sha256_hex(url.as_bytes()))))
         })
     }
 }

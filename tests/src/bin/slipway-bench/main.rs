@@ -159,6 +159,7 @@ fn lock(cluster: &Cluster) -> Lock {
     let images = missing.parameters.into_iter().map(|name| (name, "ami-0123456789abcdef0".to_owned()));
     lock.images.extend(images);
     let digest = format!("sha256:{}", "0".repeat(64));
+    lock.program_files.extend(missing.program_files.into_keys().map(|url| (url, "0".repeat(64))));
     lock.addon_images.extend(missing.addon_images.into_iter().map(|image| (image, digest.clone())));
     lock
 }

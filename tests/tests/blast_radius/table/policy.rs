@@ -39,6 +39,14 @@ fn cluster() -> Vec<Case> {
             .along("image.ssmParameters.arm64", json!(arm)),
         case("image.rootDeviceName", json!("/dev/sda1"), ALL, ALL_REPLACED)
             .given("image.amiId", json!("ami-0123456789abcdef1")),
+        case("software.source", json!("image"), ALL, ALL_REPLACED),
+        case("software.baseURL", json!("https://mirror.example.com/slipway"), ALL, ALL_REPLACED),
+        case(
+            "software.imageRepository",
+            json!("mirror.example.com/k8s"),
+            "control-plane, pools",
+            "controller replaced, pools replaced",
+        ),
         case("keyName", json!("others"), ALL, ALL_REPLACED),
         case("sshAuthorizedKeys", json!([]), ALL, ALL_REPLACED),
         case("kmsKeyArn", json!(KEY), ALL, "")

@@ -139,19 +139,14 @@ impl Kit<'_, '_> {
         main.and_then(|reference| Some(reference.rsplit_once(':')?.1.to_owned())).unwrap_or_default()
     }
 
-    /// `image`, from the mirror if there is one, by tag and digest: the tag is for people, the digest is what is pulled.
+    /// `image` by tag and digest.
     fn image(&mut self, image: Image) -> String {
         let Some(reference) = self.reference(image) else {
             let error = RenderError::UnpinnedAddon { image: image.repository() };
             self.context.errors.push(error);
             return String::new();
         };
-        let Some(digest) = self.context.lock.addon_images.get(&reference) else {
-            self.context.errors.push(RenderError::UnpinnedDigest { reference });
-            return String::new();
-        };
-        let mirror = self.context.cluster.addons.image_repository.as_ref();
-        let prefix = mirror.map(|mirror| format!("{mirror}/")).unwrap_or_default();
-        format!("{prefix}{reference}@{digest}")
+        let mirror = self.context.cluster.addons.image_repository.as_deref();
+        self.context.image(reference, mirror)
     }
 }

@@ -23,11 +23,12 @@ fn service_account_tokens(context: &mut Context<'_>) -> Option<ServiceAccountTok
 /// The configuration of every controller.
 pub(in crate::render) fn controller(context: &mut Context<'_>, group: &str) -> Config {
     let service_account_tokens = service_account_tokens(context);
+    let base = base(context, &Role::Controller, group);
     let cluster = context.cluster;
     let kubernetes_version = context.kubernetes_version(cluster.kubernetes_version);
     let members = cluster.etcd.members.iter();
     let content = ControllerConfig {
-        base: base(cluster, "controller".to_owned(), group),
+        base,
         custom: cluster.controller.custom.clone(),
         kubernetes_version,
         api_server: format!("https://127.0.0.1:{}", ports::API_SERVER),

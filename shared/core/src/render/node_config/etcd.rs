@@ -18,10 +18,11 @@ pub(in crate::render) fn etcd(
     group: &str,
 ) -> Config {
     let version = context.etcd_version();
+    let role = Role::Etcd(member.index);
+    let base = base(context, &role, group);
     let cluster = context.cluster;
-    let role = Role::Etcd(member.index).to_string();
     let content = EtcdConfig {
-        base: base(cluster, role.clone(), group),
+        base,
         custom: cluster.etcd.custom.clone(),
         etcd: EtcdSettings {
             version,
@@ -37,7 +38,7 @@ pub(in crate::render) fn etcd(
         data_volume: DataVolume {
             tags: BTreeMap::from([
                 ("slipway:cluster".to_owned(), cluster.name.clone()),
-                ("slipway:role".to_owned(), role),
+                ("slipway:role".to_owned(), role.to_string()),
                 ("slipway:volume".to_owned(), pin.volume.tag()),
             ]),
             device: "/dev/sdf".to_owned(),
@@ -45,5 +46,5 @@ pub(in crate::render) fn etcd(
             mount_point: "/var/lib/etcd".to_owned(),
         },
     };
-    Config::new(context, &Role::Etcd(member.index), &content)
+    Config::new(context, &role, &content)
 }

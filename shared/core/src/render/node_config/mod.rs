@@ -43,16 +43,21 @@ impl Config {
 }
 
 /// What every node's configuration begins with.
-fn base(cluster: &Cluster, role: String, auto_scaling_group: &str) -> Base {
+fn base(context: &mut Context<'_>, role: &Role, auto_scaling_group: &str) -> Base {
+    let software = context.software(role);
+    let images = context.system_images(role);
+    let cluster = context.cluster;
     Base {
         format: 1,
         cluster: cluster.name.clone(),
-        role,
+        role: role.to_string(),
         region: cluster.region.clone(),
         ssh_authorized_keys: in_order(&cluster.ssh_authorized_keys),
         auto_scaling_group: auto_scaling_group.to_owned(),
         launch_hook: Hooks::LAUNCH.to_owned(),
         terminate_hook: Hooks::TERMINATE.to_owned(),
+        software,
+        images,
     }
 }
 

@@ -18,7 +18,8 @@ pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, grou
     let kubernetes_version = context.kubernetes_version(cluster.version_of(pool));
     let mut taints = pool.taints.clone();
     taints.sort();
-    let mut base = base(cluster, format!("pool-{}", pool.name), group);
+    let role = Role::Pool(pool.name.clone());
+    let mut base = base(context, &role, group);
     if let Some(keys) = &pool.ssh_authorized_keys {
         base.ssh_authorized_keys = in_order(keys);
     }
@@ -39,7 +40,7 @@ pub(in crate::render) fn worker(context: &mut Context<'_>, pool: &NodePool, grou
         feature_gates,
         machine: machine(pool),
     };
-    Config::new(context, &Role::Pool(pool.name.clone()), &content)
+    Config::new(context, &role, &content)
 }
 
 /// The labels of a pool's nodes: the spec's, and ours that tells the pool.

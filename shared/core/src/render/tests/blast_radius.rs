@@ -196,6 +196,16 @@ fn p2_what_controllers_are_touches_controllers() {
 }
 
 #[test]
+fn p2_of_programs_and_images_a_role_is_told_what_it_runs() {
+    let all = ["control-plane", "etcd", "pool-general", "pool-ingress", "pool-spot"];
+    let roles = ["controller", "etcd-0", "etcd-1", "etcd-2", "pool-general", "pool-ingress", "pool-spot"];
+    p2(|c| c.software.source = crate::cluster::SoftwareSource::Image, &[&all], &[&roles]);
+    let mirror = Some("mirror.example.com".to_owned());
+    p2(|c| c.software.image_repository = mirror, &[&all[..1], &all[2..]], &[&roles[..1], &roles[4..]]);
+    p2(|c| c.etcd.version = Some("3.6.17".to_owned()), &[&all[1..2]], &[&roles[1..4]]);
+}
+
+#[test]
 fn p2_addons_touch_no_node() {
     let quiet: Vec<Change> = vec![
         Box::new(|c| c.addons.metrics_server.enabled = false),

@@ -31,6 +31,21 @@ fn no_group_has_an_update_policy_or_a_desired_capacity_and_all_take_the_newest_t
     }
 }
 
+#[test]
+fn nodes_may_read_the_bucket_of_programs_that_the_spec_names_and_no_other() {
+    let mut with = cluster();
+    with.software.base_url = Some("s3://programs/slipway".to_owned());
+    for (name, policy) in policies(&rendered(&with)) {
+        let text = policy.to_string();
+        assert!(text.contains(r#""arn:aws:s3:::programs/slipway/*""#), "{name}: {text}");
+    }
+    let mut mirrored = cluster();
+    mirrored.software.base_url = Some("https://mirror.example.com".to_owned());
+    for (name, policy) in policies(&rendered(&mirrored)) {
+        assert!(!policy.to_string().contains("ReadPrograms"), "{name}");
+    }
+}
+
 /// Every node's role, with its role's name, over all stacks.
 fn policies(rendering: &Rendering) -> Vec<(String, Value)> {
     let mut found = Vec::new();

@@ -180,7 +180,7 @@ impl Lowering<'_, '_, '_> {
         Some(tag.to_owned())
     }
 
-    fn image_repository(&mut self, text: Option<&str>, path: &Path) -> Option<String> {
+    pub(super) fn image_repository(&mut self, text: Option<&str>, path: &Path) -> Option<String> {
         let text = text?;
         let (host, rest) = text.split_once('/').unwrap_or((text, ""));
         let (name, port) = host.split_once(':').unwrap_or((host, "443"));

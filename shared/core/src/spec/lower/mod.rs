@@ -20,6 +20,7 @@ mod nodes;
 mod order;
 mod policy;
 mod pools;
+mod software;
 mod storage;
 mod subnets;
 mod text;
@@ -69,6 +70,7 @@ pub(crate) fn lower(
     let kms_key_arn = lowering.kms_key();
     let ssh_authorized_keys = lowering.ssh_keys();
     let kubernetes = lowering.kubernetes();
+    let software = lowering.software();
     let addons = lowering.addons();
     let iam_roles = lowering.iam_roles();
     let certificates = lowering.certificates();
@@ -91,6 +93,7 @@ pub(crate) fn lower(
         etcd: etcd?,
         pools,
         kubernetes,
+        software,
         addons,
         iam_roles,
         certificates,

@@ -12,6 +12,7 @@ mod kubernetes;
 mod network;
 mod nodes;
 mod policy;
+mod software;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub(crate) use kubernetes::*;
 pub(crate) use network::*;
 pub(crate) use nodes::*;
 pub(crate) use policy::*;
+pub(crate) use software::*;
 pub(crate) use storage::*;
 
 /// A Kubernetes cluster on EC2, as Slipway launches it and keeps it up to date.
@@ -116,6 +118,8 @@ pub(crate) struct Spec {
     pub(crate) worker: WorkerSpec,
     /// Settings of the Kubernetes components.
     pub(crate) kubernetes: KubernetesSpec,
+    /// Where nodes have the programs from that their image lacks.
+    pub(crate) software: SoftwareSpec,
     /// Add-ons that Slipway keeps installed.
     pub(crate) addons: AddonsSpec,
     /// IAM roles that pods take by the token of their service account. Changing it rolls the controllers.

@@ -309,3 +309,28 @@ fn a_field_that_a_kubelet_of_that_minor_does_not_know_is_refused_where_it_is_sai
         .join("\n")
     );
 }
+
+#[test]
+fn programs_come_from_their_publishers_a_mirror_or_the_image() {
+    use crate::cluster::SoftwareSource;
+    assert_eq!(cluster("").software, crate::cluster::Software::default());
+    for (url, place) in [
+        ("https://mirror.example.com/slipway/", "https://mirror.example.com/slipway"),
+        ("s3://programs", "s3://programs"),
+        ("https://mirror:8443/a/b", "https://mirror:8443/a/b"),
+    ] {
+        let software = cluster(&format!("software: {{baseURL: {url}}}\n")).software;
+        assert_eq!((software.source, software.base_url.as_deref()), (SoftwareSource::Release, Some(place)));
+    }
+    assert_eq!(cluster("software: {source: image}\n").software.source, SoftwareSource::Image);
+    insta::assert_snapshot!(told_of_each(&[
+        ("no scheme", "software: {baseURL: mirror.example.com}\n"),
+        ("not secure", "software: {baseURL: \"http://mirror.example.com\"}\n"),
+        ("with a query", "software: {baseURL: \"https://mirror.example.com/?a=b\"}\n"),
+        ("above itself", "software: {baseURL: \"https://mirror.example.com/../a\"}\n"),
+        ("no bucket", "software: {baseURL: \"s3://B\"}\n"),
+        ("unused", "software: {source: image, baseURL: \"s3://programs\"}\n"),
+        ("no registry", "software: {imageRepository: kubernetes}\n"),
+        ("another source", "software: {source: docker}\n"),
+    ]));
+}

@@ -1,0 +1,49 @@
+//! Programs that nodes install: their digests are asked for once, and a cluster without one is not rendered.
+
+use slipway_core::lock::Lock;
+use slipway_driver::keys;
+use slipway_sim::mortal::Life;
+
+use super::{NAME, PRODUCTION, World, bigger};
+
+const KUBELET: &str = "https://dl.k8s.io/release/v1.37.2/bin/linux/amd64/kubelet";
+
+fn asked(world: &World) -> usize {
+    world.registry.journal().count("https:Get")
+}
+
+#[tokio::test]
+async fn p1_publishers_are_asked_for_each_digest_once() {
+    let world = World::new();
+    world.plan(PRODUCTION).await;
+    let lock: Lock = serde_json::from_slice(&world.assets.peek(&keys::lock(NAME)).unwrap()).unwrap();
+    let names: Vec<&str> = lock.program_files.keys().filter_map(|url| url.rsplit('/').next()).collect();
+    let published = [
+        "kubelet",
+        "containerd-2.4.2-linux-amd64.tar.gz",
+        "cni-plugins-linux-amd64-v1.9.1.tgz",
+        "etcd-v3.7.3-linux-amd64.tar.gz",
+        "runc.amd64",
+    ];
+    assert_eq!(names, published, "{:?}", lock.program_files);
+    assert_eq!(asked(&world), names.len());
+    world.plan(bigger(PRODUCTION)).await;
+    assert_eq!(asked(&world), names.len(), "what is pinned is asked for again");
+}
+
+#[tokio::test]
+async fn a_program_whose_publisher_says_no_digest_is_not_rendered_with() {
+    let world = World::new();
+    world.registry.remove(&format!("{KUBELET}.sha256"));
+    let upload = world.upload(PRODUCTION);
+    let error = world.event(&upload, &Life::unending()).await.unwrap_err().to_string();
+    assert!(error.contains(KUBELET) && error.contains("software.source"), "{error}");
+    assert!(world.desired().is_none() && world.assets.peek(&keys::lock(NAME)).is_none());
+}
+
+#[tokio::test]
+async fn nobody_is_asked_where_the_image_has_it_all() {
+    let world = World::new();
+    world.plan(format!("{PRODUCTION}\nsoftware: {{source: image}}\n")).await;
+    assert_eq!(asked(&world), 0);
+}
