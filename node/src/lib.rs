@@ -3,8 +3,10 @@
 //! Each verb does one thing, may be killed anywhere and run again, and prints one JSON object: what it did, or a
 //! [`failure::Failure`]. The functions reach nodes only through Systems Manager documents that name one of these verbs.
 
+pub mod api;
 pub mod aws;
 pub mod credentials;
+pub mod drain;
 pub mod etcd;
 pub mod failure;
 pub mod http;
@@ -41,6 +43,10 @@ enum Verb {
     Status,
     /// Which agent this is
     Version,
+    /// On a controller: empty a node of its pods, under their disruption budgets
+    Drain(drain::Drain),
+    /// On a controller: let pods come to a node again
+    Uncordon(drain::Uncordon),
 }
 
 /// Does what `arguments` say; prints one JSON object. The status is 0, or 1 after a failure.
@@ -59,5 +65,7 @@ async fn perform(root: &Path, _endpoints: &Endpoints, verb: Verb) -> Outcome<Val
         Verb::Etcd(verb) => etcd::perform(root, verb).await,
         Verb::Status => Ok(etcd::json(&status::status(root).await?)),
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
+        Verb::Drain(options) => drain::drain(root, &options).await,
+        Verb::Uncordon(options) => drain::uncordon(root, &options).await,
     }
 }

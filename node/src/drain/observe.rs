@@ -1,0 +1,218 @@
+//! What the API server says of a node and its pods, as values to decide by.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Pod as KubePod, PodSpec, Toleration};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ListParams;
+use kube::core::{Selector, SelectorExt as _};
+use kube::{Api, Client};
+use slipway_core::drain::{
+    Answer, Budget, LAST_FORCED, NodeState, ObjectName, Observed, Owner, Pod, STARTED, Sibling, Target, Try,
+};
+
+use crate::api::{failed, status};
+use crate::failure::{Failure, Outcome};
+
+/// <https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror>
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// What became of tries in this process, by UID.
+#[derive(Debug, Default)]
+pub(super) struct Memory(BTreeMap<String, Try>);
+
+impl Memory {
+    pub(super) fn remember(&mut self, target: &Target, at: Timestamp, answer: Answer) {
+        let count = self.0.get(&target.uid).map_or(1, |last| last.count.saturating_add(1));
+        self.0.insert(target.uid.clone(), Try { at, count, answer });
+    }
+}
+
+/// What there was, at one look.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) observed: Observed,
+    /// The node, and which state of it this is.
+    pub(super) node: String,
+    pub(super) version: Option<String>,
+    /// What the node says of being ready, if it is not: `Unknown` when its kubelet is silent.
+    pub(super) not_ready: Option<String>,
+}
+
+/// Looks at `name` and its pods.
+pub(super) async fn look(client: &Client, name: &str, memory: &mut Memory) -> Outcome<Scene> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = nodes.get(name).await.map_err(|error| unknown(name, &error))?;
+    let of_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
+    let all_pods: Api<KubePod> = Api::all(client.clone());
+    let pods = all_pods.list(&of_node).await.map_err(|error| failed("the node's pods", &error))?.items;
+    let all_budgets: Api<PodDisruptionBudget> = Api::all(client.clone());
+    let found = all_budgets.list(&ListParams::default()).await;
+    let budgets = found.map_err(|error| failed("the disruption budgets", &error))?.items;
+
+    let budgets = Budgets::of(&budgets);
+    let pods: Vec<Pod> = pods.iter().map(|found| pod(found, &budgets)).collect();
+    // Whoever is gone is forgotten.
+    memory.0.retain(|uid, _| pods.iter().any(|pod| &pod.uid == uid));
+    let mut wanted = BTreeMap::new();
+    for name in pods.iter().filter(|pod| memory.0.contains_key(&pod.uid)).flat_map(|pod| &pod.budgets) {
+        if !wanted.contains_key(name) {
+            wanted.insert(name.clone(), budgets.whole(client, name).await?);
+        }
+    }
+    let observed = Observed { node: state(&node)?, pods, budgets: wanted, tries: memory.0.clone() };
+    let conditions = node.status.into_iter().flat_map(|status| status.conditions.unwrap_or_default());
+    let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+    Ok(Scene {
+        observed,
+        node: name.to_owned(),
+        version: node.metadata.resource_version,
+        not_ready: ready.map(|ready| ready.status).filter(|status| status != "True"),
+    })
+}
+
+/// A node that cannot be had.
+pub(super) fn unknown(name: &str, error: &kube::Error) -> Failure {
+    if status(error) == Some(404) {
+        return Failure::lasting(
+            "drain.no-node",
+            format!("the cluster has no node `{name}`"),
+            "look at the name; if its machine is gone and its node deleted, there is nothing to drain",
+        );
+    }
+    failed(&format!("the node {name}"), error)
+}
+
+fn state(node: &Node) -> Outcome<NodeState> {
+    let annotations = node.metadata.annotations.as_ref();
+    let moment = |key: &str| {
+        let Some(text) = annotations.and_then(|all| all.get(key)) else { return Ok(None) };
+        // Which deadlines hold is not for us to guess.
+        text.parse::<Timestamp>().map(Some).map_err(|_| {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            Failure::lasting(
+                "drain.annotation",
+                format!("the annotation {key} of the node {name} is no time: `{text}`"),
+                format!("remove it: kubectl annotate node {name} {key}-"),
+            )
+        })
+    };
+    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
+    Ok(NodeState { cordoned, started: moment(STARTED)?, last_forced: moment(LAST_FORCED)? })
+}
+
+pub(super) fn pod(found: &KubePod, budgets: &Budgets<'_>) -> Pod {
+    let spec = found.spec.as_ref();
+    let phase = found.status.as_ref().and_then(|status| status.phase.as_deref());
+    let volumes = spec.and_then(|spec| spec.volumes.as_ref()).into_iter().flatten();
+    Pod {
+        name: name(&found.metadata),
+        uid: found.metadata.uid.clone().unwrap_or_default(),
+        owner: owner(&found.metadata),
+        created: created(&found.metadata),
+        finished: matches!(phase, Some("Succeeded" | "Failed")),
+        terminating: found.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        empty_dir: { volumes }.any(|volume| volume.empty_dir.is_some()),
+        tolerates_cordon: spec.is_some_and(tolerates_cordon),
+        budgets: budgets.of_pod(&found.metadata),
+    }
+}
+
+fn name(metadata: &ObjectMeta) -> ObjectName {
+    ObjectName::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// The API server always says when.
+fn created(metadata: &ObjectMeta) -> Timestamp {
+    metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0)
+}
+
+fn owner(metadata: &ObjectMeta) -> Owner {
+    if metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR)) {
+        return Owner::Kubelet;
+    }
+    let controllers = metadata.owner_references.iter().flatten();
+    match { controllers }.find(|reference| reference.controller == Some(true)) {
+        None => Owner::Nobody,
+        Some(reference) if reference.kind == "DaemonSet" => Owner::DaemonSet,
+        Some(_) => Owner::Controller,
+    }
+}
+
+/// The taint has no value, and its effect is `NoSchedule`.
+fn tolerates_cordon(spec: &PodSpec) -> bool {
+    let fits = |toleration: &Toleration| {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let (key, value) = (text(&toleration.key), text(&toleration.value));
+        let (operator, effect) = (text(&toleration.operator), text(&toleration.effect));
+        let same = match operator.as_str() {
+            "Exists" => key.is_empty() || key == UNSCHEDULABLE,
+            _ => key == UNSCHEDULABLE && value.is_empty(),
+        };
+        same && (effect.is_empty() || effect == "NoSchedule")
+    };
+    spec.tolerations.iter().flatten().any(fits)
+}
+
+/// All budgets of the cluster.
+pub(super) struct Budgets<'b>(Vec<(ObjectName, Selector, &'b PodDisruptionBudget)>);
+
+impl<'b> Budgets<'b> {
+    pub(super) fn of(found: &'b [PodDisruptionBudget]) -> Self {
+        let known = found.iter().filter_map(|budget| {
+            // Without a selector it selects nothing; an empty one selects all of the namespace.
+            let selector = budget.spec.as_ref()?.selector.clone()?;
+            Some((name(&budget.metadata), Selector::try_from(selector).ok()?, budget))
+        });
+        Self(known.collect())
+    }
+
+    fn of_pod(&self, metadata: &ObjectMeta) -> BTreeSet<ObjectName> {
+        let labels = metadata.labels.clone().unwrap_or_default();
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let selecting = self
+            .0
+            .iter()
+            .filter(|(name, selector, _)| name.namespace == namespace && selector.matches(&labels));
+        selecting.map(|(name, ..)| name.clone()).collect()
+    }
+
+    async fn whole(&self, client: &Client, name: &ObjectName) -> Outcome<Budget> {
+        let Some((_, selector, budget)) = self.0.iter().find(|(known, ..)| known == name) else {
+            return Ok(Budget::default());
+        };
+        let status = budget.status.as_ref();
+        let allowed = status.map_or(0, |status| u32::try_from(status.disruptions_allowed).unwrap_or(0));
+        let pods: Api<KubePod> = Api::namespaced(client.clone(), &name.namespace);
+        let found = pods.list(&ListParams::default().labels_from(selector)).await;
+        let found = found.map_err(|error| failed(&format!("the pods of the budget {name}"), &error))?;
+        Ok(Budget { allowed, pods: found.items.iter().filter_map(sibling).collect() })
+    }
+}
+
+/// One that runs no more is nobody's sibling.
+pub(super) fn sibling(found: &KubePod) -> Option<Sibling> {
+    let status = found.status.as_ref();
+    if matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    let name = name(&found.metadata);
+    if let Some(until) = &found.metadata.deletion_timestamp {
+        let grace = SignedDuration::from_secs(found.metadata.deletion_grace_period_seconds.unwrap_or(0));
+        let since = until.0.checked_sub(grace).unwrap_or(until.0);
+        return Some(Sibling { name, healthy: false, since });
+    }
+    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    let ready = { conditions }.find(|condition| condition.type_ == "Ready");
+    Some(Sibling {
+        name,
+        healthy: ready.is_some_and(|ready| ready.status == "True"),
+        since: ready
+            .and_then(|ready| ready.last_transition_time.as_ref())
+            .map_or_else(|| created(&found.metadata), |time| time.0),
+    })
+}

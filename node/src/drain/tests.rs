@@ -1,0 +1,182 @@
+//! What is read from the API server's objects, what its refusals mean, and what a report holds.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use clap::Parser;
+use k8s_openapi::api::core::v1::Pod as KubePod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde_json::{Value, json};
+use slipway_core::drain::{Answer, Cause, Force, ObjectName, Owner, Pod, Policy, Step, Waiting};
+
+use super::observe::{Budgets, pod, sibling};
+use super::report::Report;
+use super::{act, options::Drain};
+
+fn read(metadata: &Value, spec: &Value, status: &Value) -> KubePod {
+    let mut object = json!({
+        "metadata": {
+            "namespace": "shop", "name": "web-0", "uid": "u-1", "creationTimestamp": "2026-11-01T08:00:00Z",
+            "labels": { "app": "web" },
+        },
+        "spec": spec, "status": status,
+    });
+    object["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    serde_json::from_value(object).unwrap()
+}
+
+fn mapped(metadata: &Value, spec: &Value, status: &Value) -> Pod {
+    pod(&read(metadata, spec, status), &Budgets::of(&[]))
+}
+
+fn owned_by(kind: &str) -> Value {
+    json!({ "ownerReferences": [
+        { "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1" },
+        { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "2", "controller": true },
+    ]})
+}
+
+#[test]
+fn who_makes_a_pod_again_is_its_controller_its_kubelet_or_nobody() {
+    let owner = |metadata: Value| mapped(&metadata, &json!({ "containers": [] }), &json!({})).owner;
+    assert_eq!(owner(owned_by("ReplicaSet")), Owner::Controller);
+    assert_eq!(owner(owned_by("StatefulSet")), Owner::Controller);
+    assert_eq!(owner(owned_by("DaemonSet")), Owner::DaemonSet);
+    // A static pod is owned by its node.
+    let mut mirror = owned_by("Node");
+    mirror["annotations"] = json!({ "kubernetes.io/config.mirror": "abc" });
+    assert_eq!(owner(mirror), Owner::Kubelet);
+    let not_controlled =
+        json!({ "ownerReferences": [{ "apiVersion": "v1", "kind": "DaemonSet", "name": "c", "uid": "1" }] });
+    assert_eq!(owner(not_controlled), Owner::Nobody);
+    assert_eq!(owner(json!({})), Owner::Nobody);
+}
+
+#[test]
+fn what_a_pod_loses_and_whether_it_comes_back_is_in_its_spec() {
+    let spec = |spec: Value| mapped(&json!({}), &spec, &json!({}));
+    let volumes = json!([{ "name": "a", "configMap": { "name": "c" } }, { "name": "b", "emptyDir": {} }]);
+    assert!(spec(json!({ "containers": [], "volumes": volumes })).empty_dir);
+    assert!(!spec(json!({ "containers": [] })).empty_dir);
+    let tolerates =
+        |toleration: Value| spec(json!({ "containers": [], "tolerations": [toleration] })).tolerates_cordon;
+    let key = "node.kubernetes.io/unschedulable";
+    assert!(tolerates(json!({ "operator": "Exists" })));
+    assert!(tolerates(json!({ "key": key, "operator": "Exists" })));
+    assert!(tolerates(json!({ "key": key, "effect": "NoSchedule" })));
+    assert!(tolerates(json!({ "operator": "Exists", "effect": "NoSchedule" })));
+    assert!(!tolerates(json!({ "operator": "Exists", "effect": "NoExecute" })));
+    assert!(!tolerates(json!({ "key": "dedicated", "operator": "Exists" })));
+    assert!(!tolerates(json!({ "key": key, "operator": "Equal", "value": "other" })));
+}
+
+#[test]
+fn a_budget_selects_in_its_namespace_by_labels_and_nothing_without_a_selector() {
+    let budget = |namespace: &str, name: &str, spec: Value| -> PodDisruptionBudget {
+        serde_json::from_value(json!({ "metadata": { "namespace": namespace, "name": name }, "spec": spec }))
+            .unwrap()
+    };
+    let among = json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": ["web", "api"] }] });
+    let not = json!({ "matchExpressions": [{ "key": "app", "operator": "DoesNotExist" }] });
+    let all = [
+        budget("shop", "by-label", json!({ "selector": { "matchLabels": { "app": "web" } } })),
+        budget("shop", "by-set", json!({ "selector": among })),
+        budget("shop", "all", json!({ "selector": {} })),
+        budget("shop", "none", json!({})),
+        budget("shop", "others", json!({ "selector": not })),
+        budget("else", "all", json!({ "selector": {} })),
+    ];
+    let found = pod(&read(&json!({}), &json!({ "containers": [] }), &json!({})), &Budgets::of(&all));
+    let names: Vec<_> = found.budgets.iter().map(|budget| budget.name.as_str()).collect();
+    assert_eq!(names, ["all", "by-label", "by-set"]);
+}
+
+#[test]
+fn a_sibling_is_as_its_ready_condition_says_and_since_then() {
+    let ready = |status: &str| {
+        let conditions = json!([
+            { "type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-01T08:00:01Z" },
+            { "type": "Ready", "status": status, "lastTransitionTime": "2026-11-02T08:00:00Z" },
+        ]);
+        json!({ "phase": "Running", "conditions": conditions })
+    };
+    let of = |metadata: Value, status: Value| {
+        let found = sibling(&read(&metadata, &json!({ "containers": [] }), &status))?;
+        Some((found.healthy, found.since.to_string()))
+    };
+    let since = |at: &str| at.to_owned();
+    assert_eq!(of(json!({}), ready("True")), Some((true, since("2026-11-02T08:00:00Z"))));
+    assert_eq!(of(json!({}), ready("False")), Some((false, since("2026-11-02T08:00:00Z"))));
+    assert_eq!(of(json!({}), json!({ "phase": "Pending" })), Some((false, since("2026-11-01T08:00:00Z"))));
+    let going = json!({ "deletionTimestamp": "2026-11-03T08:00:30Z", "deletionGracePeriodSeconds": 30 });
+    assert_eq!(of(going, ready("True")), Some((false, since("2026-11-03T08:00:00Z"))));
+    assert_eq!(of(json!({}), json!({ "phase": "Succeeded" })), None);
+}
+
+#[test]
+fn refusals_are_told_apart() {
+    let error = |code: u16, message: &str, cause: Option<&str>| {
+        let causes: Vec<_> = cause.iter().map(|reason| json!({ "reason": reason, "message": "m" })).collect();
+        let status = json!({
+            "status": "Failure", "code": code, "message": message, "reason": "r", "details": { "causes": causes },
+        });
+        kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+    };
+    let refused = |words: &str| Ok(Some(Answer::Refused(words.to_owned())));
+    let two =
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    let would = "Cannot evict pod as it would violate the pod's disruption budget.";
+    assert_eq!(act::refusal(&error(429, would, Some("DisruptionBudget"))), Ok(Some(Answer::Budget)));
+    // The API server itself has too much to do: that is no budget's word, and no ground for force.
+    assert_eq!(act::refusal(&error(429, "too many requests", None)), refused("too many requests"));
+    assert_eq!(act::refusal(&error(500, two, None)), Ok(Some(Answer::TwoBudgets)));
+    assert_eq!(act::refusal(&error(500, "a webhook failed", None)), refused("a webhook failed"));
+    assert_eq!(act::refusal(&error(409, "another UID", None)), refused("another UID"));
+    assert_eq!(act::refusal(&kube::Error::LinesCodecMaxLineLengthExceeded), Err(()));
+    assert_eq!(act::refusal(&error(404, "not found", None)), Ok(None));
+    assert_eq!(act::refusal(&error(403, "denied by a webhook", None)), refused("denied by a webhook"));
+}
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    drain: Drain,
+}
+
+#[test]
+fn without_a_word_nothing_is_forced_and_with_one_the_rules_are_zalandos() {
+    let policy = |words: &[&str]| {
+        let line = Line::try_parse_from([&["drain"], words].concat());
+        line.map(|line| line.drain.policy()).map_err(|error| error.to_string())
+    };
+    assert_eq!(policy(&["node-1"]), Ok(Policy::with(None)));
+    assert_eq!(policy(&["node-1", "--force-after", "never"]), Ok(Policy::with(None)));
+    let hour = Force::after(jiff::SignedDuration::from_secs(3600));
+    assert_eq!(policy(&["node-1", "--force-after", "3600"]), Ok(Policy::with(Some(hour))));
+    for bad in [
+        &["-x"] as &[&str],
+        &["../../namespaces/kube-system"],
+        &["node-1?x"],
+        &["Node"],
+        &["a."],
+        &[""],
+        &["node-1", "--for", "0"],
+        &["node-1", "--force-after", "soon"],
+        &["node-1", "--force-after", "-1"],
+    ] {
+        assert!(policy(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_report_fits_into_what_systems_manager_keeps() {
+    let mut report = Report::of("node-1");
+    let waiting = (0..500).map(|n| Waiting {
+        pod: ObjectName::new("n".repeat(63), format!("{}{n}", "p".repeat(60))),
+        cause: Cause::Budget,
+        why: "w".repeat(5000),
+    });
+    let step = Step { waiting: waiting.collect(), ..Step::default() };
+    report.judge(&step);
+    let value = report.waiting();
+    assert_eq!((value["done"].clone(), value["waitingMore"].clone()), (json!(false), json!(470)));
+    assert!(value.to_string().len() < 24_000, "{}", value.to_string().len());
+}
