@@ -11,6 +11,7 @@ pub mod etcd;
 pub mod failure;
 pub mod http;
 pub mod machine;
+pub mod software;
 pub mod status;
 
 use std::io::Write as _;

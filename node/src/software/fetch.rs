@@ -1,0 +1,107 @@
+//! How a release comes here: over HTTPS from whoever publishes or mirrors it, or out of a bucket by the node's own role.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::unwritable;
+use crate::aws::{Aws, Retry};
+use crate::failure::{Failure, Outcome};
+use crate::http;
+
+/// Bounds one try: the largest release has some 60 MB.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Whoever has the releases.
+#[derive(Debug)]
+pub struct Publisher {
+    http: reqwest::Client,
+    aws: Aws,
+    retry: Retry,
+}
+
+impl Publisher {
+    /// The sites of the world, and the buckets that the role behind `aws` may read.
+    ///
+    /// # Errors
+    /// If the HTTP client cannot be made.
+    pub fn new(aws: &Aws) -> Outcome<Self> {
+        let http = http::client(http::public()?, PATIENCE)?;
+        Ok(Self { http, aws: aws.clone(), retry: Retry { tries: 6, pause: Duration::from_secs(1) } })
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(http: reqwest::Client, aws: &Aws) -> Self {
+        Self { http, aws: aws.clone(), retry: Retry { tries: 3, pause: Duration::from_millis(1) } }
+    }
+
+    /// Fetches what is at `url` into the file `to`, if it has that digest.
+    ///
+    /// # Errors
+    /// If nobody answers, nothing is there, or it is something else: after several tries, since a mirror may be at work.
+    pub(super) async fn fetch(&self, url: &str, sha256: &str, to: &Path) -> Outcome<()> {
+        let mut pause = self.retry.pause;
+        for _ in 1..self.retry.tries {
+            match self.try_fetch(url, sha256, to).await {
+                Err(failure) if failure.passing => {}
+                outcome => return outcome,
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        self.try_fetch(url, sha256, to).await
+    }
+
+    async fn try_fetch(&self, url: &str, sha256: &str, to: &Path) -> Outcome<()> {
+        match url.strip_prefix("s3://").and_then(|place| place.split_once('/')) {
+            Some((bucket, key)) => drop(self.aws.bucket(bucket).download(key, to).await?),
+            None => self.download(url, to).await?,
+        }
+        let found = digest(to).await?;
+        if found == sha256 {
+            return Ok(());
+        }
+        Err(Failure::passing(
+            "software.digest",
+            format!("what is at {url} has the SHA-256 {found}, not {sha256}"),
+            "see what the mirror serves (software.baseURL); the digest is the one that its publisher announced",
+        ))
+    }
+
+    async fn download(&self, url: &str, to: &Path) -> Outcome<()> {
+        let failed = |why: String| {
+            let help = "see that nodes reach it (routes, NAT gateway), or name a mirror: software.baseURL";
+            Failure::passing("software.unreachable", format!("{url}: {why}"), help)
+        };
+        let answer =
+            self.http.get(url).send().await.map_err(|error| failed(error.without_url().to_string()))?;
+        if !answer.status().is_success() {
+            return Err(failed(format!("HTTP {}", answer.status().as_u16())));
+        }
+        let mut file = tokio::fs::File::create(to).await.map_err(|error| unwritable(to, &error))?;
+        let mut stream = answer.bytes_stream();
+        while let Some(bytes) = stream.next().await {
+            let bytes = bytes.map_err(|error| failed(format!("it broke off: {}", error.without_url())))?;
+            file.write_all(&bytes).await.map_err(|error| unwritable(to, &error))?;
+        }
+        file.sync_all().await.map_err(|error| unwritable(to, &error))
+    }
+}
+
+/// SHA-256 of a file, in hex.
+async fn digest(path: &Path) -> Outcome<String> {
+    let unreadable = |error: std::io::Error| unwritable(path, &error);
+    let mut file = tokio::fs::File::open(path).await.map_err(unreadable)?;
+    let mut sha = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut buffer).await.map_err(unreadable)? {
+            0 => break,
+            count => sha.update(&buffer[..count]),
+        }
+    }
+    Ok(slipway_core::digest::hex(&sha.finalize()))
+}
