@@ -10,6 +10,7 @@ pub mod drain;
 pub mod etcd;
 pub mod failure;
 pub mod http;
+pub mod kube;
 pub mod machine;
 pub mod software;
 pub mod status;

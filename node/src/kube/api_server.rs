@@ -1,0 +1,170 @@
+//! kube-apiserver: its flags and the files that they name.
+
+use serde_json::{Value, json};
+use slipway_core::node::{ControlPlane, ControllerConfig};
+use slipway_core::oidc;
+
+use super::flags::{Flags, Program};
+use super::static_pod::{Probes, StaticPod, Volume};
+use super::{Facts, json as text, pki};
+use crate::machine::File;
+
+const AUTHENTICATION: &str = "/etc/kubernetes/authentication.json";
+const ADMISSION: &str = "/etc/kubernetes/admission.json";
+const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.json";
+
+/// What may be asked without credentials: how it does. Load balancers and the kubelet ask.
+const ANONYMOUS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
+
+/// Whose certificates the API server's own requests to extensions carry.
+const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
+
+/// The files that it reads, besides the credentials.
+pub(super) fn files(config: &ControllerConfig) -> Vec<File> {
+    let plane = &config.control_plane;
+    let mut files = vec![File::public(AUTHENTICATION, text(&authentication(plane)))];
+    if let Some(configuration) = admission(plane, "configuration") {
+        files.push(File::public(ADMISSION, text(configuration)));
+    }
+    if let Some(policy) = plane.audit_log.as_ref().and_then(|log| log.get("policy")) {
+        files.push(File::public(AUDIT_POLICY, text(policy)));
+    }
+    files
+}
+
+/// What the spec says of who may sign in, and who is nobody: `--anonymous-auth` knows all or nothing.
+fn authentication(plane: &ControlPlane) -> Value {
+    let mut authentication = plane.authentication.clone().unwrap_or_else(|| {
+        json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": [] })
+    });
+    let conditions = ANONYMOUS.map(|path| json!({ "path": path }));
+    authentication["anonymous"] = json!({ "enabled": true, "conditions": conditions });
+    authentication
+}
+
+fn admission<'p>(plane: &'p ControlPlane, key: &str) -> Option<&'p Value> {
+    plane.admission.as_ref().and_then(|admission| admission.get(key))
+}
+
+fn plugins(plane: &ControlPlane, key: &str) -> Vec<String> {
+    let names = admission(plane, key).and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// The static pod.
+pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<'c> {
+    let plane = &config.control_plane;
+    let mut flags = Flags::default();
+    addresses(&mut flags, plane, facts);
+    callers(&mut flags, plane);
+    tokens(&mut flags, plane);
+    storage(&mut flags, plane);
+    let mut volumes = vec![
+        // An OpenID Connect provider's authority may be the world's. Amazon Linux has links from the one to the other.
+        Volume::folder("slipway-certificates", "/etc/ssl/certs", true),
+        Volume::folder("slipway-authorities", "/etc/pki", true),
+    ];
+    volumes.extend(audit(&mut flags, plane));
+    flags.set("profiling", false).set_gates(&config.feature_gates).set_users(&plane.api_server.flags);
+    StaticPod {
+        program: Program::ApiServer,
+        flags,
+        probes: Probes { port: plane.bind_port, live: "/livez", ready: Some("/readyz") },
+        cpu: "250m",
+        volumes,
+        component: &plane.api_server,
+    }
+}
+
+/// Where it is reached, and how it reaches kubelets and extensions.
+fn addresses(flags: &mut Flags, plane: &ControlPlane, facts: &Facts) {
+    flags
+        .set("advertise-address", facts.address)
+        .set("allow-privileged", true)
+        .set("secure-port", plane.bind_port)
+        .set("service-cluster-ip-range", &plane.service_cidr)
+        .set("tls-cert-file", pki("apiserver.pem"))
+        .set("tls-private-key-file", pki("apiserver-key.pem"))
+        // Kubelets' names are instances' ids, which no DNS knows.
+        .set("kubelet-preferred-address-types", "InternalIP,InternalDNS,Hostname")
+        .set("kubelet-certificate-authority", pki("kubelet-ca.pem"))
+        .set("kubelet-client-certificate", pki("apiserver-kubelet-client.pem"))
+        .set("kubelet-client-key", pki("apiserver-kubelet-client-key.pem"))
+        .set("proxy-client-cert-file", pki(&format!("{FRONT_PROXY_CLIENT}.pem")))
+        .set("proxy-client-key-file", pki(&format!("{FRONT_PROXY_CLIENT}-key.pem")));
+}
+
+/// Who asks, and what they may.
+fn callers(flags: &mut Flags, plane: &ControlPlane) {
+    flags
+        .set("authorization-mode", "Node,RBAC")
+        .set("authentication-config", AUTHENTICATION)
+        // The cluster's own authority, and the kubelets'.
+        .set("client-ca-file", pki("client-ca.pem"))
+        .set("token-auth-file", pki("tokens.csv"))
+        .set("requestheader-allowed-names", FRONT_PROXY_CLIENT)
+        .set("requestheader-client-ca-file", pki("front-proxy-ca.pem"))
+        .set("requestheader-extra-headers-prefix", "X-Remote-Extra-")
+        .set("requestheader-group-headers", "X-Remote-Group")
+        .set("requestheader-username-headers", "X-Remote-User");
+    let mut enabled = plugins(plane, "enable");
+    if enabled.is_empty() {
+        enabled.push("NodeRestriction".to_owned());
+    }
+    flags
+        .set_list("enable-admission-plugins", &enabled)
+        .set_list("disable-admission-plugins", &plugins(plane, "disable"));
+    if admission(plane, "configuration").is_some() {
+        flags.set("admission-control-config-file", ADMISSION);
+    }
+}
+
+/// The tokens of service accounts: who signs, and whose are taken.
+fn tokens(flags: &mut Flags, plane: &ControlPlane) {
+    flags
+        .set("service-account-key-file", pki("service-account.pub.pem"))
+        .set("service-account-signing-key-file", pki("service-account-key.pem"));
+    match &plane.service_account_tokens {
+        None => {
+            flags.set("service-account-issuer", oidc::LOCAL_ISSUER);
+        }
+        Some(tokens) => {
+            flags
+                .set_all("service-account-issuer", &tokens.issuers)
+                .set_list("api-audiences", &tokens.audiences);
+            if let Some(uri) = &tokens.jwks_uri {
+                flags.set("service-account-jwks-uri", uri);
+            }
+        }
+    }
+}
+
+fn storage(flags: &mut Flags, plane: &ControlPlane) {
+    flags
+        .set_list("etcd-servers", &plane.etcd_servers)
+        .set("etcd-cafile", pki("etcd-ca.pem"))
+        .set("etcd-certfile", pki("apiserver-etcd-client.pem"))
+        .set("etcd-keyfile", pki("apiserver-etcd-client-key.pem"))
+        // It is there with encryption switched off too, to read what was encrypted before.
+        .set("encryption-provider-config", pki("encryption-config.yaml"))
+        .set("encryption-provider-config-automatic-reload", true);
+}
+
+/// The audit log; the folder that it lies in, where it is a file.
+fn audit(flags: &mut Flags, plane: &ControlPlane) -> Option<Volume> {
+    let log = plane.audit_log.as_ref()?;
+    let path = log["path"].as_str()?;
+    flags.set("audit-policy-file", AUDIT_POLICY).set("audit-log-path", path);
+    for (flag, key) in [
+        ("audit-log-maxage", "maxAgeDays"),
+        ("audit-log-maxbackup", "maxBackups"),
+        ("audit-log-maxsize", "maxSizeMiB"),
+    ] {
+        if let Some(amount) = log[key].as_u64() {
+            flags.set(flag, amount);
+        }
+    }
+    // The folder: a full file is renamed, and another takes its place.
+    let (folder, _) = path.rsplit_once('/')?;
+    Some(Volume::folder("slipway-audit-log", folder, false))
+}

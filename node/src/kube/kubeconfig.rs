@@ -1,0 +1,33 @@
+//! Kubeconfigs that hold no secret but name the files that do, which clients read again when they change.
+
+use serde_json::{Value, json};
+
+use super::{json as text, pki};
+
+/// By the certificate `name` of the credentials.
+pub(super) fn with_certificate(server: &str, name: &str) -> String {
+    let user = json!({
+        "client-certificate": pki(&format!("{name}.pem")),
+        "client-key": pki(&format!("{name}-key.pem")),
+    });
+    kubeconfig(server, &user)
+}
+
+/// By the bootstrap token, with which a kubelet asks for its first certificate.
+pub(super) fn with_bootstrap_token(server: &str) -> String {
+    kubeconfig(server, &json!({ "tokenFile": pki("bootstrap-token") }))
+}
+
+fn kubeconfig(server: &str, user: &Value) -> String {
+    text(&json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "default",
+            "cluster": { "server": server, "certificate-authority": pki("ca.pem") },
+        }],
+        "users": [{ "name": "default", "user": user }],
+        "contexts": [{ "name": "default", "context": { "cluster": "default", "user": "default" } }],
+        "current-context": "default",
+    }))
+}

@@ -1,0 +1,275 @@
+//! What nodes are given: goldens, and what must hold in all of them.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use slipway_core::node::NodeConfig;
+use slipway_core::versions::RELEASES;
+
+use super::*;
+
+fn facts() -> Facts {
+    Facts {
+        instance_id: "i-0a1b2c3d4e5f60718".to_owned(),
+        zone: "eu-west-1b".to_owned(),
+        address: "10.0.64.17".parse().unwrap(),
+        resolv_conf: "/run/systemd/resolve/resolv.conf".to_owned(),
+        root_ca: false,
+    }
+}
+
+/// What the production example renders, but for the rules of its audit policy.
+fn a_controller() -> ControllerConfig {
+    match NodeConfig::read(include_str!("testdata/controller.json")).unwrap() {
+        NodeConfig::Controller(config) => *config,
+        NodeConfig::Etcd(_) | NodeConfig::Worker(_) => panic!("it is a controller's"),
+    }
+}
+
+fn a_worker() -> WorkerConfig {
+    match NodeConfig::read(include_str!("testdata/worker.json")).unwrap() {
+        NodeConfig::Worker(config) => *config,
+        NodeConfig::Etcd(_) | NodeConfig::Controller(_) => panic!("it is a worker's"),
+    }
+}
+
+/// With something in every setting.
+fn a_controller_told_everything() -> ControllerConfig {
+    let mut config = a_controller();
+    config.feature_gates = BTreeMap::from([("Alpha".to_owned(), true), ("Beta".to_owned(), false)]);
+    config.kubelet.configuration = BTreeMap::from([("maxPods".to_owned(), json!(40))]);
+    let plane = &mut config.control_plane;
+    plane.authentication = Some(json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
+        "jwt": [{ "issuer": { "url": "https://people.example.com", "audiences": ["k"] },
+            "claimMappings": { "username": { "claim": "sub", "prefix": "" } } }],
+    }));
+    plane.admission = Some(json!({
+        "enable": ["EventRateLimit", "NodeRestriction"], "disable": ["DefaultStorageClass"],
+        "configuration": { "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [] },
+    }));
+    plane.service_account_tokens = Some(slipway_core::node::ServiceAccountTokens {
+        issuers: vec!["https://issuer.example.com".to_owned(), "https://kubernetes.default.svc".to_owned()],
+        audiences: vec!["https://issuer.example.com".to_owned(), "https://kubernetes.default.svc".to_owned()],
+        jwks_uri: Some("https://issuer.example.com/openid/v1/jwks".to_owned()),
+    });
+    for component in [&mut plane.api_server, &mut plane.controller_manager, &mut plane.scheduler] {
+        *component = serde_json::from_value(json!({
+            "flags": { "v": "4", "profiling": "true" },
+            "resources": { "requests": { "memory": "1Gi" }, "limits": { "cpu": "2" } },
+            "volumes": [{ "name": "theirs", "path": "/srv/theirs", "readOnly": true }],
+        }))
+        .unwrap();
+    }
+    config
+}
+
+fn text(furniture: &Furniture) -> String {
+    let mut text = String::new();
+    for File { path, mode, content } in &furniture.files {
+        let _ = writeln!(text, "=== {path} {mode:04o}\n{content}");
+    }
+    for unit in &furniture.units {
+        let content = unit.content.as_deref().unwrap_or("the image's own\n");
+        let _ = writeln!(text, "=== {}\n{content}", unit.name);
+    }
+    text
+}
+
+fn file(furniture: &Furniture, path: &str) -> Value {
+    let found = furniture.files.iter().find(|file| file.path == path);
+    serde_json::from_str(&found.unwrap_or_else(|| panic!("no {path}")).content).unwrap()
+}
+
+fn command(furniture: &Furniture, program: &str) -> Vec<String> {
+    let pod = file(furniture, &format!("{MANIFESTS}/{program}.json"));
+    serde_json::from_value(pod["spec"]["containers"][0]["command"].clone()).unwrap()
+}
+
+/// The flags of every program of a node, without values.
+fn flags(furniture: &Furniture) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    let mut add = |program: &str, word: &str| {
+        if let Some(flag) = word.strip_prefix("--") {
+            found.insert((program.to_owned(), flag.split('=').next().unwrap().to_owned()));
+        }
+    };
+    for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        if furniture
+            .files
+            .iter()
+            .any(|file| file.path.ends_with(&format!("/{program}.json")) && file.path.starts_with(MANIFESTS))
+        {
+            command(furniture, program).iter().for_each(|word| add(program, word));
+        }
+    }
+    for unit in furniture.units.iter().filter_map(|unit| unit.content.as_ref()) {
+        let start = unit.find("ExecStart=kubelet").unwrap();
+        unit[start..].split_whitespace().for_each(|word| add("kubelet", word));
+    }
+    found
+}
+
+#[test]
+fn a_controllers_machine() {
+    insta::assert_snapshot!("controller", text(&controller(&a_controller(), &facts())));
+}
+
+#[test]
+fn a_workers_machine() {
+    insta::assert_snapshot!("worker", text(&worker(&a_worker(), &facts())));
+}
+
+#[test]
+fn p1_the_same_configuration_and_machine_give_the_same_bytes() {
+    for config in [a_controller(), a_controller_told_everything()] {
+        assert_eq!(controller(&config, &facts()), controller(&config.clone(), &facts()));
+    }
+}
+
+#[test]
+fn what_the_spec_says_of_components_reaches_them() {
+    let config = a_controller_told_everything();
+    let furniture = controller(&config, &facts());
+    for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        let words = command(&furniture, program);
+        for flag in ["--v=4", "--profiling=true", "--feature-gates=Alpha=true,Beta=false"] {
+            assert_eq!(words.iter().filter(|word| *word == flag).count(), 1, "{program} {flag}: {words:#?}");
+        }
+        assert!(!words.iter().any(|word| word == "--profiling=false"));
+        let pod = file(&furniture, &format!("{MANIFESTS}/{program}.json"));
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["resources"]["requests"]["memory"], "1Gi");
+        assert!(container["resources"]["requests"]["cpu"].is_string(), "what is not said stays");
+        assert_eq!(container["resources"]["limits"], json!({ "cpu": "2" }));
+        let mounts = container["volumeMounts"].as_array().unwrap();
+        let theirs = mounts.iter().find(|mount| mount["name"] == "theirs").unwrap();
+        assert_eq!(theirs, &json!({ "name": "theirs", "mountPath": "/srv/theirs", "readOnly": true }));
+    }
+    let api = command(&furniture, "kube-apiserver");
+    let issuers: Vec<&String> =
+        api.iter().filter(|word| word.starts_with("--service-account-issuer=")).collect();
+    assert_eq!(
+        issuers,
+        [
+            "--service-account-issuer=https://issuer.example.com",
+            "--service-account-issuer=https://kubernetes.default.svc"
+        ],
+        "the first signs"
+    );
+    for flag in [
+        "--api-audiences=https://issuer.example.com,https://kubernetes.default.svc",
+        "--service-account-jwks-uri=https://issuer.example.com/openid/v1/jwks",
+        "--enable-admission-plugins=EventRateLimit,NodeRestriction",
+        "--disable-admission-plugins=DefaultStorageClass",
+        "--admission-control-config-file=/etc/kubernetes/admission.json",
+    ] {
+        assert!(api.iter().any(|word| word == flag), "{flag}");
+    }
+    let authentication = file(&furniture, "/etc/kubernetes/authentication.json");
+    assert_eq!(authentication["jwt"][0]["issuer"]["url"], "https://people.example.com");
+    assert_eq!(authentication["anonymous"]["conditions"].as_array().unwrap().len(), 3);
+    let kubelet = file(&furniture, "/etc/kubernetes/kubelet.json");
+    assert_eq!((&kubelet["maxPods"], &kubelet["featureGates"]["Alpha"]), (&json!(40), &json!(true)));
+}
+
+#[test]
+fn every_flag_is_known_to_the_program_of_that_minor() {
+    let known: BTreeMap<u16, BTreeSet<(String, String)>> = include_str!("testdata/flags.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .fold(BTreeMap::new(), |mut known: BTreeMap<u16, BTreeSet<_>>, line| {
+            let mut words = line.split_whitespace();
+            let (program, flag) = (words.next().unwrap(), words.next().unwrap());
+            for minor in words {
+                known
+                    .entry(minor.parse().unwrap())
+                    .or_default()
+                    .insert((program.to_owned(), flag.to_owned()));
+            }
+            known
+        });
+    for release in RELEASES {
+        let version = format!("1.{}.{}", release.minor, release.patch);
+        let mut config = a_controller_told_everything();
+        config.kubernetes_version.clone_from(&version);
+        let mut worker_config = a_worker();
+        worker_config.kubernetes_version = version;
+        let mut ours = flags(&controller(&config, &facts()));
+        ours.extend(flags(&worker(&worker_config, &facts())));
+        assert!(ours.len() > 60, "{ours:?}");
+        let unknown: Vec<_> = ours.difference(&known[&release.minor]).collect();
+        assert_eq!(unknown, Vec::<&(String, String)>::new(), "1.{}", release.minor);
+    }
+}
+
+#[test]
+fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
+    let spec = include_bytes!("../../../examples/production.yaml");
+    let cluster = slipway_core::spec::parse(spec, None).unwrap().cluster;
+    for (role, furniture) in [
+        (slipway_core::pki::Role::Controller, controller(&a_controller_told_everything(), &facts())),
+        (slipway_core::pki::Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),
+    ] {
+        let bundle: BTreeSet<String> =
+            slipway_core::pki::policy::bundle(&cluster, &role).into_iter().map(|file| file.path).collect();
+        let all = text(&furniture);
+        let mut named = BTreeSet::new();
+        for (start, _) in all.match_indices(KUBERNETES_DIR) {
+            let path: String =
+                all[start..].chars().take_while(|c| !matches!(c, '"' | '\n' | ' ' | ',')).collect();
+            assert!(bundle.contains(&path), "{role} does not receive {path}");
+            named.insert(path);
+        }
+        let wanted = if role == slipway_core::pki::Role::Controller { 20 } else { 2 };
+        assert!(named.len() >= wanted, "{named:?}");
+        assert!(!all.contains("BEGIN") && !all.contains("PRIVATE"), "no PEM");
+    }
+}
+
+#[test]
+fn kubelet_ca_signs_kubelets_and_nobody_else() {
+    let words = command(&controller(&a_controller(), &facts()), "kube-controller-manager");
+    let signers: Vec<&String> = words.iter().filter(|word| word.starts_with("--cluster-signing-")).collect();
+    assert_eq!(signers.len(), 4, "{signers:?}");
+    assert!(
+        signers.iter().all(|word| word.contains("-kubelet-") && word.contains("/kubelet-ca")),
+        "{signers:?}"
+    );
+}
+
+#[test]
+fn pods_know_the_api_server_by_the_root_of_an_authority_that_was_brought() {
+    let root = |root_ca| {
+        let words =
+            command(&controller(&a_controller(), &Facts { root_ca, ..facts() }), "kube-controller-manager");
+        words.into_iter().find(|word| word.starts_with("--root-ca-file=")).unwrap()
+    };
+    assert_eq!(root(false), "--root-ca-file=/etc/kubernetes/pki/ca.pem");
+    assert_eq!(root(true), "--root-ca-file=/etc/kubernetes/pki/root-ca.pem");
+}
+
+#[test]
+fn a_log_on_standard_output_needs_no_folder_and_none_no_policy() {
+    let mut config = a_controller();
+    config.control_plane.audit_log = Some(json!({ "path": "-", "policy": { "kind": "Policy" } }));
+    let furniture = controller(&config, &facts());
+    assert!(command(&furniture, "kube-apiserver").iter().any(|word| word == "--audit-log-path=-"));
+    assert!(!text(&furniture).contains("slipway-audit-log"));
+    config.control_plane.audit_log = None;
+    assert!(!text(&controller(&config, &facts())).contains("audit"));
+}
+
+#[test]
+fn pods_with_gpus_get_nvidias_runtime() {
+    let mut config = a_worker();
+    config.machine.gpu = Some("nvidia".to_owned());
+    let furniture = worker(&config, &facts());
+    let containerd =
+        &furniture.files.iter().find(|file| file.path.starts_with("/etc/containerd")).unwrap().content;
+    assert!(containerd.contains("default_runtime_name = \"nvidia\""), "{containerd}");
+    assert!(containerd.contains("BinaryName = \"/usr/bin/nvidia-container-runtime\""), "{containerd}");
+    assert_eq!(containerd.matches("SystemdCgroup = true").count(), 2, "{containerd}");
+}
