@@ -31,6 +31,14 @@ test: tools ## All tests, with all that they need, and the templates' lint
 	fi
 	tests/scripts/lint-template.sh
 
+.PHONY: kubernetes
+kubernetes: ## A real Kubernetes to test with, built once into .tools/: half an hour on one processor; JOBS= PATIENCE=
+	@tests/scripts/kubernetes.sh
+
+.PHONY: test-kubernetes
+test-kubernetes: kubernetes ## What we give to controllers, in a real Kubernetes
+	$(CARGO) test --locked -p slipway-tests --test kubernetes
+
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
 	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-bench

@@ -10,6 +10,7 @@
 //! - [`registry`]: container images, as far as their digests.
 //! - [`router`]: brings what moto's patterns match to the functions.
 //! - [`workshop`]: none of that: the render flow alone, in memory.
+//! - [`kubernetes`]: a real control plane, from what a controller is given.
 //! - [`leaks`]: looks for secrets, in whatever form, where none must be.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
 
@@ -20,6 +21,7 @@ pub mod gateway;
 pub mod iam;
 pub mod imds;
 pub mod installation;
+pub mod kubernetes;
 pub mod lambda;
 pub mod leaks;
 pub mod moto;

@@ -34,7 +34,7 @@ pub fn python() -> Result<PathBuf, Absent> {
 /// If the script that fetches it cannot be run, or fails otherwise.
 #[must_use]
 pub fn debian(package: &str, program: &str) -> Option<PathBuf> {
-    fetched("tests/scripts/debian_tool.sh", package, program)
+    fetched("tests/scripts/debian_tool.sh", &[package, program])
 }
 
 /// A program of an etcd release, built out of its Go modules into `.tools/`; `None` as for [`debian`].
@@ -43,17 +43,26 @@ pub fn debian(package: &str, program: &str) -> Option<PathBuf> {
 /// As [`debian`].
 #[must_use]
 pub fn etcd(version: &str, program: &str) -> Option<PathBuf> {
-    fetched("tests/scripts/etcd_release.sh", version, program)
+    fetched("tests/scripts/etcd_release.sh", &[version, program])
 }
 
-fn fetched(script: &str, of: &str, program: &str) -> Option<PathBuf> {
-    let output = Command::new(root().join(script)).args([of, program]).stderr(Stdio::inherit()).output();
+fn fetched(script: &str, of: &[&str]) -> Option<PathBuf> {
+    let output = Command::new(root().join(script)).args(of).stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("{script} cannot be run: {error}"));
     match output.status.code() {
         Some(0) => Some(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
         Some(3) => None,
-        _ => panic!("{script} {of} {program}: {}", output.status),
+        _ => panic!("{script} {}: {}", of.join(" "), output.status),
     }
+}
+
+/// The folder of a real Kubernetes; `None` where it was not built (`make kubernetes`), which is said as for [`debian`].
+///
+/// # Panics
+/// As [`debian`].
+#[must_use]
+pub fn kubernetes() -> Option<PathBuf> {
+    fetched("tests/scripts/kubernetes.sh", &["--cached"])
 }
 
 /// A file that `cargo build` made: a function's binary or the agent, in the profile that this code was built in.

@@ -22,7 +22,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("slipway-rollout", 3),
     ("slipway-node", 3),
     ("slipway", 3),
-    ("slipway-tests", 3),
+    ("slipway-tests", 4),
 ];
 
 /// Where each crate lives.

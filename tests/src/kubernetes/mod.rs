@@ -1,0 +1,409 @@
+//! A real Kubernetes: etcd, API server, controller manager and scheduler as processes of ours, started from the very static pods that a
+//! controller is given, with the very files that it finds in its bundle: sealed, stored and opened by the flow.
+//!
+//! There is no kubelet and no container. What a controller has below `/` lies below [`Kubernetes::root`], and ports are free ones of this
+//! machine: [`Elsewhere`] is the one place that says what is rewritten for that.
+#![allow(clippy::missing_panics_doc, reason = "a test's room may panic")]
+
+mod caller;
+mod program;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use slipway_core::node::{ControllerConfig, NodeConfig};
+use slipway_core::pki::Role;
+use slipway_core::pki::policy::ETCD_DIR;
+use slipway_core::versions::RELEASES;
+use slipway_node::kube::{self, Facts};
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::tools;
+use crate::workshop::{Rendered, Workshop};
+
+pub use caller::{Answer, Caller};
+use program::Program;
+
+/// How long anything may take before the test fails: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Who speaks to the API server: a certificate and its key below [`Kubernetes::root`].
+const ADMIN: (&str, &str) = ("operator/admin/admin.pem", "operator/admin/admin-key.pem");
+const NODE_MANAGER: (&str, &str) =
+    ("etc/kubernetes/pki/node-manager.pem", "etc/kubernetes/pki/node-manager-key.pem");
+
+/// A running control plane. It ends, with all that it started, when this is dropped.
+#[derive(Debug)]
+pub struct Kubernetes {
+    /// The cluster's buckets.
+    pub workshop: Workshop,
+    /// What its spec became.
+    pub rendered: Rendered,
+    /// What the controller was told.
+    pub config: ControllerConfig,
+    /// `https://127.0.0.1:<port>`.
+    pub server: String,
+    /// Where etcd answers, likewise.
+    pub etcd: String,
+    programs: BTreeMap<String, Program>,
+    binaries: PathBuf,
+    folder: TempDir,
+}
+
+impl Kubernetes {
+    /// A control plane of the cluster that `spec` says, whatever Kubernetes it asks for: the release is the one that is built here. Ready,
+    /// and with the add-on cluster-access. `None` where there is no real Kubernetes, which has been said then.
+    pub async fn start(spec: &str) -> Option<Self> {
+        let binaries = tools::kubernetes()?;
+        let release = binaries.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let etcd_program = tools::etcd(etcd_of(&release), "etcd")?;
+        let spec = with_release(spec, &release);
+        let mut workshop = Workshop::of(&spec);
+        // Real programs go by the machine's clock.
+        workshop.now = Timestamp::now();
+        let rendered = workshop.render(&spec).await;
+        let NodeConfig::Controller(config) =
+            NodeConfig::read(&rendered.rendering.roles[&Role::Controller].config)
+                .expect("a configuration reads back")
+        else {
+            panic!("a controller is told to be something else")
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let [api, etcd, etcd_peer, manager, scheduler] = free_ports();
+        let elsewhere = Elsewhere { root: folder.path().to_owned(), api, etcd, manager, scheduler };
+
+        for role in [Role::Controller, Role::Etcd(0)] {
+            for (path, text) in workshop.bundle(&role).await {
+                elsewhere.put(&path, 0o600, &text);
+            }
+        }
+        for (name, text) in workshop.bundle(&Role::Admin).await {
+            elsewhere.put(&format!("/operator/admin/{name}"), 0o600, &text);
+        }
+        let facts = facts(folder.path());
+        for file in kube::controller(&config, &facts).files {
+            elsewhere.put(&file.path, file.mode, &elsewhere.rewritten(&file.content, &config));
+        }
+
+        let mut started = Self {
+            workshop,
+            rendered,
+            config: *config,
+            server: format!("https://127.0.0.1:{api}"),
+            etcd: format!("https://127.0.0.1:{etcd}"),
+            programs: BTreeMap::new(),
+            binaries,
+            folder,
+        };
+        started.start_etcd(&etcd_program, etcd, etcd_peer).await;
+        for (name, more) in elsewhere.more_flags() {
+            started.start_static_pod(name, &more);
+        }
+        started.is_ready().await;
+        started.apply_cluster_access().await;
+        Some(started)
+    }
+
+    /// What stands for `/` of the controller.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Below [`Kubernetes::root`].
+    #[must_use]
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root().join(path.trim_start_matches('/'))
+    }
+
+    /// The release that runs: `1.36.3`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.config.kubernetes_version
+    }
+
+    /// The operator.
+    #[must_use]
+    pub fn admin(&self) -> Caller {
+        self.caller(ADMIN)
+    }
+
+    /// The node manager, who may do everything from the first moment.
+    #[must_use]
+    pub fn node_manager(&self) -> Caller {
+        self.caller(NODE_MANAGER)
+    }
+
+    /// Whoever has no certificate: nobody, or who has `token`.
+    #[must_use]
+    pub fn bearer(&self, token: Option<&str>) -> Caller {
+        Caller::new(&self.server, &self.path("etc/kubernetes/pki/ca.pem"), None, token)
+    }
+
+    /// Whoever has this certificate and key, below the root.
+    #[must_use]
+    pub fn caller(&self, (certificate, key): (&str, &str)) -> Caller {
+        let identity = (self.path(certificate), self.path(key));
+        Caller::new(
+            &self.server,
+            &self.path("etc/kubernetes/pki/ca.pem"),
+            Some((&identity.0, &identity.1)),
+            None,
+        )
+    }
+
+    /// A kubeconfig for the operator, as `kubectl` and client libraries read it.
+    #[must_use]
+    pub fn admin_kubeconfig(&self) -> PathBuf {
+        self.kubeconfig("admin", ADMIN)
+    }
+
+    /// A kubeconfig for whoever has this certificate and key.
+    #[must_use]
+    pub fn kubeconfig(&self, name: &str, (certificate, key): (&str, &str)) -> PathBuf {
+        let path = self.path(&format!("operator/{name}.kubeconfig"));
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "it", "cluster": {
+                "server": self.server, "certificate-authority": self.path("etc/kubernetes/pki/ca.pem"),
+            } }],
+            "users": [{ "name": name, "user": {
+                "client-certificate": self.path(certificate), "client-key": self.path(key),
+            } }],
+            "contexts": [{ "name": "it", "context": { "cluster": "it", "user": name } }],
+            "current-context": "it",
+        });
+        put(&path, 0o600, &config.to_string());
+        path
+    }
+
+    /// What `kubectl` says, given a kubeconfig and its standard input.
+    pub async fn kubectl(&self, kubeconfig: &Path, arguments: &[&str], stdin: &str) -> Output {
+        let mut command = Command::new(self.binaries.join("kubectl"));
+        command.env_clear().env("HOME", self.root()).arg("--kubeconfig").arg(kubeconfig).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("kubectl can be started");
+        let mut input = child.stdin.take().expect("it is piped");
+        input.write_all(stdin.as_bytes()).await.expect("kubectl reads what it is given");
+        drop(input);
+        let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
+        output.expect("kubectl ends").expect("kubectl can be waited for")
+    }
+
+    /// The log of `kube-apiserver` or another program, so far.
+    #[must_use]
+    pub fn log(&self, program: &str) -> String {
+        self.programs.get(program).map(Program::log).unwrap_or_default()
+    }
+
+    /// Puts files in place of the controller's, as a refresh does.
+    pub fn put(&self, path: &str, text: &str) {
+        put(&self.path(path), 0o600, text);
+    }
+
+    /// Stops a program and starts it again, by the same flags.
+    pub async fn restart(&mut self, program: &str) {
+        self.programs.get_mut(program).expect("it runs").restart().await;
+        self.is_ready().await;
+    }
+
+    async fn start_etcd(&mut self, program: &Path, port: u16, peer_port: u16) {
+        let (client, peer) = (format!("https://127.0.0.1:{port}"), format!("https://127.0.0.1:{peer_port}"));
+        let file = |name: &str| self.path(ETCD_DIR).join(name).display().to_string();
+        let name = "etcd-0";
+        let founders = format!("{name}={peer}");
+        let flags = [
+            ("name", name.to_owned()),
+            ("data-dir", self.path("var/lib/etcd").display().to_string()),
+            ("listen-client-urls", client.clone()),
+            ("advertise-client-urls", client),
+            ("listen-peer-urls", peer.clone()),
+            ("initial-advertise-peer-urls", peer),
+            ("initial-cluster", founders),
+            ("cert-file", file("server.pem")),
+            ("key-file", file("server-key.pem")),
+            ("client-cert-auth", "true".to_owned()),
+            ("trusted-ca-file", file("etcd-ca.pem")),
+            ("peer-cert-file", file("peer.pem")),
+            ("peer-key-file", file("peer-key.pem")),
+            ("peer-client-cert-auth", "true".to_owned()),
+            ("peer-trusted-ca-file", file("etcd-ca.pem")),
+            // What is written here need not survive.
+            ("unsafe-no-fsync", "true".to_owned()),
+        ];
+        let arguments = flags.map(|(name, value)| format!("--{name}={value}"));
+        self.run("etcd", program, arguments.into());
+        let member = self.etcd_client(
+            &format!("{ETCD_DIR}/healthcheck-client.pem"),
+            &format!("{ETCD_DIR}/healthcheck-client-key.pem"),
+        );
+        self.until("etcd", "is healthy", async || {
+            member.get("/health").await.is_ok_and(|answer| answer.body["health"] == "true")
+        })
+        .await;
+    }
+
+    /// Whoever has this certificate and key, before etcd.
+    #[must_use]
+    pub fn etcd_client(&self, certificate: &str, key: &str) -> Caller {
+        let identity = (self.path(certificate), self.path(key));
+        let authority = self.path(ETCD_DIR).join("etcd-ca.pem");
+        Caller::new(&self.etcd, &authority, Some((&identity.0, &identity.1)), None)
+    }
+
+    fn start_static_pod(&mut self, name: &str, more: &[String]) {
+        let manifest = self.path(kube::MANIFESTS).join(format!("{name}.json"));
+        let text = fs::read_to_string(&manifest).expect("the static pod is there");
+        let pod: Value = serde_json::from_str(&text).expect("it is JSON");
+        let command = pod["spec"]["containers"][0]["command"].as_array().expect("it has a command").clone();
+        let mut words = command.iter().map(|word| word.as_str().expect("words are strings").to_owned());
+        assert_eq!(words.next().as_deref(), Some(name));
+        let arguments = words.chain(more.iter().cloned()).collect();
+        let program = self.binaries.join(name);
+        self.run(name, &program, arguments);
+    }
+
+    fn run(&mut self, name: &str, program: &Path, arguments: Vec<String>) {
+        let log = self.path(&format!("var/log/{name}.log"));
+        let program = Program::start(program, arguments, &log);
+        self.programs.insert(name.to_owned(), program);
+    }
+
+    async fn is_ready(&self) {
+        // As a load balancer asks: without credentials.
+        let anybody = self.bearer(None);
+        self.until("kube-apiserver", "is ready", async || {
+            anybody.get("/readyz").await.is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
+    }
+
+    /// Waits until `holds`; fails with the program's log if it ends, or does not come to it.
+    pub async fn until(&self, program: &str, what: &str, holds: impl AsyncFn() -> bool) {
+        let begun = std::time::Instant::now();
+        while !holds().await {
+            let running = &self.programs[program];
+            assert!(
+                begun.elapsed() < PATIENCE && running.runs(),
+                "{program}: not so that it {what}:\n{}",
+                program::tail(&running.log())
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// As the node manager does, before everything else: without it nobody may do anything.
+    async fn apply_cluster_access(&self) {
+        let addons = &self.rendered.rendering.addons.addons;
+        let access = addons.iter().find(|addon| addon.name == "cluster-access").expect("it is always there");
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": access.objects });
+        let kubeconfig = self.path(kube::NODE_MANAGER_KUBECONFIG);
+        let arguments = ["apply", "--server-side", "--field-manager=slipway", "--filename=-"];
+        let output = self.kubectl(&kubeconfig, &arguments, &list.to_string()).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// What stands somewhere else here than on a controller.
+struct Elsewhere {
+    root: PathBuf,
+    api: u16,
+    etcd: u16,
+    manager: u16,
+    scheduler: u16,
+}
+
+impl Elsewhere {
+    /// A controller's file with the paths and ports of this machine.
+    fn rewritten(&self, text: &str, config: &ControllerConfig) -> String {
+        let root = self.root.display();
+        let plane = &config.control_plane;
+        let mut text = text.to_owned();
+        for folder in ["/etc/kubernetes", "/var/log/", "/var/lib/kubelet"] {
+            text = text.replace(folder, &format!("{root}{folder}"));
+        }
+        for (was, is) in [
+            (config.api_server.clone(), format!("https://127.0.0.1:{}", self.api)),
+            (format!("--secure-port={}", plane.bind_port), format!("--secure-port={}", self.api)),
+            // Of the members one is here.
+            (plane.etcd_servers.join(","), format!("https://127.0.0.1:{}", self.etcd)),
+        ] {
+            text = text.replace(&was, &is);
+        }
+        text
+    }
+
+    /// What a program that has a machine for itself need not be told.
+    fn more_flags(&self) -> [(&'static str, Vec<String>); 3] {
+        [
+            ("kube-apiserver", vec!["--bind-address=127.0.0.1".to_owned()]),
+            ("kube-controller-manager", vec![format!("--secure-port={}", self.manager)]),
+            ("kube-scheduler", vec![format!("--secure-port={}", self.scheduler)]),
+        ]
+    }
+
+    fn put(&self, path: &str, mode: u32, text: &str) {
+        put(&self.root.join(path.trim_start_matches('/')), mode, text);
+    }
+}
+
+/// Writes a file, whole or not at all, and the folders above it.
+fn put(path: &Path, mode: u32, text: &str) {
+    use std::io::Write as _;
+    let folder = path.parent().expect("a file lies somewhere");
+    fs::create_dir_all(folder).expect("folders can be made");
+    let draft = path.with_extension("draft");
+    let mut file = fs::OpenOptions::new();
+    let file = file.write(true).create(true).truncate(true).mode(mode).open(&draft);
+    let mut file = file.expect("a file can be made");
+    file.set_permissions(fs::Permissions::from_mode(mode)).expect("it is ours");
+    file.write_all(text.as_bytes()).expect("it can be written");
+    fs::rename(draft, path).expect("it can be put in place");
+}
+
+/// A machine of EC2's, with an address that nobody has.
+fn facts(root: &Path) -> Facts {
+    Facts {
+        instance_id: "i-0a1b2c3d4e5f60718".to_owned(),
+        zone: "eu-west-1a".to_owned(),
+        address: "192.0.2.10".parse().expect("an address"),
+        resolv_conf: "/etc/resolv.conf".to_owned(),
+        root_ca: root.join("etc/kubernetes/pki/root-ca.pem").exists(),
+    }
+}
+
+/// All are held until all are known, so that no two are the same.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let held: [TcpListener; N] =
+        std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").expect("there are free ports"));
+    held.map(|one| one.local_addr().expect("it is bound").port())
+}
+
+/// The etcd that goes with a release.
+fn etcd_of(release: &str) -> &'static str {
+    let minor = release.split('.').nth(1).and_then(|minor| minor.parse().ok());
+    let known = RELEASES.iter().find(|known| Some(known.minor) == minor);
+    known.expect("the release that is built here is one that is launched").etcd
+}
+
+/// `spec` with the release that is here.
+fn with_release(spec: &str, release: &str) -> String {
+    let lines = spec.lines().map(|line| {
+        if line.starts_with("kubernetesVersion:") {
+            format!("kubernetesVersion: \"{release}\"\n")
+        } else {
+            format!("{line}\n")
+        }
+    });
+    lines.collect()
+}

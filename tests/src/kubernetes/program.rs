@@ -1,0 +1,70 @@
+//! A program that writes a log.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
+use tokio::process::{Child, Command};
+
+/// It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Program {
+    path: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Program {
+    pub(super) fn start(path: &Path, arguments: Vec<String>, log: &Path) -> Self {
+        let child = spawn(path, &arguments, log);
+        Self { path: path.to_owned(), arguments, log: log.to_owned(), child }
+    }
+
+    pub(super) async fn restart(&mut self) {
+        self.kill();
+        let _ = self.child.wait().await;
+        self.child = spawn(&self.path, &self.arguments, &self.log);
+    }
+
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.pid().is_some_and(|pid| test_kill_process(pid).is_ok())
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+    }
+
+    fn kill(&self) {
+        if let Some(pid) = self.pid() {
+            // It may have ended by itself in this moment: nothing to do then.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(path: &Path, arguments: &[String], log: &Path) -> Child {
+    fs::create_dir_all(log.parent().expect("a log lies somewhere")).expect("folders can be made");
+    let file = fs::OpenOptions::new().append(true).create(true).open(log).expect("a log can be made");
+    let mut command = Command::new(path);
+    command.env_clear().args(arguments).process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    command.spawn().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The last of a log.
+pub(super) fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}
