@@ -227,9 +227,14 @@ async fn every_call_is_signed_as_botocore_signs_it() {
     aws.set_address("Z1", "a.b", "10.0.0.1").await.unwrap();
     aws.settle(&hook(), HookResult::Continue).await.unwrap();
 
-    let asked = server.asked();
-    assert!(asked.len() >= 9, "{asked:?}");
-    let asked: Vec<Value> = asked
+    assert!(server.asked().len() >= 9, "{:?}", server.asked());
+    signed_as_botocore_signs(&server);
+}
+
+/// Every request that `server` had is signed as botocore signs it, in the name of [`Imds`]' role.
+pub(crate) fn signed_as_botocore_signs(server: &Scripted) {
+    let asked: Vec<Value> = server
+        .asked()
         .iter()
         .map(|one| {
             json!({

@@ -3,3 +3,4 @@
 
 mod aws;
 mod scripted;
+mod userdata;

@@ -56,7 +56,14 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
     let credentials = context.credentials_digest(&role);
     let userdata = userdata(
         context,
-        Digests { role: &role, architecture, config: &config.digest, credentials: &credentials, zone: None },
+        Digests {
+            role: &role,
+            architecture,
+            config: &config.digest,
+            credentials: &credentials,
+            group: &stack,
+            zone: None,
+        },
     );
     let launch_template = template.add("LaunchTemplate", machine.launch_template(context, userdata));
     let size = GroupSize { min: controller.count, max: controller.count };

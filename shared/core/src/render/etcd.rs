@@ -75,6 +75,7 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
             architecture,
             config: &config.digest,
             credentials: &credentials,
+            group: &group,
             zone: Some(zone),
         },
     );

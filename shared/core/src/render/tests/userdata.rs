@@ -19,12 +19,18 @@ while [ $# -gt 1 ]; do
   case "$1" in
     -o) out=$2; shift ;;
     -K) cat >>"$ROOT/stdin.log"; shift ;;
+    --data-binary) sent=${2#@}; shift ;;
+    -d) echo "$2" >>"$ROOT/form.log"; shift ;;
     -X | -H | -m | --aws-sigv4) shift ;;
   esac
   shift
 done
 case "$1" in
   */api/token) echo IMDS-TOKEN ;;
+  */meta-data/instance-id) echo i-0123456789abcdef0 ;;
+  https://autoscaling.eu-west-1.amazonaws.com/) ;;
+  https://slipway-assets-example.s3.eu-west-1.amazonaws.com/clusters/prod/nodes/*)
+    cp "$sent" "$ROOT/${1##*/}" ;;
   */security-credentials/) echo node-role ;;
   */security-credentials/node-role)
     printf '{\n  "Code" : "Success",\n  "AccessKeyId" : "ASIAEXAMPLE",\n'
@@ -160,6 +166,16 @@ fn userdata_gives_up_with_a_reason_on_a_bundle_that_was_tampered_with() {
     assert!(said.contains("giving up") && said.contains("is not what its digest says"), "{said}");
     assert_eq!(machine.read("sleep.log"), "2\n4\n8\n16\n32\n64\n128\n256\n");
     assert_eq!(machine.read("slipway/agent.log"), "", "the agent must not start");
+    let report: Value = serde_json::from_str(&machine.read("i-0123456789abcdef0.json")).unwrap();
+    assert_eq!(
+        (report["role"].as_str(), report["config"].as_str()),
+        (Some("controller"), Some(digest.as_str()))
+    );
+    assert_eq!(report["state"], "given-up");
+    assert!(report["failure"]["message"].as_str().unwrap().contains("is not what its digest says"));
+    let expected = "Action=CompleteLifecycleAction&AutoScalingGroupName=prod-control-plane&InstanceId=i-0123456789abcdef0\
+                    &LifecycleActionResult=ABANDON&LifecycleHookName=slipway-launch&Version=2011-01-01\n";
+    assert_eq!(machine.read("form.log"), expected);
     assert!(!machine.path("slipway/config.json").exists());
 }
 
@@ -171,7 +187,7 @@ fn userdata_says_that_no_agent_is_published_and_fetches_nothing() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("the lock pins no node agent for arm64"), "{said}");
-    assert_eq!(machine.read("curl.log"), "");
+    assert!(!machine.read("curl.log").contains("/agent/"), "there is nothing to fetch");
 }
 
 #[test]
@@ -181,6 +197,16 @@ fn userdata_reports_an_agent_that_failed() {
     let output = machine.run(&script(&rendering, "prod-control-plane", "LaunchTemplate"), "7");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("bootstrap ended with status 7"));
+    assert!(machine.read("i-0123456789abcdef0.json").contains("status 7"));
+}
+
+#[test]
+fn what_the_agent_told_by_itself_is_not_told_again() {
+    let rendering = rendering(&with_agent());
+    let machine = furnished(&rendering, "controller");
+    let output = machine.run(&script(&rendering, "prod-control-plane", "LaunchTemplate"), "1");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!((machine.read("i-0123456789abcdef0.json"), machine.read("form.log")), Default::default());
 }
 
 #[test]
