@@ -23,7 +23,7 @@ demo: tools ## Launch examples/production.yaml in an embedded AWS, and watch; AR
 
 .PHONY: test
 test: tools ## All tests, with all that they need, and the templates' lint
-	$(CARGO) build --locked $(FUNCTIONS)
+	$(CARGO) build --locked $(FUNCTIONS) -p slipway
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 		$(CARGO) nextest run --locked --workspace --no-fail-fast && $(CARGO) test --locked --workspace --doc; \
 	else \

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use slipway_driver::error::FlowError;
+use slipway_driver::ports::{ErrorKind, PortError};
 
 /// Why a command ended early. Findings about a spec are a result, not a failure.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,14 @@ pub(crate) enum Failure {
     /// A flow of the driver could not go on.
     #[error(transparent)]
     Flow(#[from] FlowError),
+    /// A flow over AWS could not go on.
+    #[error("{why}")]
+    Cloud {
+        /// Why.
+        why: FlowError,
+        /// What to do, where there is more to say.
+        cure: Option<String>,
+    },
 }
 
 impl Failure {
@@ -48,12 +57,27 @@ impl Failure {
         Self::Refused { problem: problem.into(), cure: cure.into() }
     }
 
+    /// The same, met in AWS, where other things cure it than in a directory.
+    pub(crate) fn in_cloud(self) -> Self {
+        match self {
+            Self::Flow(FlowError::Port(error)) => {
+                let cure = cure_in_cloud(&error);
+                Self::Cloud { why: FlowError::Port(error), cure }
+            }
+            Self::Flow(why) => Self::Cloud { why, cure: None },
+            other @ (Self::File { .. } | Self::Refused { .. } | Self::Cloud { .. }) => other,
+        }
+    }
+
     /// The exit code: 1 for a refusal, 3 for what could not be read or written.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Refused { .. } | Self::Flow(FlowError::Refused { .. }) => 1,
-            Self::File { .. }
-            | Self::Flow(FlowError::Port(_) | FlowError::Corrupt { .. } | FlowError::Race { .. }) => 3,
+            Self::Refused { .. } => 1,
+            Self::File { .. } => 3,
+            Self::Flow(why) | Self::Cloud { why, .. } => match why {
+                FlowError::Refused { .. } => 1,
+                FlowError::Port(_) | FlowError::Corrupt { .. } | FlowError::Race { .. } => 3,
+            },
         }
     }
 
@@ -62,6 +86,7 @@ impl Failure {
         match self {
             Self::Refused { cure, .. } => Some(cure),
             Self::File { cure, .. } => *cure,
+            Self::Cloud { cure, .. } => cure.as_deref(),
             // The flow names an object of the bucket; see `local`.
             Self::Flow(FlowError::Corrupt { .. }) => Some(
                 "in a directory, clusters/NAME/ is the directory itself, and its pki/ and bundles/ lie in credentials/",
@@ -69,4 +94,49 @@ impl Failure {
             Self::Flow(FlowError::Port(_) | FlowError::Refused { .. } | FlowError::Race { .. }) => None,
         }
     }
+}
+
+/// What a person does about a call that AWS refused. Its message begins with the service's own code.
+fn cure_in_cloud(error: &PortError) -> Option<String> {
+    let code = error.message.split(':').next().unwrap_or_default();
+    let cure = match code {
+        "ExpiredToken" | "ExpiredTokenException" | "RequestExpired" => {
+            "your AWS credentials have expired: sign in again (such as `aws sso login`), then try again".to_owned()
+        }
+        "InvalidAccessKeyId" | "InvalidClientTokenId" | "SignatureDoesNotMatch" | "UnrecognizedClientException" => {
+            "AWS does not know these credentials: `aws sts get-caller-identity` says whose they are; see AWS_PROFILE and AWS_ACCESS_KEY_ID"
+                .to_owned()
+        }
+        "NoSuchBucket" => {
+            "name the asset and spec buckets of the installation, or its stack with --stack; they lie in the account that you \
+             are signed in to, or let it in"
+                .to_owned()
+        }
+        "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {
+            "the bucket lies in another region: set AWS_REGION to the installation's".to_owned()
+        }
+        "DisabledException" | "KMSInvalidStateException" => {
+            "enable the key again, or cancel its deletion: without it nothing that it sealed can be opened".to_owned()
+        }
+        "InvalidCiphertextException" => {
+            "it was sealed for another cluster or role, or is damaged; `slipway certs verify --open` says which objects are".to_owned()
+        }
+        _ => match error.kind {
+            ErrorKind::Denied => format!(
+                "whoever you are signed in as needs {} there; what each verb needs is listed in docs/pki.md{}",
+                error.operation,
+                if error.operation == "s3:GetObject" {
+                    " (S3 also says this of an object that is not there, to who lacks s3:ListBucket on its bucket)"
+                } else {
+                    ""
+                }
+            ),
+            ErrorKind::Missing if error.operation.starts_with("kms:") => {
+                "the key was deleted, or lies in another account or region than you are signed in to".to_owned()
+            }
+            ErrorKind::Transient => "try again: AWS could not be reached, was busy, or wants better credentials".to_owned(),
+            ErrorKind::Missing | ErrorKind::Invalid => return None,
+        },
+    };
+    Some(cure)
 }

@@ -1,8 +1,10 @@
 //! `slipway`: Kubernetes clusters on EC2 from a terminal.
 //!
 //! Each verb is a file in `commands`; what it says goes through [`printer::Printer`] alone; `local` implements the
-//! driver's ports over a directory, so that nothing here needs AWS. [`Exit`] is the table of exit codes.
+//! driver's ports over a directory, so that rendering and planning need no AWS, and `cloud` finds a cluster that stands
+//! there. [`Exit`] is the table of exit codes.
 
+mod cloud;
 mod commands;
 mod failure;
 mod local;
@@ -16,7 +18,7 @@ use clap::{Parser, Subcommand};
 use commands::{certs, completions, init, migrate, plan, render, validate};
 use printer::{Format, Printer};
 
-/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do. None of it needs AWS.
+/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do. Only `certs --cluster` speaks to AWS.
 #[derive(Debug, Parser)]
 #[command(name = "slipway", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
@@ -41,7 +43,8 @@ Examples:
   slipway validate cluster.yaml
   slipway render cluster.yaml --out rendered
   slipway plan cluster.yaml --against rendered
-  slipway certs show rendered";
+  slipway certs show rendered
+  slipway certs show --cluster prod";
 
 #[derive(Debug, Subcommand)]
 enum Command {

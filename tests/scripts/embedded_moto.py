@@ -2,6 +2,8 @@
 
     embedded_moto.py [NAME=VALUE ...]
 
+HOURS_AGO in the environment: S3 says of every object that it was written so many hours before.
+
 Each argument becomes a public SSM parameter in every region, for GetParameter: PutParameter refuses names that begin
 with /aws, and moto carries few of the real ones.
 
@@ -19,6 +21,7 @@ from moto.moto_server.werkzeug_app import (
     MotoRequestHandler,
     create_backend_app,
 )
+from moto.s3 import models as s3
 from moto.ssm import models
 from werkzeug.serving import make_server
 
@@ -46,9 +49,16 @@ def seed(parameters: dict[str, str]) -> None:
     models.SimpleSystemManagerBackend.get_parameter = get_parameter
 
 
+def age(hours: int) -> None:
+    """Makes every object older than it is."""
+    original = s3.utcnow
+    s3.utcnow = lambda: original() - datetime.timedelta(hours=hours)
+
+
 def main() -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     seed(dict(argument.split("=", 1) for argument in sys.argv[1:]))
+    age(int(os.environ.get("HOURS_AGO", "0")))
     server = make_server(
         "127.0.0.1",
         0,

@@ -24,10 +24,19 @@ impl Moto {
     /// # Errors
     /// If the tools are missing or the server does not come up; with what it said.
     pub async fn start(parameters: &[(&str, &str)]) -> io::Result<Self> {
+        Self::start_old(parameters, 0).await
+    }
+
+    /// As [`Moto::start`]; its S3 says of every object that it was written so many hours before it was.
+    ///
+    /// # Errors
+    /// As [`Moto::start`].
+    pub async fn start_old(parameters: &[(&str, &str)], hours: u32) -> io::Result<Self> {
         let python = tools::python().map_err(io::Error::other)?;
         let mut command = Command::new(python);
         command.arg(tools::root().join("tests/scripts/embedded_moto.py"));
         command.args(parameters.iter().map(|(name, value)| format!("{name}={value}")));
+        command.env("HOURS_AGO", hours.to_string());
         let mut process = Group::spawn(&mut command)?;
         let lifeline = process.stdin();
         let mut said = String::new();

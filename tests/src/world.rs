@@ -49,6 +49,8 @@ pub struct Settings {
     pub log: Option<String>,
     /// Public SSM parameters.
     pub parameters: Vec<(String, String)>,
+    /// S3 says of every object that it was written so many hours before it was.
+    pub hours_ago: u32,
 }
 
 impl Default for Settings {
@@ -60,6 +62,7 @@ impl Default for Settings {
             time_scale: 0.002,
             log: None,
             parameters: Vec::new(),
+            hours_ago: 0,
         }
     }
 }
@@ -90,7 +93,8 @@ impl Embedded {
         let work_folder = tempfile::tempdir()?;
         let parameters: Vec<_> =
             settings.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let (moto, plain) = tokio::join!(Moto::start(&parameters), translate(template));
+        let (moto, plain) =
+            tokio::join!(Moto::start_old(&parameters, settings.hours_ago), translate(template));
         let (moto, plain) = (moto?, plain?);
         let observer = Observer::default();
         let gateway = Gateway::start(moto.url(), &settings.region, observer.clone()).await?;

@@ -1,8 +1,9 @@
-//! `slipway certs`: what certificates a folder holds, what is wrong with them, one of them issued anew, and which nobody
+//! `slipway certs`: what certificates a folder or a cluster in AWS holds, what is wrong with them, one of them issued anew, and which nobody
 //! needs any more.
 
 mod folder;
 mod gc;
+mod place;
 mod renew;
 mod sealed;
 mod show;
@@ -14,7 +15,7 @@ use crate::Exit;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Look at certificates: those of a rendered cluster, of a node, or of kubeadm's and kube-aws' folders.
+/// Look at certificates: those of a rendered cluster, of one in AWS, of a node, or of kubeadm's and kube-aws' folders.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -31,7 +32,7 @@ enum Verb {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     match &args.verb {
-        Verb::Show(args) => show::run(args, printer),
+        Verb::Show(args) => show::run(args, printer).await,
         Verb::Verify(args) => verify::run(args, printer).await,
         Verb::Renew(args) => renew::run(args, printer).await,
         Verb::Gc(args) => gc::run(args, printer).await,

@@ -107,8 +107,17 @@ impl Aws {
     /// CloudFormation, which reads templates from `templates` and works under the service role `role_arn`.
     #[must_use]
     pub fn stacks(&self, templates: &S3Bucket, role_arn: &str) -> CloudFormation {
-        let client = aws_sdk_cloudformation::Client::new(&self.config);
-        CloudFormation::new(client, templates.clone(), role_arn.to_owned())
+        CloudFormation::new(self.cloudformation(), templates.clone(), role_arn.to_owned())
+    }
+
+    pub(crate) fn cloudformation(&self) -> aws_sdk_cloudformation::Client {
+        aws_sdk_cloudformation::Client::new(&self.config)
+    }
+
+    /// The region.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.region
     }
 
     /// Ticks in the schedule group `group` that invoke the function `target_arn` under the role `role_arn`.

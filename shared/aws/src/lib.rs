@@ -12,6 +12,8 @@
 //! | `Stacks` | [`CloudFormation`] | `cloudformation:…`, `iam:PassRole` |
 //! | `Ticks` | [`Schedules`] | `scheduler:CreateSchedule`, `scheduler:DeleteSchedule`, `iam:PassRole` |
 //!
+//! Beside the ports, for a person's commands: [`Aws::outputs`] and [`S3Bucket::folders`].
+//!
 //! An error of a call becomes a `PortError`: its kind, the service's code, message and request id, and never a body.
 
 mod bus;
@@ -19,6 +21,7 @@ mod config;
 mod error;
 mod keys;
 mod objects;
+mod outputs;
 mod parameters;
 mod stacks;
 #[cfg(test)]

@@ -44,6 +44,30 @@ impl S3Bucket {
         Self { public: Some(public), ..self }
     }
 
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of the folders right below `prefix`, which ends with a slash. `s3:ListBucket`.
+    ///
+    /// # Errors
+    /// If S3 refuses, or cannot be reached.
+    pub async fn folders(&self, prefix: &str) -> PortResult<Vec<String>> {
+        let request = self.client.list_objects_v2().bucket(&self.name).prefix(prefix).delimiter("/");
+        let mut pages = request.into_paginator().send();
+        let mut folders = Vec::new();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
+            let found = page.common_prefixes.unwrap_or_default().into_iter();
+            folders.extend(found.filter_map(|folder| {
+                Some(folder.prefix?.strip_prefix(prefix)?.trim_end_matches('/').to_owned())
+            }));
+        }
+        Ok(folders)
+    }
+
     /// How errors name an object.
     fn subject(&self, key: &str) -> String {
         format!("s3://{}/{key}", self.name)
@@ -308,6 +332,19 @@ mod tests {
         assert!(second.contains("prefix=a%2F") && second.contains("continuation-token=more"), "{second}");
         let error = bucket.list("a/", 9).await.unwrap_err();
         assert_eq!((error.kind, error.operation), (ErrorKind::Denied, "s3:ListBucket"));
+    }
+
+    #[tokio::test]
+    async fn folders_are_named_without_what_is_above_them() {
+        const FOLDERS: Answer = (
+            200,
+            "<ListBucketResult><IsTruncated>false</IsTruncated><CommonPrefixes><Prefix>clusters/a/</Prefix>\
+             </CommonPrefixes><CommonPrefixes><Prefix>clusters/b-c/</Prefix></CommonPrefixes></ListBucketResult>",
+        );
+        let (server, bucket) = bucket(&[FOLDERS, DENIED]);
+        assert_eq!(bucket.folders("clusters/").await.unwrap(), ["a", "b-c"]);
+        assert!(server.requests()[0].line.contains("delimiter=%2F"), "{}", server.requests()[0].line);
+        assert_eq!(bucket.folders("clusters/").await.unwrap_err().kind, ErrorKind::Denied);
     }
 
     #[tokio::test]

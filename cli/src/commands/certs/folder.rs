@@ -17,11 +17,6 @@ const MOST_DEPTH: usize = 6;
 /// Who names a folder with more than so many files has named the wrong one.
 const MOST_FILES: usize = 20_000;
 
-/// What lies in `dir`: a directory that `slipway render` wrote, or any other.
-pub(super) fn read(dir: &Path) -> Result<Survey, Failure> {
-    look(dir, files(dir)?)
-}
-
 /// Whether `slipway render` wrote `dir`.
 pub(super) fn is_ours(dir: &Path) -> bool {
     dir.join("slipway.json").is_file() && dir.join("credentials").is_dir()
@@ -41,10 +36,10 @@ pub(super) fn files(dir: &Path) -> Result<Vec<File>, Failure> {
 }
 
 /// Takes them apart; a folder without any certificate is no success.
-pub(super) fn look(dir: &Path, files: Vec<File>) -> Result<Survey, Failure> {
+pub(super) fn look(place: &str, files: Vec<File>) -> Result<Survey, Failure> {
     let survey = survey(&files);
     if survey.certificates.is_empty() && survey.findings.is_empty() {
-        let problem = format!("there is no certificate in {}", dir.display());
+        let problem = format!("there is no certificate in {place}");
         let cure = "name a directory that `slipway render` wrote, or one with certificates in PEM";
         return Err(Failure::refused(problem, cure));
     }

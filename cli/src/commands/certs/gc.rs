@@ -1,13 +1,17 @@
 //! `slipway certs gc`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use slipway_core::pki::gc::{Referred, Verdict};
-use slipway_driver::credentials::gc;
+use slipway_core::pki::gc::{Referred, Verdict, YOUNG};
+use slipway_driver::credentials::gc::{self, Nodes};
+use slipway_driver::error::FlowResult;
+use slipway_driver::ports::{Listing, Objects, Removal};
 
+use super::place::Place;
 use crate::Exit;
+use crate::cloud::CloudArgs;
 use crate::failure::Failure;
 use crate::local::Workspace;
 use crate::printer::Printer;
@@ -18,6 +22,9 @@ use crate::printer::Printer;
 /// such a bundle holds stays.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Of a cluster in AWS, every release that lies in the asset bucket counts as in use, and so does what is
+younger than a day; the versioned bucket keeps what is removed as an earlier version.
+
 A directory knows its own release alone. If nodes were made from an earlier one by hand, copy their
 bundles from the directory before you remove anything here.
 
@@ -29,10 +36,14 @@ Exit codes:
 
 Examples:
   slipway certs gc rendered
-  slipway certs gc rendered --apply")]
+  slipway certs gc rendered --apply
+  slipway certs gc --cluster prod")]
 pub(crate) struct Args {
     /// A directory that `slipway render` wrote.
-    dir: PathBuf,
+    #[arg(required_unless_present = "cluster", conflicts_with = "cluster")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    cloud: CloudArgs,
     /// Remove what nobody refers to.
     #[arg(long)]
     apply: bool,
@@ -42,41 +53,75 @@ pub(crate) struct Args {
 const AT_ONCE: SignedDuration = SignedDuration::ZERO;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
-    let workspace =
-        if args.apply { Workspace::open_existing(&args.dir)? } else { Workspace::look(&args.dir)? };
-    let Some((folder, cluster)) = workspace.bucket() else {
-        let problem = format!("{} is no directory that slipway render wrote", args.dir.display());
-        return Err(Failure::refused(problem, "name one, such as the one given to --out"));
-    };
-    let Some(release) = workspace.release()? else {
-        let problem = format!("{} holds no release, so that nobody knows what is in use", args.dir.display());
-        return Err(Failure::refused(problem, "render into it to the end, then try again"));
-    };
-    let mut referred = Referred::default();
-    referred.add_release(&release);
-    // A file of this very moment is no younger than the clock says.
-    let now = Timestamp::now() + SignedDuration::from_secs(1);
-    let going: Vec<Verdict> = if args.apply {
-        gc::collect(&folder, &cluster, || async { Ok(referred.clone()) }, AT_ONCE, now).await?
-    } else {
-        let verdicts = gc::look(&folder, &cluster, &referred, AT_ONCE, now).await?;
-        verdicts.into_iter().filter(|verdict| verdict.goes).collect()
+    let place = Place::of(args.dir.as_deref().unwrap_or(Path::new(".")), &args.cloud).await?;
+    let (cluster, going) = match &place {
+        Place::Folder(dir) => {
+            let workspace = if args.apply { Workspace::open_existing(dir)? } else { Workspace::look(dir)? };
+            let Some((folder, cluster)) = workspace.bucket() else {
+                let problem = format!("{} is no directory that slipway render wrote", dir.display());
+                return Err(Failure::refused(problem, "name one, such as the one given to --out"));
+            };
+            let Some(release) = workspace.release()? else {
+                let problem =
+                    format!("{} holds no release, so that nobody knows what is in use", dir.display());
+                return Err(Failure::refused(problem, "render into it to the end, then try again"));
+            };
+            let mut referred = Referred::default();
+            referred.add_release(&release);
+            // A file of this very moment is no younger than the clock says.
+            let now = Timestamp::now() + SignedDuration::from_secs(1);
+            let referred = || async { Ok(referred.clone()) };
+            let going = unused(args.apply, &folder, &cluster, referred, AT_ONCE, now).await?;
+            (cluster, going)
+        }
+        Place::Cloud(cloud) => {
+            // Nobody asks the nodes what they run: whatever was ever rendered may run somewhere.
+            let referred = || gc::referred(&cloud.assets, &cloud.cluster, &Nodes::Unknown);
+            let going =
+                unused(args.apply, &cloud.assets, &cloud.cluster, referred, YOUNG, Timestamp::now()).await;
+            (cloud.cluster.clone(), going.map_err(|error| Failure::from(error).in_cloud())?)
+        }
     };
     let bytes: u64 = going.iter().map(|verdict| verdict.size).sum();
-    let machine = json!({
+    let mut machine = json!({
         "ok": true,
         "cluster": cluster,
         "applied": args.apply,
         "unused": going.iter().map(|verdict| &verdict.name).collect::<Vec<_>>(),
         "bytes": bytes,
     });
-    printer.result(&told(args, &going, bytes), &machine);
+    if let Place::Cloud(_) = place {
+        place.name_in(&mut machine);
+    }
+    printer.result(&told(args, &place, &going, bytes), &machine);
     Ok(Exit::Done)
 }
 
-fn told(args: &Args, going: &[Verdict], bytes: u64) -> String {
+/// What goes: taken away, or only looked at.
+async fn unused<B: Objects + Listing + Removal, F: Future<Output = FlowResult<Referred>>>(
+    apply: bool,
+    bucket: &B,
+    cluster: &str,
+    referred: impl Fn() -> F,
+    young: SignedDuration,
+    now: Timestamp,
+) -> FlowResult<Vec<Verdict>> {
+    if apply {
+        return gc::collect(bucket, cluster, referred, young, now).await;
+    }
+    let verdicts = gc::look(bucket, cluster, &referred().await?, young, now).await?;
+    Ok(verdicts.into_iter().filter(|verdict| verdict.goes).collect())
+}
+
+fn told(args: &Args, place: &Place, going: &[Verdict], bytes: u64) -> String {
+    let note = match place {
+        Place::Folder(_) => "",
+        Place::Cloud(_) => {
+            "every release that is stored counts as in use, since nodes are not asked what they run; so does what is younger than a day\n"
+        }
+    };
     if going.is_empty() {
-        return "nothing is unused\n".to_owned();
+        return format!("nothing is unused\n{note}");
     }
     let mut text: String = going.iter().map(|verdict| format!("  {}\n", verdict.name)).collect();
     let count = match going.len() {
@@ -88,5 +133,6 @@ fn told(args: &Args, going: &[Verdict], bytes: u64) -> String {
     } else {
         format!("{count} ({bytes} bytes) that nobody refers to; --apply removes them\n")
     });
+    text.push_str(note);
     text
 }

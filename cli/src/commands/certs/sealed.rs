@@ -1,21 +1,21 @@
-//! Opens what is sealed in a directory of ours, where its local.key is at hand: whether it opens, and what is in it.
+//! Opens what is sealed, with the key of the place where it lies: whether it opens, and what is in it.
 
 use std::path::Path;
 
 use slipway_core::digest::keyed_hex;
 use slipway_core::pki::policy::DIGEST_KEY;
 use slipway_core::pki::{Manifest, Role};
-use slipway_driver::ports::{Objects as _, PortError, Secret};
+use slipway_driver::error::FlowError;
+use slipway_driver::ports::{ErrorKind, Keys, Objects, PortError, Secret};
 use slipway_driver::{credentials, keys};
 use slipway_pki::AwsLc;
 use slipway_pki::verify::{File, Found};
 
 use crate::failure::Failure;
-use crate::local::{Folder, LocalKeys, Workspace};
+use crate::local::{LocalKeys, Workspace};
 
-/// Adds to `files` the private keys that lie sealed in `dir`, each beside its certificate; what does not open is told in the place
-/// of its file. `false`: there is no key to open them with.
-pub(super) async fn open(dir: &Path, files: &mut Vec<File>) -> Result<bool, Failure> {
+/// As [`open`], for a directory of ours, if its local.key is at hand. `false`: there is no key to open with.
+pub(super) async fn open_folder(dir: &Path, files: &mut Vec<File>) -> Result<bool, Failure> {
     let workspace = Workspace::look(dir)?;
     let Some((cluster, folder)) = workspace.folder() else { return Ok(false) };
     let local = match LocalKeys::read(AwsLc, &workspace.key_file()) {
@@ -26,18 +26,30 @@ pub(super) async fn open(dir: &Path, files: &mut Vec<File>) -> Result<bool, Fail
             return Ok(false);
         }
     };
-    let Ok(Some(manifest)) = folder.get(&keys::manifest(cluster)).await else { return Ok(true) };
+    open(&folder, &local, cluster, files).await?;
+    Ok(true)
+}
+
+/// Adds to `files` the private keys that lie sealed in a cluster's folder, each beside its certificate; what does not open is
+/// told in the place of its file.
+pub(super) async fn open<O: Objects, K: Keys>(
+    objects: &O,
+    keys: &K,
+    cluster: &str,
+    files: &mut Vec<File>,
+) -> Result<(), FlowError> {
+    let Ok(Some(manifest)) = objects.get(&keys::manifest(cluster)).await else { return Ok(()) };
     // One that cannot be read is told by the survey.
-    let Ok(manifest) = serde_json::from_slice::<Manifest>(&manifest.bytes) else { return Ok(true) };
+    let Ok(manifest) = serde_json::from_slice::<Manifest>(&manifest.bytes) else { return Ok(()) };
     let mut digest_key = None;
     for (asset, entry) in manifest.assets.iter().filter(|(_, entry)| entry.has_private_half()) {
         let key = keys::private_half(cluster, asset, &entry.fingerprint);
-        let opened = match read(&folder, &key).await {
+        let opened = match read(objects, &key).await {
             // What is not there is told by the survey.
             Ok(None) => continue,
             Ok(Some(sealed)) => {
                 let of = (asset.as_str(), entry.fingerprint.as_str());
-                credentials::open_private(&local, &AwsLc, cluster, of, &sealed).await.map_err(words)
+                problem(credentials::open_private(keys, &AwsLc, cluster, of, &sealed).await)?
             }
             Err(problem) => Err(problem),
         };
@@ -55,41 +67,48 @@ pub(super) async fn open(dir: &Path, files: &mut Vec<File>) -> Result<bool, Fail
     }
     for (role, bundle) in &manifest.bundles {
         let key = keys::credentials(cluster, &role.to_string(), &bundle.digest);
-        let problem =
-            bundle_problem(&local, &folder, cluster, role, (&key, &bundle.digest), digest_key.as_ref()).await;
-        if let Some(problem) = problem {
+        let of = (key.as_str(), bundle.digest.as_str());
+        if let Some(problem) = bundle_problem(objects, keys, cluster, role, of, digest_key.as_ref()).await? {
             tell(files, relative(cluster, &key), problem);
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// What is wrong with a role's bundle.
-async fn bundle_problem(
-    local: &LocalKeys<AwsLc>,
-    folder: &Folder,
+async fn bundle_problem<O: Objects, K: Keys>(
+    objects: &O,
+    keys: &K,
     cluster: &str,
     role: &Role,
     (key, digest): (&str, &str),
     digest_key: Option<&Secret>,
-) -> Option<String> {
-    let sealed = match read(folder, key).await {
-        Ok(None) => return None,
+) -> Result<Option<String>, PortError> {
+    let sealed = match read(objects, key).await {
+        Ok(None) => return Ok(None),
         Ok(Some(sealed)) => sealed,
-        Err(problem) => return Some(problem),
+        Err(problem) => return Ok(Some(problem)),
     };
-    let plain = credentials::open(local, &AwsLc, cluster, &role.to_string(), &sealed).await;
-    match plain {
-        Err(error) => Some(words(error)),
+    let plain = problem(credentials::open(keys, &AwsLc, cluster, &role.to_string(), &sealed).await)?;
+    Ok(match plain {
+        Err(problem) => Some(problem),
         Ok(plain) => {
             let other = digest_key.is_some_and(|of| keyed_hex(of.expose(), plain.expose()) != digest);
             other.then(|| "it holds other credentials than its name says".to_owned())
         }
+    })
+}
+
+/// What does not open is a finding; that nobody may open it, or not now, is none: it would be one of every object.
+fn problem<T>(opened: Result<T, PortError>) -> Result<Result<T, String>, PortError> {
+    match opened {
+        Err(error) if matches!(error.kind, ErrorKind::Denied | ErrorKind::Transient) => Err(error),
+        other => Ok(other.map_err(words)),
     }
 }
 
-async fn read(folder: &Folder, key: &str) -> Result<Option<Vec<u8>>, String> {
-    folder.get(key).await.map(|object| object.map(|object| object.bytes)).map_err(words)
+async fn read(objects: &impl Objects, key: &str) -> Result<Option<Vec<u8>>, String> {
+    objects.get(key).await.map(|object| object.map(|object| object.bytes)).map_err(words)
 }
 
 fn words(error: PortError) -> String {

@@ -8,15 +8,17 @@ use serde_json::{Value, json};
 use slipway_pki::timeline::{self, Row};
 use slipway_pki::verify::{Certificate, Survey};
 
-use super::{Moment, SOON_DAYS, folder};
+use super::place::PlaceArgs;
+use super::{Moment, SOON_DAYS};
 use crate::Exit;
 use crate::failure::Failure;
 use crate::local::write_atomic;
 use crate::printer::{Colour, Printer};
 
-/// Show every certificate of a folder: names, issuer, dates, the days that are left, key, and which roles hold it.
+/// Show every certificate of a folder, or of a cluster in AWS: names, issuer, dates, the days that are left, key, and which
+/// roles hold it.
 ///
-/// Names that share one key are called out. A cluster in AWS cannot be looked into yet; what was rendered with this command can.
+/// Names that share one key are called out. Nothing is decrypted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -27,13 +29,13 @@ Exit codes:
 
 Examples:
   slipway certs show rendered
+  slipway certs show --cluster prod
   slipway certs show /etc/kubernetes/pki --sort name
   slipway certs show rendered --html expiries.html
   slipway certs show rendered --output json | jq '.certificates[] | select(.daysLeft < 60) | .name'")]
 pub(crate) struct Args {
-    /// A directory that `slipway render` wrote, or one with certificates.
-    #[arg(default_value = ".")]
-    dir: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// What comes first.
     #[arg(long, value_enum, default_value_t = Sort::Expiry, value_name = "ORDER")]
     sort: Sort,
@@ -52,9 +54,10 @@ enum Sort {
     Name,
 }
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let now = args.moment.get();
-    let survey = folder::read(&args.dir)?;
+    let place = args.place.find().await?;
+    let survey = place.look(place.files().await?)?;
     let mut shown: Vec<(String, &Certificate)> =
         survey.certificates.iter().map(|one| (survey.name_of(one), one)).collect();
     shown.sort_by(|(a, one), (b, other)| {
@@ -67,13 +70,12 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     if let Some(path) = &args.html {
         let rows: Vec<Row> =
             shown.iter().map(|(name, one)| Row::of(name, one, held_by(&survey, one))).collect();
-        let page = timeline::page(&args.dir.display().to_string(), &rows, &survey.twins(), now, SOON_DAYS);
+        let page = timeline::page(&place.to_string(), &rows, &survey.twins(), now, SOON_DAYS);
         write_atomic(path, page.as_bytes()).map_err(|error| Failure::file("write", path, &error))?;
     }
     let twins = survey.twins();
-    let machine = json!({
+    let mut machine = json!({
         "ok": true,
-        "directory": args.dir.display().to_string(),
         "layout": survey.layout,
         "at": now,
         "certificates": shown.iter().map(|(name, one)| machine(&survey, name, one, now)).collect::<Vec<_>>(),
@@ -81,6 +83,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         "unread": survey.findings,
         "others": survey.others,
     });
+    place.name_in(&mut machine);
     let mut text = String::new();
     for (name, one) in &shown {
         certificate(&mut text, printer, &survey, name, one, now);

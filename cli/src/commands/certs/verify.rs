@@ -7,21 +7,29 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use slipway_core::cluster::Cluster;
 use slipway_core::spec;
+use slipway_driver::error::FlowError;
+use slipway_driver::keys;
+use slipway_driver::ports::Objects as _;
 use slipway_pki::verify::{Finding, Severity, Survey};
 
+use super::place::{Place, PlaceArgs};
 use super::{Moment, SOON_DAYS, folder, sealed};
 use crate::Exit;
+use crate::cloud::Cloud;
 use crate::failure::Failure;
 use crate::printer::{Colour, Printer};
 use crate::source::{PatchArgs, Source};
 
-/// Check the certificates and keys of a folder: chain, names, purpose, keys, dates. All that is wrong is told at once.
+/// Check the certificates and keys of a folder, or of a cluster in AWS: chain, names, purpose, keys, dates. All that is wrong is told at once.
 ///
 /// Whose folder it is, ours, kubeadm's or kube-aws', is seen by its files. A file that is none of theirs is listed as unknown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The names that a certificate must have come from the spec: --spec, or cluster.yaml in the folder or
-beside it, in our form or kube-aws'. Without one only the names that every cluster has are asked for.
+beside it, in our form or kube-aws'; of a cluster in AWS, the newest in the spec bucket, if that is known.
+Without one only the names that every cluster has are asked for.
+
+What is sealed in a directory is opened if its local.key is there; in AWS, with --open.
 
 Exit codes:
   0  nothing is wrong
@@ -31,13 +39,16 @@ Exit codes:
 
 Examples:
   slipway certs verify rendered --spec cluster.yaml
+  slipway certs verify --cluster prod --open
   slipway certs verify /etc/kubernetes --days 60
   slipway certs verify my-kube-aws-cluster/credentials
   slipway certs verify rendered --output json | jq '.findings[].code'")]
 pub(crate) struct Args {
-    /// A directory that `slipway render` wrote, or one with certificates.
-    #[arg(default_value = ".")]
-    dir: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Have KMS open what is sealed, and check the private keys too; none of it is shown or kept. Needs kms:Decrypt.
+    #[arg(long, requires = "cluster")]
+    open: bool,
     /// The cluster's spec, whose names must be in the certificates.
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
@@ -51,7 +62,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let given = match &args.spec {
         Some(path) => match demanded(path)? {
-            Ok(cluster) => Some((path.clone(), cluster)),
+            Ok(cluster) => Some((path.display().to_string(), cluster)),
             Err((source, findings)) => {
                 printer.refused(&source, &findings);
                 return Ok(Exit::Findings);
@@ -59,21 +70,30 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         },
         None => None,
     };
-    let mut files = folder::files(&args.dir)?;
-    let opened = folder::is_ours(&args.dir) && sealed::open(&args.dir, &mut files).await?;
-    let survey = folder::look(&args.dir, files)?;
-    let (spec, note) = match given {
-        Some(given) => (Some(given), None),
-        None => beside(&args.dir),
+    let place = args.place.find().await?;
+    let mut files = place.files().await?;
+    let opened = match &place {
+        Place::Folder(dir) => folder::is_ours(dir) && sealed::open_folder(dir, &mut files).await?,
+        Place::Cloud(cloud) if args.open => {
+            let opened = sealed::open(&cloud.assets, &cloud.keys(""), &cloud.cluster, &mut files).await;
+            opened.map_err(|error| Failure::from(error).in_cloud())?;
+            true
+        }
+        Place::Cloud(_) => false,
+    };
+    let survey = place.look(files)?;
+    let (spec, note) = match (given, &place) {
+        (Some(given), _) => (Some(given), None),
+        (None, Place::Folder(dir)) => beside(dir),
+        (None, Place::Cloud(cloud)) => newest(cloud).await?,
     };
     let cluster = spec.as_ref().map(|(_, cluster)| cluster);
     let findings = survey.verify(cluster, args.moment.get(), args.days);
-    let machine = json!({
+    let mut machine = json!({
         "ok": findings.is_empty(),
-        "directory": args.dir.display().to_string(),
         "layout": survey.layout,
         "at": args.moment.get(),
-        "spec": spec.as_ref().map(|(path, _)| path.display().to_string()),
+        "spec": spec.as_ref().map(|(path, _)| path),
         "certificates": survey.certificates.len(),
         "keys": survey.keys.len(),
         "sealedOpened": opened,
@@ -81,7 +101,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         "unknown": survey.others.iter().filter(|other| !other.known).collect::<Vec<_>>(),
         "notLookedInto": survey.others.iter().filter(|other| other.known).collect::<Vec<_>>(),
     });
-    let spec = spec.as_ref().map(|(path, _)| path.as_path());
+    place.name_in(&mut machine);
+    let spec = spec.as_ref().map(|(path, _)| path.as_str());
+    let opened = opened.then_some(match &place {
+        Place::Folder(_) => "what is sealed was opened with its local.key",
+        Place::Cloud(_) => "what is sealed was opened by KMS",
+    });
     printer.result(&told(printer, &survey, &findings, (spec, note), opened), &machine);
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
 }
@@ -98,14 +123,30 @@ fn demanded(path: &Path) -> Result<Result<Cluster, (Source, Vec<spec::Diagnostic
     Ok(old.map(|parsed| parsed.cluster).ok_or((source, findings)))
 }
 
+/// The newest spec of a cluster in AWS; and why none could be used, if one lies there.
+async fn newest(cloud: &Cloud) -> Result<Spec, Failure> {
+    let Some(specs) = cloud.known_specs() else { return Ok((None, None)) };
+    let key = keys::spec(&cloud.cluster);
+    let object = specs.get(&key).await.map_err(|error| Failure::from(FlowError::from(error)).in_cloud())?;
+    let path = format!("s3://{}/{key}", specs.name());
+    let Some(object) = object else { return Ok((None, Some(format!("there is no {path}")))) };
+    Ok(match spec::parse(&object.bytes, None) {
+        Ok(accepted) => (Some((path, accepted.cluster)), None),
+        Err(_) => (None, Some(format!("{path} is refused: see slipway validate"))),
+    })
+}
+
+/// A spec, and where it lies; or why there is none.
+type Spec = (Option<(String, Cluster)>, Option<String>);
+
 /// The spec in the folder or beside it; and why none could be used, if one lies there.
-fn beside(dir: &Path) -> (Option<(PathBuf, Cluster)>, Option<String>) {
+fn beside(dir: &Path) -> Spec {
     let above = fs::canonicalize(dir).ok().and_then(|dir| dir.parent().map(Path::to_path_buf));
     let mut places =
         [Some(dir.to_owned()), above].into_iter().flatten().map(|folder| folder.join("cluster.yaml"));
     let Some(path) = places.find(|path| path.is_file()) else { return (None, None) };
     match demanded(&path) {
-        Ok(Ok(cluster)) => (Some((path, cluster)), None),
+        Ok(Ok(cluster)) => (Some((path.display().to_string(), cluster)), None),
         Ok(Err(_)) => (None, Some(format!("{} is refused: see slipway validate", path.display()))),
         Err(failure) => (None, Some(failure.to_string())),
     }
@@ -115,8 +156,8 @@ fn told(
     printer: &Printer,
     survey: &Survey,
     findings: &[Finding],
-    (spec, note): (Option<&Path>, Option<String>),
-    opened: bool,
+    (spec, note): (Option<&str>, Option<String>),
+    opened: Option<&str>,
 ) -> String {
     let mut text = String::new();
     for finding in findings {
@@ -134,7 +175,7 @@ fn told(
     let _ = writeln!(text, "the layout is {}", survey.layout.words());
     match (spec, note) {
         (Some(path), _) => {
-            let _ = writeln!(text, "names are held against {}", path.display());
+            let _ = writeln!(text, "names are held against {path}");
         }
         (None, Some(note)) => {
             let _ = writeln!(text, "names are held against no spec: {note}");
@@ -142,8 +183,8 @@ fn told(
         (None, None) => text.push_str("names are held against no spec: give --spec to have them checked\n"),
     }
     let known = survey.others.iter().filter(|other| other.known).count();
-    if opened {
-        text.push_str("what is sealed was opened with its local.key\n");
+    if let Some(opened) = opened {
+        let _ = writeln!(text, "{opened}");
     } else if known > 0 {
         let _ = writeln!(text, "{known} files hold what was not looked into: sealed, or no certificate");
     }

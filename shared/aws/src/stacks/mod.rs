@@ -66,7 +66,7 @@ impl CloudFormation {
 }
 
 /// `ValidationError` is CloudFormation's word for many things; its text tells a stack that does not exist.
-fn is_no_stack(code: &str, words: &str) -> bool {
+pub(crate) fn is_no_stack(code: &str, words: &str) -> bool {
     code == "ValidationError" && words.contains("does not exist")
 }
 

@@ -1,0 +1,186 @@
+//! A cluster that stands in AWS: its folders in the buckets of an installation.
+//!
+//! `clusters/<name>/…` of the asset bucket is what a directory of `slipway render` is: `local` and this differ in who
+//! implements the driver's ports, and the verbs know no more of either.
+
+use std::env;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use slipway_aws::{Aws, KmsKeys, S3Bucket};
+use slipway_driver::error::FlowError;
+use slipway_driver::ports::{Listed, Listing as _, Objects as _, PortError, Secret};
+use slipway_driver::store::AT_A_TIME;
+use slipway_pki::verify::{File, Found};
+
+use crate::failure::Failure;
+
+const AWS: &str = "A cluster in AWS";
+
+/// Which cluster, and whose.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct CloudArgs {
+    /// A cluster that stands in AWS, in the place of a directory. Region and credentials come from where every AWS tool
+    /// takes them: AWS_PROFILE, AWS_REGION, …
+    #[arg(long, value_name = "NAME", help_heading = AWS)]
+    cluster: Option<String>,
+    /// The asset bucket of the Slipway installation, or SLIPWAY_ASSET_BUCKET; else the installation's stack is asked.
+    #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
+    asset_bucket: Option<String>,
+    /// The spec bucket of the Slipway installation, or SLIPWAY_SPEC_BUCKET; else the installation's stack is asked.
+    #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
+    spec_bucket: Option<String>,
+    /// The CloudFormation stack that Slipway was installed as; `slipway` unless given.
+    #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
+    stack: Option<String>,
+}
+
+impl CloudArgs {
+    /// The cluster, if one in AWS was named.
+    pub(crate) async fn cluster(&self) -> Result<Option<Cloud>, Failure> {
+        match &self.cluster {
+            Some(cluster) => Cloud::find(cluster, self).await.map_err(Failure::in_cloud).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// A cluster of an installation.
+#[derive(Debug)]
+pub(crate) struct Cloud {
+    /// Its name.
+    pub(crate) cluster: String,
+    /// The asset bucket.
+    pub(crate) assets: S3Bucket,
+    specs: Option<S3Bucket>,
+    aws: Aws,
+}
+
+/// No certificate, key or bundle is larger.
+const MOST_BYTES: u64 = 1 << 20;
+/// Far more than a cluster keeps.
+const MOST_FILES: usize = 20_000;
+
+impl Cloud {
+    async fn find(cluster: &str, args: &CloudArgs) -> Result<Self, Failure> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if cluster.is_empty() || !cluster.bytes().all(plain) {
+            let problem = format!("{cluster:?} is no cluster's name");
+            return Err(Failure::refused(problem, "name it as the spec does: clusterName"));
+        }
+        let aws = Aws::from_env().await.map_err(|error| {
+            Failure::refused(error.to_string(), "the region is that of the Slipway installation")
+        })?;
+        let named = |given: &Option<String>, variable| {
+            given.clone().or_else(|| env::var(variable).ok()).filter(|name| !name.is_empty())
+        };
+        let mut specs = named(&args.spec_bucket, "SLIPWAY_SPEC_BUCKET");
+        let stack = args.stack.as_deref().unwrap_or("slipway");
+        let assets = match named(&args.asset_bucket, "SLIPWAY_ASSET_BUCKET") {
+            Some(bucket) => bucket,
+            None => {
+                let (asset, spec) = buckets(&aws, stack).await?;
+                specs = specs.or(Some(spec));
+                asset
+            }
+        };
+        let specs = specs.map(|bucket| aws.bucket(&bucket));
+        let cloud = Self { cluster: cluster.to_owned(), assets: aws.bucket(&assets), specs, aws };
+        cloud.must_exist().await?;
+        Ok(cloud)
+    }
+
+    /// Whoever errs in the name is told those that there are.
+    async fn must_exist(&self) -> Result<(), Failure> {
+        if !list(&self.assets, &self.key(""), 1).await?.is_empty() {
+            return Ok(());
+        }
+        let bucket = self.assets.name();
+        let problem = format!("the bucket {bucket} holds nothing of a cluster {}", self.cluster);
+        let cure = match flow(self.assets.folders("clusters/").await)?.as_slice() {
+            [] => "it holds no cluster at all: upload a spec first, or name another installation's bucket"
+                .to_owned(),
+            clusters => format!("the clusters there are {}", clusters.join(", ")),
+        };
+        Err(Failure::refused(problem, cure))
+    }
+
+    /// Where `name` of the cluster's folder lies.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("clusters/{}/{name}", self.cluster)
+    }
+
+    /// The spec bucket, if it is known without asking anybody.
+    pub(crate) fn known_specs(&self) -> Option<&S3Bucket> {
+        self.specs.as_ref()
+    }
+
+    /// KMS, with `own` where the cluster names no key of its own.
+    pub(crate) fn keys(&self, own: &str) -> KmsKeys {
+        self.aws.keys(own)
+    }
+
+    /// The cluster's credentials, as files of a directory that `slipway render` wrote.
+    pub(crate) async fn files(&self) -> Result<Vec<File>, Failure> {
+        let mut listed = Vec::new();
+        for part in ["bundles/", "pki/"] {
+            listed.extend(list(&self.assets, &self.key(part), MOST_FILES + 1).await?);
+        }
+        if listed.len() > MOST_FILES {
+            let problem = format!("the cluster {} has more than {MOST_FILES} credentials", self.cluster);
+            return Err(Failure::refused(problem, "`slipway certs gc` removes what nobody refers to"));
+        }
+        let folder = self.key("");
+        let reads = listed.into_iter().filter_map(|object| {
+            let path = object.key.strip_prefix(&folder)?.to_owned();
+            // A role's configuration is no secret, and none of a directory's credentials.
+            let config = path.starts_with("bundles/") && path.contains("/config-");
+            (!config).then(|| self.read(path, object))
+        });
+        stream::iter(reads).buffered(AT_A_TIME).try_collect().await
+    }
+
+    async fn read(&self, path: String, listed: Listed) -> Result<File, Failure> {
+        let found = if listed.size > MOST_BYTES {
+            Found::Not(format!("{} bytes are more than any certificate or key has", listed.size))
+        } else {
+            match flow(self.assets.get(&listed.key).await)? {
+                Some(object) => Found::Bytes(Secret::new(object.bytes)),
+                None => Found::Not("it was removed a moment ago".to_owned()),
+            }
+        };
+        // Who may read an object, IAM says: that is nothing that a mode could tell.
+        Ok(File { path, found, mode: 0o600, link: false })
+    }
+
+    /// How a person names it.
+    pub(crate) fn place(&self) -> String {
+        format!("s3://{}/clusters/{}", self.assets.name(), self.cluster)
+    }
+}
+
+/// The buckets of assets and of specs, as the stack of the installation names them.
+async fn buckets(aws: &Aws, stack: &str) -> Result<(String, String), Failure> {
+    let cure =
+        "name the installation's stack with --stack, or its buckets with --asset-bucket and --spec-bucket";
+    let Some(mut outputs) = flow(aws.outputs(stack).await)? else {
+        let problem = format!("there is no CloudFormation stack {stack} in {}", aws.region());
+        return Err(Failure::refused(problem, cure));
+    };
+    match (outputs.remove("AssetBucketName"), outputs.remove("SpecBucketName")) {
+        (Some(assets), Some(specs)) => Ok((assets, specs)),
+        _ => {
+            let problem = format!(
+                "the stack {stack} is no installation of Slipway: it lacks the output AssetBucketName or SpecBucketName"
+            );
+            Err(Failure::refused(problem, cure))
+        }
+    }
+}
+
+async fn list(bucket: &S3Bucket, prefix: &str, most: usize) -> Result<Vec<Listed>, Failure> {
+    flow(bucket.list(prefix, most).await)
+}
+
+fn flow<T>(result: Result<T, PortError>) -> Result<T, Failure> {
+    result.map_err(|error| Failure::from(FlowError::from(error)).in_cloud())
+}

@@ -1,0 +1,226 @@
+//! `slipway certs … --cluster`: the binary that a person runs, against a cluster that the functions made in the embedded AWS, with
+//! the permissions that docs/pki.md lists and no others.
+
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use slipway_tests::gateway::Principal;
+use slipway_tests::installation::Installation;
+use slipway_tests::tools;
+use slipway_tests::world::Settings;
+use tokio::process::Command;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const QUIET: Duration = Duration::from_millis(400);
+const CLUSTER: &str = "minimal";
+
+fn spec() -> String {
+    std::fs::read_to_string(tools::root().join("examples/minimal.yaml")).unwrap()
+}
+
+/// An installation whose objects were all written so many hours ago, with a cluster that is rolled out.
+async fn installation(hours: u32) -> Installation {
+    let settings = Settings { hours_ago: hours, ..Settings::default() };
+    let slipway = Installation::start(&settings).await.unwrap();
+    upload(&slipway, &spec()).await;
+    slipway
+}
+
+/// Uploads a spec and waits until all has come of it that comes.
+async fn upload(slipway: &Installation, spec: &str) {
+    let mark = slipway.world().observer().mark();
+    slipway.upload(CLUSTER, spec).await.unwrap();
+    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Spec Rejected"], PATIENCE).await;
+    assert_eq!(end.unwrap().0, "Rollout Succeeded");
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+}
+
+/// How a run ended.
+#[derive(Debug)]
+struct Run {
+    code: i32,
+    out: String,
+    told: String,
+}
+
+impl Run {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Runs `slipway certs …` as whoever has `key`, with the buckets named.
+async fn certs(slipway: &Installation, key: &str, arguments: &str) -> Run {
+    let world = slipway.world();
+    let buckets = [
+        ("SLIPWAY_ASSET_BUCKET", world.reference("AssetBucket").unwrap()),
+        ("SLIPWAY_SPEC_BUCKET", world.reference("SpecBucket").unwrap()),
+    ];
+    run(slipway, key, arguments, &buckets).await
+}
+
+async fn run(slipway: &Installation, key: &str, arguments: &str, environment: &[(&str, &str)]) -> Run {
+    let world = slipway.world();
+    let output = Command::new(tools::binary("slipway").unwrap())
+        .arg("certs")
+        .args(arguments.split_whitespace())
+        .env_clear()
+        .envs([
+            ("AWS_ENDPOINT_URL", world.gateway().url()),
+            ("AWS_REGION", world.region()),
+            ("AWS_ACCESS_KEY_ID", key),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+            ("HOME", "/nonexistent"),
+        ])
+        .envs(environment.iter().copied())
+        .output()
+        .await
+        .unwrap();
+    Run {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        told: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Somebody who may do anything.
+const ADMINISTRATOR: &str = "AKIAADMINISTRATOR";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_in_aws_is_shown_and_verified_as_a_directory_is() {
+    let slipway = installation(0).await;
+    let before = slipway.assets().await.unwrap();
+    let mark = slipway.world().observer().mark();
+
+    let shown = certs(&slipway, ADMINISTRATOR, "show --cluster minimal").await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for words in ["apiserver", "etcd-peer-0", "kubernetes-ca", "364 d left", "0 expired"] {
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
+    }
+    let shown = certs(&slipway, ADMINISTRATOR, "show --cluster minimal --output json").await.json();
+    assert_eq!(shown["layout"], "slipway");
+    assert_eq!(shown["cluster"], CLUSTER);
+    assert_eq!(shown["assetBucket"], slipway.world().reference("AssetBucket").unwrap());
+    let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
+    let certificates = shown["certificates"].as_array().unwrap();
+    let assets = manifest["assets"].as_object().unwrap();
+    let made = assets.iter().filter(|(_, entry)| !entry["certificate"].is_null());
+    assert_eq!(certificates.len(), made.clone().count());
+    for (name, entry) in made {
+        let one = certificates.iter().find(|one| one["name"] == **name).unwrap();
+        assert_eq!(one["serial"], entry["certificate"]["serial"]);
+        assert_eq!(one["roles"], entry["roles"], "{name}");
+    }
+
+    let verified = certs(&slipway, ADMINISTRATOR, "verify --cluster minimal").await;
+    assert_eq!(verified.code, 0, "{verified:?}");
+    assert!(verified.out.contains("nothing is wrong"), "{}", verified.out);
+    assert!(verified.out.contains("/clusters/minimal/cluster.yaml"), "{}", verified.out);
+    let calls = slipway.world().observer().calls(mark);
+    assert!(calls.iter().all(|call| !call.is_write() && !call.action.starts_with("kms:")), "{calls:?}");
+
+    let opened = certs(&slipway, ADMINISTRATOR, "verify --cluster minimal --open --output json").await.json();
+    assert_eq!((&opened["ok"], &opened["sealedOpened"]), (&json!(true), &json!(true)), "{opened}");
+    assert!(opened["keys"].as_u64().unwrap() >= certificates.len() as u64, "{}", opened["keys"]);
+    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_done_to_a_stored_object_is_found_in_aws() {
+    let slipway = installation(0).await;
+    let world = slipway.world();
+    let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
+    let fingerprint = |asset: &str| manifest["assets"][asset]["fingerprint"].as_str().unwrap().to_owned();
+    let bucket = world.reference("AssetBucket").unwrap();
+    let key =
+        |asset: &str, ending: &str| format!("clusters/{CLUSTER}/pki/{asset}/{}.{ending}", fingerprint(asset));
+    // One sealed key in another's place, and a certificate of another asset.
+    let scheduler = world.client().object(bucket, &key("scheduler", "sealed")).await.unwrap().unwrap();
+    world.upload("AssetBucket", &key("node-manager", "sealed"), scheduler).await.unwrap();
+    let ca = world.client().object(bucket, &key("ca", "pem")).await.unwrap().unwrap();
+    world.upload("AssetBucket", &key("apiserver", "pem"), ca).await.unwrap();
+    let found = certs(&slipway, ADMINISTRATOR, "verify --cluster minimal --open --output json").await;
+    assert_eq!(found.code, 1, "{found:?}");
+    let about = |asset: &str| {
+        let found = found.json();
+        let findings = found["findings"].as_array().unwrap();
+        findings.iter().any(|finding| finding["file"].as_str().unwrap().contains(&format!("pki/{asset}/")))
+    };
+    assert!(about("node-manager") && about("apiserver") && !about("scheduler"), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_stored_release_refers_to_goes_and_nothing_else() {
+    let slipway = installation(48).await;
+    let world = slipway.world();
+    let nothing = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal").await;
+    assert!(nothing.code == 0 && nothing.out.starts_with("nothing is unused"), "{nothing:?}");
+    // Another generation, rolled out; both releases are stored, so that both stay.
+    let wide = format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [k8s.minimal.example.com]\n", spec());
+    upload(&slipway, &wide).await;
+    let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
+    assert_eq!(manifest["retired"]["controller"].as_object().unwrap().len(), 1, "{}", manifest["retired"]);
+    let nothing = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --apply").await;
+    assert!(nothing.code == 0 && nothing.out.starts_with("nothing is unused"), "{nothing:?}");
+
+    // What a rendering left that died before the inventory named it.
+    let digest = "0".repeat(64);
+    let orphans =
+        [format!("pki/apiserver/{digest}.sealed"), format!("bundles/controller/credentials-{digest}")];
+    for orphan in &orphans {
+        world.upload("AssetBucket", &format!("clusters/{CLUSTER}/{orphan}"), b"x".to_vec()).await.unwrap();
+    }
+    let before = slipway.assets().await.unwrap();
+    let looked = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --output json").await.json();
+    assert_eq!(looked["unused"], json!(orphans));
+    assert_eq!(slipway.assets().await.unwrap(), before, "a look takes nothing");
+    let taken = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --apply --output json").await.json();
+    assert_eq!(taken["unused"], json!(orphans));
+    let bucket = world.reference("AssetBucket").unwrap();
+    for key in before.keys() {
+        let is_there = world.client().object(bucket, key).await.unwrap().is_some();
+        assert_eq!(is_there, !orphans.iter().any(|orphan| key.ends_with(orphan)), "{key}");
+    }
+    let verified = certs(&slipway, ADMINISTRATOR, "verify --cluster minimal --open").await;
+    assert_eq!(verified.code, 0, "{verified:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_says_what_is_wrong_and_what_to_do() {
+    let slipway = installation(0).await;
+    let gateway = slipway.world().gateway();
+    // What a rendering may be about to name.
+    let key = format!("clusters/{CLUSTER}/bundles/controller/credentials-{}", "0".repeat(64));
+    slipway.world().upload("AssetBucket", &key, b"x".to_vec()).await.unwrap();
+    let run = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --apply --output json").await.json();
+    assert_eq!(run["unused"], json!([]), "it is young");
+
+    let refused = async |key: &str, arguments: &str, code: i32, words: &[&str]| {
+        let run = certs(&slipway, key, arguments).await;
+        assert_eq!(run.code, code, "{arguments}: {run:?}");
+        for words in words {
+            assert!(run.told.contains(words), "{arguments}: {words}: {}", run.told);
+        }
+    };
+    refused(ADMINISTRATOR, "show --cluster minimla", 1, &["holds nothing of a cluster minimla", "minimal"])
+        .await;
+    refused(ADMINISTRATOR, "show --cluster ../a", 1, &["is no cluster's name"]).await;
+    refused(ADMINISTRATOR, "show --cluster minimal --asset-bucket nobodys", 3, &["NoSuchBucket", "--stack"])
+        .await;
+    refused(ADMINISTRATOR, "show . --cluster minimal", 2, &["cannot be used with"]).await;
+    refused(ADMINISTRATOR, "verify --open", 2, &["--cluster"]).await;
+    let nobody = Principal { name: "nobody".to_owned(), statements: Vec::new() };
+    gateway.know("AKIANOBODY", nobody);
+    for verb in ["show", "verify", "gc"] {
+        let words = ["AccessDenied", "s3:ListBucket", "docs/pki.md"];
+        refused("AKIANOBODY", &format!("{verb} --cluster minimal"), 3, &words).await;
+    }
+    // Without names of buckets the installation's stack is asked, and here is none.
+    let region = slipway.world().region();
+    let run = self::run(&slipway, ADMINISTRATOR, "show --cluster minimal", &[]).await;
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.told.contains(&format!("there is no CloudFormation stack slipway in {region}")), "{run:?}");
+}
