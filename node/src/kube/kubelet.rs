@@ -23,6 +23,8 @@ const SYSCTL: &str = "/etc/sysctl.d/90-kubernetes.conf";
 
 /// What it is told.
 pub(super) struct Settings<'c> {
+    /// How its unit names it.
+    pub(super) program: String,
     pub(super) kubelet: &'c Kubelet,
     pub(super) feature_gates: &'c BTreeMap<String, bool>,
     pub(super) api_server: &'c str,
@@ -97,7 +99,6 @@ fn flags(settings: &Settings<'_>, facts: &Facts) -> Flags {
     flags
 }
 
-/// systemd finds a program without a path below `/usr/local/bin` and `/usr/bin`.
 fn unit(settings: &Settings<'_>, facts: &Facts) -> String {
     let mut unit = format!(
         "[Unit]
@@ -110,7 +111,8 @@ StartLimitIntervalSec=0
 # Where the kernel has them built in, or is a container's host's, there is nothing to load.
 ExecStartPre=-modprobe --all br_netfilter overlay
 ExecStartPre=-sysctl --load={SYSCTL}
-ExecStart=kubelet"
+ExecStart={}",
+        settings.program
     );
     for argument in flags(settings, facts).arguments() {
         let _ = write!(unit, " \\\n    {argument}");

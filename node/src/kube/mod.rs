@@ -22,10 +22,12 @@ mod tests;
 use std::net::IpAddr;
 
 use serde_json::Value;
-use slipway_core::node::{ControllerConfig, WorkerConfig};
+use slipway_core::node::{Base, ControllerConfig, WorkerConfig};
 use slipway_core::pki::policy::KUBERNETES_DIR;
+use slipway_core::software::Program;
 
 use crate::machine::{File, Furniture};
+use crate::software::PROGRAMS;
 
 pub use static_pod::MANIFESTS;
 
@@ -68,7 +70,7 @@ impl Facts {
 /// What a controller wants on its machine. Its kubelet starts the static pods before any API answers, and registers when one does.
 #[must_use]
 pub fn controller(config: &ControllerConfig, facts: &Facts) -> Furniture {
-    let mut furniture = containerd::furniture(minor(&config.kubernetes_version), None);
+    let mut furniture = containerd::furniture(&config.base, None);
     for (name, credentials) in [
         ("controller-manager", "controller-manager"),
         ("scheduler", "scheduler"),
@@ -81,9 +83,11 @@ pub fn controller(config: &ControllerConfig, facts: &Facts) -> Furniture {
     for pod in
         [api_server::pod(config, facts), controller_manager::pod(config, facts), scheduler::pod(config)]
     {
-        furniture.files.push(pod.file(&config.kubernetes_version));
+        let image = image(&config.base, pod.program.name()).to_owned();
+        furniture.files.push(pod.file(&image));
     }
     let settings = kubelet::Settings {
+        program: program(&config.base, Program::Kubelet, "kubelet"),
         kubelet: &config.kubelet,
         feature_gates: &config.feature_gates,
         api_server: &config.api_server,
@@ -95,8 +99,9 @@ pub fn controller(config: &ControllerConfig, facts: &Facts) -> Furniture {
 /// What a worker wants on its machine.
 #[must_use]
 pub fn worker(config: &WorkerConfig, facts: &Facts) -> Furniture {
-    let furniture = containerd::furniture(minor(&config.kubernetes_version), config.machine.gpu.as_deref());
+    let furniture = containerd::furniture(&config.base, config.machine.gpu.as_deref());
     let settings = kubelet::Settings {
+        program: program(&config.base, Program::Kubelet, "kubelet"),
         kubelet: &config.kubelet,
         feature_gates: &config.feature_gates,
         api_server: &config.api_server,
@@ -111,10 +116,16 @@ fn joined(mut furniture: Furniture, more: Furniture) -> Furniture {
     furniture
 }
 
-/// `37` of `1.37.2`; the newest known where it is no version, which no configuration that was rendered has.
-fn minor(version: &str) -> u16 {
-    let minor = version.split('.').nth(1).and_then(|minor| minor.parse().ok());
-    minor.unwrap_or(slipway_core::versions::NEWEST.minor)
+/// The image of that name, which every configuration that can be read has.
+fn image<'c>(base: &'c Base, name: &str) -> &'c str {
+    base.images.get(name).map(String::as_str).unwrap_or_default()
+}
+
+/// How a unit names a program: where the agent installs it, or by its name alone where the image has it, for systemd to find
+/// below `/usr/local/bin` and `/usr/bin`.
+fn program(base: &Base, of: Program, name: &str) -> String {
+    let installed = base.software.iter().any(|file| file.name == of);
+    if installed { format!("/{PROGRAMS}/{name}") } else { name.to_owned() }
 }
 
 /// A file of the credentials.

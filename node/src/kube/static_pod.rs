@@ -50,8 +50,8 @@ pub(super) struct StaticPod<'c> {
 }
 
 impl StaticPod<'_> {
-    /// The manifest of this release.
-    pub(super) fn file(mut self, version: &str) -> File {
+    /// The manifest, with its image.
+    pub(super) fn file(mut self, image: &str) -> File {
         // The whole folder: a file that is mounted by itself stays the old one when another takes its place.
         self.volumes.insert(0, Volume { made: false, ..Volume::folder("slipway-kubernetes", DIR, true) });
         self.volumes.extend(self.component.volumes.iter().map(|volume| Volume {
@@ -61,17 +61,17 @@ impl StaticPod<'_> {
             made: false,
         }));
         let name = self.program.name();
-        let manifest = text(&self.manifest(version));
+        let manifest = text(&self.manifest(image));
         File { path: format!("{MANIFESTS}/{name}.json"), mode: 0o600, content: manifest }
     }
 
-    fn manifest(&self, version: &str) -> Value {
+    fn manifest(&self, image: &str) -> Value {
         let name = self.program.name();
         let mut command = vec![name.to_owned()];
         command.extend(self.flags.arguments());
         let mut container = json!({
             "name": name,
-            "image": format!("registry.k8s.io/{name}:v{version}"),
+            "image": image,
             "imagePullPolicy": "IfNotPresent",
             "command": command,
             "ports": [{ "name": "probe-port", "containerPort": self.probes.port, "protocol": "TCP" }],

@@ -105,8 +105,9 @@ fn flags(furniture: &Furniture) -> BTreeSet<(String, String)> {
             command(furniture, program).iter().for_each(|word| add(program, word));
         }
     }
-    for unit in furniture.units.iter().filter_map(|unit| unit.content.as_ref()) {
-        let start = unit.find("ExecStart=kubelet").unwrap();
+    for unit in furniture.units.iter().filter(|unit| unit.name == "kubelet.service") {
+        let unit = unit.content.as_ref().unwrap();
+        let start = unit.find("ExecStart=/opt/slipway/bin/kubelet").unwrap();
         unit[start..].split_whitespace().for_each(|word| add("kubelet", word));
     }
     found
@@ -120,6 +121,17 @@ fn a_controllers_machine() {
 #[test]
 fn a_workers_machine() {
     insta::assert_snapshot!("worker", text(&worker(&a_worker(), &facts())));
+}
+
+#[test]
+fn programs_of_the_image_are_named_alone_and_keep_their_units() {
+    let mut config = a_worker();
+    config.base.software.clear();
+    let furniture = worker(&config, &facts());
+    let unit = |name: &str| furniture.units.iter().find(|unit| unit.name == name).unwrap();
+    assert_eq!(unit("containerd.service").content, None);
+    assert!(unit("kubelet.service").content.as_ref().unwrap().contains("\nExecStart=kubelet "));
+    assert!(!text(&furniture).contains("/opt/slipway"));
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub use fetch::Publisher;
 /// Where releases are unpacked.
 const RELEASES: &str = "opt/slipway/software";
 /// Where programs are linked.
-const PROGRAMS: &str = "opt/slipway/bin";
+pub(crate) const PROGRAMS: &str = "opt/slipway/bin";
 /// Where containerd looks for the plugins of CNI, and where add-ons put theirs.
 const PLUGINS: &str = "opt/cni/bin";
 /// Where an image may have them.

@@ -266,8 +266,10 @@ impl SystemImage {
     #[must_use]
     pub fn reference(self, cluster: &Cluster, lock: &Lock) -> Option<String> {
         let tag = match self {
-            // containerd's and kubeadm's own default of these minors; it has not changed in substance for years.
-            Self::Pause => "3.10.1".to_owned(),
+            // `PauseVersion` in kubeadm's `constants.go`.
+            Self::Pause => {
+                if cluster.kubernetes_version.minor <= 35 { "3.10.1" } else { "3.10.2" }.to_owned()
+            }
             Self::ApiServer | Self::ControllerManager | Self::Scheduler => {
                 format!("v{}", lock.kubernetes_version(cluster)?)
             }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::cluster::Taint;
 use crate::pki::Role;
-use crate::software::ProgramFile;
+use crate::software::{ProgramFile, SystemImage};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
@@ -129,6 +129,11 @@ impl NodeConfig {
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         let base: Base = serde_json::from_str(text)?;
         let role: Role = base.role.parse().map_err(serde_json::Error::custom)?;
+        if let Some(lacks) =
+            SystemImage::of(&role).iter().find(|image| !base.images.contains_key(image.as_str()))
+        {
+            return Err(serde_json::Error::custom(format!("it names no image of {}", lacks.as_str())));
+        }
         match role {
             Role::Etcd(_) => serde_json::from_str(text).map(Box::new).map(Self::Etcd),
             Role::Controller => serde_json::from_str(text).map(Box::new).map(Self::Controller),
