@@ -6,7 +6,7 @@ use slipway_core::oidc;
 
 use super::flags::{Flags, Program};
 use super::static_pod::{Probes, StaticPod, Volume};
-use super::{Facts, json as text, pki};
+use super::{FRONT_PROXY_CLIENT, Facts, json as text, pki};
 use crate::machine::File;
 
 const AUTHENTICATION: &str = "/etc/kubernetes/authentication.json";
@@ -15,9 +15,6 @@ const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.json";
 
 /// What may be asked without credentials: how it does. Load balancers and the kubelet ask.
 const ANONYMOUS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
-
-/// Whose certificates the API server's own requests to extensions carry.
-const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
 /// The files that it reads, besides the credentials.
 pub(super) fn files(config: &ControllerConfig) -> Vec<File> {

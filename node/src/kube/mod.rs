@@ -38,6 +38,9 @@ pub const NODE_MANAGER_KUBECONFIG: &str = "/etc/kubernetes/node-manager.kubeconf
 /// Written by the kubelet, once it is somebody.
 pub const KUBELET_KUBECONFIG: &str = kubelet::KUBECONFIG;
 
+/// The certificate that the API server's own requests to extensions carry, and the name in it.
+const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
+
 /// What a machine is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {

@@ -4,6 +4,7 @@ use slipway_core::node::ControllerConfig;
 
 use super::flags::{Flags, Program};
 use super::static_pod::{Probes, StaticPod};
+use super::{FRONT_PROXY_CLIENT, pki};
 
 pub(super) const PORT: u16 = 10259;
 const KUBECONFIG: &str = "/etc/kubernetes/scheduler.kubeconfig";
@@ -17,6 +18,10 @@ pub(super) fn pod(config: &ControllerConfig) -> StaticPod<'_> {
         .set("authentication-kubeconfig", KUBECONFIG)
         .set("authorization-kubeconfig", KUBECONFIG)
         .set("bind-address", "127.0.0.1")
+        // Said here, it need not ask the API server, which may not answer yet.
+        .set("client-ca-file", pki("ca.pem"))
+        .set("requestheader-allowed-names", FRONT_PROXY_CLIENT)
+        .set("requestheader-client-ca-file", pki("front-proxy-ca.pem"))
         .set("leader-elect", true)
         .set("profiling", false)
         .set_gates(&config.feature_gates)

@@ -105,10 +105,11 @@ impl Kubernetes {
             folder,
         };
         started.start_etcd(&etcd_program, etcd, etcd_peer).await;
+        // The others give up where no API answers, and a kubelet starts them again; there is none here.
         for (name, more) in elsewhere.more_flags() {
             started.start_static_pod(name, &more);
+            started.is_ready().await;
         }
-        started.is_ready().await;
         started.apply_cluster_access().await;
         Some(started)
     }
@@ -259,6 +260,12 @@ impl Kubernetes {
         let identity = (self.path(certificate), self.path(key));
         let authority = self.path(ETCD_DIR).join("etcd-ca.pem");
         Caller::new(&self.etcd, &authority, Some((&identity.0, &identity.1)), None)
+    }
+
+    /// Whoever has no certificate, before etcd.
+    #[must_use]
+    pub fn etcd_stranger(&self) -> Caller {
+        Caller::new(&self.etcd, &self.path(ETCD_DIR).join("etcd-ca.pem"), None, None)
     }
 
     fn start_static_pod(&mut self, name: &str, more: &[String]) {

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
 /// It ends when this is dropped.
@@ -13,19 +14,20 @@ pub(super) struct Program {
     path: PathBuf,
     arguments: Vec<String>,
     log: PathBuf,
-    child: Child,
+    child: Mutex<Child>,
 }
 
 impl Program {
     pub(super) fn start(path: &Path, arguments: Vec<String>, log: &Path) -> Self {
         let child = spawn(path, &arguments, log);
-        Self { path: path.to_owned(), arguments, log: log.to_owned(), child }
+        Self { path: path.to_owned(), arguments, log: log.to_owned(), child: Mutex::new(child) }
     }
 
     pub(super) async fn restart(&mut self) {
         self.kill();
-        let _ = self.child.wait().await;
-        self.child = spawn(&self.path, &self.arguments, &self.log);
+        let child = self.child.get_mut().expect("nobody panics while he holds it");
+        let _ = child.wait().await;
+        *child = spawn(&self.path, &self.arguments, &self.log);
     }
 
     pub(super) fn log(&self) -> String {
@@ -33,15 +35,17 @@ impl Program {
     }
 
     pub(super) fn runs(&self) -> bool {
-        self.pid().is_some_and(|pid| test_kill_process(pid).is_ok())
+        matches!(self.child().try_wait(), Ok(None))
     }
 
-    fn pid(&self) -> Option<Pid> {
-        self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kill(&self) {
-        if let Some(pid) = self.pid() {
+        // Not after it was reaped: its number may be another's by then.
+        let id = self.child().id().and_then(|id| i32::try_from(id).ok());
+        if let Some(pid) = id.and_then(Pid::from_raw) {
             // It may have ended by itself in this moment: nothing to do then.
             let _ = kill_process_group(pid, Signal::KILL);
         }

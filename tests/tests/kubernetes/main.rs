@@ -1,14 +1,190 @@
-//! What a controller is given, in a real Kubernetes: who is let in and who is not, who signs what, and what is written down.
+//! What a controller is given, in a real Kubernetes: who is let in and who is not, who signs what, and what is kept of it.
 //!
 //! Needs `make kubernetes` once; without it each test says that it did not test.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use slipway_tests::kubernetes::Kubernetes;
+mod flags;
+mod kubelets;
+mod openssl;
+mod tokens;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use slipway_core::pki::policy::{self, CA, KUBERNETES_DIR};
+use slipway_core::pki::{AssetKind, CertificateProfile};
+use slipway_driver::ports::Crypto as _;
+use slipway_pki::AwsLc;
+use slipway_tests::kubernetes::{Caller, Kubernetes};
 use slipway_tests::workshop::example;
 
+/// What is stored in etcd under a key, by the API server's own certificate.
+async fn stored(cluster: &Kubernetes, key: &str) -> Vec<u8> {
+    let pki = |name: &str| format!("{KUBERNETES_DIR}/apiserver-etcd-client{name}.pem");
+    let client = cluster.etcd_client(&pki(""), &pki("-key"));
+    let answer = client.post("/v3/kv/range", &json!({ "key": STANDARD.encode(key) })).await.unwrap();
+    let value = answer.body["kvs"][0]["value"].as_str();
+    STANDARD.decode(value.unwrap_or_else(|| panic!("no {key}: {answer:?}"))).unwrap()
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+fn secret(name: &str) -> Value {
+    json!({ "metadata": { "name": name }, "stringData": { "word": "open sesame" } })
+}
+
+/// Somebody of the cluster's own authority whom nobody knows, with that name and group.
+async fn somebody(cluster: &Kubernetes, name: &str, group: Option<&str>) -> Caller {
+    let profile = CertificateProfile {
+        common_name: name.to_owned(),
+        organizations: group.map(str::to_owned).into_iter().collect(),
+        ..client_profile(cluster)
+    };
+    let signer = cluster.workshop.authority(CA).await;
+    let made = AwsLc.issue(&profile, Some(&signer), cluster.workshop.now).unwrap();
+    let (certificate, key) = (format!("operator/{name}.pem"), format!("operator/{name}-key.pem"));
+    cluster.put(&certificate, made.public.as_ref().unwrap());
+    cluster.put(&key, std::str::from_utf8(made.private.expose()).unwrap());
+    cluster.caller((&certificate, &key))
+}
+
+/// A client's certificate as the cluster's policy has it.
+fn client_profile(cluster: &Kubernetes) -> CertificateProfile {
+    let spec = example("production");
+    let lowered = slipway_core::spec::parse(spec.as_bytes(), None).unwrap().cluster;
+    assert_eq!(lowered.name, cluster.workshop.cluster);
+    let asset = policy::assets(&lowered).into_iter().find(|asset| asset.name == "admin").unwrap();
+    let AssetKind::Certificate(profile) = asset.kind else { panic!("the administrator has no certificate") };
+    profile
+}
+
+async fn who(caller: &Caller) -> String {
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let answer = caller.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await.unwrap();
+    answer.body["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controllers_static_pods_and_bundle_make_a_control_plane_that_lets_in_whom_it_should() {
+async fn the_administrator_may_do_everything_a_stranger_nothing_and_nobody_is_asked_for_health_alone() {
     let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
-    let all = cluster.admin().get("/api/v1/namespaces").await.unwrap();
-    assert_eq!(all.status, 200, "{all:?}");
+
+    let admin = cluster.admin();
+    assert_eq!(who(&admin).await, "kubernetes-admin");
+    let kubeconfig = cluster.admin_kubeconfig();
+    let output = cluster.kubectl(&kubeconfig, &["auth", "can-i", "*", "*", "--all-namespaces"], "").await;
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "yes", "{output:?}");
+    let output = cluster.kubectl(&kubeconfig, &["create", "namespace", "theirs"], "").await;
+    assert!(output.status.success(), "{output:?}");
+    for path in
+        ["/api/v1/secrets", "/api/v1/nodes", "/metrics", "/apis/rbac.authorization.k8s.io/v1/clusterroles"]
+    {
+        assert_eq!(admin.get(path).await.unwrap().status, 200, "{path}");
+    }
+
+    // Known by the same authority, and in no group that is bound.
+    let nobody = somebody(&cluster, "nobody", None).await;
+    assert_eq!(who(&nobody).await, "nobody", "it is let in");
+    for path in ["/api/v1/namespaces", "/api/v1/namespaces/default/secrets/x", "/api/v1/nodes", "/metrics"] {
+        assert_eq!(nobody.get(path).await.unwrap().status, 403, "{path}");
+    }
+    let refused = nobody.post("/api/v1/namespaces/default/secrets", &secret("theirs")).await.unwrap();
+    assert_eq!(refused.status, 403);
+    // Who only calls himself so is not the administrator, whom the group makes one.
+    let namesake = somebody(&cluster, "kubernetes-admin", None).await;
+    assert_eq!(namesake.get("/api/v1/nodes").await.unwrap().status, 403);
+
+    // Without credentials: how it does, and nothing else. Not even what RBAC would allow.
+    let anonymous = cluster.bearer(None);
+    for (path, status) in [
+        ("/readyz", 200),
+        ("/livez", 200),
+        ("/healthz", 200),
+        ("/version", 401),
+        ("/api", 401),
+        ("/readyz/etcd", 401),
+    ] {
+        assert_eq!(anonymous.get(path).await.unwrap().status, status, "{path}");
+    }
+    assert_eq!(cluster.bearer(Some("no token")).get("/readyz").await.unwrap().status, 401);
+
+    // Of etcd's authority: another purpose, nobody here.
+    let etcds = cluster.caller((
+        "etc/kubernetes/pki/apiserver-etcd-client.pem",
+        "etc/kubernetes/pki/apiserver-etcd-client-key.pem",
+    ));
+    assert_eq!(etcds.get("/version").await.unwrap().status, 401);
+
+    // The API server fetches kubelets' logs by a certificate of its own, and may do that alone.
+    let kubelet_client = cluster.caller((
+        "etc/kubernetes/pki/apiserver-kubelet-client.pem",
+        "etc/kubernetes/pki/apiserver-kubelet-client-key.pem",
+    ));
+    let may = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": { "verb": "get", "resource": "nodes", "subresource": "log" } } });
+    let answer =
+        kubelet_client.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &may).await.unwrap();
+    assert_eq!(answer.body["status"]["allowed"], true, "{answer:?}");
+    assert_eq!(kubelet_client.get("/api/v1/secrets").await.unwrap().status, 403);
+
+    // The audit log knows who asked for what, and not what was in it.
+    admin.post("/api/v1/namespaces/default/secrets", &secret("audited")).await.unwrap();
+    cluster
+        .until("kube-apiserver", "writes the audit log", async || {
+            let log =
+                std::fs::read_to_string(cluster.path("var/log/kube-apiserver-audit.log")).unwrap_or_default();
+            assert!(!log.contains("open sesame") && !log.contains(&STANDARD.encode("open sesame")));
+            log.lines().any(|line| line.contains("\"nobody\"") && line.contains("\"code\":403"))
+                && log.lines().any(|line| line.contains("audited") && line.contains("kubernetes-admin"))
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_encryption_at_rest_etcd_holds_no_secret_in_plain() {
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    let admin = cluster.admin();
+    let secrets = "/api/v1/namespaces/default/secrets";
+    assert_eq!(admin.post(secrets, &secret("hidden")).await.unwrap().status, 201);
+    let raw = stored(&cluster, "/registry/secrets/default/hidden").await;
+    assert!(raw.starts_with(b"k8s:enc:secretbox:v1:key1:"), "{}", String::from_utf8_lossy(&raw));
+    assert!(!contains(&raw, "open sesame"));
+    let read = admin.get(&format!("{secrets}/hidden")).await.unwrap();
+    assert_eq!(read.body["data"]["word"], STANDARD.encode("open sesame"));
+
+    // What is no secret stays readable.
+    let map = json!({ "metadata": { "name": "plain" }, "data": { "word": "open sesame" } });
+    assert_eq!(admin.post("/api/v1/namespaces/default/configmaps", &map).await.unwrap().status, 201);
+    assert!(contains(&stored(&cluster, "/registry/configmaps/default/plain").await, "open sesame"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn encryption_that_is_switched_on_is_taken_up_without_a_restart_and_what_was_plain_is_read() {
+    let spec = example("production")
+        .replace("encryptionAtRest:\n    enabled: true", "encryptionAtRest:\n    enabled: false");
+    assert_ne!(spec, example("production"));
+    let Some(cluster) = Kubernetes::start(&spec).await else { return };
+    let admin = cluster.admin();
+    let secrets = "/api/v1/namespaces/default/secrets";
+    assert_eq!(admin.post(secrets, &secret("plain")).await.unwrap().status, 201);
+    assert!(contains(&stored(&cluster, "/registry/secrets/default/plain").await, "open sesame"));
+
+    // Switched on, by what a refresh would put in place: the API server reads the file again by itself.
+    let file = cluster.path(KUBERNETES_DIR).join("encryption-config.yaml");
+    let off = std::fs::read_to_string(&file).unwrap();
+    let (head, identity) = off.split_once("  - identity: {}\n").unwrap();
+    let (before, provider) = head.split_once("  providers:\n").unwrap();
+    assert_eq!(provider, "", "identity comes first");
+    let on = format!("{before}  providers:\n{identity}  - identity: {{}}\n");
+    cluster.put(&format!("{KUBERNETES_DIR}/encryption-config.yaml"), &on);
+    cluster
+        .until("kube-apiserver", "encrypts", async || {
+            let name = format!("hidden-{}", jiff::Timestamp::now().as_millisecond());
+            admin.post(secrets, &secret(&name)).await.unwrap();
+            stored(&cluster, &format!("/registry/secrets/default/{name}")).await.starts_with(b"k8s:enc:")
+        })
+        .await;
+    let read = admin.get(&format!("{secrets}/plain")).await.unwrap();
+    assert_eq!(read.body["data"]["word"], STANDARD.encode("open sesame"));
 }

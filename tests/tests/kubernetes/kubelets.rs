@@ -1,0 +1,255 @@
+//! How a node comes to be somebody, what it may do then, and what it may not.
+
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use slipway_core::pki::Role;
+use slipway_core::pki::policy::KUBERNETES_DIR;
+use slipway_tests::kubernetes::{Caller, Kubernetes};
+use slipway_tests::workshop::example;
+
+use super::{openssl, who};
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const SERVING: &str = "kubernetes.io/kubelet-serving";
+const NODE: &str = "i-0a1b2c3d4e5f60718";
+
+/// A request that lies with the API server, and its key.
+struct Request<'c> {
+    cluster: &'c Kubernetes,
+    name: String,
+    key: PathBuf,
+}
+
+impl<'c> Request<'c> {
+    /// As a kubelet asks.
+    async fn by(
+        caller: &Caller,
+        cluster: &'c Kubernetes,
+        name: &str,
+        signer: &str,
+        (subject, names): (&str, Option<&str>),
+    ) -> Self {
+        let (key, body) = asked(cluster, name, signer, subject, names);
+        let answer = caller.post(REQUESTS, &body).await.unwrap();
+        assert_eq!(answer.status, 201, "{name}: {answer:?}");
+        Self { cluster, name: name.to_owned(), key }
+    }
+
+    async fn status(&self) -> Value {
+        let answer = self.cluster.admin().get(&format!("{REQUESTS}/{}", self.name)).await.unwrap();
+        answer.body["status"].clone()
+    }
+
+    async fn has(&self, condition: &str) -> bool {
+        let status = self.status().await;
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|one| one["type"] == condition)
+    }
+
+    async fn approve(&self) {
+        let admin = self.cluster.admin();
+        let path = format!("{REQUESTS}/{}", self.name);
+        let mut request = admin.get(&path).await.unwrap().body;
+        request["status"] =
+            json!({ "conditions": [{ "type": "Approved", "status": "True", "reason": "Test" }] });
+        let answer = admin.put(&format!("{path}/approval"), &request).await.unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+
+    /// The certificate, once it is signed: where it lies below the root.
+    async fn certificate(&self) -> String {
+        self.cluster
+            .until("kube-controller-manager", &format!("signs {}", self.name), async || {
+                self.status().await["certificate"].is_string()
+            })
+            .await;
+        let pem = STANDARD.decode(self.status().await["certificate"].as_str().unwrap()).unwrap();
+        let path = format!("kubelets/{}.pem", self.name);
+        self.cluster.put(&path, std::str::from_utf8(&pem).unwrap());
+        path
+    }
+
+    fn key(&self) -> String {
+        self.key.strip_prefix(self.cluster.root()).unwrap().to_string_lossy().into_owned()
+    }
+}
+
+/// A key, and what is asked of the API server for it.
+fn asked(
+    cluster: &Kubernetes,
+    name: &str,
+    signer: &str,
+    subject: &str,
+    names: Option<&str>,
+) -> (PathBuf, Value) {
+    let (key, pem) = openssl::request(&cluster.path("kubelets"), name, subject, names);
+    let usage = if signer == SERVING { "server auth" } else { "client auth" };
+    let body = json!({
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": { "name": name },
+        "spec": { "request": STANDARD.encode(pem), "signerName": signer, "usages": ["digital signature", usage] },
+    });
+    (key, body)
+}
+
+fn subject(node: &str) -> String {
+    format!("/O=system:nodes/CN=system:node:{node}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name() {
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    let worker = cluster.workshop.bundle(&Role::Pool("general-a".to_owned())).await;
+    let token = worker[&format!("{KUBERNETES_DIR}/bootstrap-token")].trim();
+    let newcomer = cluster.bearer(Some(token));
+    assert_eq!(who(&newcomer).await, "kubelet-bootstrap");
+    for path in ["/api/v1/nodes", "/api/v1/namespaces/kube-system/secrets", "/api/v1/pods"] {
+        assert_eq!(newcomer.get(path).await.unwrap().status, 403, "the token opens nothing: {path}");
+    }
+
+    // False names first: when the true one is approved, they have been looked at.
+    let mut false_ones = Vec::new();
+    for (name, subject) in [
+        ("an-administrator", "/O=system:masters/CN=kubernetes-admin"),
+        ("a-nodes-name-in-another-group", "/O=slipway:cluster-admins/CN=system:node:x"),
+        ("no-nodes-name", "/O=system:nodes/CN=kubernetes-admin"),
+    ] {
+        false_ones.push(Request::by(&newcomer, &cluster, name, CLIENT, (subject, None)).await);
+    }
+    let request = Request::by(&newcomer, &cluster, "true", CLIENT, (&subject(NODE), None)).await;
+    let certificate = request.certificate().await;
+    let kubelet_ca = cluster.path(KUBERNETES_DIR).join("kubelet-ca.pem");
+    assert!(openssl::verifies(&kubelet_ca, &cluster.path(&certificate), "sslclient"));
+    assert!(!openssl::verifies(
+        &cluster.path(KUBERNETES_DIR).join("ca.pem"),
+        &cluster.path(&certificate),
+        "sslclient"
+    ));
+    assert_eq!(
+        openssl::subject(&cluster.path(&certificate)),
+        format!("subject=CN=system:node:{NODE},O=system:nodes")
+    );
+    for one in &false_ones {
+        assert!(!one.has("Approved").await && one.status().await["certificate"].is_null(), "{}", one.name);
+        // Not even if somebody approves it by mistake.
+        one.approve().await;
+    }
+    for one in &false_ones {
+        cluster
+            .until("kube-controller-manager", &format!("refuses {}", one.name), async || {
+                one.has("Failed").await
+            })
+            .await;
+        assert!(one.status().await["certificate"].is_null(), "{}", one.name);
+    }
+
+    // It is its node, and no other.
+    let node = cluster.caller((&certificate, &request.key()));
+    assert_eq!(who(&node).await, format!("system:node:{NODE}"));
+    let body = |name: &str| json!({ "metadata": { "name": name }, "spec": { "providerID": format!("aws:///eu-west-1a/{name}") } });
+    assert_eq!(node.post("/api/v1/nodes", &body(NODE)).await.unwrap().status, 201);
+    let refused = node.post("/api/v1/nodes", &body("i-00000000000000000")).await.unwrap();
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert_eq!(node.get("/api/v1/namespaces/kube-system/secrets").await.unwrap().status, 403);
+
+    // The controller manager gives it a range of the pods' network.
+    let admin = cluster.admin();
+    let path = format!("/api/v1/nodes/{NODE}");
+    let range = async || admin.get(&path).await.unwrap().body["spec"]["podCIDR"].as_str().map(str::to_owned);
+    cluster
+        .until("kube-controller-manager", "gives the node a range", async || range().await.is_some())
+        .await;
+    assert!(range().await.unwrap().starts_with("10.2."), "{:?}", range().await);
+
+    // It renews its own certificate by itself, and another's not.
+    let again = Request::by(&node, &cluster, "renewed", CLIENT, (&subject(NODE), None)).await;
+    let (_, another) = asked(&cluster, "anothers", CLIENT, &subject("i-00000000000000000"), None);
+    assert_eq!(node.post(REQUESTS, &another).await.unwrap().status, 403);
+    again.certificate().await;
+    // What it serves with is approved by the node manager alone.
+    let serving =
+        Request::by(&node, &cluster, "serving", SERVING, (&subject(NODE), Some("IP:192.0.2.20"))).await;
+    // One more round, by which it has been looked at.
+    Request::by(&node, &cluster, "renewed-twice", CLIENT, (&subject(NODE), None)).await.certificate().await;
+    assert!(!serving.has("Approved").await);
+    serving.approve().await;
+    let certificate = serving.certificate().await;
+    assert!(openssl::verifies(&kubelet_ca, &cluster.path(&certificate), "sslserver"));
+
+    // Nobody else is signed by this cluster: its authority's key is on no node.
+    let kubelet_like = Request::by(
+        &cluster.admin(),
+        &cluster,
+        "a-client",
+        "kubernetes.io/kube-apiserver-client",
+        ("/CN=x", None),
+    )
+    .await;
+    kubelet_like.approve().await;
+    Request::by(&node, &cluster, "renewed-again", CLIENT, (&subject(NODE), None)).await.certificate().await;
+    assert!(kubelet_like.status().await["certificate"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_worker_has_opens_no_etcd() {
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    let worker = cluster.workshop.bundle(&Role::Pool("general-a".to_owned())).await;
+    for (path, text) in &worker {
+        assert!(!text.contains("PRIVATE KEY"), "{path} holds a key");
+    }
+    // The controller's own client is let in, so that a refusal says something.
+    let pki = |name: &str| format!("{KUBERNETES_DIR}/{name}.pem");
+    let api_server = cluster.etcd_client(&pki("apiserver-etcd-client"), &pki("apiserver-etcd-client-key"));
+    assert_eq!(api_server.get("/health").await.unwrap().status, 200);
+
+    // What a worker can get for its bundle: a kubelet's certificate.
+    let token = worker[&pki("bootstrap-token").trim_end_matches(".pem").to_owned()].trim();
+    let newcomer = cluster.bearer(Some(token));
+    let request = Request::by(&newcomer, &cluster, "worker", CLIENT, (&subject(NODE), None)).await;
+    let kubelet = cluster.etcd_client(&request.certificate().await, &request.key());
+    assert!(kubelet.get("/health").await.is_err(), "a kubelet's certificate opens etcd");
+    let bare = cluster.etcd_stranger();
+    assert!(bare.get("/health").await.is_err(), "etcd answers without a certificate");
+    for name in ["apiserver-kubelet-client", "front-proxy-client", "node-manager", "scheduler"] {
+        let other = cluster.etcd_client(&pki(name), &pki(&format!("{name}-key")));
+        assert!(other.get("/health").await.is_err(), "{name} opens etcd");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_placed_and_know_the_api_server_by_the_clusters_authority() {
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    let admin = cluster.admin();
+    let node = json!({ "metadata": { "name": NODE }, "status": {
+        "allocatable": { "cpu": "2", "memory": "4Gi", "pods": "10" },
+        "capacity": { "cpu": "2", "memory": "4Gi", "pods": "10" },
+        "conditions": [{ "type": "Ready", "status": "True", "reason": "Test" }],
+    } });
+    assert_eq!(admin.post("/api/v1/nodes", &node).await.unwrap().status, 201);
+    let authority = std::fs::read_to_string(cluster.path(KUBERNETES_DIR).join("ca.pem")).unwrap();
+    let map = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
+    cluster
+        .until("kube-controller-manager", "publishes the authority", async || {
+            admin.get(map).await.unwrap().body["data"]["ca.crt"] == authority.as_str()
+        })
+        .await;
+    let pod = json!({ "metadata": { "name": "it" }, "spec": {
+        "containers": [{ "name": "it", "image": "registry.example.com/it" }],
+        "tolerations": [{ "operator": "Exists" }],
+    } });
+    cluster
+        .until("kube-controller-manager", "makes the default account", async || {
+            admin.post("/api/v1/namespaces/default/pods", &pod).await.unwrap().status == 201
+        })
+        .await;
+    cluster
+        .until("kube-scheduler", "places the pod", async || {
+            admin.get("/api/v1/namespaces/default/pods/it").await.unwrap().body["spec"]["nodeName"] == NODE
+        })
+        .await;
+}
