@@ -15,6 +15,7 @@ mod inspect;
 mod keys;
 mod seal;
 mod secrets;
+pub mod stream;
 pub mod timeline;
 mod tokens;
 pub mod verify;
