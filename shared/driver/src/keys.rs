@@ -130,6 +130,12 @@ pub fn credentials(cluster: &str, role: &str, digest: &str) -> String {
     format!("clusters/{cluster}/bundles/{role}/credentials-{digest}")
 }
 
+/// A snapshot of etcd, by its time (`20261121T204500Z`); sealed.
+#[must_use]
+pub fn etcd_snapshot(cluster: &str, time: &str) -> String {
+    format!("clusters/{cluster}/etcd-snapshots/{time}.db")
+}
+
 /// The discovery document of a cluster's issuer, in the issuer bucket.
 #[must_use]
 pub fn discovery(cluster: &str) -> String {

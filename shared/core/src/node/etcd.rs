@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::Base;
 use crate::cluster::Custom;
 
+/// The role in the encryption context of snapshots: no node's own, as each is restored by all members.
+pub const SNAPSHOT_ROLE: &str = "etcd-snapshot";
+
 /// The configuration of one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

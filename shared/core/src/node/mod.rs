@@ -20,7 +20,7 @@ use crate::cluster::Taint;
 use crate::pki::Role;
 use crate::software::{ProgramFile, SystemImage};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
-pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState};
+pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 

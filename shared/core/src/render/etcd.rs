@@ -14,6 +14,7 @@ use super::userdata::{Digests, userdata};
 use super::{NodeRole, StackKind, node_config};
 use crate::cluster::{Architecture, EtcdMember, GroupSize};
 use crate::members::{self, MemberRole, NameZone, VolumePin};
+use crate::node::SNAPSHOT_ROLE;
 use crate::pki::Role;
 use crate::skew::zone::STATEMENT;
 
@@ -141,7 +142,7 @@ fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role, pin: &Vo
         .on_delete(Removal::Snapshot)
 }
 
-/// What a member needs besides: to attach its volume, and to set its one record.
+/// What a member needs besides: to take and restore snapshots, to attach its volume, and to set its one record.
 fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Value> {
     let (partition, region) = (context.partition(), &context.cluster.region);
     let tagged = json!({ "StringEquals": {
@@ -157,6 +158,25 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         ] }),
     };
     let mut statements = vec![
+        // Any member may take a snapshot, and each is restored from one that any of them took. None may delete one.
+        allow(
+            "KeepSnapshots",
+            &["s3:GetObject", "s3:PutObject"],
+            json!(format!(
+                "arn:{partition}:s3:::{}/clusters/{}/etcd-snapshots/*",
+                context.site.asset_bucket, context.cluster.name
+            )),
+            Value::Null,
+        ),
+        allow(
+            "SealOwnSnapshots",
+            &["kms:Decrypt", "kms:GenerateDataKey"],
+            json!(context.kms_key_arn()),
+            json!({ "StringEquals": {
+                "kms:EncryptionContext:cluster": context.cluster.name,
+                "kms:EncryptionContext:role": SNAPSHOT_ROLE,
+            } }),
+        ),
         allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
         allow("AttachOwnVolume", &["ec2:AttachVolume"], json!([ec2("instance"), ec2("volume")]), tagged),
         allow(

@@ -90,6 +90,29 @@ fn a_hosted_zone_that_exists_is_used_and_none_is_made() {
 }
 
 #[test]
+fn p9_members_open_one_anothers_snapshots_and_nobody_elses_anything() {
+    let rendering = rendered(&cluster());
+    let etcd = template(&rendering, "prod-etcd");
+    for member in 0..3 {
+        let sealing = statement(&etcd, member, "SealOwnSnapshots").unwrap();
+        assert_eq!(
+            sealing["Condition"]["StringEquals"],
+            json!({
+                "kms:EncryptionContext:cluster": "prod",
+                "kms:EncryptionContext:role": "etcd-snapshot",
+            })
+        );
+        let keeping = statement(&etcd, member, "KeepSnapshots").unwrap();
+        let resource = keeping["Resource"].as_str().unwrap();
+        assert!(resource.ends_with("/clusters/prod/etcd-snapshots/*"), "{resource}");
+        assert_eq!(keeping["Action"], json!(["s3:GetObject", "s3:PutObject"]), "none may be deleted");
+    }
+    for stack in &rendering.stacks {
+        assert_eq!(stack.body.contains("etcd-snapshot"), stack.name == "prod-etcd", "{}", stack.name);
+    }
+}
+
+#[test]
 fn p2_a_pool_that_lags_runs_its_own_release_and_stays_when_the_others_move() {
     let mut lagging = cluster();
     lagging.kubernetes_version.patch = Some(9);

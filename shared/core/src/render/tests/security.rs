@@ -74,19 +74,31 @@ fn p9_a_node_reads_and_opens_its_own_bundles_alone() {
         };
         let bucket = "arn:aws:s3:::slipway-assets-example";
         let [read, addons @ ..] = &of("s3:GetObject")[..] else { panic!("{role}") };
-        // The node manager reads what it is to apply; nobody else has any use for it.
+        // The node manager reads what it is to apply, members what they restore from; nobody else has any use for either.
         let addons: Vec<&Value> = addons.iter().map(|one| &one["Resource"]).collect();
         let of_addons = json!([
             format!("{bucket}/clusters/prod/addons.json"),
             format!("{bucket}/clusters/prod/addons/*"),
         ]);
-        assert_eq!(addons, if role == "controller" { vec![&of_addons] } else { Vec::new() }, "{role}");
+        let snapshots = json!(format!("{bucket}/clusters/prod/etcd-snapshots/*"));
+        let more = match role.as_str() {
+            "controller" => vec![&of_addons],
+            member if member.starts_with("etcd-") => vec![&snapshots],
+            _ => Vec::new(),
+        };
+        assert_eq!(addons, more, "{role}");
         let own = format!("{bucket}/clusters/prod/bundles/{role}/*");
         assert_eq!(read["Resource"], json!([format!("{bucket}/agent/*"), own]));
-        let [open] = of("kms:Decrypt")[..] else { panic!("{role}") };
-        let context = json!({ "kms:EncryptionContext:cluster": "prod", "kms:EncryptionContext:role": role });
-        assert_eq!(open["Condition"], json!({ "StringEquals": context }));
-        assert_eq!(open["Resource"], site().kms_key_arn);
+        let mut contexts = vec![role.as_str()];
+        contexts.extend(role.starts_with("etcd-").then_some("etcd-snapshot"));
+        let opens = of("kms:Decrypt");
+        assert_eq!(opens.len(), contexts.len(), "{role}");
+        for (open, role) in opens.into_iter().zip(contexts) {
+            let context =
+                json!({ "kms:EncryptionContext:cluster": "prod", "kms:EncryptionContext:role": role });
+            assert_eq!(open["Condition"], json!({ "StringEquals": context }));
+            assert_eq!(open["Resource"], site().kms_key_arn);
+        }
         let actions = statements.iter().flat_map(|one| one["Action"].as_array().unwrap());
         assert!(actions.into_iter().all(|action| !action.as_str().unwrap().contains('*')), "{role}");
     }
