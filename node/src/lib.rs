@@ -12,6 +12,7 @@ pub mod failure;
 pub mod http;
 pub mod kube;
 pub mod machine;
+pub mod refresh;
 pub mod software;
 pub mod status;
 
@@ -43,6 +44,12 @@ enum Verb {
     Etcd(etcd::Verb),
     /// What this node serves, how its components are, and what was applied
     Status,
+    /// Put newer credentials in place, and wait until they are served
+    Refresh {
+        /// The digest of the bundle, as the plan names it
+        #[arg(long, value_parser = digest)]
+        credentials: String,
+    },
     /// Which agent this is
     Version,
     /// On a controller: empty a node of its pods, under their disruption budgets
@@ -62,12 +69,21 @@ pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
     status
 }
 
-async fn perform(root: &Path, _endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
+async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
     match verb {
-        Verb::Etcd(verb) => etcd::perform(root, verb).await,
-        Verb::Status => Ok(etcd::json(&status::status(root).await?)),
+        Verb::Etcd(verb) => etcd::perform(root, endpoints, verb).await,
+        Verb::Status => Ok(etcd::json(&status::status(root, endpoints).await?)),
+        Verb::Refresh { credentials } => {
+            Ok(etcd::json(&refresh::refresh(root, endpoints, &credentials).await?))
+        }
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Drain(options) => drain::drain(root, &options).await,
         Verb::Uncordon(options) => drain::uncordon(root, &options).await,
     }
+}
+
+/// A digest names an object and a folder: nothing but 64 hex digits is one.
+fn digest(text: &str) -> Result<String, String> {
+    let is_one = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if is_one { Ok(text.to_owned()) } else { Err("a digest has 64 lower-case hex digits".to_owned()) }
 }

@@ -13,10 +13,11 @@ use jiff::Timestamp;
 use rustls::pki_types::ServerName;
 use sha2::{Digest as _, Sha256};
 use slipway_core::digest::{hex, sha256_hex};
-use slipway_core::node::report::{Applied, ComponentHealth, Served};
+use slipway_core::node::report::{Applied, ComponentHealth, Instance, Served};
 use slipway_core::node::{NodeConfig, NodeFile, NodeStatus};
 use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
 
+use crate::aws::{Aws, Endpoints, Retry};
 use crate::credentials::{self, below};
 use crate::etcd;
 use crate::etcd::place::CONFIG;
@@ -36,16 +37,16 @@ const WORDS: usize = 300;
 ///
 /// # Errors
 /// If its configuration cannot be read.
-pub async fn status(root: &Path) -> Outcome<NodeStatus> {
-    let text = read(&below(root, CONFIG))?;
-    let config = NodeConfig::read(&text).map_err(|error| unreadable(&below(root, CONFIG), &error))?;
+pub async fn status(root: &Path, endpoints: &Endpoints) -> Outcome<NodeStatus> {
+    let (config, text) = self::config(root)?;
     let now = Timestamp::now();
     let listeners = listeners::listeners(root, &config);
     let components = listeners::components(root, &config);
-    let (served, components, etcd) = tokio::join!(
+    let (served, components, etcd, instance) = tokio::join!(
         join_all(listeners.iter().map(|listener| served(listener, now))),
         join_all(components.iter().map(ask)),
         member(root, &config),
+        instance(root, endpoints),
     );
     let etcd = etcd?;
     let mut components = components;
@@ -61,12 +62,35 @@ pub async fn status(root: &Path) -> Outcome<NodeStatus> {
         at: now,
         cluster: config.base().cluster.clone(),
         role: config.base().role.clone(),
-        instance: None,
+        instance,
         applied: applied(root, &config, &text)?,
         healthy: served.iter().all(serves) && components.iter().all(|component| component.healthy),
         served,
         components,
         etcd,
+    })
+}
+
+/// What this node was told, and the text of it.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn config(root: &Path) -> Outcome<(NodeConfig, String)> {
+    let path = below(root, CONFIG);
+    let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+    let config = NodeConfig::read(&text).map_err(|error| unreadable(&path, &error))?;
+    Ok((config, text))
+}
+
+/// The machine, if it is one of EC2's.
+async fn instance(root: &Path, endpoints: &Endpoints) -> Option<Instance> {
+    let region = node(root).ok()??.region;
+    let retry = Retry { tries: 2, pause: Duration::from_millis(200) };
+    let found = Aws::new(endpoints, &region).ok()?.with_retry(retry).imds().instance().await.ok()?;
+    Some(Instance {
+        id: found.id,
+        availability_zone: found.availability_zone,
+        private_address: found.local_ipv4,
     })
 }
 
@@ -178,10 +202,6 @@ fn agent() -> Option<String> {
             length => digest.update(&buffer[..length]),
         }
     }
-}
-
-fn read(path: &Path) -> Outcome<String> {
-    std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {

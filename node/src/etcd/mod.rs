@@ -2,10 +2,14 @@
 //!
 //! All speak to etcd's gateway ([`client`]), with the member's own client certificate; nothing of etcd's is linked.
 
+mod checker;
 pub mod client;
 pub mod health;
+pub mod join;
 pub mod leader;
 pub mod place;
+pub mod restore;
+pub mod snapshot;
 pub mod wire;
 
 use std::path::Path;
@@ -14,8 +18,10 @@ use clap::Subcommand;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::aws::Endpoints;
 use crate::failure::Outcome;
 use place::Place;
+use restore::Request;
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -24,16 +30,41 @@ pub enum Verb {
     Health,
     /// Hand leadership to another member, if this one has it
     MoveLeader,
+    /// Take a snapshot into the asset bucket, sealed, and check it there
+    Snapshot,
+    /// Make this member's data out of a snapshot, while etcd is stopped on all members
+    Restore {
+        /// The snapshot's time, as `etcd snapshot` told it
+        #[arg(long, value_parser = time)]
+        snapshot: String,
+        /// The new cluster's token, the same on all members; by default made of cluster and snapshot
+        #[arg(long, value_parser = token)]
+        token: Option<String>,
+        /// Every member's peer URL, the same on all members; by default those that founded the cluster
+        #[arg(long, value_name = "NAME=URL", value_delimiter = ',', value_parser = member)]
+        initial_cluster: Vec<(String, String)>,
+    },
+    /// Have this member added to the cluster that it was told of, as a learner
+    Join,
+    /// Give this learner a vote, once it has caught up
+    Promote,
 }
 
 /// Does what `verb` says.
 ///
 /// # Errors
 /// As each verb.
-pub async fn perform(root: &Path, verb: Verb) -> Outcome<Value> {
+pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
     let place = Place::read(root)?;
     match verb {
         Verb::Health => Ok(json(&health::health(&place).await?)),
+        Verb::Snapshot => Ok(json(&snapshot::snapshot(&place, endpoints).await?)),
+        Verb::Restore { snapshot, token, initial_cluster } => {
+            let request = Request { snapshot, token, members: initial_cluster.into_iter().collect() };
+            Ok(json(&restore::restore(&place, endpoints, &request).await?))
+        }
+        Verb::Join => Ok(json(&join::join(&place).await?)),
+        Verb::Promote => Ok(json(&join::promote(&place).await?)),
         Verb::MoveLeader => Ok(json(&leader::move_leader(&place).await?)),
     }
 }
@@ -41,4 +72,39 @@ pub async fn perform(root: &Path, verb: Verb) -> Outcome<Value> {
 /// An answer as JSON.
 pub(crate) fn json(answer: &impl Serialize) -> Value {
     serde_json::to_value(answer).expect("an answer has string keys only")
+}
+
+/// `20261121T204500Z`: it is part of a key.
+fn time(text: &str) -> Result<String, String> {
+    let fits = text.len() == 16
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 => byte == b'T',
+            15 => byte == b'Z',
+            _ => byte.is_ascii_digit(),
+        });
+    if fits { Ok(text.to_owned()) } else { Err("a snapshot's time is as 20261121T204500Z".to_owned()) }
+}
+
+fn token(text: &str) -> Result<String, String> {
+    let fits = (1..=128).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.')
+        && !text.starts_with('-');
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("a token has up to 128 letters, digits, dots and hyphens".to_owned())
+    }
+}
+
+fn member(text: &str) -> Result<(String, String), String> {
+    let (name, url) = text.split_once('=').ok_or("a member is NAME=URL")?;
+    let host = url.strip_prefix("https://").unwrap_or_default();
+    let plain = |text: &str, more: &[u8]| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
+    };
+    if plain(name, b"-") && plain(host, b"-.:") {
+        Ok((name.to_owned(), url.to_owned()))
+    } else {
+        Err("a member is as etcd-0=https://etcd-0.production.etcd.internal:2380".to_owned())
+    }
 }

@@ -80,6 +80,12 @@ impl Place {
         caller.at(&format!("https://127.0.0.1:{}", self.config.etcd.client_port))
     }
 
+    /// Where its fellows come to it.
+    #[must_use]
+    pub fn peer_url(&self) -> String {
+        format!("https://{}:{}", self.config.etcd.dns_name, self.config.etcd.peer_port)
+    }
+
     /// Where its fellows may be found that it was told of, without itself.
     #[must_use]
     pub fn told(&self) -> Vec<String> {

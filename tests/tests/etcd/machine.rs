@@ -1,5 +1,6 @@
 //! A machine: a root of its own with credentials, configuration and data of a member, on which the real agent runs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -42,6 +43,8 @@ pub(crate) fn newest() -> Option<Release> {
 /// A machine whose root is `member.dir`.
 pub(crate) struct Machine {
     pub(crate) member: Member,
+    /// Of its agent.
+    pub(crate) environment: BTreeMap<String, String>,
 }
 
 /// Machines of the cluster, none of them started.
@@ -55,14 +58,16 @@ pub(crate) async fn machines(
     for (index, mut member) in cluster(&release.etcd, dir, count).into_iter().enumerate() {
         member.pki = member.dir.join("etc/etcd/pki");
         member.data = member.dir.join("var/lib/etcd/data");
-        for folder in [&member.pki, &member.dir.join("var/lib/etcd"), &member.dir.join("var/lib/slipway/bin")]
+        let programs = member.dir.join("opt/slipway/bin");
+        for folder in
+            [&programs, &member.pki, &member.dir.join("var/lib/etcd"), &member.dir.join("var/lib/slipway")]
         {
             fs::create_dir_all(folder).unwrap();
         }
         credentials.put(&Role::Etcd(u32::try_from(index).unwrap()), &member.pki).await;
-        let tool = member.dir.join("var/lib/slipway/bin").join(release.restorer.file_name().unwrap());
+        let tool = programs.join(release.restorer.file_name().unwrap());
         std::os::unix::fs::symlink(&release.restorer, tool).unwrap();
-        let machine = Machine { member };
+        let machine = Machine { member, environment: BTreeMap::new() };
         machine.configure(&json!({}));
         machines.push(machine);
     }
@@ -97,12 +102,25 @@ impl Machine {
         fs::write(self.member.dir.join("var/lib/slipway").join(name), value.to_string()).unwrap();
     }
 
+    /// A file of the agent's.
+    pub(crate) fn read(&self, name: &str) -> Value {
+        let bytes = fs::read(self.member.dir.join("var/lib/slipway").join(name)).unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
     /// Runs the agent here; whether it succeeded, and the one object that it printed.
     pub(crate) async fn agent(&self, arguments: &[&str]) -> (bool, Value) {
         let agent = tools::binary("slipway-node").unwrap();
         let mut command = Command::new(agent);
         command.arg("--root").arg(&self.member.dir).args(arguments);
-        let output = command.env_clear().stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
+        let output = command
+            .env_clear()
+            .envs(&self.environment)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         let value = serde_json::from_str(&text);
@@ -136,7 +154,8 @@ impl Machine {
         self.comes_to(|health| health.healthy).await
     }
 
-    async fn comes_to(&self, state: impl Fn(&EtcdHealth) -> bool) -> EtcdHealth {
+    /// Waits until it is so.
+    pub(crate) async fn comes_to(&self, state: impl Fn(&EtcdHealth) -> bool) -> EtcdHealth {
         let start = Instant::now();
         loop {
             let health = self.health().await;

@@ -5,9 +5,13 @@
 //! asked by `openssl s_client`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod cloud;
 mod machine;
 mod member;
+mod runs;
+mod snapshots;
 mod verbs;
+mod writer;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,0 +1,338 @@
+//! `etcd restore`: a member's data out of a snapshot; run on every member with the same words, they make a new cluster.
+//!
+//! It may die anywhere and run again. What was there before is put aside and never deleted; nothing is touched while the
+//! member runs.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use slipway_driver::keys;
+use tokio::net::TcpStream;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::checker::Checker;
+use super::place::Place;
+use super::snapshot::{Draft, fetch, node};
+use crate::aws::{Aws, Endpoints};
+use crate::credentials::below;
+use crate::failure::{Failure, Outcome};
+use crate::software;
+
+/// Kubernetes' controllers compare revisions: after a restore they must be larger than any that was ever seen.
+const BUMP: &str = "1000000000";
+/// Since 3.5, and before.
+const RESTORERS: [&str; 2] = ["etcdutl", "etcdctl"];
+/// Beside the data, in their volume.
+const WORK: &str = "restore.part";
+const MARK: &str = "restored.json";
+
+/// What is to be restored: the same for all members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The snapshot's time, as `etcd snapshot` told it.
+    pub snapshot: String,
+    /// `--initial-cluster-token`: a new one, so that nobody of the cluster before takes part. `None`: made of the cluster's name
+    /// and the snapshot's time.
+    pub token: Option<String>,
+    /// Peer URLs by member. Empty: those that this member was founded with.
+    pub members: BTreeMap<String, String>,
+}
+
+/// What `etcd restore` did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Restored {
+    /// Whether anything was done: not if the same was restored before.
+    pub changed: bool,
+    /// What was restored.
+    #[serde(flatten)]
+    pub mark: Mark,
+    /// Where the data lie that were there before, if any were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_aside: Option<String>,
+}
+
+/// What a member's data were restored from; it lies beside them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mark {
+    /// The snapshot's time.
+    pub snapshot: String,
+    /// `--initial-cluster-token`.
+    pub token: String,
+    /// `--initial-cluster`.
+    pub initial_cluster: String,
+    /// SHA-256 of the database, as etcd has it.
+    pub sha256: String,
+    /// Whether revisions were raised and older ones marked as compacted. Where they were not, whoever watches must be started
+    /// anew: controllers, kubelets, everything with a cache.
+    pub bumped: bool,
+}
+
+/// Makes this member's data out of a snapshot.
+///
+/// # Errors
+/// If the member runs; if the snapshot cannot be had or opened, or is not whole; if etcd's program fails.
+pub async fn restore(place: &Place, endpoints: &Endpoints, request: &Request) -> Outcome<Restored> {
+    let node = node(place)?;
+    let members = members(place, request)?;
+    let token = request.token.clone().unwrap_or_else(|| format!("{}-{}", node.cluster, request.snapshot));
+    let (data, volume) = (place.data(), volume(place));
+    let (work, mark) = (volume.join(WORK), volume.join(MARK));
+    let same = |found: &Mark| {
+        found.snapshot == request.snapshot && found.token == token && found.initial_cluster == members
+    };
+    if let Some(found) = read(&mark)?.filter(same)
+        && data.exists()
+    {
+        return Ok(Restored { changed: false, mark: found, kept_aside: None });
+    }
+    // A run before this died between its last two steps.
+    if let Some(done) = read(&work.join(MARK))?.filter(same)
+        && data.exists()
+        && !work.join("data").exists()
+    {
+        write(&mark, &done)?;
+        remove(&work)?;
+        return Ok(Restored { changed: false, mark: done, kept_aside: None });
+    }
+    refuse_live(place).await?;
+    // What a run before this made is as good, if it was finished.
+    let done = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
+        Some(done) => done,
+        None => {
+            let aws = Aws::new(endpoints, &node.region)?;
+            let tool = tool(&place.root)?;
+            remove(&work)?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&work)
+                .map_err(|error| failed(&work, &error))?;
+            let plain = work.join("snapshot.db");
+            let to = Both { file: BufWriter::new(create(&plain)?), checker: Checker::default() };
+            let key = keys::etcd_snapshot(&node.cluster, &request.snapshot);
+            let draft = Draft::new(&place.root);
+            let opened = fetch(&aws, &node, &key, &draft, to).await?;
+            let whole = opened.checker.finish().map_err(|why| {
+                Failure::lasting(
+                    "restore.damaged",
+                    format!("s3://{}/{key} is no whole snapshot: {why}", node.asset_bucket),
+                    "restore from another one; nothing was changed",
+                )
+            })?;
+            let mut done = Mark {
+                snapshot: request.snapshot.clone(),
+                token,
+                initial_cluster: members,
+                sha256: whole.sha256,
+                bumped: false,
+            };
+            let made = work.join("making");
+            done.bumped = run(place, &tool, &plain, &done, &made).await?;
+            fs::remove_file(&plain).map_err(|error| failed(&plain, &error))?;
+            give(&made, &volume).map_err(|error| failed(&made, &error))?;
+            rename(&made, &work.join("data"))?;
+            // From here on it is finished, and need not be made again.
+            write(&work.join(MARK), &done)?;
+            done
+        }
+    };
+    // Somebody may have started it meanwhile.
+    refuse_live(place).await?;
+    let kept_aside = if data.exists() {
+        let aside = free(&data, &done.snapshot);
+        rename(&data, &aside)?;
+        Some(aside.display().to_string())
+    } else {
+        None
+    };
+    rename(&work.join("data"), &data)?;
+    write(&mark, &done)?;
+    remove(&work)?;
+    Ok(Restored { changed: true, mark: done, kept_aside })
+}
+
+/// `--initial-cluster`: with this member in it, under its own URL.
+fn members(place: &Place, request: &Request) -> Outcome<String> {
+    let etcd = &place.config.etcd;
+    let members = if request.members.is_empty() { &etcd.initial_cluster } else { &request.members };
+    let own = place.peer_url();
+    if members.get(&etcd.name) != Some(&own) {
+        return Err(Failure::lasting(
+            "restore.members",
+            format!("the members to restore do not name {}={own}, which is this one", etcd.name),
+            "give --initial-cluster NAME=URL,… with every member of the cluster to be, the same on all of them",
+        ));
+    }
+    Ok(members.iter().map(|(name, url)| format!("{name}={url}")).collect::<Vec<_>>().join(","))
+}
+
+/// A member that runs holds its database's lock, and listens.
+async fn refuse_live(place: &Place) -> Outcome<()> {
+    let database = place.data().join("member/snap/db");
+    let locked = match OpenOptions::new().read(true).write(true).open(&database) {
+        Ok(file) => matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)),
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(failed(&database, &error)),
+    };
+    let etcd = &place.config.etcd;
+    let mut listens = false;
+    for port in [etcd.client_port, etcd.peer_port] {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let connected = timeout(Duration::from_secs(1), TcpStream::connect(address)).await;
+        listens |= connected.is_ok_and(|connected| connected.is_ok());
+    }
+    if !locked && !listens {
+        return Ok(());
+    }
+    Err(Failure::lasting(
+        "restore.running",
+        format!("{} runs: its data are not replaced under it", etcd.name),
+        "stop etcd on every member of the cluster (`systemctl stop etcd`), then run this on each; nothing was changed",
+    ))
+}
+
+/// Runs etcd's own program; whether it raised the revisions.
+async fn run(place: &Place, tool: &Path, plain: &Path, mark: &Mark, to: &Path) -> Outcome<bool> {
+    let own = place.peer_url();
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(tool);
+        command.env_clear().env("ETCDCTL_API", "3").args(["snapshot", "restore"]).args(arguments);
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        command
+    };
+    let help = command(&["--help"]).output().await.map_err(|error| failed(tool, &error))?;
+    let bumps = String::from_utf8_lossy(&help.stdout).contains("--bump-revision");
+    let mut restoring =
+        command(&["--name", &place.config.etcd.name, "--initial-cluster", &mark.initial_cluster]);
+    restoring.args(["--initial-cluster-token", &mark.token, "--initial-advertise-peer-urls", &own]);
+    restoring.arg("--data-dir").arg(to);
+    if bumps {
+        restoring.args(["--bump-revision", BUMP, "--mark-compacted"]);
+    }
+    let output = restoring.arg(plain).output().await.map_err(|error| failed(tool, &error))?;
+    if output.status.success() {
+        return Ok(bumps);
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+    Err(Failure::lasting(
+        "restore.program",
+        format!(
+            "{} ended with {}: {}",
+            tool.display(),
+            output.status,
+            last.chars().take(300).collect::<String>()
+        ),
+        "see that the volume has room for the data once more; what was there before was not touched",
+    ))
+}
+
+fn tool(root: &Path) -> Outcome<PathBuf> {
+    let found = software::find(root, RESTORERS[0]).or_else(|_| software::find(root, RESTORERS[1]));
+    found.map(|path| below(root, &path.to_string_lossy()))
+}
+
+/// What is opened goes into a file and through the check.
+struct Both {
+    file: BufWriter<File>,
+    checker: Checker,
+}
+
+impl Write for Both {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.file.write_all(bytes)?;
+        self.checker.push(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn volume(place: &Place) -> PathBuf {
+    let data = place.data();
+    data.parent().map_or_else(|| data.clone(), Path::to_path_buf)
+}
+
+/// A name for what is put aside that nothing has yet.
+fn free(data: &Path, snapshot: &str) -> PathBuf {
+    let name = |number: u32| data.with_extension(format!("before-{snapshot}-{number}"));
+    (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
+}
+
+/// The data belong to whoever the volume belongs to.
+fn give(folder: &Path, volume: &Path) -> std::io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = fs::metadata(volume)?;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        chown(&folder, Some(owner.uid()), Some(owner.gid()))?;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            } else {
+                chown(entry.path(), Some(owner.uid()), Some(owner.gid()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Outcome<Option<Mark>> {
+    match fs::read(path) {
+        // Half a mark is none.
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(path, &error)),
+    }
+}
+
+fn write(path: &Path, mark: &Mark) -> Outcome<()> {
+    let bytes = serde_json::to_vec(mark).expect("a mark has string keys only");
+    let mut file = create(path)?;
+    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(|error| failed(path, &error))
+}
+
+fn create(path: &Path) -> Outcome<File> {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(true).write(true).mode(0o600).open(path);
+    file.map_err(|error| failed(path, &error))
+}
+
+/// And waits until the volume has it.
+fn rename(from: &Path, to: &Path) -> Outcome<()> {
+    let renamed = || {
+        fs::rename(from, to)?;
+        to.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    };
+    renamed().map_err(|error: std::io::Error| failed(to, &error))
+}
+
+fn remove(folder: &Path) -> Outcome<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(folder, &error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::passing(
+        "restore.files",
+        format!("{}: {error}", path.display()),
+        "see that the volume is mounted and has room, then run this again",
+    )
+}

@@ -1,0 +1,248 @@
+//! `etcd snapshot`: out of the running member into the asset bucket, and never in plain on a disk.
+//!
+//! What etcd streams is checked, sealed piece by piece into a file, uploaded, fetched again, opened under the key as KMS gives it, and
+//! checked again: a snapshot that was reported can be restored. Memory does not grow with it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufReader, BufWriter};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::StreamExt as _;
+use jiff::Timestamp;
+use serde::Serialize;
+use slipway_core::node::{NodeFile, SNAPSHOT_ROLE};
+use slipway_driver::keys;
+use slipway_driver::ports::{Context, Crypto as _, Keys as _};
+use slipway_pki::AwsLc;
+use slipway_pki::stream::{Sealed, Sealer};
+use tokio::time::timeout;
+
+use super::checker::{Checker, Whole};
+use super::client::{Endpoint, Refusal, failed};
+use super::place::Place;
+use super::wire::Piece;
+use crate::aws::{Aws, Endpoints};
+use crate::credentials::below;
+use crate::failure::{Failure, Outcome};
+use crate::refresh::SEALED;
+use crate::status;
+
+/// How long etcd may take between two pieces.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A piece is some 44 KB; a line beyond this is none.
+const LINE_AT_MOST: usize = 8 << 20;
+/// What S3 takes in one call.
+const SIZE_AT_MOST: u64 = 5 << 30;
+/// Where it waits until it is uploaded, sealed.
+const DRAFT: &str = "/var/lib/slipway/snapshot.sealed";
+
+/// What `etcd snapshot` made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// When, in the form that `etcd restore` takes.
+    pub time: String,
+    /// Its key in the asset bucket.
+    pub key: String,
+    /// Bytes of the database.
+    pub size: u64,
+    /// SHA-256 of the database, as etcd has it.
+    pub sha256: String,
+    /// The revision that it holds at least.
+    pub revision: u64,
+    /// The server's release.
+    pub version: String,
+    /// The KMS key under which it is sealed.
+    pub sealed_under: String,
+    /// How long it took, in seconds.
+    pub seconds: u64,
+}
+
+/// Takes a snapshot of the cluster by this member.
+///
+/// # Errors
+/// If the member does not serve; if a call fails; if what comes back is not what was sent.
+pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<Snapshot> {
+    let start = Instant::now();
+    let node = node(place)?;
+    let aws = Aws::new(endpoints, &node.region)?;
+    let caller = place.caller()?;
+    let own = place.own(&caller);
+    // Through a majority: whatever was acknowledged until now is in it.
+    own.serves().await.map_err(|refusal| failed(&refusal, "reading through a majority"))?;
+    let status = own.status().await.map_err(|refusal| failed(&refusal, "asking how the member is"))?;
+    let now = Timestamp::now();
+    let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+
+    let arn = key_of(&place.root)?;
+    let context = context(&node.cluster);
+    let data_key = aws.keys(Some(arn.clone())).generate(None, &context).await?;
+    let draft = Draft::new(&place.root);
+    let sealer = Sealer::new(&data_key, &context, BufWriter::new(draft.create()?))?;
+    let (whole, sealer) = stream(&own, sealer).await?;
+    let file = sealer.finish()?.into_inner().map_err(|error| unwritable(&draft.0, error.error()))?;
+    file.sync_all().map_err(|error| unwritable(&draft.0, &error))?;
+    let length = file.metadata().map_err(|error| unwritable(&draft.0, &error))?.len();
+    if length > SIZE_AT_MOST {
+        return Err(Failure::lasting(
+            "snapshot.size",
+            format!("the sealed snapshot has {length} bytes, and S3 takes {SIZE_AT_MOST} at once"),
+            "compact and defragment etcd; nothing was uploaded",
+        ));
+    }
+    drop(data_key);
+
+    let key = keys::etcd_snapshot(&node.cluster, &time);
+    aws.bucket(&node.asset_bucket).upload(&key, &draft.0).await?;
+    let back = Checker::default();
+    let back = fetch(&aws, &node, &key, &draft, back).await?.finish();
+    if back.as_ref() != Ok(&whole) {
+        return Err(Failure::passing(
+            "snapshot.read-back",
+            format!("s3://{}/{key} is not what was uploaded: {back:?}", node.asset_bucket),
+            "run this again; restore from another snapshot than that",
+        ));
+    }
+    Ok(Snapshot {
+        time,
+        key,
+        size: whole.size,
+        sha256: whole.sha256,
+        revision: status.header.revision,
+        version: status.version,
+        sealed_under: arn,
+        seconds: start.elapsed().as_secs(),
+    })
+}
+
+/// Reads what etcd streams, line by line, into `sealer`.
+async fn stream<W: std::io::Write>(own: &Endpoint, mut sealer: Sealer<W>) -> Outcome<(Whole, Sealer<W>)> {
+    let broken = |why: String| failed(&Refusal::Unreachable(why), "streaming a snapshot");
+    let response = own.snapshot().await.map_err(|refusal| failed(&refusal, "beginning a snapshot"))?;
+    let (mut stream, mut line, mut checker) = (response.bytes_stream(), Vec::new(), Checker::default());
+    loop {
+        let bytes = timeout(PATIENCE, stream.next()).await;
+        let bytes = match bytes.map_err(|_| broken("no more of it comes".to_owned()))? {
+            Some(bytes) => bytes.map_err(|error| broken(format!("it broke off: {}", error.without_url())))?,
+            None => break,
+        };
+        line.extend_from_slice(&bytes);
+        while let Some(end) = line.iter().position(|byte| *byte == b'\n') {
+            let rest = line.split_off(end + 1);
+            let piece = piece(&line).map_err(broken)?;
+            checker.push(&piece);
+            sealer.push(&piece)?;
+            line = rest;
+        }
+        if line.len() > LINE_AT_MOST {
+            return Err(broken("it comes in other pieces than etcd's".to_owned()));
+        }
+    }
+    if !line.trim_ascii().is_empty() {
+        let piece = piece(&line).map_err(broken)?;
+        checker.push(&piece);
+        sealer.push(&piece)?;
+    }
+    let whole = checker.finish().map_err(|why| broken(format!("it is not whole: {why}")))?;
+    Ok((whole, sealer))
+}
+
+fn piece(line: &[u8]) -> Result<Vec<u8>, String> {
+    if line.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    // The error's own words might quote what it met.
+    let piece: Piece = serde_json::from_slice(line).map_err(|_| "it is no JSON".to_owned())?;
+    match (piece.error, piece.result) {
+        (Some(error), _) => Err(format!("etcd says: {}", error["message"].as_str().unwrap_or("it failed"))),
+        (None, Some(blob)) => STANDARD.decode(blob.blob).map_err(|_| "a piece is no base64".to_owned()),
+        (None, None) => Err("a piece holds nothing".to_owned()),
+    }
+}
+
+/// Fetches a sealed snapshot, and opens it into `to`.
+pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
+    aws: &Aws,
+    node: &NodeFile,
+    key: &str,
+    draft: &Draft,
+    mut to: W,
+) -> Outcome<W> {
+    draft.create()?;
+    aws.bucket(&node.asset_bucket).download(key, &draft.0).await?;
+    let file = File::open(&draft.0).map_err(|error| unwritable(&draft.0, &error))?;
+    let sealed = Sealed::read(BufReader::new(file))?;
+    let context = context(&node.cluster);
+    let data_key = aws.keys(None).unwrap(&sealed.wrapped, &context).await?;
+    let opening = tokio::task::spawn_blocking(move || sealed.open(&data_key, &context, &mut to).map(|()| to));
+    let opened = opening.await.map_err(|error| {
+        Failure::lasting(
+            "snapshot.panic",
+            format!("opening the snapshot: {error}"),
+            "report this: it is a defect",
+        )
+    })?;
+    Ok(opened?)
+}
+
+/// Who this node is.
+pub(super) fn node(place: &Place) -> Outcome<NodeFile> {
+    status::node(&place.root)?.ok_or_else(|| {
+        Failure::lasting(
+            "config.unreadable",
+            "node.json is missing: this machine was never told which cluster it belongs to",
+            "replace the node: its userdata writes that file",
+        )
+    })
+}
+
+fn context(cluster: &str) -> Context {
+    BTreeMap::from([
+        ("cluster".to_owned(), cluster.to_owned()),
+        ("role".to_owned(), SNAPSHOT_ROLE.to_owned()),
+    ])
+}
+
+/// The KMS key under which this node's credentials were sealed last: the cluster's own, or Slipway's.
+fn key_of(root: &Path) -> Outcome<String> {
+    let path = below(root, SEALED);
+    let bytes = fs::read(&path).map_err(|error| unwritable(&path, &error))?;
+    let newest = AwsLc.sealings(&bytes)?.pop();
+    Ok(newest.map(|sealing| sealing.wrapped_by.to_owned()).unwrap_or_default())
+}
+
+/// A sealed file on its way, gone when dropped.
+#[derive(Debug)]
+pub(super) struct Draft(PathBuf);
+
+impl Draft {
+    pub(super) fn new(root: &Path) -> Self {
+        Self(below(root, DRAFT))
+    }
+
+    fn create(&self) -> Outcome<File> {
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(true).write(true).mode(0o600).open(&self.0);
+        file.map_err(|error| unwritable(&self.0, &error))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Sealed: who is killed leaves nothing but space, which the next one takes.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::passing(
+        "snapshot.files",
+        format!("{}: {error}", path.display()),
+        "see that the disk has room, then run this again",
+    )
+}

@@ -1,0 +1,191 @@
+//! A cluster that lives through what nodes live through, under somebody who writes all the while.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use slipway_core::pki::Role;
+use slipway_driver::ports::{Crypto as _, Made};
+use slipway_pki::AwsLc;
+
+use super::Credentials;
+use super::cloud::Cloud;
+use super::machine::{Machine, machines, newest, releases};
+use super::writer::Writer;
+
+fn role(index: usize) -> Role {
+    Role::Etcd(u32::try_from(index).unwrap())
+}
+
+fn urls(three: &[Machine]) -> impl Iterator<Item = String> {
+    three.iter().map(|machine| machine.member.client_url())
+}
+
+/// The bundle of a member with another pair in the place of `server` or `peer`.
+fn with_pair(files: &BTreeMap<String, String>, name: &str, made: &Made) -> BTreeMap<String, String> {
+    let mut files = files.clone();
+    let key = String::from_utf8(made.private.expose().to_vec()).unwrap();
+    files.insert(format!("/etc/etcd/pki/{name}.pem"), made.public.clone().unwrap());
+    files.insert(format!("/etc/etcd/pki/{name}-key.pem"), key);
+    files
+}
+
+fn serial(made: &Made) -> String {
+    AwsLc.facts(made.public.as_ref().unwrap()).unwrap().0.serial
+}
+
+async fn started(
+    credentials: &Credentials,
+    release: &super::machine::Release,
+    dir: &std::path::Path,
+) -> Vec<Machine> {
+    let mut three = machines(credentials, release, dir, 3).await;
+    for machine in &mut three {
+        machine.member.start();
+    }
+    for machine in &three {
+        machine.is_healthy().await;
+    }
+    three
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_are_destroyed_come_back_as_themselves_and_no_write_is_lost() {
+    let credentials = Credentials::made("production").await;
+    for release in releases() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut three = started(&credentials, &release, dir.path()).await;
+        let writer = Writer::start(&three[0].member.pki, urls(&three));
+        let begun = Instant::now();
+        for (index, machine) in three.iter_mut().enumerate() {
+            let before = machine.is_healthy().await.id;
+            machine.does(&["etcd", "move-leader"]).await;
+            machine.member.stop().await;
+            // Another machine, with the volume of the first, and new certificates: its bundle was renewed meanwhile.
+            let member = &mut machine.member;
+            for name in ["server", "peer"] {
+                let asset = format!("etcd-{name}-{index}");
+                super::member::put_pair(
+                    &member.pki,
+                    name,
+                    &credentials.issued(&asset, Timestamp::now()).await,
+                );
+            }
+            let elsewhere = dir.path().join(format!("machine-{index}"));
+            std::fs::rename(&member.dir, &elsewhere).unwrap();
+            member.pki = elsewhere.join("etc/etcd/pki");
+            member.data = elsewhere.join("var/lib/etcd/data");
+            member.dir = elsewhere;
+            member.start();
+            let after = machine.is_healthy().await;
+            assert_eq!(after.id, before, "the same member");
+            assert_eq!(after.members.len(), 3);
+        }
+        let took = begun.elapsed();
+        let record = writer.stop().await;
+        for machine in &three {
+            assert_eq!(record.lost(&machine.member).await, [""; 0], "etcd {}", release.version);
+        }
+        println!(
+            "etcd {}: three members destroyed and back with new certificates in {took:.1?}: {} writes, 0 lost, {} retried, \
+             longest gap {:.3} s",
+            release.version,
+            record.writes(),
+            record.retried,
+            record.gap.as_secs_f64()
+        );
+        assert!(record.writes() > 50);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_serves_new_certificates_without_a_restart_and_without_a_failed_write() {
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    for release in releases() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut three = started(&credentials, &release, dir.path()).await;
+        let mut firsts = Vec::new();
+        for (index, machine) in three.iter_mut().enumerate() {
+            let first = cloud.publish(&role(index), &credentials.workshop.bundle(&role(index)).await).await;
+            cloud.host(machine, &role(index), &first);
+            // As bootstrap puts them: the way back leads here.
+            machine.does(&["refresh", "--credentials", &first]).await;
+            firsts.push(first);
+        }
+        let processes: Vec<_> = three.iter().map(|machine| machine.member.process()).collect();
+        let writer = Writer::start(&three[0].member.pki, urls(&three));
+        let begun = Instant::now();
+        for (index, machine) in three.iter().enumerate() {
+            let files = credentials.workshop.bundle(&role(index)).await;
+            let [server, peer] = ["server", "peer"].map(|name| format!("etcd-{name}-{index}"));
+            let server = credentials.issued(&server, Timestamp::now()).await;
+            let peer = credentials.issued(&peer, Timestamp::now()).await;
+            let files = with_pair(&with_pair(&files, "server", &server), "peer", &peer);
+            let second = cloud.publish(&role(index), &files).await;
+            let refreshed = machine.does(&["refresh", "--credentials", &second]).await;
+            assert_eq!(refreshed["changed"], json!(true));
+            assert_eq!(refreshed["served"][0]["certificate"]["serial"], json!(serial(&server)));
+            assert_eq!(refreshed["served"][1]["certificate"]["serial"], json!(serial(&peer)));
+            let status = machine.status().await;
+            assert_eq!(status.applied.credentials.as_deref(), Some(second.as_str()));
+            assert!(status.applied.as_asked && status.healthy, "{status:#?}");
+            assert_eq!(status.instance.unwrap().id, "i-0123456789abcdef0");
+            let again = machine.does(&["refresh", "--credentials", &second]).await;
+            assert_eq!(again["changed"], json!(false), "run again");
+        }
+        let took = begun.elapsed();
+        let record = writer.stop().await;
+        assert_eq!(record.lost(&three[2].member).await, [""; 0]);
+        let after: Vec<_> = three.iter().map(|machine| machine.member.process()).collect();
+        assert_eq!(after, processes, "the same processes");
+        println!(
+            "etcd {}: three members refreshed in place in {took:.1?}: {} writes, each in a handshake of its own, 0 lost, \
+             {} retried, longest gap {:.3} s",
+            release.version,
+            record.writes(),
+            record.retried,
+            record.gap.as_secs_f64()
+        );
+        assert_eq!(record.retried, 0, "no write failed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_that_nobody_would_take_is_put_back() {
+    let Some(release) = newest() else { return };
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = machines(&credentials, &release, dir.path(), 1).await;
+    let machine = &mut one[0];
+    machine.member.start();
+    machine.is_healthy().await;
+    let files = credentials.workshop.bundle(&role(0)).await;
+    let first = cloud.publish(&role(0), &files).await;
+    cloud.host(machine, &role(0), &first);
+    let before = machine.does(&["refresh", "--credentials", &first]).await;
+
+    // Expired; of another authority; another role's; none.
+    let past = Timestamp::now() - SignedDuration::from_hours(24 * 365 * 2);
+    let expired = with_pair(&files, "server", &credentials.issued("etcd-server-0", past).await);
+    let mut foreign = files.clone();
+    let stranger = Credentials::made("production").await;
+    foreign.extend(stranger.workshop.bundle(&role(0)).await);
+    let unopened = cloud.publish(&role(1), &credentials.workshop.bundle(&role(1)).await).await;
+    for (digest, code) in [
+        (cloud.publish(&role(0), &expired).await, "refresh.not-served"),
+        (cloud.publish(&role(0), &foreign).await, "refresh.authority"),
+        (unopened, "credentials.missing"),
+    ] {
+        let (done, failure) = machine.agent(&["refresh", "--credentials", &digest]).await;
+        assert!(!done, "{code}");
+        assert_eq!(failure["error"]["code"], json!(code), "{failure}");
+        let status = machine.status().await;
+        assert!(status.healthy && status.applied.as_asked, "{code}: {status:#?}");
+        assert_eq!(status.applied.credentials.as_deref(), Some(first.as_str()));
+        let serial = &status.served[0].certificate.as_ref().unwrap().serial;
+        assert_eq!(json!(serial), before["served"][0]["certificate"]["serial"]);
+    }
+}

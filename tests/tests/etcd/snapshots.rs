@@ -1,0 +1,278 @@
+//! Snapshots that can be restored, and nothing but whole ones are; and members that join.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use slipway_core::pki::Role;
+
+use super::Credentials;
+use super::cloud::Cloud;
+use super::machine::{Machine, Release, machines, newest, releases};
+use super::member::Client;
+use super::writer::{Writer, client};
+
+fn role(index: usize) -> Role {
+    Role::Etcd(u32::try_from(index).unwrap())
+}
+
+/// Three that run, and know the cloud.
+async fn three(credentials: &Credentials, cloud: &Cloud, release: &Release, dir: &Path) -> Vec<Machine> {
+    let mut three = machines(credentials, release, dir, 3).await;
+    for (index, machine) in three.iter_mut().enumerate() {
+        let digest = cloud.publish(&role(index), &credentials.workshop.bundle(&role(index)).await).await;
+        cloud.host(machine, &role(index), &digest);
+        machine.member.start();
+    }
+    for machine in &three {
+        machine.is_healthy().await;
+        let digest = machine.status().await.applied.credentials;
+        assert_eq!(digest, None, "laid out by hand");
+        let asked: Value = machine.read("node.json");
+        machine.does(&["refresh", "--credentials", asked["credentials"].as_str().unwrap()]).await;
+    }
+    three
+}
+
+async fn revision(machine: &Machine) -> u64 {
+    machine.health().await.revision
+}
+
+/// What a watcher from `revision` is told first.
+async fn watched(machine: &Machine, revision: u64) -> Value {
+    let url = format!("{}/v3/watch", machine.member.client_url());
+    let body = json!({ "create_request": { "key": "AA==", "range_end": "AA==", "start_revision": revision.to_string() } });
+    let mut answer = client(&machine.member.pki).post(url).json(&body).send().await.unwrap();
+    let mut text = Vec::new();
+    loop {
+        text.extend(answer.chunk().await.unwrap().expect("the watch stays"));
+        let lines = std::str::from_utf8(&text).unwrap().lines();
+        let told: Vec<Value> = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if let Some(told) = told.iter().find(|told| told["result"]["canceled"] == json!(true)) {
+            return told["result"].clone();
+        }
+        if let Some(told) = told.iter().find(|told| told["result"]["events"].is_array()) {
+            return told["result"].clone();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_go_forward() {
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    for release in releases() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut three = three(&credentials, &cloud, &release, dir.path()).await;
+        let writer = Writer::start(&three[0].member.pki, three.iter().map(|one| one.member.client_url()));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let record = writer.stop().await;
+        let snapshot = three[1].does(&["etcd", "snapshot"]).await;
+        let time = snapshot["time"].as_str().unwrap().to_owned();
+        assert!(snapshot["revision"].as_u64().unwrap() >= record.revision, "{snapshot}");
+        assert_eq!(snapshot["key"], json!(format!("clusters/production/etcd-snapshots/{time}.db")));
+        assert_eq!(snapshot["sealedUnder"], json!(cloud.key));
+        // Nothing of it lies about, and what lies in the bucket is sealed.
+        assert!(!three[1].member.dir.join("var/lib/slipway/snapshot.sealed").exists());
+        let stored = cloud.object(snapshot["key"].as_str().unwrap()).await;
+        assert!(stored.starts_with(b"SLPS1") && stored.len() as u64 > snapshot["size"].as_u64().unwrap());
+        assert!(!stored.windows(8).any(|bytes| bytes == b"value of"));
+
+        // What comes after the snapshot is lost with it, and who saw it must not see its revisions anew.
+        let client = Client::new(&three[0].member.pki, "etcd-ca.pem", "healthcheck-client");
+        assert!(client.writes(&three[0].member, "later", "1").await);
+        let seen = revision(&three[0]).await;
+        let (done, refused) = three[0].agent(&["etcd", "restore", "--snapshot", &time]).await;
+        assert!(!done && refused["error"]["code"] == json!("restore.running"), "{refused}");
+        for machine in &mut three {
+            machine.member.stop().await;
+        }
+        std::fs::remove_dir_all(&three[2].member.data).unwrap();
+        for machine in &three {
+            let restored = machine.does(&["etcd", "restore", "--snapshot", &time]).await;
+            assert_eq!(restored["changed"], json!(true));
+            assert_eq!(restored["sha256"], snapshot["sha256"]);
+            assert_eq!(restored["token"], json!(format!("production-{time}")));
+            assert_eq!(restored["bumped"], json!(release.version != "3.4.23"), "{restored}");
+            let again = machine.does(&["etcd", "restore", "--snapshot", &time]).await;
+            assert_eq!((&again["changed"], &again["sha256"]), (&json!(false), &snapshot["sha256"]));
+            assert!(!machine.member.data.with_file_name("restore.part").exists());
+        }
+        let asides = |machine: &Machine| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(machine.member.data.parent().unwrap()).unwrap();
+            let paths = entries.map(|entry| entry.unwrap().path());
+            paths.filter(|path| path.to_string_lossy().contains("data.before-")).collect()
+        };
+        assert_eq!([asides(&three[0]).len(), asides(&three[2]).len()], [1, 0], "old data are kept");
+        assert!(asides(&three[0])[0].join("member/snap/db").exists());
+
+        for machine in &mut three {
+            machine.member.start();
+        }
+        let mut ids = BTreeSet::new();
+        for machine in &three {
+            let health = machine.is_healthy().await;
+            ids.insert(health.cluster_id);
+            assert_eq!(record.lost(&machine.member).await, [""; 0], "etcd {}", release.version);
+        }
+        assert_eq!(ids.len(), 1, "they are one cluster");
+        assert!(!client.get(&three[0].member, "later").await.contains("\"count\""));
+        let after = revision(&three[0]).await;
+        if release.version == "3.4.23" {
+            assert!(after < seen, "its program cannot raise revisions, and the agent says so");
+        } else {
+            assert!(after > seen + 900_000_000, "{after} after {seen}");
+            // Whoever watches from what it saw is told to begin anew, instead of hearing nothing.
+            let told = watched(&three[0], seen).await;
+            assert!(told["compact_revision"].as_str().unwrap().parse::<u64>().unwrap() > seen, "{told}");
+        }
+        println!(
+            "etcd {}: snapshot of {} bytes sealed, uploaded and read back in {} s; restored: {} keys back, revision {seen} -> {after}",
+            release.version,
+            snapshot["size"],
+            snapshot["seconds"],
+            record.writes()
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_dies_goes_on_and_one_that_cannot_be_changes_nothing() {
+    let Some(release) = newest() else { return };
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut three = three(&credentials, &cloud, &release, dir.path()).await;
+    let client = Client::new(&three[0].member.pki, "etcd-ca.pem", "healthcheck-client");
+    assert!(client.writes(&three[0].member, "a", "1").await);
+    let snapshot = three[0].does(&["etcd", "snapshot"]).await;
+    let (time, key) = (snapshot["time"].as_str().unwrap().to_owned(), snapshot["key"].as_str().unwrap());
+    for machine in &mut three {
+        machine.member.stop().await;
+    }
+    let data = three[0].member.data.clone();
+    let listing = || {
+        let names = std::fs::read_dir(data.parent().unwrap()).unwrap();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+    };
+    let before = listing();
+
+    // Tampered with, truncated, none, or of members that are not these.
+    let whole = cloud.object(key).await;
+    let mut tampered = whole.clone();
+    tampered[100_000.min(whole.len() / 2)] ^= 1;
+    for (number, bytes) in
+        [tampered, whole[..whole.len() - 1].to_vec(), b"SQLite".to_vec()].into_iter().enumerate()
+    {
+        let other = format!("2026010{number}T000000Z");
+        cloud.put(&format!("clusters/production/etcd-snapshots/{other}.db"), &bytes).await;
+        let (done, failure) = three[0].agent(&["etcd", "restore", "--snapshot", &other]).await;
+        assert!(!done, "{failure}");
+        assert_eq!(listing().difference(&before).cloned().collect::<Vec<_>>(), ["restore.part"], "{failure}");
+    }
+    let elsewhere =
+        ["etcd", "restore", "--snapshot", &time, "--initial-cluster", "etcd-0=https://elsewhere:2380"];
+    let (done, failure) = three[0].agent(&elsewhere).await;
+    assert!(!done && failure["error"]["code"] == json!("restore.members"), "{failure}");
+    assert!(data.join("member/snap/db").exists());
+
+    // Killed after its last but one step, and after its last.
+    let volume = data.parent().unwrap();
+    three[0].does(&["etcd", "restore", "--snapshot", &time]).await;
+    let mark = std::fs::read(volume.join("restored.json")).unwrap();
+    let ready = |done: bool| {
+        std::fs::create_dir_all(volume.join("restore.part")).unwrap();
+        std::fs::write(volume.join("restore.part/restored.json"), &mark).unwrap();
+        std::fs::remove_file(volume.join("restored.json")).unwrap();
+        if !done {
+            std::fs::rename(&data, volume.join("restore.part/data")).unwrap();
+        }
+    };
+    for done in [false, true] {
+        ready(done);
+        let restored = three[0].does(&["etcd", "restore", "--snapshot", &time]).await;
+        assert_eq!(restored["changed"], json!(!done));
+        assert!(data.join("member/snap/db").exists() && volume.join("restored.json").exists());
+        assert!(!volume.join("restore.part").exists());
+    }
+    for machine in &mut three {
+        // The first has it already.
+        machine.does(&["etcd", "restore", "--snapshot", &time]).await;
+        machine.member.start();
+    }
+    three[2].is_healthy().await;
+    assert!(client.get(&three[2].member, "a").await.contains("\"MQ==\""));
+}
+
+/// Starts with what `etcd join` said, and is a learner.
+async fn begins(machine: &mut Machine, joined: &Value) {
+    machine.member.founders = joined["initialCluster"].as_str().unwrap().to_owned();
+    machine.member.flags = vec!["--initial-cluster-state".to_owned(), "existing".to_owned()];
+    machine.member.start();
+    machine.comes_to(|health| health.learner).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_joins_as_a_learner_and_gets_its_vote_once_it_has_caught_up() {
+    let credentials = Credentials::made("production").await;
+    for release in releases() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = machines(&credentials, &release, dir.path(), 3).await;
+        let first = all[0].member.client_url();
+        all[0].member.founders = format!("etcd-0={}", all[0].member.peer_url());
+        all[0].configure(&json!({}));
+        all[0].member.start();
+        all[0].is_healthy().await;
+        let writer = Writer::start(&all[0].member.pki, std::iter::once(first.clone()));
+        let [_, second, third] = &mut all[..] else { unreachable!("three were made") };
+        for machine in [&*second, &*third] {
+            // One endpoint answers for nobody.
+            let endpoints = json!(["https://127.0.0.1:9", first]);
+            machine.configure(&json!({
+                "joinEndpoints": endpoints, "initialCluster": {}, "initialClusterState": "existing",
+            }));
+        }
+        let joined = second.does(&["etcd", "join"]).await;
+        assert_eq!(joined["added"], json!(true));
+        let again = second.does(&["etcd", "join"]).await;
+        assert_eq!(again["added"], json!(false), "run again");
+        assert_eq!((&again["id"], &again["initialCluster"]), (&joined["id"], &joined["initialCluster"]));
+        begins(second, &joined).await;
+        let learner = second.health().await;
+        assert!(!learner.healthy && !learner.serving);
+        assert_eq!(learner.members.len(), 2, "told by a fellow: {learner:?}");
+        // etcd takes one learner at a time: the next waits until this one has its vote.
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            second.does(&["etcd", "promote"]).await
+        };
+        let (promoted, next) = tokio::join!(later, third.does(&["etcd", "join"]));
+        assert_eq!((&promoted["promoted"], &promoted["id"]), (&json!(true), &joined["id"]));
+        assert_eq!(second.does(&["etcd", "promote"]).await["promoted"], json!(false), "run again");
+        assert_eq!(next["added"], json!(true));
+        begins(third, &next).await;
+        assert_eq!(third.does(&["etcd", "promote"]).await["promoted"], json!(true));
+        for machine in &all {
+            let health = machine.is_healthy().await;
+            assert!(!health.learner && health.members.len() == 3);
+        }
+        let record = writer.stop().await;
+        for machine in &all {
+            assert_eq!(record.lost(&machine.member).await, [""; 0]);
+        }
+        println!(
+            "etcd {}: two members joined under {} writes, {} retried, longest gap {:.3} s",
+            release.version,
+            record.writes(),
+            record.retried,
+            record.gap.as_secs_f64()
+        );
+
+        // A member that has voted and forgot may not come back as if nothing had been.
+        all[2].member.stop().await;
+        std::fs::remove_dir_all(&all[2].member.data).unwrap();
+        let (done, failure) = all[2].agent(&["etcd", "join"]).await;
+        assert!(!done && failure["error"]["code"] == json!("join.data"), "{failure}");
+    }
+}
