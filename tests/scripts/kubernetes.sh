@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the folder that has a real Kubernetes: kube-apiserver, kube-controller-manager, kube-scheduler and kubectl. Built from the
+# Prints the folder that has a real Kubernetes: kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kubelet. Built from the
 # modules' own sources by Go, once, into .tools/kubernetes/<version>.
 #
 #   tests/scripts/kubernetes.sh             builds what is missing: half an hour on one processor
@@ -62,7 +62,7 @@ build() {
     esac
 }
 
-for program in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
+for program in kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet; do
     build "$program"
 done
 touch "$home/.complete"

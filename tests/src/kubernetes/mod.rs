@@ -56,6 +56,7 @@ pub struct Kubernetes {
     pub etcd: String,
     programs: BTreeMap<String, Program>,
     binaries: PathBuf,
+    elsewhere: Elsewhere,
     folder: TempDir,
 }
 
@@ -102,11 +103,12 @@ impl Kubernetes {
             etcd: format!("https://127.0.0.1:{etcd}"),
             programs: BTreeMap::new(),
             binaries,
+            elsewhere,
             folder,
         };
         started.start_etcd(&etcd_program, etcd, etcd_peer).await;
         // The others give up where no API answers, and a kubelet starts them again; there is none here.
-        for (name, more) in elsewhere.more_flags() {
+        for (name, more) in started.elsewhere.more_flags() {
             started.start_static_pod(name, &more);
             started.is_ready().await;
         }
@@ -280,6 +282,32 @@ impl Kubernetes {
         self.run(name, &program, arguments);
     }
 
+    /// Starts the controller's kubelet by the words of its unit. There is no containerd: it comes as far as that, and no further.
+    pub fn start_kubelet(&mut self) {
+        // Nodes have control groups of version 2; the machine that tests need not.
+        let file = self.path("etc/kubernetes/kubelet.json");
+        let text = fs::read_to_string(&file).expect("a kubelet is configured");
+        let mut configuration: Value = serde_json::from_str(&text).expect("it is JSON");
+        configuration["failCgroupV1"] = json!(false);
+        put(&file, 0o600, &configuration.to_string());
+        let units = kube::controller(&self.config, &facts(self.root())).units;
+        let unit =
+            units.into_iter().find(|unit| unit.name == "kubelet.service").and_then(|unit| unit.content);
+        let unit = self.elsewhere.rewritten(&unit.expect("a kubelet has a unit"), &self.config);
+        let (_, command) = unit.split_once("\nExecStart=").expect("it starts something");
+        let mut arguments: Vec<String> = Vec::new();
+        for line in command.lines() {
+            arguments.extend(line.trim_end_matches('\\').split_whitespace().map(str::to_owned));
+            if !line.ends_with('\\') {
+                break;
+            }
+        }
+        assert!(arguments.remove(0).ends_with("kubelet"), "{unit}");
+        arguments.push(format!("--root-dir={}", self.path("var/lib/kubelet").display()));
+        let program = self.binaries.join("kubelet");
+        self.run("kubelet", &program, arguments);
+    }
+
     fn run(&mut self, name: &str, program: &Path, arguments: Vec<String>) {
         let log = self.path(&format!("var/log/{name}.log"));
         let program = Program::start(program, arguments, &log);
@@ -322,6 +350,7 @@ impl Kubernetes {
 }
 
 /// What stands somewhere else here than on a controller.
+#[derive(Debug)]
 struct Elsewhere {
     root: PathBuf,
     api: u16,
@@ -336,7 +365,7 @@ impl Elsewhere {
         let root = self.root.display();
         let plane = &config.control_plane;
         let mut text = text.to_owned();
-        for folder in ["/etc/kubernetes", "/var/log/", "/var/lib/kubelet"] {
+        for folder in ["/etc/kubernetes", "/var/log/", "/var/lib/kubelet", "/run/containerd/"] {
             text = text.replace(folder, &format!("{root}{folder}"));
         }
         for (was, is) in [

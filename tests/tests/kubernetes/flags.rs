@@ -10,7 +10,7 @@ fn the_programs_of_this_release_know_the_flags_of_the_table() {
     let table = std::fs::read_to_string(tools::root().join("node/src/kube/testdata/flags.txt")).unwrap();
     let release = programs.file_name().unwrap().to_string_lossy().into_owned();
     let minor = release.split('.').nth(1).unwrap().to_owned();
-    for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+    for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"] {
         let output = Command::new(programs.join(program)).arg("--help").output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         let known: Vec<&str> = help

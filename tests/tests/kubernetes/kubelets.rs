@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use slipway_core::pki::Role;
 use slipway_core::pki::policy::KUBERNETES_DIR;
+use slipway_node::kube::KUBELET_KUBECONFIG;
 use slipway_tests::kubernetes::{Caller, Kubernetes};
 use slipway_tests::workshop::example;
 
@@ -193,6 +194,40 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     kubelet_like.approve().await;
     Request::by(&node, &cluster, "renewed-again", CLIENT, (&subject(NODE), None)).await.certificate().await;
     assert!(kubelet_like.status().await["certificate"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_kubelet_takes_its_configuration_and_becomes_its_node_by_the_bootstrap_token() {
+    let Some(mut cluster) = Kubernetes::start(&example("production")).await else { return };
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("!!! NOT TESTED: the kubelet, which runs as root alone");
+        return;
+    }
+    // In containerd's place somebody who takes calls and never answers: the kubelet waits for him, and asks for its certificate meanwhile.
+    let socket = cluster.path("run/containerd/containerd.sock");
+    std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
+    let _silent = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    cluster.start_kubelet();
+    let certificate = "var/lib/kubelet/pki/kubelet-client-current.pem";
+    cluster.until("kubelet", "has its certificate", async || cluster.path(certificate).exists()).await;
+    let kubelet_ca = cluster.path(KUBERNETES_DIR).join("kubelet-ca.pem");
+    assert!(openssl::verifies(&kubelet_ca, &cluster.path(certificate), "sslclient"));
+    assert_eq!(
+        openssl::subject(&cluster.path(certificate)),
+        format!("subject=CN=system:node:{NODE},O=system:nodes")
+    );
+    // What it keeps for itself names files, and no token.
+    let kubeconfig = std::fs::read_to_string(cluster.path(KUBELET_KUBECONFIG)).unwrap();
+    assert!(
+        kubeconfig.contains("kubelet-client-current.pem") && !kubeconfig.contains("token"),
+        "{kubeconfig}"
+    );
+    let node = cluster.caller((certificate, certificate));
+    assert_eq!(who(&node).await, format!("system:node:{NODE}"));
+    let log = cluster.log("kubelet");
+    for complaint in ["unknown flag", "strict decoding", "unknown field", "unrecognized feature gate"] {
+        assert!(!log.contains(complaint), "{complaint}: {log}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
