@@ -10,7 +10,7 @@ mod pools;
 mod rollout;
 mod storage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -463,6 +463,14 @@ impl Cluster {
     #[must_use]
     pub fn api_service_ip(&self) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.network.service_cidr.network()) + 1)
+    }
+
+    /// The processors that the cluster's machines have.
+    #[must_use]
+    pub fn architectures(&self) -> BTreeSet<Architecture> {
+        let pools = self.pools.iter().map(|pool| pool.instance_type.as_str());
+        let own = [self.controller.instance_type.as_str(), self.etcd.instance_type.as_str()];
+        own.into_iter().chain(pools).map(Architecture::of_instance_type).collect()
     }
 
     /// The Kubernetes version of a pool's kubelets.

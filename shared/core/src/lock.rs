@@ -31,7 +31,7 @@ pub struct Lock {
     /// [`Lock::settle_way_to_aws`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub addons_through_controllers: bool,
-    /// SHA-256 of the node agent for each architecture; empty while none has been published.
+    /// SHA-256 of the node agent for each architecture that one has been published for.
     pub agent: BTreeMap<Architecture, String>,
     /// The tag of each add-on's image, by Kubernetes minor and image name (`1.34` → `coredns` → `v1.14.6`), where the spec
     /// names none.
@@ -59,8 +59,8 @@ pub struct Missing {
     pub kubernetes: BTreeMap<String, String>,
     /// The etcd release, by Kubernetes minor.
     pub etcd: BTreeMap<String, String>,
-    /// No agent is pinned.
-    pub agent: bool,
+    /// The processors for which no agent is pinned.
+    pub agent: BTreeSet<Architecture>,
     /// The tags of add-ons' images, by Kubernetes minor and image name: those that this version of Slipway knows.
     pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
     /// References of images whose digest is not pinned.
@@ -85,7 +85,7 @@ impl Lock {
                 .collect(),
             kubernetes: self.missing_releases(cluster),
             etcd: self.missing_etcd(cluster).into_iter().collect(),
-            agent: self.agent.is_empty(),
+            agent: cluster.architectures().into_iter().filter(|one| !self.agent.contains_key(one)).collect(),
             addon_versions: self.missing_addon_versions(cluster),
             addon_images: self.missing_addon_images(cluster),
             program_versions: software::missing_versions(cluster, self),

@@ -52,10 +52,10 @@ pub async fn resolve(
             })?;
             new.images.insert(name, image);
         }
-        if missing.agent
+        if !missing.agent.is_empty()
             && let Some(agent) = store::load::<Agent>(assets, keys::AGENT_MANIFEST).await?.value
         {
-            new.agent = agent;
+            new.agent.extend(agent.into_iter().filter(|(one, _)| missing.agent.contains(one)));
         }
         if new == old || store::save(assets, &key, &stored, new.clone()).await?.is_some() {
             return Ok(new);

@@ -9,7 +9,7 @@ mod publish;
 use std::fmt;
 
 use jiff::Timestamp;
-use slipway_core::cluster::Cluster;
+use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::lock::Lock;
 use slipway_core::patch::Patch;
 use slipway_core::pki::Manifest;
@@ -401,9 +401,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, &stands, check)
         .await?;
     warnings.extend(update(&lock));
-    if lock.agent.is_empty() {
-        warnings.push(no_agent());
-    }
+    warnings.extend(lock.missing(&cluster).agent.into_iter().map(no_agent));
     let known = running.known();
     let credentials =
         credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &known, &imported, now)
@@ -448,13 +446,16 @@ fn healed(healed: &Healed) -> Diagnostic {
     }
 }
 
-fn no_agent() -> Diagnostic {
+fn no_agent(architecture: Architecture) -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
-        help: Some(format!(
-            "publish slipway-node and its {} to the asset bucket, then upload the spec again",
-            keys::AGENT_MANIFEST
-        )),
-        ..Diagnostic::whole("no-agent", "no node agent has been published: instances will start and not join")
+        help: Some("publish it with `slipway publish-agent`, then upload the spec again".to_owned()),
+        ..Diagnostic::whole(
+            "no-agent",
+            format!(
+                "no node agent has been published for {}: such instances will start and not join",
+                architecture.as_str()
+            ),
+        )
     }
 }

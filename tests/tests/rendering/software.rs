@@ -1,5 +1,6 @@
 //! Programs that nodes install: their digests are asked for once, and a cluster without one is not rendered.
 
+use slipway_core::cluster::Architecture;
 use slipway_core::lock::Lock;
 use slipway_driver::keys;
 use slipway_sim::mortal::Life;
@@ -46,4 +47,30 @@ async fn nobody_is_asked_where_the_image_has_it_all() {
     let world = World::new();
     world.plan(format!("{PRODUCTION}\nsoftware: {{source: image}}\n")).await;
     assert_eq!(asked(&world), 0);
+}
+
+#[tokio::test]
+async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() {
+    let world = World::new();
+    let pinned = |world: &World| {
+        let lock = world.assets.peek(&keys::lock(NAME)).unwrap();
+        serde_json::from_slice::<Lock>(&lock).unwrap().agent.into_iter().collect::<Vec<_>>()
+    };
+    let publish = |x86: &str| {
+        let manifest = format!("{{\"x86_64\": \"{x86}\", \"arm64\": \"{}\"}}", "c".repeat(64));
+        world.assets.upload(keys::AGENT_MANIFEST, manifest)
+    };
+    world.plan(PRODUCTION).await;
+    assert_eq!(pinned(&world), []);
+    publish(&"a".repeat(64));
+    world.plan(bigger(PRODUCTION)).await;
+    // No machine of it is a Graviton.
+    assert_eq!(pinned(&world), [(Architecture::X86_64, "a".repeat(64))]);
+    publish(&"b".repeat(64));
+    world.plan(bigger(&bigger(PRODUCTION))).await;
+    assert_eq!(
+        pinned(&world),
+        [(Architecture::X86_64, "a".repeat(64))],
+        "a newer agent moves nothing by itself"
+    );
 }
