@@ -203,6 +203,18 @@ impl Kubernetes {
         output.expect("kubectl ends").expect("kubectl can be waited for")
     }
 
+    /// A static pod as the kubelet reads it, and the port on which its program answers here.
+    #[must_use]
+    pub fn static_pod(&self, name: &str) -> (Value, u16) {
+        let text = fs::read_to_string(self.path(kube::MANIFESTS).join(format!("{name}.json")));
+        let pod = serde_json::from_str(&text.expect("the static pod is there")).expect("it is JSON");
+        let Elsewhere { api, manager, scheduler, .. } = self.elsewhere;
+        let ports =
+            [("kube-apiserver", api), ("kube-controller-manager", manager), ("kube-scheduler", scheduler)];
+        let port = ports.into_iter().find(|(program, _)| *program == name);
+        (pod, port.expect("a static pod's name").1)
+    }
+
     /// The log of `kube-apiserver` or another program, so far.
     #[must_use]
     pub fn log(&self, program: &str) -> String {
@@ -271,9 +283,7 @@ impl Kubernetes {
     }
 
     fn start_static_pod(&mut self, name: &str, more: &[String]) {
-        let manifest = self.path(kube::MANIFESTS).join(format!("{name}.json"));
-        let text = fs::read_to_string(&manifest).expect("the static pod is there");
-        let pod: Value = serde_json::from_str(&text).expect("it is JSON");
+        let (pod, _) = self.static_pod(name);
         let command = pod["spec"]["containers"][0]["command"].as_array().expect("it has a command").clone();
         let mut words = command.iter().map(|word| word.as_str().expect("words are strings").to_owned());
         assert_eq!(words.next().as_deref(), Some(name));

@@ -142,6 +142,36 @@ async fn the_administrator_may_do_everything_a_stranger_nothing_and_nobody_is_as
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_probe_of_a_static_pod_is_answered() {
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        let (pod, port) = cluster.static_pod(program);
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            let asked = &pod["spec"]["containers"][0][probe]["httpGet"];
+            let Some(path) = asked["path"].as_str() else { continue };
+            let (host, scheme) = (asked["host"].as_str().unwrap(), asked["scheme"].as_str().unwrap());
+            let url = format!("{}://{host}:{port}{path}", scheme.to_lowercase());
+            cluster
+                .until(program, &format!("answers its {probe}"), async || {
+                    // As a kubelet asks: without credentials, and without a look at the certificate.
+                    let mut curl = tokio::process::Command::new("curl");
+                    curl.args([
+                        "--silent",
+                        "--insecure",
+                        "--output",
+                        "-",
+                        "--write-out",
+                        " %{http_code}",
+                        &url,
+                    ]);
+                    String::from_utf8_lossy(&curl.output().await.unwrap().stdout) == "ok 200"
+                })
+                .await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_encryption_at_rest_etcd_holds_no_secret_in_plain() {
     let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
     let admin = cluster.admin();
