@@ -139,7 +139,8 @@ pub async fn restore(place: &Place, endpoints: &Endpoints, request: &Request) ->
             let made = work.join("making");
             done.bumped = run(place, &tool, &plain, &done, &made).await?;
             fs::remove_file(&plain).map_err(|error| failed(&plain, &error))?;
-            give(&made, &volume).map_err(|error| failed(&made, &error))?;
+            let whose = if data.exists() { data.clone() } else { place.pki() };
+            give(&made, &whose).map_err(|error| failed(&made, &error))?;
             rename(&made, &work.join("data"))?;
             // From here on it is finished, and need not be made again.
             write(&work.join(MARK), &done)?;
@@ -271,12 +272,12 @@ fn free(data: &Path, snapshot: &str) -> PathBuf {
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
-/// The data belong to whoever the volume belongs to.
-fn give(folder: &Path, volume: &Path) -> std::io::Result<()> {
+/// The data belong to whoever the data before them belonged to, or the credentials: etcd's user.
+fn give(folder: &Path, whose: &Path) -> std::io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let owner = fs::metadata(volume)?;
+    let owner = fs::metadata(whose)?;
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         chown(&folder, Some(owner.uid()), Some(owner.gid()))?;

@@ -127,6 +127,32 @@ impl Machine {
         (output.status.success(), value.unwrap_or_else(|_| panic!("no JSON but {text:?}; {errors}")))
     }
 
+    /// As [`Self::does`], and the most memory that the agent had, in KiB.
+    pub(crate) async fn peak(&self, arguments: &[&str]) -> (Value, u64) {
+        let mut command = Command::new(tools::binary("slipway-node").unwrap());
+        command.arg("--root").arg(&self.member.dir).args(arguments).env_clear().envs(&self.environment);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let child = command.spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id().unwrap());
+        let ended = child.wait_with_output();
+        tokio::pin!(ended);
+        let mut peak = 0;
+        let output = loop {
+            tokio::select! {
+                output = &mut ended => break output.unwrap(),
+                () = tokio::time::sleep(Duration::from_millis(2)) => {
+                    let text = fs::read_to_string(&status).unwrap_or_default();
+                    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+                    let size = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+                    peak = peak.max(size.unwrap_or_default());
+                }
+            }
+        };
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && peak > 0, "{text}");
+        (serde_json::from_str(&text).unwrap(), peak)
+    }
+
     /// As [`Self::agent`], of what succeeds.
     pub(crate) async fn does(&self, arguments: &[&str]) -> Value {
         let (done, value) = self.agent(arguments).await;

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use slipway_core::pki::Role;
 
@@ -135,6 +137,39 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
             record.writes()
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_a_large_database_takes_no_more_memory_than_a_small_one() {
+    let Some(release) = newest() else { return };
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = machines(&credentials, &release, dir.path(), 1).await;
+    let machine = &mut one[0];
+    let digest = cloud.publish(&role(0), &credentials.workshop.bundle(&role(0)).await).await;
+    cloud.host(machine, &role(0), &digest);
+    machine.member.start();
+    machine.is_healthy().await;
+    machine.does(&["refresh", "--credentials", &digest]).await;
+    let (small, floor) = machine.peak(&["etcd", "snapshot"]).await;
+    let value = STANDARD.encode("v".repeat(1_000_000));
+    let url = format!("{}/v3/kv/put", machine.member.client_url());
+    for number in 0..50 {
+        let body = json!({ "key": STANDARD.encode(format!("large/{number}")), "value": value });
+        let answer =
+            client(&machine.member.pki).post(&url).json(&body).timeout(Duration::from_secs(20)).send();
+        assert!(answer.await.unwrap().status().is_success());
+    }
+    // Names tell seconds.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (large, peak) = machine.peak(&["etcd", "snapshot"]).await;
+    assert!(large["size"].as_u64().unwrap() > 50_000_000, "{large}");
+    println!(
+        "snapshot of {} bytes: {floor} KiB at most; of {} bytes: {peak} KiB, {} s",
+        small["size"], large["size"], large["seconds"]
+    );
+    assert!(peak < floor + 16 * 1024, "{peak} KiB, where a small one takes {floor}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

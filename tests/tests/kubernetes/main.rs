@@ -6,6 +6,7 @@
 mod flags;
 mod kubelets;
 mod openssl;
+mod refresh;
 mod tokens;
 
 use base64::Engine as _;
