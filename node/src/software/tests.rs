@@ -1,3 +1,5 @@
+//! Programs that are fetched, unpacked and linked: whole or not at all, and nothing of others' is touched.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write as _;
