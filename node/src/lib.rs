@@ -58,6 +58,15 @@ enum Verb {
     Uncordon(drain::Uncordon),
 }
 
+/// Whether the agent knows the verb in `words` and takes its options.
+///
+/// # Errors
+/// With what it says to whoever calls it so.
+pub fn understands(words: &[&str]) -> Result<(), String> {
+    let asked = Arguments::try_parse_from(["slipway-node"].iter().chain(words));
+    asked.map(|_| ()).map_err(|error| error.to_string())
+}
+
 /// Does what `arguments` say; prints one JSON object. The status is 0, or 1 after a failure.
 pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
     let (value, status) = match perform(&arguments.root, endpoints, arguments.verb).await {

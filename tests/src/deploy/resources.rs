@@ -167,6 +167,7 @@ impl<'a> Deployer<'a> {
             "AWS::SQS::QueuePolicy" => self.queue_policy(id, &mut props)?,
             "AWS::IAM::Role" => self.role(id, &mut props)?,
             "AWS::IAM::RolePolicy" => self.role_policy(id, &mut props)?,
+            "AWS::SSM::Document" => self.document(id, &mut props).await?,
             "AWS::Lambda::Function" => self.function(id, &resource["Metadata"], &mut props)?,
             "AWS::Lambda::Permission" => self.permission(id, &mut props)?,
             "AWS::Lambda::EventInvokeConfig" => self.event_invoke(id, &mut props)?,
@@ -249,6 +250,22 @@ impl<'a> Deployer<'a> {
                 ("RegionalDomainName", &regional),
             ],
         ))
+    }
+
+    async fn document(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+        let name = props.text("Name")?;
+        props.must_be("DocumentType", &json!("Command"))?;
+        // With a name of its own it could not be replaced.
+        props.must_be("UpdateMethod", &json!("NewVersion"))?;
+        let asked = json!({
+            "Name": name,
+            "Content": props.take("Content").unwrap_or_default().to_string(),
+            "DocumentType": "Command",
+            "DocumentFormat": "JSON",
+            "TargetType": props.text("TargetType")?,
+        });
+        self.json(id, "ssm", "AmazonSSM.CreateDocument", asked).await?;
+        Ok(made(&name, &[]))
     }
 
     fn bucket_policy(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {

@@ -1,0 +1,178 @@
+//! The documents of Systems Manager in `infra/template.yaml`: the one way in which the functions reach nodes.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use regex::Regex;
+use serde_json::{Value, json};
+use slipway_tests::deploy::translate;
+use slipway_tests::tools;
+
+const AGENT: &str = "/var/lib/slipway/slipway-node";
+
+/// Each document, and the words of its command with good parameters.
+const DOCUMENTS: [(&str, &str); 8] = [
+    ("Slipway-Drain", "drain i-0abc123def4567890 --for 3000 --force-after never"),
+    ("Slipway-EtcdHealth", "etcd health"),
+    ("Slipway-EtcdMoveLeader", "etcd move-leader"),
+    ("Slipway-EtcdRestore", "etcd restore --snapshot 20261121T204500Z"),
+    ("Slipway-EtcdSnapshot", "etcd snapshot"),
+    (
+        "Slipway-Refresh",
+        "refresh --credentials 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+    ),
+    ("Slipway-Status", "status"),
+    ("Slipway-Uncordon", "uncordon i-0abc123def4567890"),
+];
+
+/// Good values of each parameter; the first is the one in [`DOCUMENTS`].
+const GOOD: [(&str, &[&str]); 5] = [
+    ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
+    ("For", &["3000", "1", "86400"]),
+    ("Snapshot", &["20261121T204500Z"]),
+    ("ForceAfter", &["never", "3600", "172800"]),
+    ("Credentials", &["00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"]),
+];
+
+/// What would be more than a value, were it let in.
+const BAD: [&str; 20] = [
+    "",
+    "'",
+    "a'b",
+    "a b",
+    "a;reboot",
+    "a|b",
+    "a&b",
+    "$(id)",
+    "`id`",
+    "${IFS}",
+    "a\nb",
+    "a>b",
+    "a*",
+    "~",
+    "--help",
+    "-x",
+    "../a",
+    "a/b",
+    "{{ ssm:secret }}",
+    "a\u{0}b",
+];
+
+struct Document {
+    parameters: BTreeMap<String, Value>,
+    command: String,
+}
+
+async fn documents() -> BTreeMap<String, Document> {
+    let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();
+    let resources = template["Resources"].as_object().unwrap().values();
+    let found = resources.filter(|resource| resource["Type"] == "AWS::SSM::Document").map(|resource| {
+        let properties = &resource["Properties"];
+        let content = &properties["Content"];
+        assert_eq!(content["schemaVersion"], "2.2");
+        let [step] = content["mainSteps"].as_array().unwrap().as_slice() else {
+            panic!("one step: {content}")
+        };
+        assert_eq!(step["action"], "aws:runShellScript");
+        assert_eq!(step["precondition"], json!({ "StringEquals": ["platformType", "Linux"] }));
+        let timeout: u32 = step["inputs"]["timeoutSeconds"].as_str().unwrap().parse().unwrap();
+        assert!((60..=172_800).contains(&timeout), "Systems Manager takes no other");
+        let [command] = step["inputs"]["runCommand"].as_array().unwrap().as_slice() else {
+            panic!("one line: {step}")
+        };
+        let parameters = content.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
+        let document = Document {
+            parameters: parameters.into_iter().collect(),
+            command: command.as_str().unwrap().to_owned(),
+        };
+        (properties["Name"].as_str().unwrap().to_owned(), document)
+    });
+    found.collect()
+}
+
+/// As Systems Manager does it: text for text.
+fn filled(document: &Document, values: &BTreeMap<&str, &str>) -> String {
+    let mut command = document.command.clone();
+    for (name, value) in values {
+        command = command.replace(&format!("{{{{ {name} }}}}"), value);
+    }
+    command
+}
+
+fn good() -> BTreeMap<&'static str, &'static str> {
+    GOOD.iter().map(|(name, values)| (*name, values[0])).collect()
+}
+
+/// What the shell makes of `command`, if its program is one that prints its arguments.
+fn words(command: &str) -> Vec<String> {
+    let shown = command.replace(AGENT, "printf '%s\\n'");
+    let output = Command::new("sh").args(["-c", &shown]).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn each_document_is_one_verb_that_the_shell_and_the_agent_understand() {
+    let documents = documents().await;
+    let names: Vec<_> = documents.keys().map(String::as_str).collect();
+    assert_eq!(names, DOCUMENTS.map(|(name, _)| name));
+    for (name, line) in DOCUMENTS {
+        let command = filled(&documents[name], &good());
+        let checked = Command::new("sh").args(["-n", "-c", &command]).output().unwrap();
+        assert!(checked.status.success(), "{name}: {checked:?}");
+        let expected: Vec<_> = line.split(' ').collect();
+        assert!(command.starts_with(&format!("exec {AGENT} ")), "{command}");
+        assert_eq!(words(&command.replace("exec ", "")), expected, "{name}");
+        slipway_node::understands(&expected).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_parameter_is_a_word_between_quotes_and_can_be_nothing_else() {
+    let mut seen = BTreeSet::new();
+    let placeholder = Regex::new(r"\{\{ *(\w+) *\}\}").unwrap();
+    for (name, document) in documents().await {
+        let used: BTreeSet<_> =
+            placeholder.captures_iter(&document.command).map(|found| found[1].to_owned()).collect();
+        let declared: BTreeSet<_> = document.parameters.keys().cloned().collect();
+        assert_eq!(used, declared, "{name}");
+        for (parameter, said) in &document.parameters {
+            seen.insert(parameter.clone());
+            assert!(
+                document.command.contains(&format!("'{{{{ {parameter} }}}}'")),
+                "{name}: {parameter} unquoted"
+            );
+            assert_eq!(said["type"], "String");
+            let pattern = said["allowedPattern"].as_str().unwrap();
+            assert!(pattern.starts_with('^') && pattern.ends_with('$'), "{pattern}");
+            let pattern = Regex::new(pattern).unwrap();
+            let (_, values) = GOOD.iter().find(|(known, _)| known == parameter).unwrap();
+            for value in *values {
+                assert!(pattern.is_match(value), "{name}: {parameter} refuses `{value}`");
+                let mut all = good();
+                all.insert(parameter, value);
+                let command = filled(&document, &all);
+                assert!(words(&command.replace("exec ", "")).iter().any(|word| word == value), "{command}");
+            }
+            for value in BAD {
+                assert!(!pattern.is_match(value), "{name}: {parameter} takes `{value}`");
+            }
+            if let Some(default) = said.get("default") {
+                assert!(pattern.is_match(default.as_str().unwrap()), "{name}: {parameter}");
+            }
+        }
+    }
+    assert_eq!(seen, GOOD.iter().map(|(name, _)| (*name).to_owned()).collect());
+}
+
+/// A drain ends by itself before Systems Manager ends it, and says then what it waits for.
+#[tokio::test]
+async fn a_drain_has_more_time_than_it_may_be_told_to_take() {
+    let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();
+    let content = &template["Resources"]["DrainDocument"]["Properties"]["Content"];
+    assert_eq!(content["mainSteps"][0]["inputs"]["timeoutSeconds"], "172800");
+    let longest = Regex::new(content["parameters"]["For"]["allowedPattern"].as_str().unwrap()).unwrap();
+    assert!(longest.is_match("99999") && !longest.is_match("100000"));
+}
