@@ -12,6 +12,7 @@ pub mod failure;
 pub mod http;
 pub mod kube;
 pub mod machine;
+pub mod manage;
 pub mod refresh;
 pub mod software;
 pub mod status;
@@ -56,6 +57,8 @@ enum Verb {
     Drain(drain::Drain),
     /// On a controller: let pods come to a node again
     Uncordon(drain::Uncordon),
+    /// On a controller: one pass over the add-ons, the nodes' certificates and what the cluster is told of its own
+    Manage,
 }
 
 /// Whether the agent knows the verb in `words` and takes its options.
@@ -88,6 +91,7 @@ async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Valu
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Drain(options) => drain::drain(root, &options).await,
         Verb::Uncordon(options) => drain::uncordon(root, &options).await,
+        Verb::Manage => manage::manage(root, endpoints).await,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`Endpoints`]: where the services answer; the environment may say otherwise, and is read in `main` alone.
 //! - [`Imds`]: who this instance is, and its role's credentials.
-//! - [`Aws`]: a client of one region. `objects`, `keys`, `volumes`, `records` and `groups` have its calls.
+//! - [`Aws`]: a client of one region. `objects`, `keys`, `volumes`, `instances`, `records` and `groups` have its calls.
 //!
 //! Whatever is throttled, breaks off or answers 5xx is tried again with growing pauses: each call is one that may be repeated.
 //! What fails for good says which statement of the node's policy allows it.
@@ -11,6 +11,7 @@ mod endpoints;
 mod error;
 mod groups;
 mod identity;
+mod instances;
 mod keys;
 mod objects;
 mod records;
@@ -34,6 +35,7 @@ pub use endpoints::Endpoints;
 pub(crate) use error::code_of;
 pub use groups::{Hook, HookResult};
 pub use identity::{Imds, Instance};
+pub use instances::Machine;
 pub use keys::NodeKeys;
 pub use objects::BucketOfAssets;
 pub use volumes::Volume;

@@ -62,7 +62,7 @@ impl Aws {
         }
     }
 
-    async fn ec2(
+    pub(super) async fn ec2(
         &self,
         operation: &'static str,
         subject: &str,
@@ -94,6 +94,6 @@ fn volume(item: Node<'_, '_>) -> Volume {
     }
 }
 
-fn child<'a, 'd>(node: Node<'a, 'd>, name: &str) -> Option<Node<'a, 'd>> {
+pub(super) fn child<'a, 'd>(node: Node<'a, 'd>, name: &str) -> Option<Node<'a, 'd>> {
     node.children().find(|child| child.tag_name().name() == name)
 }

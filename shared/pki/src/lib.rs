@@ -13,6 +13,7 @@ mod certificates;
 mod import;
 mod inspect;
 mod keys;
+mod requests;
 mod seal;
 mod secrets;
 pub mod stream;
@@ -21,6 +22,7 @@ mod tokens;
 pub mod verify;
 
 pub use inspect::{Inspected, inspect};
+pub use requests::{CertificateRequest, certificate_request};
 
 use jiff::Timestamp;
 use slipway_core::oidc::VerificationKey;

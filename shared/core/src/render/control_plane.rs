@@ -92,7 +92,7 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
 }
 
 /// Add-ons that use AWS stand on controllers, so that workers need no such right; and the node manager reads the add-ons
-/// that it is to apply.
+/// that it is to apply, and looks up the machines behind nodes.
 fn statements(context: &Context<'_>) -> Vec<Value> {
     let own = format!(
         "arn:{}:s3:::{}/clusters/{}",
@@ -106,5 +106,7 @@ fn statements(context: &Context<'_>) -> Vec<Value> {
         json!([format!("{own}/addons.json"), format!("{own}/addons/*")]),
         Value::Null,
     );
-    std::iter::once(read).chain(addons::instance_statements(context)).collect()
+    // What a kubelet may serve as is what EC2 says of the machine. This action knows no resources.
+    let know = allow("KnowMachines", &["ec2:DescribeInstances"], json!("*"), Value::Null);
+    [read, know].into_iter().chain(addons::instance_statements(context)).collect()
 }

@@ -43,7 +43,7 @@ use crate::members::MemberRole;
 use crate::patch::{Applied, Patch, Target};
 use crate::pki::Role;
 use crate::spec::Diagnostic;
-pub use addons::AddonSet;
+pub use addons::{AddonSet, Installed, LABEL as ADDON_LABEL};
 use cfn::Template;
 pub(crate) use cfn::canonical_json;
 use context::Context;

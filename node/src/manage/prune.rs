@@ -1,0 +1,87 @@
+//! Taking away what is no longer wanted: objects with the label of an add-on, of kinds that were applied once, whose fields we
+//! own, and that are in no add-on any more.
+
+use std::collections::BTreeSet;
+
+use kube::api::{DeleteParams, DynamicObject, ListParams, Preconditions};
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::Value;
+use slipway_core::render::ADDON_LABEL;
+
+use super::MANAGER;
+use super::addons::{kind, place, resource};
+use crate::api::{failed, status};
+use crate::failure::Outcome;
+
+/// With these goes what is other people's: everything in a namespace, every object of a kind. A person sees to them.
+const KEPT: [&str; 4] =
+    ["Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim"];
+
+/// What became of it.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Gone {
+    pub(super) pruned: Vec<String>,
+    /// No longer wanted, and left to a person.
+    pub(super) left: Vec<String>,
+}
+
+/// Takes away what is labelled and not among `wanted`.
+pub(super) async fn prune(
+    client: &Client,
+    kinds: &BTreeSet<(String, String)>,
+    wanted: &[&Value],
+) -> Outcome<Gone> {
+    // A kind may move to another version; an object is the same in both.
+    let wanted: BTreeSet<_> = wanted.iter().map(|object| identity(&kind(object), &place(object))).collect();
+    let mut gone = Gone::default();
+    for known in kinds {
+        let Some((resource, _)) = resource(client, known).await? else { continue };
+        let everywhere: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let labelled = ListParams::default().labels(ADDON_LABEL);
+        let found = everywhere.list(&labelled).await.map_err(|error| failed(&known.1, &error))?;
+        for object in found.items {
+            let namespace = object.metadata.namespace.clone().unwrap_or_default();
+            let name = object.metadata.name.clone().unwrap_or_default();
+            if wanted.contains(&identity(known, &(namespace.clone(), name.clone()))) || !is_ours(&object) {
+                continue;
+            }
+            let title = format!("{} {namespace}/{name}", known.1);
+            if KEPT.contains(&known.1.as_str()) {
+                gone.left.push(title);
+                continue;
+            }
+            let api: Api<DynamicObject> = if namespace.is_empty() {
+                everywhere.clone()
+            } else {
+                Api::namespaced_with(client.clone(), &namespace, &resource)
+            };
+            let that_one = Preconditions { uid: object.metadata.uid.clone(), resource_version: None };
+            match api.delete(&name, &DeleteParams::background().preconditions(that_one)).await {
+                Ok(_) => gone.pruned.push(title),
+                Err(error) if matches!(status(&error), Some(404 | 409)) => {}
+                Err(error) => return Err(failed(&title, &error)),
+            }
+        }
+    }
+    Ok(gone)
+}
+
+/// API group, kind, namespace, name.
+fn identity(
+    (api_version, kind): &(String, String),
+    (namespace, name): &(String, String),
+) -> (String, String, String, String) {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    (group.to_owned(), kind.clone(), namespace.clone(), name.clone())
+}
+
+/// Somebody may give an object of theirs our label; nobody applies as we do by mistake.
+fn is_ours(object: &DynamicObject) -> bool {
+    object
+        .metadata
+        .managed_fields
+        .iter()
+        .flatten()
+        .any(|entry| entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply"))
+}

@@ -1,0 +1,143 @@
+//! Who may serve under which names, and what the ledger is for.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_pki::CertificateRequest;
+
+use super::judge::{Asker, Machine, Verdict, judge, node_of};
+use super::ledger::Ledger;
+use super::units;
+
+fn texts(all: &[&str]) -> Vec<String> {
+    all.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn asker() -> Asker {
+    Asker {
+        user: "system:node:i-1".to_owned(),
+        groups: texts(&["system:nodes", "system:authenticated"]).into_iter().collect(),
+        usages: texts(&["digital signature", "server auth"]).into_iter().collect(),
+    }
+}
+
+fn request() -> CertificateRequest {
+    CertificateRequest {
+        common_names: texts(&["system:node:i-1"]),
+        organizations: texts(&["system:nodes"]),
+        dns_names: texts(&["i-1", "ip-10-0-0-1.eu-west-1.compute.internal"]),
+        addresses: vec!["10.0.0.1".parse().unwrap()],
+        ..CertificateRequest::default()
+    }
+}
+
+fn machine() -> Machine {
+    Machine {
+        state: "running".to_owned(),
+        tags: [("slipway:cluster".to_owned(), "c".to_owned())].into(),
+        addresses: ["10.0.0.1".parse().unwrap(), "10.0.0.9".parse().unwrap()].into(),
+        names: texts(&["ip-10-0-0-1.eu-west-1.compute.internal"]).into_iter().collect(),
+    }
+}
+
+#[test]
+fn a_kubelet_may_serve_under_its_own_name_and_its_machines_names_and_addresses() {
+    assert_eq!(node_of(&asker(), &request()), Ok("i-1"));
+    let rsa = texts(&["key encipherment", "digital signature", "server auth"]).into_iter().collect();
+    assert_eq!(node_of(&Asker { usages: rsa, ..asker() }, &request()), Ok("i-1"));
+    assert_eq!(judge("i-1", &request(), Some(&machine()), "c"), Verdict::Approve);
+    let mapped = CertificateRequest { addresses: vec!["::ffff:10.0.0.9".parse().unwrap()], ..request() };
+    assert_eq!(judge("i-1", &mapped, Some(&machine()), "c"), Verdict::Approve);
+}
+
+/// What differs, in words and in deed.
+type Case<'c> = (&'static str, &'c dyn Fn(&mut Asker, &mut CertificateRequest));
+
+#[test]
+fn whoever_is_not_the_node_that_it_says_is_refused() {
+    let cases: [Case<'_>; 14] = [
+        ("another node's name", &|_, request| request.common_names = texts(&["system:node:i-2"])),
+        ("two names", &|_, request| request.common_names.push("system:node:i-2".to_owned())),
+        ("no name", &|_, request| request.common_names.clear()),
+        ("no node", &|asker, request| {
+            asker.user = "system:serviceaccount:a:b".to_owned();
+            request.common_names = vec![asker.user.clone()];
+        }),
+        ("a node without a name", &|asker, request| {
+            asker.user = "system:node:".to_owned();
+            request.common_names = vec![asker.user.clone()];
+        }),
+        ("a bootstrapper", &|asker, _| asker.user = "kubelet-bootstrap".to_owned()),
+        ("not in the group", &|asker, _| _ = asker.groups.remove("system:nodes")),
+        ("an administrator too", &|_, request| request.organizations.push("system:masters".to_owned())),
+        ("no organization", &|_, request| request.organizations.clear()),
+        ("more in the subject", &|_, request| request.more_in_subject = true),
+        ("a client", &|asker, _| _ = asker.usages.insert("client auth".to_owned())),
+        ("no server", &|asker, _| _ = asker.usages.remove("server auth")),
+        ("a URI", &|_, request| request.other_names = 1),
+        ("nothing", &|_, request| {
+            request.dns_names.clear();
+            request.addresses.clear();
+        }),
+    ];
+    for (case, change) in cases {
+        let (mut asker, mut request) = (asker(), request());
+        change(&mut asker, &mut request);
+        assert!(node_of(&asker, &request).is_err(), "{case}");
+    }
+}
+
+#[test]
+fn a_taken_node_gets_no_certificate_for_another_nodes_address() {
+    let denied = |request: CertificateRequest, machine: Machine| {
+        matches!(judge("i-1", &request, Some(&machine), "c"), Verdict::Deny(_))
+    };
+    let and = |address: &str| {
+        let mut request = request();
+        request.addresses.push(address.parse().unwrap());
+        request
+    };
+    assert!(denied(and("10.0.0.2"), machine()));
+    assert!(denied(and("127.0.0.1"), machine()));
+    assert!(denied(and("fd00::1"), machine()));
+    for name in
+        ["i-2", "kubernetes.default.svc", "*.compute.internal", "IP-10-0-0-1.eu-west-1.compute.internal"]
+    {
+        assert!(denied(CertificateRequest { dns_names: texts(&[name]), ..request() }, machine()), "{name}");
+    }
+    assert!(denied(request(), Machine { tags: [].into(), ..machine() }));
+    let other = [("slipway:cluster".to_owned(), "other".to_owned())].into();
+    assert!(denied(request(), Machine { tags: other, ..machine() }));
+    // What may still become true is left as it is.
+    let left =
+        |machine: Option<&Machine>| matches!(judge("i-1", &request(), machine, "c"), Verdict::Leave(_));
+    assert!(left(None));
+    assert!(left(Some(&Machine { state: "shutting-down".to_owned(), ..machine() })));
+}
+
+#[test]
+fn of_several_controllers_one_applies_and_a_clock_that_is_ahead_keeps_nobody_from_it() {
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let minutes = SignedDuration::from_mins;
+    let applied = |ago: i64| Ledger {
+        digest: "d".to_owned(),
+        applied_at: Some(now - minutes(ago)),
+        ..Ledger::default()
+    };
+    let fresh = |ledger: Ledger| ledger.is_fresh("d", now, minutes(5));
+    assert!(fresh(applied(4)) && !fresh(applied(5)) && !fresh(applied(-5)));
+    assert!(!applied(1).is_fresh("e", now, minutes(5)));
+    // What was begun and not ended has no digest.
+    assert!(!fresh(Ledger { digest: String::new(), ..applied(1) }));
+    assert!(!fresh(Ledger { applied_at: None, ..applied(1) }));
+}
+
+#[test]
+fn a_timer_starts_the_service_and_systemd_takes_both() {
+    let folder = tempfile::tempdir().unwrap();
+    for unit in units() {
+        std::fs::write(folder.path().join(&unit.name), unit.content.unwrap()).unwrap();
+    }
+    let text = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(text("slipway-manage.service").contains("\nType=oneshot\n"));
+    assert!(text("slipway-manage.timer").contains("\nOnUnitInactiveSec=15\n"));
+}
