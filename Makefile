@@ -37,7 +37,7 @@ kubernetes: ## A real Kubernetes to test with, built once into .tools/: half an 
 
 .PHONY: test-kubernetes
 test-kubernetes: kubernetes ## What we give to controllers, in a real Kubernetes
-	$(CARGO) test --locked -p slipway-tests --test kubernetes
+	$(CARGO) test --locked -p slipway-tests --test kubernetes --test draining
 
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes

@@ -66,8 +66,21 @@ enum Verb {
 /// # Errors
 /// With what it says to whoever calls it so.
 pub fn understands(words: &[&str]) -> Result<(), String> {
+    parse(words).map(|_| ())
+}
+
+/// What the verb in `words` answers; it ends where the caller drops it.
+///
+/// # Errors
+/// As the verb, or if there is no such verb.
+pub async fn ask(words: &[&str]) -> Outcome<Value> {
+    let asked = parse(words).map_err(|said| failure::Failure::lasting("usage", said, "see --help"))?;
+    perform(&asked.root, &Endpoints::read(|_| None), asked.verb).await
+}
+
+fn parse(words: &[&str]) -> Result<Arguments, String> {
     let asked = Arguments::try_parse_from(["slipway-node"].iter().chain(words));
-    asked.map(|_| ()).map_err(|error| error.to_string())
+    asked.map_err(|error| error.to_string())
 }
 
 /// Does what `arguments` say; prints one JSON object. The status is 0, or 1 after a failure.

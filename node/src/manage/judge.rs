@@ -30,13 +30,13 @@ const CLUSTER: &str = "slipway:cluster";
 
 /// Who asked, as the API server says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Asker {
+pub(super) struct Asker {
     /// `spec.username`.
-    pub user: String,
+    pub(super) user: String,
     /// `spec.groups`.
-    pub groups: BTreeSet<String>,
+    pub(super) groups: BTreeSet<String>,
     /// `spec.usages`.
-    pub usages: BTreeSet<String>,
+    pub(super) usages: BTreeSet<String>,
 }
 
 /// What becomes of a request.
@@ -54,7 +54,7 @@ pub enum Verdict {
 ///
 /// # Errors
 /// With the reason why it never may be.
-pub fn node_of<'a>(asker: &'a Asker, request: &CertificateRequest) -> Result<&'a str, String> {
+pub(super) fn node_of<'a>(asker: &'a Asker, request: &CertificateRequest) -> Result<&'a str, String> {
     let Some(node) = asker.user.strip_prefix(NODE).filter(|name| !name.is_empty()) else {
         return Err(format!("`{}` is no node, and asks for a node's certificate", asker.user));
     };

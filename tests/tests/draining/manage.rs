@@ -1,0 +1,242 @@
+//! The node manager: the add-ons of a rendered cluster, and the requests of its kubelets.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use slipway_core::digest::sha256_hex;
+use slipway_core::rollout::AddonsPointer;
+use slipway_driver::keys;
+use slipway_node::failure::Outcome;
+use slipway_node::manage::{Cloud, Library, Machine, Site, pass};
+use slipway_tests::kubernetes::Kubernetes;
+use slipway_tests::workshop::example;
+
+use super::fleet::Fleet;
+
+const CLUSTER: &str = "production";
+const NODE: &str = "i-0a1b2c3d4e5f60718";
+
+/// A bucket, for who reads.
+#[derive(Default)]
+struct Shelves(Mutex<BTreeMap<String, Vec<u8>>>);
+
+impl Library for Shelves {
+    async fn get(&self, key: &str) -> Outcome<Option<Vec<u8>>> {
+        Ok(self.0.lock().unwrap().get(key).cloned())
+    }
+}
+
+impl Shelves {
+    fn put(&self, key: String, bytes: &[u8]) {
+        self.0.lock().unwrap().insert(key, bytes.to_vec());
+    }
+
+    /// Stores a set of add-ons and points to it, as a rollout of that generation does.
+    fn point(&self, set: &str, generation: u64) {
+        let digest = sha256_hex(set.as_bytes());
+        self.put(keys::addons(CLUSTER, &digest), set.as_bytes());
+        let pointer =
+            AddonsPointer { format: AddonsPointer::FORMAT, digest, release: "r".repeat(64), generation };
+        self.put(keys::addons_pointer(CLUSTER), &serde_json::to_vec(&pointer).unwrap());
+    }
+}
+
+/// EC2, with these machines.
+#[derive(Default)]
+struct Machines(BTreeMap<String, Machine>);
+
+impl Cloud for Machines {
+    async fn machine(&self, id: &str) -> Outcome<Option<Machine>> {
+        Ok(self.0.get(id).cloned())
+    }
+}
+
+fn site(cluster: &Kubernetes) -> Site {
+    Site { root: cluster.root().to_owned(), cluster: CLUSTER.to_owned(), node: NODE.to_owned() }
+}
+
+async fn exists(cluster: &Kubernetes, path: &str) -> bool {
+    let answer = cluster.admin().get(path).await.unwrap();
+    assert!([200, 404].contains(&answer.status), "{answer:?}");
+    answer.status == 200
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_goes() {
+    const METRICS: &str = "/apis/apps/v1/namespaces/kube-system/deployments/metrics-server";
+    const FOREIGN: &str = "/api/v1/namespaces/kube-system/configmaps/foreign";
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    let (site, shelves, nobody) = (site(&cluster), Shelves::default(), Machines::default());
+    let said = pass(&site, &shelves, &nobody).await.unwrap();
+    assert_eq!(said["addons"]["state"], "none", "{said}");
+    assert_eq!(said["node"], json!({ "name": NODE, "registered": false }));
+
+    // Applied, all of them, to a real API server.
+    let set = &cluster.rendered.rendering.addons;
+    shelves.point(&set.to_json(), 1);
+    let said = pass(&site, &shelves, &nobody).await.unwrap();
+    let objects: usize = set.addons.iter().map(|addon| addon.objects.len()).sum();
+    assert_eq!(said["addons"]["state"], "applied", "{said}");
+    assert_eq!(said["addons"]["objects"], objects);
+    assert_eq!(said["addons"]["pruned"], json!([]));
+    assert!(exists(&cluster, METRICS).await);
+    let said = pass(&site, &shelves, &nobody).await.unwrap();
+    assert_eq!(said["addons"]["state"], "fresh", "another controller need not do it again: {said}");
+
+    // Somebody's own object with our label is somebody's own.
+    let kubeconfig = cluster.admin_kubeconfig();
+    let foreign = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "foreign", "namespace": "kube-system", "labels": { "slipway/addon": "metrics-server" },
+    }});
+    let made =
+        cluster.kubectl(&kubeconfig, &["apply", "--server-side", "-f", "-"], &foreign.to_string()).await;
+    assert!(made.status.success(), "{made:?}");
+    let mut fewer: Value = serde_json::from_str(&set.to_json()).unwrap();
+    let addons = fewer["addons"].as_array_mut().unwrap();
+    let all = addons.len();
+    addons.retain(|addon| addon["name"] != "metrics-server");
+    assert_eq!(addons.len(), all - 1);
+    shelves.point(&fewer.to_string(), 2);
+    let said = pass(&site, &shelves, &nobody).await.unwrap();
+    assert_eq!(said["addons"]["state"], "applied", "{said}");
+    let pruned = said["addons"]["pruned"].as_array().unwrap();
+    let metrics = set.addon("metrics-server").unwrap();
+    assert_eq!(pruned.len(), metrics.objects.len(), "{said}");
+    assert!(!exists(&cluster, METRICS).await);
+    assert!(exists(&cluster, FOREIGN).await);
+
+    // A controller that still holds an older pointer undoes nothing.
+    shelves.point(&set.to_json(), 1);
+    let said = pass(&site, &shelves, &nobody).await.unwrap();
+    assert_eq!(said["addons"]["state"], "left", "{said}");
+    assert!(!exists(&cluster, METRICS).await);
+
+    // What is not what it is called changes nothing.
+    shelves.point(&set.to_json(), 3);
+    shelves.put(keys::addons(CLUSTER, &set.digest), fewer.to_string().as_bytes());
+    let said = pass(&site, &shelves, &nobody).await.unwrap();
+    assert_eq!(said["addons"]["error"]["code"], "manage.addons", "{said}");
+    assert!(!exists(&cluster, METRICS).await);
+
+    // Without its ledger it applies all again, as its help says.
+    shelves.point(&fewer.to_string(), 3);
+    let proxy = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy";
+    assert_eq!(cluster.admin().delete(proxy).await.unwrap().status, 200);
+    let ledger = "/api/v1/namespaces/kube-system/configmaps/slipway-addons";
+    assert_eq!(cluster.admin().delete(ledger).await.unwrap().status, 200);
+    let said = pass(&site, &shelves, &nobody).await.unwrap();
+    assert_eq!(said["addons"]["state"], "applied", "{said}");
+    assert!(exists(&cluster, proxy).await);
+
+    // And what the cluster is told of its own.
+    let map =
+        cluster.admin().get("/api/v1/namespaces/kube-system/configmaps/slipway-kubelet-ca").await.unwrap();
+    let authority = std::fs::read_to_string(cluster.path("/etc/kubernetes/pki/kubelet-ca.pem")).unwrap();
+    assert_eq!(map.body["data"]["ca.crt"].as_str(), Some(authority.as_str()));
+    let fleet = Fleet::start(&cluster, &[NODE]).await;
+    let said = pass(&site, &shelves, &nobody).await.unwrap();
+    assert_eq!(said["node"], json!({ "name": NODE, "registered": true }));
+    let labels = fleet.node(NODE).await["metadata"]["labels"].clone();
+    assert_eq!(labels["node-role.kubernetes.io/control-plane"], "", "{labels}");
+}
+
+/// A request as a kubelet makes it.
+fn pkcs10(subject: &str, names: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key.pem");
+    let made = Command::new("openssl")
+        .args(["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+        .args(["-subj", subject, "-addext", &format!("subjectAltName={names}"), "-keyout"])
+        .arg(&key)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    String::from_utf8(made.stdout).unwrap()
+}
+
+/// Somebody asks for a certificate to serve with.
+async fn ask(cluster: &Kubernetes, name: &str, asker: &str, subject: &str, names: &str) {
+    use base64::Engine as _;
+    let pem = pkcs10(subject, names);
+    let request = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": name },
+        "spec": {
+            "signerName": "kubernetes.io/kubelet-serving",
+            "usages": ["digital signature", "server auth"],
+            "request": base64::engine::general_purpose::STANDARD.encode(pem),
+        },
+    });
+    let kubeconfig = cluster.path(slipway_node::kube::NODE_MANAGER_KUBECONFIG);
+    let who = format!("--as={asker}");
+    let words = ["create", &who, "--as-group=system:nodes", "--as-group=system:authenticated", "-f", "-"];
+    let made = cluster.kubectl(&kubeconfig, &words, &request.to_string()).await;
+    assert!(made.status.success(), "{made:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubelet_serves_under_the_names_of_its_own_machine_and_no_other() {
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    let (site, shelves) = (site(&cluster), Shelves::default());
+    let machine = |address: &str, cluster: &str| Machine {
+        state: "running".to_owned(),
+        tags: [("slipway:cluster".to_owned(), cluster.to_owned())].into(),
+        addresses: [address.parse().unwrap()].into(),
+        names: [format!("ip-{}.eu-west-1.compute.internal", address.replace('.', "-"))].into(),
+    };
+    let machines = Machines(BTreeMap::from([
+        ("i-1".to_owned(), machine("10.0.0.1", CLUSTER)),
+        ("i-2".to_owned(), machine("10.0.0.2", CLUSTER)),
+        ("i-3".to_owned(), machine("10.0.0.3", "another")),
+    ]));
+    let of = |node: &str| format!("/O=system:nodes/CN=system:node:{node}");
+    let own = "DNS:i-1,DNS:ip-10-0-0-1.eu-west-1.compute.internal,IP:10.0.0.1";
+    ask(&cluster, "good", "system:node:i-1", &of("i-1"), own).await;
+    ask(&cluster, "false-address", "system:node:i-1", &of("i-1"), "DNS:i-1,IP:10.0.0.2").await;
+    ask(&cluster, "api", "system:node:i-1", &of("i-1"), "DNS:kubernetes.default.svc").await;
+    ask(&cluster, "other-cluster", "system:node:i-3", &of("i-3"), "DNS:i-3,IP:10.0.0.3").await;
+    ask(&cluster, "unknown", "system:node:i-9", &of("i-9"), "DNS:i-9").await;
+    let said = pass(&site, &shelves, &machines).await.unwrap();
+    let requests = &said["requests"];
+    assert_eq!(requests["approved"], json!(["system:node:i-1"]), "{said}");
+    let named = |list: &str| -> Vec<String> {
+        let all = requests[list].as_array().unwrap().iter();
+        all.map(|one| one["request"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(named("denied"), ["api", "false-address", "other-cluster"], "{said}");
+    assert_eq!(named("left"), ["unknown"], "{said}");
+
+    // The one that was approved is signed, by the kubelets' authority; the others never are.
+    let path = |name: &str| format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
+    let admin = cluster.admin();
+    let certificate = async |name: &str| {
+        let found = admin.get(&path(name)).await.unwrap().body;
+        found["status"]["certificate"].as_str().map(str::to_owned)
+    };
+    cluster.until("kube-controller-manager", "signs", async || certificate("good").await.is_some()).await;
+    let pem = {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD.decode(certificate("good").await.unwrap()).unwrap()
+    };
+    let file = cluster.path("/operator/good.pem");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, pem).unwrap();
+    let verified = Command::new("openssl")
+        .args(["verify", "-purpose", "sslserver", "-CAfile"])
+        .arg(cluster.path("/etc/kubernetes/pki/kubelet-ca.pem"))
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(verified.status.success(), "{verified:?}");
+    for name in ["api", "false-address", "other-cluster", "unknown"] {
+        assert_eq!(certificate(name).await, None, "{name}");
+    }
+    // What was decided is not decided again.
+    let again = pass(&site, &shelves, &machines).await.unwrap();
+    assert_eq!(
+        (&again["requests"]["approved"], &again["requests"]["denied"]),
+        (&json!([]), &json!([])),
+        "{again}"
+    );
+}
