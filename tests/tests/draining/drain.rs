@@ -193,7 +193,7 @@ async fn p6_force_fires_when_all_of_its_rules_hold_and_a_pod_with_two_budgets_is
     let mut lives = 0;
     let answer = loop {
         lives += 1;
-        assert!(lives < 40, "it does not end");
+        assert!(lives < 20, "it does not end");
         let words = format!("drain old {rules}");
         let asked = ask(&cluster, &words);
         if let Ok(answer) = tokio::time::timeout(Duration::from_millis(6300), asked).await {

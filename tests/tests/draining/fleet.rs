@@ -94,7 +94,9 @@ impl Fleet {
         let task = tokio::spawn(async move {
             let mut seen = Seen { least: replicas, ending: BTreeMap::new(), looks: 0 };
             while !stopped.load(Ordering::Relaxed) {
-                let found = caller.get(&path).await.unwrap().body;
+                // Whoever is under load may break off a connection.
+                let Ok(found) = caller.get(&path).await else { continue };
+                let found = found.body;
                 let pods = found["items"].as_array().unwrap().clone();
                 seen.looks += 1;
                 seen.least = seen.least.min(pods.iter().filter(|pod| serves(pod)).count());

@@ -12,6 +12,8 @@ use super::{
 
 /// How often the world is looked at while something is waited for.
 const LOOK: SignedDuration = SignedDuration::from_secs(5);
+/// How soon, when somebody was just asked: what comes of it decides the next step.
+const SOON: SignedDuration = SignedDuration::from_secs(1);
 /// After so many tries the wait grows no more.
 const DOUBLINGS: u32 = 4;
 
@@ -49,7 +51,8 @@ pub fn decide(observed: &Observed, policy: &Policy, now: Timestamp) -> Step {
         }
     }
     step.done = step.waiting.is_empty();
-    step.look_again = (!step.done).then(|| now.saturating_add(LOOK).unwrap_or(Timestamp::MAX));
+    let pause = if step.evict.is_empty() && step.force.is_none() { LOOK } else { SOON };
+    step.look_again = (!step.done).then(|| now.saturating_add(pause).unwrap_or(Timestamp::MAX));
     step
 }
 
