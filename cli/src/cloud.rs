@@ -14,7 +14,8 @@ use slipway_pki::verify::{File, Found};
 
 use crate::failure::Failure;
 
-const AWS: &str = "A cluster in AWS";
+/// The heading of these options in a page of help.
+pub(crate) const AWS: &str = "A cluster in AWS";
 
 /// Which cluster, and whose.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -52,6 +53,7 @@ pub(crate) struct Cloud {
     /// The asset bucket.
     pub(crate) assets: S3Bucket,
     specs: Option<S3Bucket>,
+    stack: String,
     aws: Aws,
 }
 
@@ -74,17 +76,17 @@ impl Cloud {
             given.clone().or_else(|| env::var(variable).ok()).filter(|name| !name.is_empty())
         };
         let mut specs = named(&args.spec_bucket, "SLIPWAY_SPEC_BUCKET");
-        let stack = args.stack.as_deref().unwrap_or("slipway");
+        let stack = args.stack.clone().unwrap_or_else(|| "slipway".to_owned());
         let assets = match named(&args.asset_bucket, "SLIPWAY_ASSET_BUCKET") {
             Some(bucket) => bucket,
             None => {
-                let (asset, spec) = buckets(&aws, stack).await?;
+                let (asset, spec) = buckets(&aws, &stack).await?;
                 specs = specs.or(Some(spec));
                 asset
             }
         };
         let specs = specs.map(|bucket| aws.bucket(&bucket));
-        let cloud = Self { cluster: cluster.to_owned(), assets: aws.bucket(&assets), specs, aws };
+        let cloud = Self { cluster: cluster.to_owned(), assets: aws.bucket(&assets), specs, stack, aws };
         cloud.must_exist().await?;
         Ok(cloud)
     }
@@ -112,6 +114,14 @@ impl Cloud {
     /// The spec bucket, if it is known without asking anybody.
     pub(crate) fn known_specs(&self) -> Option<&S3Bucket> {
         self.specs.as_ref()
+    }
+
+    /// The spec bucket.
+    pub(crate) async fn specs(&self) -> Result<S3Bucket, Failure> {
+        match &self.specs {
+            Some(bucket) => Ok(bucket.clone()),
+            None => Ok(self.aws.bucket(&buckets(&self.aws, &self.stack).await?.1)),
+        }
     }
 
     /// KMS, with `own` where the cluster names no key of its own.

@@ -224,3 +224,64 @@ async fn a_refusal_says_what_is_wrong_and_what_to_do() {
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.told.contains(&format!("there is no CloudFormation stack slipway in {region}")), "{run:?}");
 }
+
+/// P2: what a renewal foresees is what the rollout after it plans, and everything else keeps its bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_foreseen() {
+    let slipway = installation(0).await;
+    let before = slipway.assets().await.unwrap();
+    let old: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
+    let would = certs(&slipway, ADMINISTRATOR, "renew apiserver --cluster minimal").await;
+    assert!(would.code == 0 && would.out.contains("nothing was changed; --apply issues it"), "{would:?}");
+    assert!(would.out.contains("credentials that would change: controller"), "{}", would.out);
+    let foreseen =
+        certs(&slipway, ADMINISTRATOR, "renew apiserver --cluster minimal --output json").await.json();
+    assert_eq!((&foreseen["applied"], &foreseen["roles"]), (&json!(false), &json!(["controller"])));
+    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+
+    let mark = slipway.world().observer().mark();
+    let run =
+        certs(&slipway, ADMINISTRATOR, "renew apiserver --cluster minimal --apply --upload --output json")
+            .await;
+    let done = run.json();
+    assert_eq!((run.code, &done["uploaded"]), (0, &json!(true)), "{run:?}");
+    let new: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
+    let differ = |group: &str| -> Vec<String> {
+        let entries = old[group].as_object().unwrap().iter();
+        entries.filter(|(name, entry)| new[group][*name] != **entry).map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(
+        (differ("assets"), differ("bundles")),
+        (vec!["apiserver".to_owned()], vec!["controller".to_owned()])
+    );
+    assert_eq!(new["assets"]["apiserver"]["certificate"]["serial"], done["serial"]);
+
+    // The upload woke the function: what it planned is what was foreseen.
+    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Spec Rejected"], PATIENCE).await;
+    assert_eq!(end.unwrap().0, "Rollout Succeeded");
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    let desired: Value = slipway.document(CLUSTER, "desired.json").await.unwrap().unwrap();
+    let plan = format!("plans/{}.json", desired["plan"].as_str().unwrap());
+    let plan: Value = slipway.document(CLUSTER, &plan).await.unwrap().unwrap();
+    let moved = |list: &Value, still: &str| -> Vec<Value> {
+        list.as_array().unwrap().iter().filter(|one| one["action"] != still).cloned().collect()
+    };
+    assert_eq!(json!(moved(&plan["nodes"], "untouched")), foreseen["nodes"]);
+    let stacks: Vec<Value> =
+        moved(&plan["stacks"], "unchanged").iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(json!(stacks), foreseen["stacks"]);
+
+    // A spec that was refused stands in the way, and says so; nothing is written.
+    let mark = slipway.world().observer().mark();
+    slipway.upload(CLUSTER, spec().replacen("1.37", "0.1", 1)).await.unwrap();
+    assert!(slipway.event(mark, &["Spec Rejected"], PATIENCE).await.is_some());
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    let before = slipway.assets().await.unwrap();
+    for (name, words) in
+        [("apiserver", "says something else than was planned last"), ("ca", "says something else")]
+    {
+        let run = certs(&slipway, ADMINISTRATOR, &format!("renew {name} --cluster minimal --apply")).await;
+        assert!(run.code == 1 && run.told.contains(words), "{run:?}");
+    }
+    assert_eq!(slipway.assets().await.unwrap(), before);
+}

@@ -1,5 +1,7 @@
 //! `slipway certs renew`.
 
+mod standing;
+
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -9,42 +11,63 @@ use slipway_driver::{credentials, issuer};
 use slipway_pki::AwsLc;
 
 use crate::Exit;
+use crate::cloud::{AWS, CloudArgs};
 use crate::commands::render;
 use crate::failure::Failure;
 use crate::local::{LocalRegistry, Overlay, SiteArgs, Workspace};
 use crate::printer::Printer;
 use crate::source::{PatchArgs, Source};
 
-/// Issue one certificate of a rendered cluster anew. Everything else keeps its bytes: only the bundles that hold it get a new
-/// digest, and only the nodes that receive them change.
+/// Issue one certificate of a rendered cluster, or of one in AWS, anew. Everything else keeps its bytes: only the bundles that
+/// hold it get a new digest, and only the nodes that receive them change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Of a cluster in AWS it says what it would change; --apply issues the certificate. Nodes have it after the
+rollout that the next upload of the spec leads to: --upload uploads the same spec again.
+
 Exit codes:
-  0  renewed, and rendered
+  0  renewed, and rendered; of a cluster in AWS: renewed, or said what would be
   1  there is no such certificate, it is not renewed by itself, or the spec changes more than that
   2  wrong usage
   3  something could not be read or written
 
 Examples:
   slipway certs renew apiserver cluster.yaml --out rendered
-  slipway certs renew etcd-peer-0 cluster.yaml --out rendered --new-key")]
+  slipway certs renew etcd-peer-0 cluster.yaml --out rendered --new-key
+  slipway certs renew apiserver --cluster prod
+  slipway certs renew apiserver --cluster prod --apply --upload")]
 pub(super) struct Args {
     /// The certificate, as `slipway certs show` calls it.
     name: String,
     /// The spec that was rendered.
-    file: PathBuf,
+    #[arg(required_unless_present = "cluster", conflicts_with = "cluster")]
+    file: Option<PathBuf>,
     /// The directory that `slipway render` wrote.
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "cluster", conflicts_with = "cluster")]
+    out: Option<PathBuf>,
     /// Give it a new key, too.
     #[arg(long)]
     new_key: bool,
     #[command(flatten)]
     patches: PatchArgs,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    /// Issue it; without this, only what it would change is said.
+    #[arg(long, requires = "cluster", help_heading = AWS)]
+    apply: bool,
+    /// Upload the same spec again afterwards: that is what a rollout is planned by.
+    #[arg(long, requires = "apply", help_heading = AWS)]
+    upload: bool,
 }
 
 pub(super) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
-    let source = Source::read(&args.file, &args.patches)?;
+    if let Some(cloud) = args.cloud.cluster().await? {
+        return standing::run(args, &cloud, printer).await;
+    }
+    let (Some(file), Some(out)) = (&args.file, &args.out) else {
+        return Err(Failure::refused("neither a directory nor a cluster is named", "see --help"));
+    };
+    let source = Source::read(file, &args.patches)?;
     let cluster = match source.parse() {
         Ok(accepted) => accepted.cluster,
         Err(findings) => {
@@ -53,11 +76,11 @@ pub(super) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         }
     };
     // Looked at before it is opened: opening makes a directory.
-    let before = Workspace::look(&args.out)?.release()?.ok_or_else(|| {
-        let problem = format!("nothing was rendered into {}", args.out.display());
+    let before = Workspace::look(out)?.release()?.ok_or_else(|| {
+        let problem = format!("nothing was rendered into {}", out.display());
         Failure::refused(problem, "name the directory that `slipway render` wrote")
     })?;
-    let workspace = Workspace::open(&args.out)?;
+    let workspace = Workspace::open(out)?;
     let (folder, site) = workspace.claim(&cluster, &SiteArgs::default())?;
     let keys = render::keys(&workspace)?;
     let registry = LocalRegistry::new(false);
