@@ -39,6 +39,16 @@ kubernetes: ## A real Kubernetes to test with, built once into .tools/: half an 
 test-kubernetes: kubernetes ## What we give to controllers, in a real Kubernetes
 	$(CARGO) test --locked -p slipway-tests --test kubernetes --test draining
 
+.PHONY: test-machines
+test-machines: tools ## Machines that boot: three etcd members by systemd-nspawn; needs root, mmdebstrap, systemd-container
+	@tests/machines/rootfs.sh >/dev/null || test $$? -eq 3
+	$(CARGO) build --locked -p slipway-node
+	$(CARGO) test --locked -p slipway-tests --test machines --no-run
+	@if tests/machines/rootfs.sh >/dev/null 2>&1; then \
+		SLIPWAY_MACHINES=1 unshare --net --mount --propagation private --pid --fork --kill-child --mount-proc \
+			$(CARGO) test --offline --locked -p slipway-tests --test machines -- --nocapture --test-threads=1; \
+	fi
+
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
 	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-bench

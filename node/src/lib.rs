@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod aws;
+pub mod bootstrap;
 pub mod credentials;
 pub mod drain;
 pub mod etcd;
@@ -40,6 +41,8 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Make this machine the node that its userdata says it is
+    Bootstrap,
     /// What an etcd member does
     #[command(subcommand)]
     Etcd(etcd::Verb),
@@ -96,6 +99,7 @@ pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
 
 async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
     match verb {
+        Verb::Bootstrap => bootstrap::perform(root, endpoints).await,
         Verb::Etcd(verb) => etcd::perform(root, endpoints, verb).await,
         Verb::Status => Ok(etcd::json(&status::status(root, endpoints).await?)),
         Verb::Refresh { credentials } => {

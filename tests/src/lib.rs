@@ -3,6 +3,7 @@
 //! - [`world`]: it all, started and deployed into. Start reading here.
 //! - [`installation`]: Slipway in it, and what its users do.
 //! - [`imds`]: what an instance asks about itself.
+//! - [`machines`]: etcd members that boot for real, by systemd-nspawn.
 //! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
 //! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
@@ -24,6 +25,7 @@ pub mod installation;
 pub mod kubernetes;
 pub mod lambda;
 pub mod leaks;
+pub mod machines;
 pub mod moto;
 pub mod observe;
 pub mod process;

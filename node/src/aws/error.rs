@@ -113,10 +113,9 @@ fn statement(operation: &str) -> Option<&'static str> {
         "ec2:DescribeVolumes" => "FindOwnVolume",
         "ec2:AttachVolume" => "AttachOwnVolume",
         "route53:ChangeResourceRecordSets" => "SetOwnRecord",
-        "autoscaling:CompleteLifecycleAction" | "autoscaling:RecordLifecycleActionHeartbeat" => {
-            "SettleOwnLifecycleHooks"
-        }
-        "autoscaling:SetInstanceHealth" => "GiveItselfUp",
+        "autoscaling:CompleteLifecycleAction"
+        | "autoscaling:RecordLifecycleActionHeartbeat"
+        | "autoscaling:SetInstanceHealth" => "SettleOwnLifecycleHooks",
         _ => return None,
     })
 }

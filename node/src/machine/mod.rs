@@ -1,4 +1,13 @@
 //! What a role wants on its machine, as data: who decides it touches nothing, and one place makes it so.
+//!
+//! - [`apply`]: makes it so. [`files`] writes, [`commands`] runs programs: a port.
+//! - [`disk`]: a volume, its device, its file system. [`accounts`]: users and groups.
+
+pub mod accounts;
+pub mod apply;
+pub mod commands;
+pub mod disk;
+pub mod files;
 
 /// Files and units, in the order in which they are made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -136,6 +136,12 @@ pub fn etcd_snapshot(cluster: &str, time: &str) -> String {
     format!("clusters/{cluster}/etcd-snapshots/{time}.db")
 }
 
+/// What a node tells of its bootstrap: [`slipway_core::node::BootstrapReport`].
+#[must_use]
+pub fn bootstrap_report(cluster: &str, role: &str, instance: &str) -> String {
+    format!("clusters/{cluster}/nodes/{role}/{instance}.json")
+}
+
 /// The discovery document of a cluster's issuer, in the issuer bucket.
 #[must_use]
 pub fn discovery(cluster: &str) -> String {

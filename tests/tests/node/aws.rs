@@ -34,7 +34,7 @@ async fn client_of(url: &str) -> (Aws, Imds) {
 }
 
 /// A call of a query API in the operator's name; the answer's text.
-async fn query(url: &str, service: &str, body: &str) -> String {
+pub(crate) async fn query(url: &str, service: &str, body: &str) -> String {
     let authorization = Client::new(url, REGION, "OPERATOR").authorization(service);
     let request = slipway_sim::wire::client().post(url).header("authorization", authorization);
     let request = request.header("content-type", "application/x-www-form-urlencoded").body(body.to_owned());
@@ -43,7 +43,7 @@ async fn query(url: &str, service: &str, body: &str) -> String {
     answer.text().await.unwrap()
 }
 
-fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     text.split(before).nth(1).unwrap().split(after).next().unwrap()
 }
 

@@ -8,6 +8,7 @@
 mod controller;
 mod etcd;
 pub mod report;
+mod told;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::software::{ProgramFile, SystemImage};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
+pub use told::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 
 /// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest is keyed.

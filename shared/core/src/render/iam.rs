@@ -1,5 +1,5 @@
 //! What a node may do: read its own role's bundles, decrypt under its own role's context, answer Run Command,
-//! settle its own lifecycle hooks. No more, unless its role needs it and says so.
+//! tell where it stands, settle its own lifecycle hooks or give itself up. No more, unless its role needs it and says so.
 
 use serde_json::{Value, json};
 
@@ -129,6 +129,13 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
             json!([format!("{bucket}/agent/*"), format!("{bucket}/clusters/{cluster}/bundles/{role}/*")]),
             Value::Null,
         ),
+        // Where it stands, and why it gave up: it has nobody else to tell.
+        allow(
+            "ReportOwnState",
+            &["s3:PutObject"],
+            json!(format!("{bucket}/clusters/{cluster}/nodes/{role}/*")),
+            Value::Null,
+        ),
         // KMS matches the context exactly, so a bundle of another role stays closed even to who holds its
         // bytes.
         allow(
@@ -162,7 +169,11 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
         ),
         allow(
             "SettleOwnLifecycleHooks",
-            &["autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"],
+            &[
+                "autoscaling:CompleteLifecycleAction",
+                "autoscaling:RecordLifecycleActionHeartbeat",
+                "autoscaling:SetInstanceHealth",
+            ],
             sub(format!(
                 "arn:{}:autoscaling:{}:${{AWS::AccountId}}:autoScalingGroup:*:autoScalingGroupName/{}",
                 context.partition(),

@@ -1,0 +1,76 @@
+//! How far it came, for people: on the machine, and in the asset bucket, where whoever cannot sign in reads it.
+
+use jiff::Timestamp;
+use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeFile};
+use slipway_driver::keys;
+
+use super::{Bootstrap, HOME, Step};
+use crate::aws::Aws;
+use crate::failure::Failure;
+use crate::machine::accounts::Owner;
+use crate::machine::commands::Commands;
+use crate::machine::files;
+
+fn report(
+    node: &NodeFile,
+    instance: &str,
+    state: BootstrapState,
+    step: Option<String>,
+    failure: Option<&Failure>,
+) -> BootstrapReport {
+    BootstrapReport {
+        format: BootstrapReport::FORMAT,
+        instance: instance.to_owned(),
+        role: node.role.clone(),
+        config: node.config.clone(),
+        credentials: node.credentials.clone(),
+        agent: env!("CARGO_PKG_VERSION").to_owned(),
+        state,
+        step,
+        failure: failure.map(|failure| BootstrapFailure {
+            code: failure.code.to_owned(),
+            message: failure.message.clone(),
+            help: failure.help.clone(),
+        }),
+        at: Timestamp::now(),
+    }
+}
+
+/// Tells of a node that could not even be read, whose hook is not known; its group is told to take it away.
+pub(super) async fn unread(aws: &Aws, node: &NodeFile, failure: &Failure) {
+    let Ok(instance) = aws.imds().instance().await else { return };
+    let report = report(node, &instance.id, BootstrapState::GivenUp, None, Some(failure));
+    let key = keys::bootstrap_report(&node.cluster, &node.role, &instance.id);
+    let text = serde_json::to_vec(&report).unwrap_or_default();
+    // Nobody is left to tell of what fails here.
+    let _ = aws.bucket(&node.asset_bucket).put(&key, &text).await;
+    let _ = aws.set_unhealthy(&instance.id).await;
+}
+
+impl<C: Commands> Bootstrap<C> {
+    fn report(
+        &self,
+        state: BootstrapState,
+        step: Option<Step>,
+        failure: Option<&Failure>,
+    ) -> BootstrapReport {
+        let step = step.map(|step| step.name().to_owned());
+        report(&self.node, &self.instance.id, state, step, failure)
+    }
+
+    /// On the machine. Nothing depends on it: what cannot be told is not told.
+    pub(super) fn progress(&self, state: BootstrapState, step: Option<Step>, failure: Option<&Failure>) {
+        let report = self.report(state, step, failure);
+        let text = serde_json::to_vec_pretty(&report).unwrap_or_default();
+        let path = self.host.below(&format!("{HOME}/progress.json"));
+        let _ = files::write(&path, 0o600, Owner::ROOT, &text);
+    }
+
+    /// On the machine and in the bucket.
+    pub(super) async fn tell(&self, state: BootstrapState, step: Option<Step>, failure: Option<&Failure>) {
+        self.progress(state, step, failure);
+        let text = serde_json::to_vec(&self.report(state, step, failure)).unwrap_or_default();
+        let key = keys::bootstrap_report(&self.node.cluster, &self.node.role, &self.instance.id);
+        let _ = self.aws.bucket(&self.node.asset_bucket).put(&key, &text).await;
+    }
+}

@@ -1,0 +1,104 @@
+//! What the user of Slipway wants on the machine: files, units, and who may sign in.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use slipway_core::cluster::{Content, Custom, CustomUnit};
+use slipway_core::node::NodeConfig;
+
+use super::Bootstrap;
+use crate::failure::{Failure, Outcome};
+use crate::machine::accounts::{self, Owner};
+use crate::machine::apply::UNITS;
+use crate::machine::commands::Commands;
+use crate::machine::files;
+
+/// Whom people sign in as, by the images that there are: Amazon Linux, Ubuntu, Debian, Flatcar and Fedora CoreOS, Rocky.
+const LOGINS: [&str; 5] = ["ec2-user", "ubuntu", "admin", "core", "rocky"];
+const RUNTIME_UNITS: &str = "/run/systemd/system";
+
+impl<C: Commands> Bootstrap<C> {
+    fn custom(&self) -> &Custom {
+        match &self.config {
+            NodeConfig::Etcd(config) => &config.custom,
+            NodeConfig::Controller(config) => &config.custom,
+            NodeConfig::Worker(config) => &config.custom,
+        }
+    }
+
+    /// Writes the user's files, units and keys. The role's own come after, and win.
+    pub(super) fn users_files(&self) -> Outcome<()> {
+        self.authorize()?;
+        for file in &self.custom().files {
+            let refused = |problem: &str| {
+                Failure::lasting(
+                    "custom.file",
+                    format!("customFiles: {}: {problem}", file.path),
+                    "mend it in the spec, and upload that",
+                )
+            };
+            let owner = accounts::owner(&self.host.root, &file.user, &file.group)?;
+            let mode =
+                u32::from_str_radix(&file.mode, 8).map_err(|_| refused("its mode is no octal number"))?;
+            let bytes = match &file.content {
+                Content::Text(text) => text.clone().into_bytes(),
+                Content::Base64(text) => STANDARD.decode(text).map_err(|_| refused("it is no base64"))?,
+            };
+            files::write(&self.host.below(&file.path), mode, owner, &bytes)?;
+        }
+        for unit in &self.custom().units {
+            let folder = if unit.runtime { RUNTIME_UNITS } else { UNITS };
+            let drop_ins = unit.drop_ins.iter();
+            let drop_ins = drop_ins.map(|one| (format!("{}.d/{}", unit.name, one.name), &one.content));
+            let whole = unit.content.iter().map(|content| (unit.name.clone(), content));
+            for (name, content) in whole.chain(drop_ins) {
+                let path = self.host.below(&format!("{folder}/{name}"));
+                files::write(&path, 0o644, Owner::ROOT, content.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enables and starts the user's units, by their own commands.
+    pub(super) async fn users_units(&self) -> Outcome<()> {
+        for CustomUnit { name, command, enable, runtime, .. } in &self.custom().units {
+            if *enable && *runtime {
+                self.host.commands.must("systemctl", &["enable", "--runtime", name]).await?;
+            } else if *enable {
+                self.host.commands.must("systemctl", &["enable", name]).await?;
+            }
+            if let Some(command) = command {
+                self.host.commands.must("systemctl", &[command, "--no-block", name]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets those sign in whose keys the spec names, beside whom the image lets in. A node's keys change with its configuration, and
+    /// that with the node: none is ever taken away here.
+    fn authorize(&self) -> Outcome<()> {
+        let wanted = &self.config.base().ssh_authorized_keys;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        for login in LOGINS {
+            let Some(user) = accounts::user(&self.host.root, login)? else { continue };
+            let path = self.host.below(&format!("{}/.ssh/authorized_keys", user.home));
+            let text = files::read(&path)?.unwrap_or_default();
+            let mut text = String::from_utf8_lossy(&text).into_owned();
+            for key in wanted {
+                if !text.lines().any(|line| line == key) {
+                    if !text.is_empty() && !text.ends_with('\n') {
+                        text.push('\n');
+                    }
+                    text.push_str(key);
+                    text.push('\n');
+                }
+            }
+            if let Some(folder) = path.parent() {
+                files::folder(folder, 0o700, user.owner)?;
+            }
+            files::write(&path, 0o600, user.owner, text.as_bytes())?;
+        }
+        Ok(())
+    }
+}

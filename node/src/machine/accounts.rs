@@ -1,0 +1,78 @@
+//! Users and groups of the machine, by its own files: the agent is asked below a root that may be another.
+
+use std::path::Path;
+
+use super::files;
+use crate::credentials::below;
+use crate::failure::{Failure, Outcome};
+
+/// Whose a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub uid: u32,
+    /// The group's number.
+    pub gid: u32,
+}
+
+impl Owner {
+    /// root's.
+    pub const ROOT: Self = Self { uid: 0, gid: 0 };
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Its numbers.
+    pub owner: Owner,
+    /// Its home.
+    pub home: String,
+}
+
+/// The user of that name.
+///
+/// # Errors
+/// If the machine's users cannot be read.
+pub fn user(root: &Path, name: &str) -> Outcome<Option<User>> {
+    let passwd = table(root, "/etc/passwd")?;
+    let line = passwd.iter().find(|fields| fields.first().is_some_and(|first| first == name));
+    Ok(line.and_then(|fields| {
+        let owner = Owner { uid: fields.get(2)?.parse().ok()?, gid: fields.get(3)?.parse().ok()? };
+        Some(User { owner, home: fields.get(5)?.clone() })
+    }))
+}
+
+/// The owner by a user's and a group's name or number.
+///
+/// # Errors
+/// If there is no such user or group.
+pub fn owner(root: &Path, user_name: &str, group_name: &str) -> Outcome<Owner> {
+    let absent = |kind: &str, name: &str| {
+        Failure::lasting(
+            "machine.account",
+            format!("this machine has no {kind} {name:?}"),
+            format!("name a {kind} that the image has, or give its number"),
+        )
+    };
+    let uid = match user_name.parse() {
+        Ok(uid) => uid,
+        Err(_) => user(root, user_name)?.ok_or_else(|| absent("user", user_name))?.owner.uid,
+    };
+    let gid = match group_name.parse() {
+        Ok(gid) => gid,
+        Err(_) => group(root, group_name)?.ok_or_else(|| absent("group", group_name))?,
+    };
+    Ok(Owner { uid, gid })
+}
+
+fn group(root: &Path, name: &str) -> Outcome<Option<u32>> {
+    let groups = table(root, "/etc/group")?;
+    let line = groups.iter().find(|fields| fields.first().is_some_and(|first| first == name));
+    Ok(line.and_then(|fields| fields.get(2)?.parse().ok()))
+}
+
+fn table(root: &Path, path: &str) -> Outcome<Vec<Vec<String>>> {
+    let text = files::read(&below(root, path))?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Ok(text.lines().map(|line| line.split(':').map(str::to_owned).collect()).collect())
+}

@@ -1,0 +1,487 @@
+//! `bootstrap` of an etcd member on a machine in a folder: moto is AWS, a recorder is systemd. It is killed at every program that it
+//! runs, before and after what that does, and run again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::http::Method;
+use serde_json::{Value, json};
+use slipway_core::node::{BootstrapReport, BootstrapState, NodeFile};
+use slipway_core::pki::manifest;
+use slipway_driver::ports::{Context, Crypto as _, Keys as _};
+use slipway_node::aws::{Aws, Endpoints, Retry};
+use slipway_node::bootstrap::{Bootstrap, HOME, LABEL, Patience, Step};
+use slipway_node::failure::Outcome;
+use slipway_node::machine::apply::Host;
+use slipway_node::machine::commands::{Commands, Ran};
+use slipway_pki::AwsLc;
+use slipway_tests::client::Client;
+use slipway_tests::imds::Imds;
+use slipway_tests::moto::Moto;
+use slipway_tests::workshop::{Workshop, example};
+use tokio::sync::Notify;
+
+use crate::aws::{between, query};
+use crate::scripted::Scripted;
+
+const REGION: &str = "eu-west-1";
+const BUCKET: &str = "assets";
+
+/// An account, as far as one member needs it.
+struct Account {
+    moto: Moto,
+    groups: Scripted,
+    imds: Imds,
+    instance: String,
+    volume: String,
+    node: NodeFile,
+    config: String,
+    sealed: Vec<u8>,
+    secrets: Vec<String>,
+}
+
+impl Account {
+    async fn new() -> Self {
+        let moto = Moto::start(&[]).await.unwrap();
+        let operator = Client::new(moto.url(), REGION, "OPERATOR");
+        let place = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+        operator.s3(Method::PUT, BUCKET, "", place.to_vec()).await.unwrap();
+        let image = query(moto.url(), "ec2", "Action=DescribeImages&Version=2016-11-15&MaxResults=5").await;
+        let run = format!(
+            "Action=RunInstances&Version=2016-11-15&ImageId={}&MinCount=1&MaxCount=1",
+            between(&image, "<imageId>", "<")
+        );
+        let run = query(moto.url(), "ec2", &run).await;
+        let instance = between(&run, "<instanceId>", "<").to_owned();
+        let imds = Imds::start(&instance, "eu-west-1a", "10.0.0.5", "ASIANODE").await.unwrap();
+        let groups = Scripted::start(&[(200, "")]).await;
+
+        let key = "sshAuthorizedKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8hFZ0b2QnX5mC7dT1yR4sVwGzE6kLpQ9uNfHaBcDeF ops]\n";
+        let text = example("production").replacen(
+            "keyName:",
+            &format!("software: {{source: image}}\n{key}keyName:"),
+            1,
+        );
+        let workshop = Workshop::of(&text);
+        let rendered = workshop.render(&text).await;
+        let role = "etcd-0".parse().unwrap();
+        let node_role = &rendered.rendering.roles[&role];
+        let files = workshop.bundle(&role).await;
+        let made = operator.json("kms", "TrentService.CreateKey", json!({})).await.unwrap();
+        let arn = made["KeyMetadata"]["Arn"].as_str().unwrap().to_owned();
+        let mut account = Self {
+            node: NodeFile {
+                format: NodeFile::FORMAT,
+                cluster: workshop.cluster.clone(),
+                role: "etcd-0".to_owned(),
+                region: REGION.to_owned(),
+                asset_bucket: BUCKET.to_owned(),
+                agent: None,
+                config: node_role.config_digest.clone(),
+                credentials: node_role.credentials_digest.clone(),
+                zone: None,
+            },
+            config: node_role.config.clone(),
+            moto,
+            groups,
+            imds,
+            instance,
+            volume: String::new(),
+            sealed: Vec::new(),
+            secrets: files.values().filter(|text| text.contains("PRIVATE KEY")).cloned().collect(),
+        };
+        let names = [("cluster", account.node.cluster.clone()), ("role", account.node.role.clone())];
+        let context: Context = names.map(|(name, value)| (name.to_owned(), value)).into();
+        let key = account.aws().keys(Some(arn)).generate(None, &context).await.unwrap();
+        let files = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
+        account.sealed = AwsLc.seal(&key, &context, &manifest::plaintext(&files)).unwrap();
+        account.volume = account.make_volume().await;
+        account.node.zone = Some(account.make_zone().await);
+        account
+    }
+
+    /// A volume with the tags that the member looks for.
+    async fn make_volume(&self) -> String {
+        let config: Value = serde_json::from_str(&self.config).unwrap();
+        let mut make =
+            "Action=CreateVolume&Version=2016-11-15&AvailabilityZone=eu-west-1a&Size=8&TagSpecification.1.ResourceType=volume"
+                .to_owned();
+        for (number, (name, value)) in (1..).zip(config["dataVolume"]["tags"].as_object().unwrap()) {
+            let tag = format!("TagSpecification.1.Tag.{number}");
+            make +=
+                &format!("&{tag}.Key={}&{tag}.Value={}", name.replace(':', "%3A"), value.as_str().unwrap());
+        }
+        between(&query(self.moto.url(), "ec2", &make).await, "<volumeId>", "<").to_owned()
+    }
+
+    async fn make_zone(&self) -> String {
+        let zone = "<CreateHostedZoneRequest xmlns=\"https://route53.amazonaws.com/doc/2013-04-01/\"><Name>internal</Name><CallerReference>1</CallerReference></CreateHostedZoneRequest>";
+        let authorization = Client::new(self.moto.url(), REGION, "OPERATOR").authorization("route53");
+        let request = slipway_sim::wire::client().post(format!("{}/2013-04-01/hostedzone", self.moto.url()));
+        let made = request.header("authorization", authorization).body(zone).send().await.unwrap();
+        between(&made.text().await.unwrap(), "<Id>/hostedzone/", "<").to_owned()
+    }
+
+    async fn detach(&self) {
+        let config: Value = serde_json::from_str(&self.config).unwrap();
+        let tags = serde_json::from_value(config["dataVolume"]["tags"].clone()).unwrap();
+        if self.aws().volumes(&tags).await.unwrap()[0].attachment.is_none() {
+            return;
+        }
+        let detach = format!(
+            "Action=DetachVolume&Version=2016-11-15&VolumeId={}&InstanceId={}&Device=%2Fdev%2Fsdf",
+            self.volume, self.instance
+        );
+        query(self.moto.url(), "ec2", &detach).await;
+    }
+
+    fn aws(&self) -> Aws {
+        let variables = BTreeMap::from([
+            ("AWS_ENDPOINT_URL", self.moto.url()),
+            ("AWS_ENDPOINT_URL_AUTO_SCALING", &self.groups.url),
+            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", self.imds.url()),
+        ]);
+        let endpoints = Endpoints::read(|name| variables.get(name).map(|&value| value.to_owned()));
+        let retry = Retry { tries: 3, pause: Duration::from_millis(1) };
+        Aws::new(&endpoints, REGION).unwrap().with_retry(retry)
+    }
+
+    async fn report(&self) -> BootstrapReport {
+        let key = format!("clusters/{}/nodes/etcd-0/{}.json", self.node.cluster, self.instance);
+        let found = self.aws().bucket(BUCKET).get(&key).await.unwrap().expect("the node told nothing");
+        serde_json::from_slice(&found).unwrap()
+    }
+}
+
+/// A machine in a folder, with a systemd that does as it is told.
+#[derive(Debug, Clone)]
+struct Machine {
+    root: PathBuf,
+    systemd: Arc<Mutex<Systemd>>,
+    death: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Systemd {
+    log: Vec<String>,
+    enabled: BTreeSet<String>,
+    active: BTreeSet<String>,
+    formats: usize,
+    /// So many programs are run yet; then whoever runs one is dead. `true`: after what it did.
+    life: Option<(usize, bool)>,
+}
+
+impl Machine {
+    fn new(folder: &Path, account: &Account) -> Self {
+        let root = folder.join("root");
+        let machine = Self { root, systemd: Arc::default(), death: Arc::default() };
+        machine.file(&format!("{HOME}/node.json"), serde_json::to_vec(&account.node).unwrap());
+        machine.file(&format!("{HOME}/config.json"), account.config.as_bytes());
+        machine.file(&format!("{HOME}/credentials.sealed"), &account.sealed);
+        machine.file("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nadmin:x:1000:1000::/srv/admin:/bin/sh\n");
+        machine.file("/etc/group", "root:x:0:\n");
+        machine.file("/usr/bin/etcd", "");
+        fs::set_permissions(machine.path("/usr/bin/etcd"), fs::Permissions::from_mode(0o755)).unwrap();
+        machine.file(&machine.device(account), vec![0; 2 << 20]);
+        machine
+    }
+
+    #[allow(clippy::unused_self, reason = "it is the machine's")]
+    fn device(&self, account: &Account) -> String {
+        format!("/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{}", account.volume.replace('-', ""))
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn file(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    async fn bootstrap(&self, account: &Account) -> Outcome<Bootstrap<Self>> {
+        let host = Host { root: self.root.clone(), commands: self.clone() };
+        let patience = Patience {
+            whole: Duration::from_millis(300),
+            first: Duration::from_millis(5),
+            longest: Duration::from_millis(20),
+            heartbeat: Duration::from_millis(50),
+        };
+        Bootstrap::read(host, account.aws(), patience).await
+    }
+
+    /// As far as it goes without a real etcd, which the machines of tests/machines have.
+    async fn go(&self, account: &Account, steps: &[Step]) -> Outcome<()> {
+        let bootstrap = self.bootstrap(account).await?;
+        for step in steps {
+            let mut tries = 0;
+            while let Err(failure) = bootstrap.perform(*step).await {
+                tries += 1;
+                if !failure.passing || tries > 3 {
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything of the machine that somebody could see, but what is told of progress.
+    fn state(&self) -> BTreeMap<String, String> {
+        fn walk(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(root).unwrap().display().to_string();
+                let data = fs::symlink_metadata(&path).unwrap();
+                if name.ends_with("progress.json") {
+                    continue;
+                }
+                let mode = data.permissions().mode() & 0o7777;
+                let what = if data.is_symlink() {
+                    format!("-> {}", fs::read_link(&path).unwrap().display())
+                } else if data.is_dir() {
+                    walk(&path, root, found);
+                    format!("{mode:o}")
+                } else {
+                    format!("{mode:o} {}", slipway_core::digest::sha256_hex(&fs::read(&path).unwrap()))
+                };
+                found.insert(name, what);
+            }
+        }
+        let mut found = BTreeMap::new();
+        walk(&self.root, &self.root, &mut found);
+        let systemd = self.systemd.lock().unwrap();
+        found.insert("systemd".to_owned(), format!("{:?} {:?}", systemd.enabled, systemd.active));
+        found
+    }
+
+    fn effect(&self, program: &str, arguments: &[&str]) -> Ran {
+        let mut systemd = self.systemd.lock().unwrap();
+        let last = arguments.last().copied().unwrap_or_default().to_owned();
+        let (mut status, mut stdout) = (0, String::new());
+        match (program, arguments[0]) {
+            ("systemd-sysusers", _) => {
+                let passwd = self.path("/etc/passwd");
+                let text = fs::read_to_string(&passwd).unwrap();
+                if !text.contains("\netcd:") {
+                    fs::write(&passwd, format!("{text}etcd:x:998:998::/var/lib/etcd:/usr/sbin/nologin\n"))
+                        .unwrap();
+                }
+            }
+            ("mkfs.ext4", _) => {
+                systemd.formats += 1;
+                let mut bytes = vec![0; 2 << 20];
+                bytes[1080..1082].copy_from_slice(&[0x53, 0xef]);
+                bytes[1144..1144 + LABEL.len()].copy_from_slice(LABEL.as_bytes());
+                fs::write(&last, bytes).unwrap();
+            }
+            ("e2fsck", _) | ("systemctl", "daemon-reload") => {}
+            ("systemctl", "enable") => {
+                assert!(self.path(&format!("/etc/systemd/system/{last}")).exists(), "{last} is not written");
+                systemd.enabled.insert(last);
+            }
+            ("systemctl", "start" | "restart") => {
+                systemd.active.insert(last);
+            }
+            ("systemctl", "is-active") => status = i32::from(!systemd.active.contains(&last)),
+            ("systemctl", "show") => {
+                let active = systemd.active.contains(&last);
+                let state = if active { "active" } else { "inactive" };
+                stdout = format!(
+                    "ActiveState={state}\nActiveEnterTimestamp={}\n",
+                    if active { "@99999999999" } else { "" }
+                );
+            }
+            other => panic!("{other:?} is not known here"),
+        }
+        Ran { status: Some(status), stdout, stderr: String::new() }
+    }
+}
+
+impl Commands for Machine {
+    async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+        let dies = {
+            let mut systemd = self.systemd.lock().unwrap();
+            systemd.log.push(format!("{program} {}", arguments.join(" ")));
+            match &mut systemd.life {
+                None => None,
+                Some((0, after)) => Some(*after),
+                Some((left, _)) => {
+                    *left -= 1;
+                    None
+                }
+            }
+        };
+        if dies == Some(false) {
+            self.death.notify_one();
+            return std::future::pending().await;
+        }
+        let ran = self.effect(program, arguments);
+        if dies == Some(true) {
+            self.death.notify_one();
+            return std::future::pending().await;
+        }
+        Ok(ran)
+    }
+}
+
+const WITHOUT_ETCD: [Step; 9] = [
+    Step::Account,
+    Step::Volume,
+    Step::FileSystem,
+    Step::Software,
+    Step::Credentials,
+    Step::Record,
+    Step::Files,
+    Step::Units,
+    Step::Hook,
+];
+
+#[tokio::test]
+async fn p8_a_bootstrap_killed_anywhere_and_run_again_ends_the_same() {
+    let account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let whole = Machine::new(&folder.path().join("whole"), &account);
+    whole.go(&account, &WITHOUT_ETCD).await.unwrap();
+    let expected = whole.state();
+    let (log, formats) = {
+        let systemd = whole.systemd.lock().unwrap();
+        (systemd.log.clone(), systemd.formats)
+    };
+    assert!(log.len() > 10, "{log:?}");
+    assert_eq!(formats, 1);
+    for path in
+        ["etc/etcd/pki/server-key.pem", "etc/systemd/system/etcd.service", "srv/admin/.ssh/authorized_keys"]
+    {
+        assert!(expected.contains_key(path), "{path} is not there: {expected:#?}");
+    }
+
+    // Again, and nothing moves.
+    whole.systemd.lock().unwrap().log.clear();
+    whole.go(&account, &WITHOUT_ETCD).await.unwrap();
+    assert_eq!(whole.state(), expected);
+    let again = whole.systemd.lock().unwrap().log.clone();
+    let moves =
+        |line: &&String| line.starts_with("mkfs") || line.contains(" restart ") || line.contains("sysusers");
+    assert_eq!(again.iter().filter(moves).count(), 0, "{again:?}");
+
+    // Stopped between two steps.
+    for upto in 0..WITHOUT_ETCD.len() {
+        account.detach().await;
+        let machine = Machine::new(&folder.path().join(format!("step-{upto}")), &account);
+        machine.go(&account, &WITHOUT_ETCD[..upto]).await.unwrap();
+        machine.go(&account, &WITHOUT_ETCD).await.unwrap();
+        assert_eq!(machine.state(), expected, "stopped after {upto} steps");
+    }
+    // Killed at a program.
+    for (at, line) in log.iter().enumerate() {
+        for after in [false, true] {
+            account.detach().await;
+            let machine = Machine::new(&folder.path().join(format!("{at}-{after}")), &account);
+            machine.systemd.lock().unwrap().life = Some((at, after));
+            let death =
+                tokio::time::timeout(Duration::from_secs(2), machine.go(&account, &WITHOUT_ETCD)).await;
+            assert!(death.is_err(), "it outlived {line}");
+            machine.systemd.lock().unwrap().life = None;
+            machine.go(&account, &WITHOUT_ETCD).await.unwrap();
+            assert_eq!(machine.state(), expected, "killed at `{line}`, after: {after}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn p9_no_secret_reaches_a_command_line_or_what_is_told() {
+    let account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::new(folder.path(), &account);
+    machine.go(&account, &WITHOUT_ETCD).await.unwrap();
+    let log = machine.systemd.lock().unwrap().log.join("\n");
+    assert!(!account.secrets.is_empty());
+    let mut checked = 0;
+    for line in account.secrets.iter().flat_map(|text| text.lines()).filter(|line| line.len() > 40) {
+        assert!(!log.contains(line));
+        checked += 1;
+    }
+    assert!(checked > 3, "nothing was looked for");
+    // Where they are, they are for their owner alone.
+    let pki = machine.path("/etc/etcd/pki");
+    assert_eq!(fs::metadata(&pki).unwrap().permissions().mode() & 0o777, 0o700);
+    let above = fs::metadata(machine.path("/etc/etcd")).unwrap().permissions().mode();
+    assert_eq!(above & 0o777, 0o755, "its owner is not root");
+    let key = fs::metadata(pki.join("server-key.pem")).unwrap();
+    assert_eq!(key.permissions().mode() & 0o777, 0o600);
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&key), 998);
+    }
+}
+
+#[tokio::test]
+async fn a_volume_with_anything_unknown_on_it_is_never_formatted_and_the_reason_is_told() {
+    let account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::new(folder.path(), &account);
+    let mut somebodys = vec![0; 2 << 20];
+    somebodys[4096] = 7;
+    machine.file(&machine.device(&account), &somebodys);
+    let failure = machine.bootstrap(&account).await.unwrap().run().await.unwrap_err();
+    assert_eq!(failure.code, "volume.foreign", "{failure:?}");
+    assert!(fs::read(machine.path(&machine.device(&account))).unwrap() == somebodys);
+    assert_eq!(machine.systemd.lock().unwrap().formats, 0);
+
+    let report = account.report().await;
+    assert_eq!((report.state, report.step.as_deref()), (BootstrapState::GivenUp, Some("file-system")));
+    assert_eq!(report.failure.unwrap().code, "volume.foreign");
+    let asked = account.groups.asked();
+    let bodies: Vec<_> = asked.iter().map(|one| String::from_utf8_lossy(&one.body)).collect();
+    assert!(bodies.last().unwrap().contains("LifecycleActionResult=ABANDON"), "{bodies:?}");
+    assert!(!bodies.iter().any(|body| body.contains("CONTINUE")), "{bodies:?}");
+}
+
+#[tokio::test]
+async fn a_node_waits_for_what_may_pass_with_heartbeats_and_gives_up_in_the_end() {
+    let account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::new(folder.path(), &account);
+    // Everything comes up but etcd itself.
+    let failure = machine.bootstrap(&account).await.unwrap().run().await.unwrap_err();
+    assert_eq!(failure.code, "node.unhealthy", "{failure:?}");
+    let asked = account.groups.asked();
+    let bodies: Vec<_> = asked.iter().map(|one| String::from_utf8_lossy(&one.body)).collect();
+    assert!(bodies.iter().any(|body| body.contains("RecordLifecycleActionHeartbeat")), "{bodies:?}");
+    assert_eq!(account.report().await.step.as_deref(), Some("healthy"));
+}
+
+#[tokio::test]
+async fn two_volumes_of_one_name_are_for_a_person_to_tell_apart() {
+    let account = Account::new().await;
+    account.make_volume().await;
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::new(folder.path(), &account);
+    let failure = machine.go(&account, &[Step::Account, Step::Volume]).await.unwrap_err();
+    assert_eq!((failure.code, failure.passing), ("volume.ambiguous", false));
+    assert!(failure.message.contains(&account.volume), "{failure:?}");
+}
+
+#[tokio::test]
+async fn what_does_not_belong_together_is_refused_before_anything_is_touched() {
+    let account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::new(folder.path(), &account);
+    let before = machine.state();
+    machine.file(&format!("{HOME}/config.json"), format!("{} ", account.config));
+    let failure = machine.bootstrap(&account).await.unwrap_err();
+    assert!(failure.message.contains("SHA-256"), "{failure:?}");
+    machine.file(&format!("{HOME}/config.json"), &account.config);
+    assert_eq!(machine.state(), before);
+
+    // Another role's credentials stay closed: KMS knows them under another context.
+    let other = NodeFile { role: "etcd-1".to_owned(), ..account.node.clone() };
+    machine.file(&format!("{HOME}/node.json"), serde_json::to_vec(&other).unwrap());
+    let failure = machine.bootstrap(&account).await.unwrap_err();
+    assert!(failure.message.contains("node.json says otherwise"), "{failure:?}");
+}
