@@ -143,6 +143,16 @@ impl<C: Commands> Bootstrap<C> {
             let problem = format!("it is of {} in {}, and node.json says otherwise", base.role, base.cluster);
             return Err(damaged("config.json", &problem, fetched));
         }
+        if let NodeConfig::Worker(worker) = &config
+            && (!worker.machine.mounts.is_empty() || worker.machine.instance_store.is_some())
+        {
+            // Half a node would be worse than none: pods would fill its root volume.
+            return Err(Failure::lasting(
+                "bootstrap.storage",
+                "the pool has volumeMounts, raid0Mounts or ephemeralStorage, which this agent does not prepare yet",
+                "take them out of the pool's spec, or wait for a later agent",
+            ));
+        }
         let instance = aws.imds().instance().await?;
         Ok(Self { node, config, instance, aws, host, patience })
     }

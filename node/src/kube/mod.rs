@@ -27,6 +27,7 @@ use slipway_core::pki::policy::KUBERNETES_DIR;
 use slipway_core::software::Program;
 
 use crate::machine::{File, Furniture};
+use crate::manage;
 use crate::software::PROGRAMS;
 
 pub use static_pod::MANIFESTS;
@@ -96,7 +97,9 @@ pub fn controller(config: &ControllerConfig, facts: &Facts) -> Furniture {
         api_server: &config.api_server,
         static_pods: true,
     };
-    joined(furniture, kubelet::furniture(&settings, facts))
+    let mut furniture = joined(furniture, kubelet::furniture(&settings, facts));
+    furniture.units.extend(manage::units());
+    furniture
 }
 
 /// What a worker wants on its machine.

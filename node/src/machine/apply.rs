@@ -53,7 +53,8 @@ impl<C: Commands> Host<C> {
     pub async fn start(&self, furniture: &Furniture) -> Outcome<()> {
         let paths = furniture.files.iter().map(|file| self.below(&file.path));
         let shared = newest(paths);
-        for unit in &furniture.units {
+        // One that nothing installs is started by another: a timer's service.
+        for unit in furniture.units.iter().filter(|unit| !unit.is_static()) {
             let own = newest(std::iter::once(self.unit(unit)));
             self.commands.must("systemctl", &["enable", &unit.name]).await?;
             let since = self.active_since(&unit.name).await?;

@@ -39,6 +39,14 @@ pub struct Unit {
     pub content: Option<String>,
 }
 
+impl Unit {
+    /// Whether it says nothing of who wants it.
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| !content.contains("\n[Install]\n"))
+    }
+}
+
 impl File {
     /// A file that everybody may read.
     #[must_use]
