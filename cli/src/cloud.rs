@@ -1,4 +1,4 @@
-//! A cluster that stands in AWS: its folders in the buckets of an installation.
+//! An installation of Slipway in AWS, and a cluster that stands there: its folders in the installation's buckets.
 //!
 //! `clusters/<name>/…` of the asset bucket is what a directory of `slipway render` is: `local` and this differ in who
 //! implements the driver's ports, and the verbs know no more of either.
@@ -45,16 +45,60 @@ impl CloudArgs {
     }
 }
 
-/// A cluster of an installation.
+/// An installation of Slipway, by its buckets.
 #[derive(Debug)]
-pub(crate) struct Cloud {
-    /// Its name.
-    pub(crate) cluster: String,
+pub(crate) struct Installation {
     /// The asset bucket.
     pub(crate) assets: S3Bucket,
     specs: Option<S3Bucket>,
     stack: String,
     aws: Aws,
+}
+
+/// How an installation was named. What is not given is what the environment says, and then what its stack says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Named<'a> {
+    pub(crate) asset_bucket: Option<&'a str>,
+    pub(crate) spec_bucket: Option<&'a str>,
+    pub(crate) stack: Option<&'a str>,
+}
+
+impl Installation {
+    pub(crate) async fn find(named: Named<'_>) -> Result<Self, Failure> {
+        let aws = Aws::from_env().await.map_err(|error| {
+            Failure::refused(error.to_string(), "the region is that of the Slipway installation")
+        })?;
+        let known = |given: Option<&str>, variable| {
+            given.map(str::to_owned).or_else(|| env::var(variable).ok()).filter(|name| !name.is_empty())
+        };
+        let mut specs = known(named.spec_bucket, "SLIPWAY_SPEC_BUCKET");
+        let stack = named.stack.unwrap_or("slipway").to_owned();
+        let assets = match known(named.asset_bucket, "SLIPWAY_ASSET_BUCKET") {
+            Some(bucket) => bucket,
+            None => {
+                let (asset, spec) = buckets(&aws, &stack, "--asset-bucket").await?;
+                specs = specs.or(Some(spec));
+                asset
+            }
+        };
+        let specs = specs.map(|bucket| aws.bucket(&bucket));
+        Ok(Self { assets: aws.bucket(&assets), specs, stack, aws })
+    }
+
+    async fn specs(&self) -> Result<S3Bucket, Failure> {
+        match &self.specs {
+            Some(bucket) => Ok(bucket.clone()),
+            None => Ok(self.aws.bucket(&buckets(&self.aws, &self.stack, "--spec-bucket").await?.1)),
+        }
+    }
+}
+
+/// A cluster of an installation.
+#[derive(Debug)]
+pub(crate) struct Cloud {
+    /// Its name.
+    pub(crate) cluster: String,
+    installation: Installation,
 }
 
 /// No certificate, key or bundle is larger.
@@ -69,36 +113,24 @@ impl Cloud {
             let problem = format!("{cluster:?} is no cluster's name");
             return Err(Failure::refused(problem, "name it as the spec does: clusterName"));
         }
-        let aws = Aws::from_env().await.map_err(|error| {
-            Failure::refused(error.to_string(), "the region is that of the Slipway installation")
-        })?;
-        let named = |given: &Option<String>, variable| {
-            given.clone().or_else(|| env::var(variable).ok()).filter(|name| !name.is_empty())
+        let named = Named {
+            asset_bucket: args.asset_bucket.as_deref(),
+            spec_bucket: args.spec_bucket.as_deref(),
+            stack: args.stack.as_deref(),
         };
-        let mut specs = named(&args.spec_bucket, "SLIPWAY_SPEC_BUCKET");
-        let stack = args.stack.clone().unwrap_or_else(|| "slipway".to_owned());
-        let assets = match named(&args.asset_bucket, "SLIPWAY_ASSET_BUCKET") {
-            Some(bucket) => bucket,
-            None => {
-                let (asset, spec) = buckets(&aws, &stack).await?;
-                specs = specs.or(Some(spec));
-                asset
-            }
-        };
-        let specs = specs.map(|bucket| aws.bucket(&bucket));
-        let cloud = Self { cluster: cluster.to_owned(), assets: aws.bucket(&assets), specs, stack, aws };
+        let cloud = Self { cluster: cluster.to_owned(), installation: Installation::find(named).await? };
         cloud.must_exist().await?;
         Ok(cloud)
     }
 
     /// Whoever errs in the name is told those that there are.
     async fn must_exist(&self) -> Result<(), Failure> {
-        if !list(&self.assets, &self.key(""), 1).await?.is_empty() {
+        if !list(self.assets(), &self.key(""), 1).await?.is_empty() {
             return Ok(());
         }
-        let bucket = self.assets.name();
+        let bucket = self.assets().name();
         let problem = format!("the bucket {bucket} holds nothing of a cluster {}", self.cluster);
-        let cure = match flow(self.assets.folders("clusters/").await)?.as_slice() {
+        let cure = match flow(self.assets().folders("clusters/").await)?.as_slice() {
             [] => "it holds no cluster at all: upload a spec first, or name another installation's bucket"
                 .to_owned(),
             clusters => format!("the clusters there are {}", clusters.join(", ")),
@@ -111,29 +143,31 @@ impl Cloud {
         format!("clusters/{}/{name}", self.cluster)
     }
 
+    /// The asset bucket.
+    pub(crate) fn assets(&self) -> &S3Bucket {
+        &self.installation.assets
+    }
+
     /// The spec bucket, if it is known without asking anybody.
     pub(crate) fn known_specs(&self) -> Option<&S3Bucket> {
-        self.specs.as_ref()
+        self.installation.specs.as_ref()
     }
 
     /// The spec bucket.
     pub(crate) async fn specs(&self) -> Result<S3Bucket, Failure> {
-        match &self.specs {
-            Some(bucket) => Ok(bucket.clone()),
-            None => Ok(self.aws.bucket(&buckets(&self.aws, &self.stack).await?.1)),
-        }
+        self.installation.specs().await
     }
 
     /// KMS, with `own` where the cluster names no key of its own.
     pub(crate) fn keys(&self, own: &str) -> KmsKeys {
-        self.aws.keys(own)
+        self.installation.aws.keys(own)
     }
 
     /// The cluster's credentials, as files of a directory that `slipway render` wrote.
     pub(crate) async fn files(&self) -> Result<Vec<File>, Failure> {
         let mut listed = Vec::new();
         for part in ["bundles/", "pki/"] {
-            listed.extend(list(&self.assets, &self.key(part), MOST_FILES + 1).await?);
+            listed.extend(list(self.assets(), &self.key(part), MOST_FILES + 1).await?);
         }
         if listed.len() > MOST_FILES {
             let problem = format!("the cluster {} has more than {MOST_FILES} credentials", self.cluster);
@@ -153,7 +187,7 @@ impl Cloud {
         let found = if listed.size > MOST_BYTES {
             Found::Not(format!("{} bytes are more than any certificate or key has", listed.size))
         } else {
-            match flow(self.assets.get(&listed.key).await)? {
+            match flow(self.assets().get(&listed.key).await)? {
                 Some(object) => Found::Bytes(Secret::new(object.bytes)),
                 None => Found::Not("it was removed a moment ago".to_owned()),
             }
@@ -164,14 +198,13 @@ impl Cloud {
 
     /// How a person names it.
     pub(crate) fn place(&self) -> String {
-        format!("s3://{}/clusters/{}", self.assets.name(), self.cluster)
+        format!("s3://{}/clusters/{}", self.assets().name(), self.cluster)
     }
 }
 
 /// The buckets of assets and of specs, as the stack of the installation names them.
-async fn buckets(aws: &Aws, stack: &str) -> Result<(String, String), Failure> {
-    let cure =
-        "name the installation's stack with --stack, or its buckets with --asset-bucket and --spec-bucket";
+async fn buckets(aws: &Aws, stack: &str, option: &str) -> Result<(String, String), Failure> {
+    let cure = format!("name the installation's stack with --stack, or its bucket with {option}");
     let Some(mut outputs) = flow(aws.outputs(stack).await)? else {
         let problem = format!("there is no CloudFormation stack {stack} in {}", aws.region());
         return Err(Failure::refused(problem, cure));

@@ -1,8 +1,8 @@
 //! `slipway`: Kubernetes clusters on EC2 from a terminal.
 //!
 //! Each verb is a file in `commands`; what it says goes through [`printer::Printer`] alone; `local` implements the
-//! driver's ports over a directory, so that rendering and planning need no AWS, and `cloud` finds a cluster that stands
-//! there. [`Exit`] is the table of exit codes.
+//! driver's ports over a directory, so that rendering and planning need no AWS, and `cloud` finds an installation and a
+//! cluster in AWS. [`Exit`] is the table of exit codes.
 
 mod cloud;
 mod commands;
@@ -15,10 +15,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{certs, completions, init, migrate, plan, render, validate};
+use commands::{certs, completions, init, migrate, plan, publish_agent, render, validate};
 use printer::{Format, Printer};
 
-/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do. Only `certs --cluster` speaks to AWS.
+/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do. Only `certs --cluster` and `publish-agent` speak to AWS.
 #[derive(Debug, Parser)]
 #[command(name = "slipway", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
@@ -53,6 +53,7 @@ enum Command {
     Render(render::Args),
     Plan(plan::Args),
     Certs(certs::Args),
+    PublishAgent(publish_agent::Args),
     Migrate(migrate::Args),
     Completions(completions::Args),
 }
@@ -76,6 +77,7 @@ async fn main() -> ExitCode {
         Command::Render(args) => render::run(args, &printer).await,
         Command::Plan(args) => plan::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,
+        Command::PublishAgent(args) => publish_agent::run(args, &printer).await,
         Command::Migrate(args) => migrate::run(args, &printer),
         Command::Completions(args) => completions::run(args, &printer),
     };

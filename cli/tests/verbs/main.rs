@@ -11,6 +11,7 @@ mod own;
 mod own_ca;
 mod patches;
 mod plan;
+mod publish_agent;
 mod render;
 mod renew;
 mod validate;
@@ -174,7 +175,17 @@ use snapshot;
 fn the_page_of_help_and_of_each_verb() {
     let place = Place::new();
     let mut pages = String::new();
-    for verb in ["", "init", "validate", "render", "plan", "certs show", "certs verify", "completions"] {
+    for verb in [
+        "",
+        "init",
+        "validate",
+        "render",
+        "plan",
+        "certs show",
+        "certs verify",
+        "publish-agent",
+        "completions",
+    ] {
         let run = place.run(&format!("{verb} --help"));
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{verb}");
         assert!(

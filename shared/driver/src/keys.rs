@@ -167,6 +167,12 @@ pub fn clusters_of_stack(stack: &str) -> Vec<String> {
 /// The digests of the node agent, by architecture.
 pub const AGENT_MANIFEST: &str = "agent/manifest.json";
 
+/// The node agent with that digest.
+#[must_use]
+pub fn agent(sha256: &str) -> String {
+    format!("agent/{sha256}/slipway-node")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

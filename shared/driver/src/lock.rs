@@ -15,8 +15,8 @@ use crate::ports::{Objects, Parameters, Registry};
 use crate::rendering::NotPrepared;
 use crate::store::{self, TRIES};
 
-/// `agent/manifest.json`: SHA-256 of the published agent, by architecture.
-type Agent = BTreeMap<Architecture, String>;
+/// [`keys::AGENT_MANIFEST`]: SHA-256 of the published agent, by architecture.
+pub type Agent = BTreeMap<Architecture, String>;
 
 /// The lock of `cluster`, with everything that it needs: what is pinned stays, what is missing is looked up and
 /// stored. `etcd` is how etcd stands, `stands` what is deployed or on its way; `check` may refuse the releases that were found before anything is stored.

@@ -76,9 +76,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         }
         Place::Cloud(cloud) => {
             // Nobody asks the nodes what they run: whatever was ever rendered may run somewhere.
-            let referred = || gc::referred(&cloud.assets, &cloud.cluster, &Nodes::Unknown);
+            let referred = || gc::referred(cloud.assets(), &cloud.cluster, &Nodes::Unknown);
             let going =
-                unused(args.apply, &cloud.assets, &cloud.cluster, referred, YOUNG, Timestamp::now()).await;
+                unused(args.apply, cloud.assets(), &cloud.cluster, referred, YOUNG, Timestamp::now()).await;
             (cloud.cluster.clone(), going.map_err(|error| Failure::from(error).in_cloud())?)
         }
     };

@@ -61,7 +61,7 @@ impl Place {
             Self::Folder(dir) => machine["directory"] = json!(dir.display().to_string()),
             Self::Cloud(cloud) => {
                 machine["cluster"] = json!(cloud.cluster);
-                machine["assetBucket"] = json!(cloud.assets.name());
+                machine["assetBucket"] = json!(cloud.assets().name());
             }
         }
     }

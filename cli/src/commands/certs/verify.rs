@@ -75,7 +75,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let opened = match &place {
         Place::Folder(dir) => folder::is_ours(dir) && sealed::open_folder(dir, &mut files).await?,
         Place::Cloud(cloud) if args.open => {
-            let opened = sealed::open(&cloud.assets, &cloud.keys(""), &cloud.cluster, &mut files).await;
+            let opened = sealed::open(cloud.assets(), &cloud.keys(""), &cloud.cluster, &mut files).await;
             opened.map_err(|error| Failure::from(error).in_cloud())?;
             true
         }

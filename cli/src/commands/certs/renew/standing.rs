@@ -50,7 +50,7 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
     let mut machine = json!({
         "ok": true,
         "cluster": cluster.name,
-        "assetBucket": cloud.assets.name(),
+        "assetBucket": cloud.assets().name(),
         "applied": args.apply,
         "newKey": args.new_key,
         "roles": holders,
@@ -65,9 +65,9 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
     }
     let kms = cloud.keys(&manifest.sealed_under);
     let done =
-        credentials::renew(&cloud.assets, &kms, &AwsLc, cluster, &args.name, args.new_key, now).await?;
+        credentials::renew(cloud.assets(), &kms, &AwsLc, cluster, &args.name, args.new_key, now).await?;
     let uploaded = match args.upload {
-        true => Some(upload(cluster, &specs, spec).await?),
+        true => Some(upload(cluster, &specs, spec).await.map_err(|error| only_uploading(&args.name, error))?),
         false => None,
     };
     let (serial, end) = facts(&done.manifest, &args.name);
@@ -89,7 +89,7 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
 
 /// The cluster as it was planned last, and nothing that was uploaded since: renewing a certificate changes nothing else.
 async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Result<Standing, Failure> {
-    let (assets, name) = (&cloud.assets, cloud.cluster.as_str());
+    let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
         let problem = format!("nothing was planned yet for the cluster {name}");
         return Err(Failure::refused(problem, "upload its spec, and look at its status.json"));
@@ -183,6 +183,19 @@ async fn upload(cluster: &Cluster, specs: &S3Bucket, spec: &Object) -> Result<bo
     let condition = Condition::Unchanged(spec.etag.clone());
     let put = specs.put(&keys::spec(&cluster.name), spec.bytes.clone(), condition).await;
     Ok(matches!(put.map_err(FlowError::from)?, Put::Written(_)))
+}
+
+/// Whoever reads why must not issue it once more.
+fn only_uploading(name: &str, error: Failure) -> Failure {
+    match error.in_cloud() {
+        Failure::Cloud { why, cure } => {
+            let cure = cure.unwrap_or_default();
+            let cure =
+                format!("{name} was issued anew, and the same spec is still to be uploaded again; {cure}");
+            Failure::Cloud { why, cure: Some(cure) }
+        }
+        other @ (Failure::File { .. } | Failure::Refused { .. } | Failure::Flow(_)) => other,
+    }
 }
 
 fn facts(manifest: &Manifest, name: &str) -> (String, String) {

@@ -1,7 +1,10 @@
-//! `slipway certs … --cluster`: the binary that a person runs, against a cluster that the functions made in the embedded AWS, with
+//! `slipway certs … --cluster` and `slipway publish-agent`: the binary that a person runs, against a cluster that the functions made in the embedded AWS, with
 //! the permissions that docs/pki.md lists and no others.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
+
+#[path = "verbs_in_aws/agent.rs"]
+mod agent;
 
 use std::time::Duration;
 
@@ -58,13 +61,12 @@ async fn certs(slipway: &Installation, key: &str, arguments: &str) -> Run {
         ("SLIPWAY_ASSET_BUCKET", world.reference("AssetBucket").unwrap()),
         ("SLIPWAY_SPEC_BUCKET", world.reference("SpecBucket").unwrap()),
     ];
-    run(slipway, key, arguments, &buckets).await
+    run(slipway, key, &format!("certs {arguments}"), &buckets).await
 }
 
 async fn run(slipway: &Installation, key: &str, arguments: &str, environment: &[(&str, &str)]) -> Run {
     let world = slipway.world();
     let output = Command::new(tools::binary("slipway").unwrap())
-        .arg("certs")
         .args(arguments.split_whitespace())
         .env_clear()
         .envs([
@@ -220,7 +222,7 @@ async fn a_refusal_says_what_is_wrong_and_what_to_do() {
     }
     // Without names of buckets the installation's stack is asked, and here is none.
     let region = slipway.world().region();
-    let run = self::run(&slipway, ADMINISTRATOR, "show --cluster minimal", &[]).await;
+    let run = self::run(&slipway, ADMINISTRATOR, "certs show --cluster minimal", &[]).await;
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.told.contains(&format!("there is no CloudFormation stack slipway in {region}")), "{run:?}");
 }

@@ -1,0 +1,209 @@
+//! `slipway publish-agent`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use slipway_core::cluster::Architecture;
+use slipway_core::digest::sha256_hex;
+use slipway_driver::error::FlowResult;
+use slipway_driver::lock::Agent;
+use slipway_driver::ports::Objects;
+use slipway_driver::{keys, store};
+
+use crate::Exit;
+use crate::cloud::{Installation, Named};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Publish the node agent into the asset bucket of an installation, for each processor that a file is for.
+///
+/// The processor is read from the file, and its name in the bucket is its digest: publishing the same again changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A cluster that has no agent for a processor pins the published one when its spec is uploaded next,
+the same spec included. One that has an agent keeps it: a newer one moves no node by itself.
+
+What you need to be allowed in AWS for this is listed in docs/pki.md.
+
+Exit codes:
+  0  published, or published already
+  1  a file is no node agent, or there is no such installation; nothing was published
+  2  wrong usage
+  3  something could not be read or written
+
+Examples:
+  infra/package.sh arm64 && slipway publish-agent dist/arm64/slipway-node
+  slipway publish-agent dist/arm64/slipway-node dist/x86_64/slipway-node --stack slipway")]
+pub(crate) struct Args {
+    /// The agent, built for one processor: a program for 64-bit Linux.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The asset bucket of the Slipway installation, or SLIPWAY_ASSET_BUCKET; else the installation's stack is asked.
+    #[arg(long, value_name = "NAME")]
+    asset_bucket: Option<String>,
+    /// The CloudFormation stack that Slipway was installed as; `slipway` unless given.
+    #[arg(long, value_name = "NAME")]
+    stack: Option<String>,
+}
+
+/// An agent as it is published.
+struct Program {
+    file: PathBuf,
+    sha256: String,
+    bytes: Vec<u8>,
+}
+
+/// What became of one.
+struct Published {
+    architecture: Architecture,
+    /// Whether the bucket lacked it until now.
+    new: bool,
+    /// What was to be pinned for this processor until now.
+    before: Option<String>,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let programs = programs(&args.files)?;
+    let named = Named {
+        asset_bucket: args.asset_bucket.as_deref(),
+        stack: args.stack.as_deref(),
+        ..Named::default()
+    };
+    let assets = Installation::find(named).await.map_err(Failure::in_cloud)?.assets;
+    let published = publish(&assets, &programs).await.map_err(|error| Failure::from(error).in_cloud())?;
+    let mut text = String::new();
+    let mut agents = Vec::new();
+    for Published { architecture, new, before } in published {
+        let Some(program) = programs.get(&architecture) else { continue };
+        let named = before.as_ref() == Some(&program.sha256);
+        let words = match (new, named) {
+            (false, true) => "was published already".to_owned(),
+            (_, _) => before.as_ref().map_or_else(
+                || "published, the first for this processor".to_owned(),
+                |before| format!("published, in the place of {before}"),
+            ),
+        };
+        let _ = writeln!(text, "{} {}: {words}", architecture.as_str(), program.sha256);
+        agents.push(json!({
+            "architecture": architecture,
+            "sha256": program.sha256,
+            "bytes": program.bytes.len(),
+            "file": program.file.display().to_string(),
+            "key": keys::agent(&program.sha256),
+            "new": new || !named,
+            "before": before,
+        }));
+    }
+    text.push_str(
+        "a cluster that has no agent for such a processor pins this one when its spec is uploaded next (the same spec, too); \
+         one that has an agent keeps it\n",
+    );
+    let machine = json!({ "ok": true, "assetBucket": assets.name(), "manifest": keys::AGENT_MANIFEST, "agents": agents });
+    printer.result(&text, &machine);
+    Ok(Exit::Done)
+}
+
+/// The programs first, and then what names them: nobody pins what is not there.
+async fn publish(
+    assets: &impl Objects,
+    programs: &BTreeMap<Architecture, Program>,
+) -> FlowResult<Vec<Published>> {
+    // A manifest that nobody can read is found before megabytes are sent.
+    let before = store::load::<Agent>(assets, keys::AGENT_MANIFEST).await?.value.unwrap_or_default();
+    let mut published = Vec::new();
+    for (architecture, program) in programs {
+        let new = store::keep(assets, &keys::agent(&program.sha256), program.bytes.clone()).await?;
+        let before = before.get(architecture).cloned();
+        published.push(Published { architecture: *architecture, new, before });
+    }
+    store::update(assets, keys::AGENT_MANIFEST, |stored: Option<&Agent>| {
+        let mut agents = stored.cloned().unwrap_or_default();
+        agents.extend(programs.iter().map(|(architecture, program)| (*architecture, program.sha256.clone())));
+        Some(agents)
+    })
+    .await?;
+    Ok(published)
+}
+
+/// Every file, if each is an agent, and no two are for one processor.
+fn programs(files: &[PathBuf]) -> Result<BTreeMap<Architecture, Program>, Failure> {
+    let mut programs: BTreeMap<Architecture, Program> = BTreeMap::new();
+    for file in files {
+        let bytes = read(file)?;
+        let architecture = architecture(&bytes).map_err(|what| {
+            let problem = format!("{} {what}", file.display());
+            Failure::refused(problem, "name the slipway-node that infra/package.sh built")
+        })?;
+        let program = Program { file: file.clone(), sha256: sha256_hex(&bytes), bytes };
+        if let Some(other) = programs.insert(architecture, program) {
+            let (one, other, of) = (file.display(), other.file.display(), architecture.as_str());
+            let problem = format!("{one} and {other} are both for {of}");
+            return Err(Failure::refused(problem, "name one for each processor"));
+        }
+    }
+    Ok(programs)
+}
+
+/// An agent has a tenth of it.
+const MOST_BYTES: u64 = 100 << 20;
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    let failed = |why: std::io::Error| Failure::file("read", file, &why);
+    let size = fs::metadata(file).map_err(failed)?.len();
+    if size > MOST_BYTES {
+        let problem = format!("{} has {size} bytes, which is more than any node agent has", file.display());
+        return Err(Failure::refused(problem, "name the slipway-node that infra/package.sh built"));
+    }
+    fs::read(file).map_err(failed)
+}
+
+/// The processor that an ELF file is for; or what the file is instead.
+fn architecture(bytes: &[u8]) -> Result<Architecture, String> {
+    let (magic, header) = (b"\x7fELF", 64);
+    if bytes.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if bytes.starts_with(b"#!") {
+        return Err("is a script, and no program".to_owned());
+    }
+    if !bytes.starts_with(magic) {
+        return Err("is no program for Linux (no ELF file)".to_owned());
+    }
+    let field = |at: usize, length: usize| -> Option<u64> {
+        let bytes = bytes.get(at..at + length)?;
+        Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    };
+    if bytes.get(4) == Some(&1) {
+        return Err("is a 32-bit program, and nodes have 64 bits".to_owned());
+    }
+    if bytes.len() < header {
+        return Err("is cut off".to_owned());
+    }
+    if bytes.get(4..6) != Some(&[2, 1]) {
+        return Err("is no 64-bit little-endian program".to_owned());
+    }
+    // An executable, or one that is loaded anywhere.
+    if !matches!(field(16, 2), Some(2 | 3)) {
+        return Err("is no program, but another kind of ELF file".to_owned());
+    }
+    // The table of sections lies behind all else, so that it tells whether the file is whole.
+    let end = match (field(40, 8), field(58, 2), field(60, 2)) {
+        (Some(0), _, _) => Some(0),
+        (Some(at), Some(each), Some(count)) => at.checked_add(each * count),
+        (_, _, _) => None,
+    };
+    if end.is_none_or(|end| end > bytes.len() as u64) {
+        return Err("is cut off".to_owned());
+    }
+    match field(18, 2) {
+        Some(62) => Ok(Architecture::X86_64),
+        Some(183) => Ok(Architecture::Arm64),
+        Some(machine) => {
+            Err(format!("is for another processor (ELF machine {machine}) than x86_64 (62) and arm64 (183)"))
+        }
+        None => Err("is cut off".to_owned()),
+    }
+}

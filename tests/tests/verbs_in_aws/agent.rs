@@ -1,0 +1,78 @@
+//! An agent is published, and the next upload of a spec pins it.
+
+use serde_json::{Value, json};
+use slipway_core::digest::sha256_hex;
+
+use crate::{ADMINISTRATOR, CLUSTER, installation, run, spec, upload};
+
+/// An ELF header of a 64-bit program for that machine, and something behind it.
+pub(crate) fn program(machine: u16, inside: &str) -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    bytes[16] = 3;
+    bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+    bytes.extend_from_slice(inside.as_bytes());
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
+    let slipway = installation(0).await;
+    let bucket = slipway.world().reference("AssetBucket").unwrap().to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let publish = async |inside: &[(u16, &str)]| {
+        let files: Vec<String> = inside
+            .iter()
+            .map(|(machine, inside)| {
+                let path = folder.path().join(format!("{machine}-{inside}"));
+                std::fs::write(&path, program(*machine, inside)).unwrap();
+                path.display().to_string()
+            })
+            .collect();
+        let arguments = format!("publish-agent {} --asset-bucket {bucket} --output json", files.join(" "));
+        let run = run(&slipway, ADMINISTRATOR, &arguments, &[]).await;
+        assert_eq!(run.code, 0, "{run:?}");
+        run.json()
+    };
+    let digest = |machine, inside| sha256_hex(&program(machine, inside));
+    let object = async |key: &str| slipway.world().client().object(&bucket, key).await.unwrap();
+
+    let lock: Value = slipway.document(CLUSTER, "lock.json").await.unwrap().unwrap();
+    assert!(lock["agent"].as_object().is_none_or(serde_json::Map::is_empty), "{lock}");
+    let first = publish(&[(62, "one")]).await;
+    assert_eq!(first["agents"][0]["architecture"], "x86_64");
+    assert_eq!((&first["agents"][0]["new"], &first["agents"][0]["before"]), (&json!(true), &Value::Null));
+    // Another processor leaves that one alone, and what is there already is not written again.
+    let both = publish(&[(183, "one"), (62, "one")]).await;
+    let new: Vec<_> = both["agents"].as_array().unwrap().iter().map(|agent| &agent["new"]).collect();
+    assert_eq!(new, [&json!(true), &json!(false)], "arm64 before x86_64: {both}");
+    let before = slipway.assets().await.unwrap();
+    publish(&[(62, "one"), (183, "one")]).await;
+    assert_eq!(slipway.assets().await.unwrap(), before, "the same again writes nothing");
+    let manifest: Value = serde_json::from_slice(&object("agent/manifest.json").await.unwrap()).unwrap();
+    let ours = json!({ "arm64": digest(183, "one"), "x86_64": digest(62, "one") });
+    assert_eq!(manifest, ours);
+    for (machine, architecture) in [(62, "x86_64"), (183, "arm64")] {
+        let key = format!("agent/{}/slipway-node", ours[architecture].as_str().unwrap());
+        assert_eq!(object(&key).await.unwrap(), program(machine, "one"));
+    }
+
+    // The same spec again.
+    upload(&slipway, &spec()).await;
+    let lock: Value = slipway.document(CLUSTER, "lock.json").await.unwrap().unwrap();
+    let pinned = lock["agent"].as_object().unwrap();
+    assert!(!pinned.is_empty(), "{lock}");
+    let desired: Value = slipway.document(CLUSTER, "desired.json").await.unwrap().unwrap();
+    let release = format!("releases/{}.json", desired["target"].as_str().unwrap());
+    let release: Value = slipway.document(CLUSTER, &release).await.unwrap().unwrap();
+    let userdata = release["stacks"].to_string();
+    for (architecture, sha256) in pinned {
+        assert_eq!(*sha256, ours[architecture]);
+        assert!(userdata.contains(&format!("agent='{}'", sha256.as_str().unwrap())), "{architecture}");
+    }
+    assert!(!userdata.contains("agent=''"), "every role has one");
+    // A newer one moves nothing by itself.
+    let newer = publish(&[(62, "two"), (183, "two")]).await;
+    assert_eq!(newer["agents"][0]["before"], ours["arm64"]);
+    assert_eq!(slipway.document::<Value>(CLUSTER, "lock.json").await.unwrap().unwrap(), lock);
+}
