@@ -5,6 +5,8 @@
 
 #[path = "verbs_in_aws/agent.rs"]
 mod agent;
+#[path = "verbs_in_aws/permissions.rs"]
+mod permissions;
 
 use std::time::Duration;
 

@@ -1,0 +1,174 @@
+//! The table of permissions in docs/pki.md: with its rows the verbs work, and without any one of them they say which is missing.
+
+use serde_json::json;
+use slipway_tests::client::ACCOUNT;
+use slipway_tests::gateway::Principal;
+use slipway_tests::iam;
+use slipway_tests::installation::Installation;
+use slipway_tests::tools;
+
+use crate::agent::program;
+use crate::{ADMINISTRATOR, CLUSTER, Run, certs, installation, run, spec};
+
+/// One action of a row.
+#[derive(Debug, Clone, PartialEq)]
+struct Grant {
+    /// The words that a command line must all have, of each verb; none: every one.
+    verbs: Vec<Vec<String>>,
+    /// What the row says besides: when it is needed.
+    only: String,
+    action: String,
+    on: String,
+}
+
+impl Grant {
+    fn is_for(&self, arguments: &str) -> bool {
+        let has = |word: &String| arguments.split_whitespace().any(|given| given == word);
+        self.verbs.is_empty() || self.verbs.iter().any(|verb| verb.iter().all(has))
+    }
+}
+
+fn quoted(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn table() -> Vec<Grant> {
+    let page = std::fs::read_to_string(tools::root().join("docs/pki.md")).unwrap();
+    let (_, table) = page.split_once("| verb | action | on |\n|---|---|---|\n").unwrap();
+    let mut grants = Vec::new();
+    for row in table.lines().take_while(|line| line.starts_with('|')) {
+        let [verbs, actions, on] = row.trim_matches('|').split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        let only = verbs.rsplit('`').next().unwrap();
+        let only = only.trim().trim_start_matches("every one").trim_start_matches(", ").to_owned();
+        let verbs: Vec<Vec<String>> =
+            quoted(verbs).iter().map(|verb| verb.split_whitespace().map(str::to_owned).collect()).collect();
+        for action in quoted(actions) {
+            let on = on.trim().to_owned();
+            grants.push(Grant { verbs: verbs.clone(), only: only.clone(), action, on });
+        }
+    }
+    assert!(grants.len() > 10, "{grants:?}");
+    grants
+}
+
+/// What the third column means here.
+fn resources(slipway: &Installation, on: &str) -> Vec<String> {
+    let world = slipway.world();
+    let bucket = |id: &str| format!("arn:aws:s3:::{}", world.reference(id).unwrap());
+    let below = |id: &str| -> Vec<String> {
+        quoted(on).iter().map(|path| format!("{}/{}", bucket(id), path.replace("NAME", CLUSTER))).collect()
+    };
+    match on {
+        "the asset bucket" => vec![bucket("AssetBucket")],
+        "the spec bucket" => vec![bucket("SpecBucket")],
+        "the key that seals the cluster's credentials" => {
+            vec![world.deployed().arns["Key"].clone()]
+        }
+        "the installation's stack" => {
+            vec![format!("arn:aws:cloudformation:{}:{ACCOUNT}:stack/slipway/*", world.region())]
+        }
+        _ if on.ends_with("` of the asset bucket") => below("AssetBucket"),
+        _ if on.ends_with("` of the spec bucket") => below("SpecBucket"),
+        _ => panic!("docs/pki.md: nobody knows what {on:?} is"),
+    }
+}
+
+/// Runs a command as somebody who has these grants alone.
+async fn as_one_with(slipway: &Installation, grants: &[Grant], arguments: &str, named: bool) -> Run {
+    let statements: Vec<_> = grants
+        .iter()
+        .map(|grant| json!({ "Effect": "Allow", "Action": grant.action, "Resource": resources(slipway, &grant.on) }))
+        .collect();
+    let statements = iam::parse(&json!({ "Statement": statements })).unwrap();
+    slipway.world().gateway().know("AKIASOMEBODY", Principal { name: "somebody".to_owned(), statements });
+    let bucket = |id: &str| slipway.world().reference(id).unwrap();
+    let buckets =
+        [("SLIPWAY_ASSET_BUCKET", bucket("AssetBucket")), ("SLIPWAY_SPEC_BUCKET", bucket("SpecBucket"))];
+    run(slipway, "AKIASOMEBODY", arguments, if named { &buckets } else { &[] }).await
+}
+
+fn says_missing(run: &Run, grant: &Grant) {
+    assert!(run.code == 3 && run.told.contains(&grant.action), "without {grant:?}: {run:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
+    let slipway = installation(48).await;
+    let table = table();
+    let folder = tempfile::tempdir().unwrap();
+    let agent = folder.path().join("slipway-node");
+    let publish = format!("publish-agent {}", agent.display());
+    let mut serial = 0;
+    // What each run needs to have something to do.
+    let mut prepare = async |arguments: &str| {
+        serial += 1;
+        std::fs::write(&agent, program(62, &serial.to_string())).unwrap();
+        if arguments.contains("gc") {
+            for _ in 0..2 {
+                let run = certs(&slipway, ADMINISTRATOR, "renew apiserver --cluster minimal --apply").await;
+                assert_eq!(run.code, 0, "{run:?}");
+            }
+        }
+    };
+    let mut held = Vec::new();
+    for arguments in [
+        "certs show --cluster minimal",
+        "certs verify --cluster minimal",
+        "certs verify --cluster minimal --open",
+        "certs renew apiserver --cluster minimal",
+        "certs renew apiserver --cluster minimal --apply --new-key",
+        "certs gc --cluster minimal",
+        "certs gc --cluster minimal --apply",
+        &publish,
+        "certs renew apiserver --cluster minimal --apply --upload",
+    ] {
+        let grants: Vec<Grant> = table.iter().filter(|grant| grant.is_for(arguments)).cloned().collect();
+        for without in &grants {
+            let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
+            if arguments.ends_with("--upload") && !without.verbs.concat().contains(&"--upload".to_owned()) {
+                // The same as without it, above; and whatever is uploaded begins a rollout.
+                continue;
+            }
+            prepare(arguments).await;
+            let run = as_one_with(&slipway, &others, arguments, true).await;
+            if without.only.is_empty() {
+                says_missing(&run, without);
+                held.push(without.clone());
+            } else {
+                assert_eq!(run.code, 0, "{arguments} needs {without:?}: {run:?}");
+            }
+        }
+        prepare(arguments).await;
+        let run = as_one_with(&slipway, &grants, arguments, true).await;
+        assert_eq!(run.code, 0, "{arguments}: {run:?}");
+    }
+
+    // Rows that say when.
+    let mut when = async |only: &str, arguments: &str, named: bool, code: i32, words: &str| {
+        let grants: Vec<Grant> = table.iter().filter(|grant| grant.is_for(arguments)).cloned().collect();
+        let without = grants.iter().find(|grant| grant.only.starts_with(only)).unwrap();
+        let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
+        says_missing(&as_one_with(&slipway, &others, arguments, named).await, without);
+        let run = as_one_with(&slipway, &grants, arguments, named).await;
+        assert!(run.code == code && (run.told + &run.out).contains(words), "{arguments}: {code} {words}");
+        held.push(without.clone());
+    };
+    // Here CloudFormation has no stack of that name: who may ask is told so.
+    when("unless", "certs show --cluster minimal", false, 1, "there is no CloudFormation stack slipway")
+        .await;
+    let renew = "certs renew apiserver --cluster minimal";
+    let version = slipway.upload(CLUSTER, spec().replacen("1.37", "0.1", 1)).await.unwrap();
+    when("if the newest", renew, true, 1, "says something else than was planned last").await;
+    let place = format!("clusters/{CLUSTER}/cluster.yaml");
+    slipway.world().remove("SpecBucket", &place, &version).await.unwrap();
+    let bucket = slipway.world().reference("SpecBucket").unwrap();
+    for version in slipway.world().client().versions(bucket).await.unwrap() {
+        slipway.world().remove("SpecBucket", &version.key, &version.version).await.unwrap();
+    }
+    when("to be told", "certs verify --cluster minimal", true, 0, "there is no s3://").await;
+    for grant in &table {
+        assert!(held.contains(grant), "nothing holds {grant:?}");
+    }
+}
