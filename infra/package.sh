@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the functions for AWS Lambda and packs each into dist/ARCHITECTURE/NAME.zip, as `provided.al2023` wants it,
-# beside a copy of the template that names the zips:
+# beside a copy of the template that names the zips, and the node agent as dist/ARCHITECTURE/slipway-node:
 #
 #   infra/package.sh [arm64|x86_64] [--plain]
 #   sam deploy --guided --template-file dist/ARCHITECTURE/template.yaml --capabilities CAPABILITY_IAM
+#   slipway publish-agent dist/ARCHITECTURE/slipway-node
 #
 # arm64 is the default, as in infra/template.yaml. With --plain, for x86_64 on an x86-64 Linux alone, it is built by
 # cargo without cargo-lambda and zig; that binary needs the glibc symbols of this machine, which is checked.
@@ -11,13 +12,16 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 functions=(slipway-render slipway-rollout)
+agent=slipway-node
+# Every new node fetches the agent before it does anything else.
+agent_at_most=$((12 * 1024 * 1024))
 
 architecture=arm64 plain=
 for argument in "$@"; do
     case $argument in
         arm64 | x86_64) architecture=$argument ;;
         --plain) plain=yes ;;
-        *) sed -n '2,11p' "$0" >&2; exit 2 ;;
+        *) sed -n '2,12p' "$0" >&2; exit 2 ;;
     esac
 done
 case $architecture in
@@ -45,7 +49,7 @@ fi
 
 target=${CARGO_TARGET_DIR:-$root/target}
 packages=()
-for function in "${functions[@]}"; do packages+=(--package "$function"); done
+for package in "${functions[@]}" "$agent"; do packages+=(--package "$package"); done
 if [ -n "$plain" ]; then
     if [ "$architecture" != x86_64 ] || [ "$(uname -sm)" != "Linux x86_64" ]; then
         echo "package: --plain builds for x86_64 on an x86-64 Linux alone" >&2
@@ -84,6 +88,16 @@ PYTHON
     printf '%s %9d bytes, zipped %8d\n' "dist/$architecture/$function.zip" \
         "$(stat -c %s "$(binary "$function")")" "$(stat -c %s "dist/$architecture/$function.zip")"
 done
+
+# Nodes run on images as old as that, too.
+tests/scripts/glibc_ceiling.sh "$(binary "$agent")" 2.34
+install -m 0755 "$(binary "$agent")" "dist/$architecture/$agent"
+size=$(stat -c %s "dist/$architecture/$agent")
+printf '%s %9d bytes\n' "dist/$architecture/$agent" "$size"
+if [ "$size" -gt "$agent_at_most" ]; then
+    echo "package: $agent has $size bytes, and may have $agent_at_most" >&2
+    exit 1
+fi
 
 sed -e 's#CodeUri: \.\./functions/\([a-z]*\)#CodeUri: slipway-\1.zip#' \
     -e "s#^    Default: arm64#    Default: $architecture#" infra/template.yaml >"dist/$architecture/template.yaml"
