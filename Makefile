@@ -73,7 +73,7 @@ advisories: $(DENY) ## Known weaknesses of dependencies; needs RustSec's databas
 ARCHITECTURE ?= arm64
 
 .PHONY: package
-package: ## The functions as zips for Lambda, into dist/, with the template that names them; ARCHITECTURE=x86_64
+package: ## The functions as zips for Lambda, their template, and the node agent, into dist/; ARCHITECTURE=x86_64
 	infra/package.sh $(ARCHITECTURE)
 
 # `SECONDS` is a word of bash's own, so it must come from the command line: make fuzz SECONDS=600.

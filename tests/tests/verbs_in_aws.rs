@@ -1,5 +1,5 @@
-//! `slipway certs … --cluster` and `slipway publish-agent`: the binary that a person runs, against a cluster that the functions made in the embedded AWS, with
-//! the permissions that docs/pki.md lists and no others.
+//! `slipway certs … --cluster` and `slipway publish-agent`: the binary that a person runs, against an installation in the
+//! embedded AWS and a cluster that its functions made, also with the permissions that docs/pki.md lists and no others.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
