@@ -118,10 +118,10 @@ impl Stored {
     }
 }
 
-const BACK: &str =
-    "bring the file back from where you keep a copy; without it nothing that needs it is rendered";
-const SEALED_AGAIN: &str =
-    "slipway render seals it again, as long as the spec has its role; otherwise bring the file back";
+const BACK: &str = "bring the file back from where you keep a copy (in AWS the bucket keeps its last version); without it \
+     nothing that needs it is rendered";
+const SEALED_AGAIN: &str = "slipway render (in AWS, the next upload of the spec) seals it again, as long as the spec has its \
+     role; otherwise bring the file back";
 
 fn missing(path: &str, asset: &str, what: &str, findings: &mut Vec<Finding>) {
     let message = format!("the inventory lists {asset}, and its {what} is not here");

@@ -287,7 +287,7 @@ pub(super) fn inventory(survey: &Survey, expectations: &Expectations<'_>, findin
             &survey.inventory,
             "missing",
             message,
-            "slipway render makes it".to_owned(),
+            "slipway render (in AWS, the next upload of the spec) makes it".to_owned(),
         ));
     }
 }
