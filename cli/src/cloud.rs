@@ -65,7 +65,7 @@ pub(crate) struct Named<'a> {
 
 impl Installation {
     pub(crate) async fn find(named: Named<'_>) -> Result<Self, Failure> {
-        let aws = Aws::from_env().await.map_err(|error| {
+        let aws = Aws::at_a_terminal().await.map_err(|error| {
             Failure::refused(error.to_string(), "the region is that of the Slipway installation")
         })?;
         let known = |given: Option<&str>, variable| {

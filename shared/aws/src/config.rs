@@ -28,6 +28,10 @@ const ATTEMPT: Duration = Duration::from_secs(15);
 /// as such, and not as a function that timed out.
 const OPERATION: Duration = Duration::from_secs(40);
 
+/// As [`ATTEMPT`] and [`OPERATION`], for a person: the node agent's megabytes go out by a line of 1 Mbit/s, and whoever waits
+/// can see it. An upload that stands still is given up by the SDK long before.
+const BY_A_SLOW_LINE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(300));
+
 /// What a process needs to speak to AWS, made once.
 #[derive(Debug, Clone)]
 pub struct Aws {
@@ -48,11 +52,24 @@ impl Aws {
     /// # Errors
     /// If no region is configured.
     pub async fn from_env() -> Result<Self, NoRegion> {
+        Self::patient_for(ATTEMPT, OPERATION).await
+    }
+
+    /// As [`Aws::from_env`], for a person's commands, whose line may be slow.
+    ///
+    /// # Errors
+    /// If no region is configured.
+    pub async fn at_a_terminal() -> Result<Self, NoRegion> {
+        let (attempt, operation) = BY_A_SLOW_LINE;
+        Self::patient_for(attempt, operation).await
+    }
+
+    async fn patient_for(attempt: Duration, operation: Duration) -> Result<Self, NoRegion> {
         let retry = RetryConfig::standard().with_max_attempts(ATTEMPTS).with_max_backoff(MAX_BACKOFF);
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(CONNECT)
-            .operation_attempt_timeout(ATTEMPT)
-            .operation_timeout(OPERATION)
+            .operation_attempt_timeout(attempt)
+            .operation_timeout(operation)
             .build();
         // One client for all services: a client of its own would each read the system's root certificates anew.
         let http = aws_smithy_http_client::Builder::new()
