@@ -23,7 +23,9 @@ demo: tools ## Launch examples/production.yaml in an embedded AWS, and watch; AR
 
 .PHONY: test
 test: tools ## All tests, with all that they need, and the templates' lint
-	$(CARGO) build --locked $(FUNCTIONS) -p slipway
+	@# What the rules of the layout look at is there for other platforms too.
+	$(CARGO) fetch --locked --quiet
+	$(CARGO) build --locked $(FUNCTIONS) -p slipway -p slipway-node
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 		$(CARGO) nextest run --locked --workspace --no-fail-fast && $(CARGO) test --locked --workspace --doc; \
 	else \

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use slipway_core::node::report::Served;
 use slipway_core::node::{NodeConfig, NodeFile};
-use slipway_core::pki::policy::ETCD_DIR;
+use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
 use slipway_driver::ports::Crypto as _;
 use slipway_driver::{credentials as sealed, keys};
 use slipway_pki::AwsLc;
@@ -67,7 +67,7 @@ pub async fn refresh(root: &Path, endpoints: &Endpoints, digest: &str) -> Outcom
     })?;
     let plain = sealed::open(&aws.keys(None), &AwsLc, &node.cluster, &node.role, &bytes).await?;
     let bundle = Bundle::read(&plain)?;
-    refuse_other_authority(root, &config, &bundle)?;
+    refuse_what_is_read_at_start(root, &config, &bundle)?;
     let written = credentials::write(root, digest, &bundle)?;
     let changed = written.changed;
     let listeners: Vec<Listener> =
@@ -91,22 +91,47 @@ pub async fn refresh(root: &Path, endpoints: &Endpoints, digest: &str) -> Outcom
     }
 }
 
-/// etcd reads its leaves at every handshake, and whom it trusts at its start alone (etcd #11555).
-fn refuse_other_authority(root: &Path, config: &NodeConfig, bundle: &Bundle) -> Outcome<()> {
-    match config {
-        NodeConfig::Controller(_) | NodeConfig::Worker(_) => return Ok(()),
-        NodeConfig::Etcd(_) => {}
+/// What a process reads at its start alone, of the files that may change: etcd whom it trusts (etcd #11555); the API server its
+/// static tokens, the keys of service accounts and etcd's authority; the controller manager the key that it signs tokens with, and
+/// what it gives pods to know the API server by.
+const READ_AT_START: [(&str, &[&str]); 2] = [
+    (ETCD_DIR, &["etcd-ca.pem"]),
+    (
+        KUBERNETES_DIR,
+        &[
+            "ca.pem",
+            "etcd-ca.pem",
+            "root-ca.pem",
+            "service-account-key.pem",
+            "service-account.pub.pem",
+            "tokens.csv",
+        ],
+    ),
+];
+
+/// Refuses what would be on the disk and in no process.
+fn refuse_what_is_read_at_start(root: &Path, config: &NodeConfig, bundle: &Bundle) -> Outcome<()> {
+    if let NodeConfig::Worker(_) = config {
+        // The kubelet reads its authority anew, and the token once in its life.
+        return Ok(());
     }
-    let path = format!("{ETCD_DIR}/etcd-ca.pem");
-    let stands = std::fs::read_to_string(below(root, &path)).ok();
-    match (stands, bundle.text(&path)) {
-        (Some(stands), Some(comes)) if stands != comes => Err(Failure::lasting(
-            "refresh.authority",
-            "these credentials bring another authority for etcd, which it reads at its start alone",
-            "roll the member instead of refreshing it: it must start anew; nothing was changed",
-        )),
-        (Some(_) | None, Some(_) | None) => Ok(()),
+    for (folder, names) in READ_AT_START {
+        for name in names {
+            let path = format!("{folder}/{name}");
+            let stands = std::fs::read_to_string(below(root, &path)).ok();
+            let comes = bundle.text(&path);
+            if stands.is_some() && comes.is_some() && stands.as_deref() != comes {
+                return Err(Failure::lasting(
+                    "refresh.read-at-start",
+                    format!(
+                        "these credentials bring another {path}, which is read when a process starts and not again"
+                    ),
+                    "roll the node instead of refreshing it: its processes must start anew; nothing was changed",
+                ));
+            }
+        }
     }
+    Ok(())
 }
 
 /// Waits until each listener presents the certificate of its file, and it verifies.

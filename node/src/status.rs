@@ -124,7 +124,7 @@ pub async fn served(listener: &Listener, now: Timestamp) -> Served {
     }
 }
 
-async fn ask(component: &Component) -> ComponentHealth {
+pub(crate) async fn ask(component: &Component) -> ComponentHealth {
     let problem = asked(component).await.err();
     ComponentHealth { name: component.name.to_owned(), healthy: problem.is_none(), problem }
 }

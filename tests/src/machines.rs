@@ -49,7 +49,7 @@ pub fn here() -> bool {
     // The namespaces are made around the whole process.
     let here = std::env::var_os(VARIABLE).is_some();
     if !here {
-        eprintln!("!!! NOT TESTED: machines that boot: run `make test-machines`, as root");
+        tools::not_tested("machines that boot: run `make test-machines`, as root");
     }
     here
 }

@@ -27,6 +27,12 @@ pub fn python() -> Result<PathBuf, Absent> {
     present("the Python of the tests", path, "make tools".to_owned())
 }
 
+/// Says what is not tested, and why, past the capture of a test's own output.
+pub fn not_tested(what: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "!!! NOT TESTED: {what}");
+}
+
 /// A program that a Debian package has: the installed one, or one that is fetched into `.tools/` (no root needed). `None` where
 /// it cannot be had, which is said on the standard error, past the test's own capture.
 ///

@@ -37,13 +37,19 @@ pub(super) fn mount(settings: &DataVolume, device: &str) -> Furniture {
     Furniture { files: Vec::new(), units: vec![Unit { name, content: Some(content) }] }
 }
 
-/// `--initial-cluster` of a member that joins: what those say that stand, and once it has data what it was started with, so that its
+/// `--initial-cluster` of a member that joins (a founder's stands in its configuration): what those say that stand, and once it has data what it was started with, so that its
 /// unit stays as it is.
 ///
 /// # Errors
 /// If the cluster does not take it.
 pub(super) async fn initial_cluster(root: &Path, config: &EtcdConfig) -> Outcome<String> {
     let place = Place { root: root.to_owned(), config: config.clone() };
+    if config.etcd.initial_cluster_state.is_none() {
+        if !place.data().join("member").is_dir() {
+            join::founds(&place).await?;
+        }
+        return Ok(String::new());
+    }
     if !place.data().join("member").is_dir() {
         return Ok(join::join(&place).await?.initial_cluster);
     }

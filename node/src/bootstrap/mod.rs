@@ -39,6 +39,8 @@ pub const HOME: &str = "/var/lib/slipway";
 pub struct Patience {
     /// All of it; inside an etcd member's launch hook, which waits half an hour and is asked for more.
     pub whole: Duration,
+    /// So long a permission may be on its way: IAM is eventually consistent.
+    pub permissions: Duration,
     /// The first pause after something that may pass; they double up to `longest`.
     pub first: Duration,
     /// The longest pause.
@@ -51,6 +53,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             whole: Duration::from_secs(2700),
+            permissions: Duration::from_secs(600),
             first: Duration::from_millis(250),
             longest: Duration::from_secs(5),
             heartbeat: Duration::from_secs(60),
@@ -209,7 +212,9 @@ impl<C: Commands> Bootstrap<C> {
                     Ok(()) => break,
                     Err(failure) => failure,
                 };
-                if !failure.passing || begun.elapsed() >= self.patience.whole {
+                // A role that was just made is not known everywhere yet: what is denied may be allowed in a minute.
+                let settling = failure.code == "aws.denied" && begun.elapsed() < self.patience.permissions;
+                if !(failure.passing || settling) || begun.elapsed() >= self.patience.whole {
                     return Err((step, failure));
                 }
                 self.progress(BootstrapState::Working, Some(step), Some(&failure));
@@ -234,12 +239,10 @@ impl<C: Commands> Bootstrap<C> {
         }
     }
 
-    /// Has this instance replaced: by its hook while that waits, by its health else.
+    /// Has this instance replaced, while its launch hook waits. One that is in service already is for its group and for people to
+    /// judge: whoever runs this again on it must not end it.
     async fn give_up(&self) {
-        let abandoned = self.aws.settle(&self.hook(), HookResult::Abandon).await;
-        if !matches!(abandoned, Ok(true)) {
-            // Nobody is left to tell: the hook's own end abandons it.
-            let _ = self.aws.set_unhealthy(&self.instance.id).await;
-        }
+        // Nobody is left to tell: the hook's own end abandons it.
+        let _ = self.aws.settle(&self.hook(), HookResult::Abandon).await;
     }
 }

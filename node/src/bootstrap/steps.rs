@@ -1,6 +1,6 @@
 //! The steps, each by what it looks at and what it does about it.
 
-use slipway_core::node::NodeConfig;
+use slipway_core::node::{BootstrapState, NodeConfig};
 use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
 use slipway_pki::AwsLc;
 
@@ -99,17 +99,18 @@ impl<C: Commands> Bootstrap<C> {
             Step::Files => {
                 self.users_files()?;
                 let joining = match &self.config {
-                    NodeConfig::Etcd(config) if config.etcd.initial_cluster_state.is_some() => {
-                        etcd::initial_cluster(&self.host.root, config).await?
-                    }
-                    NodeConfig::Etcd(_) | NodeConfig::Controller(_) | NodeConfig::Worker(_) => String::new(),
+                    NodeConfig::Etcd(config) => etcd::initial_cluster(&self.host.root, config).await?,
+                    NodeConfig::Controller(_) | NodeConfig::Worker(_) => String::new(),
                 };
                 self.host.write(&self.furniture(&joining)?).await
             }
             Step::Units => {
                 // By name and by when its files were written: what is in them does not matter any more.
                 self.host.start(&self.furniture("")?).await?;
-                self.users_units().await
+                for failure in self.users_units().await {
+                    self.progress(BootstrapState::Working, Some(step), Some(&failure));
+                }
+                Ok(())
             }
             Step::Healthy => self.healthy().await,
             Step::Hook => {
@@ -233,6 +234,8 @@ impl<C: Commands> Bootstrap<C> {
         }
         self.host.write(&mount).await?;
         self.host.start(&mount).await?;
+        // A volume that was enlarged in place.
+        self.host.commands.must("resize2fs", &[&device]).await?;
         let owner = self.etcd_owner()?;
         let data = self.host.below(&Place::data_path(self.etcd_config()?));
         files::folder(&data, 0o700, owner)?;

@@ -44,7 +44,6 @@ pub(super) async fn unread(aws: &Aws, node: &NodeFile, failure: &Failure) {
     let text = serde_json::to_vec(&report).unwrap_or_default();
     // Nobody is left to tell of what fails here.
     let _ = aws.bucket(&node.asset_bucket).put(&key, &text).await;
-    let _ = aws.set_unhealthy(&instance.id).await;
 }
 
 impl<C: Commands> Bootstrap<C> {

@@ -58,19 +58,23 @@ impl<C: Commands> Bootstrap<C> {
         Ok(())
     }
 
-    /// Enables and starts the user's units, by their own commands.
-    pub(super) async fn users_units(&self) -> Outcome<()> {
+    /// Enables and starts the user's units, by their own commands. One that fails is told of, and costs nobody the node: it may be a
+    /// unit that another image had.
+    pub(super) async fn users_units(&self) -> Vec<Failure> {
+        let mut failures = Vec::new();
         for CustomUnit { name, command, enable, runtime, .. } in &self.custom().units {
-            if *enable && *runtime {
-                self.host.commands.must("systemctl", &["enable", "--runtime", name]).await?;
-            } else if *enable {
-                self.host.commands.must("systemctl", &["enable", name]).await?;
+            let mut calls = Vec::new();
+            if *enable {
+                calls.push(if *runtime { vec!["enable", "--runtime", name] } else { vec!["enable", name] });
             }
             if let Some(command) = command {
-                self.host.commands.must("systemctl", &[command, "--no-block", name]).await?;
+                calls.push(vec![command, "--no-block", name]);
+            }
+            for arguments in calls {
+                failures.extend(self.host.commands.must("systemctl", &arguments).await.err());
             }
         }
-        Ok(())
+        failures
     }
 
     /// Lets those sign in whose keys the spec names, beside whom the image lets in. A node's keys change with its configuration, and

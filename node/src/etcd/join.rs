@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::client::{Caller, Endpoint, Refusal, failed};
 use super::place::Place;
@@ -14,6 +16,8 @@ use crate::failure::{Failure, Outcome};
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A snapshot of gigabytes is sent to it first.
 const CATCHING_UP: Duration = Duration::from_secs(1800);
+/// A fellow that is there answers at once.
+const ANSWER: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// How a member finds the cluster that it joins.
@@ -89,6 +93,23 @@ async fn ask(endpoint: &Endpoint, peer_url: &str) -> Result<(bool, Member, Vec<M
     let added =
         added.ok_or_else(|| Refusal::Refused("it was added, and is not among the members".to_owned()))?;
     Ok((true, added, members))
+}
+
+/// Whether this founder, which has no data, is a member already of a cluster that stands: then it has lost them, and to found anew
+/// would give it a vote without the memory of what it voted for. Where nobody answers, nothing stands that could say so.
+///
+/// # Errors
+/// If a member says that it has run before.
+pub async fn founds(place: &Place) -> Outcome<()> {
+    let (caller, peer_url) = (place.caller()?, place.peer_url());
+    let fellows: Vec<Endpoint> = place.told().iter().map(|url| caller.at(url)).collect();
+    let asked = fellows.iter().map(|fellow| timeout(ANSWER, fellow.members()));
+    for Members { members, .. } in join_all(asked).await.into_iter().flatten().flatten() {
+        if let Some(member) = members.iter().find(|member| member.peer_urls.contains(&peer_url)) {
+            refuse_without_data(place, member)?;
+        }
+    }
+    Ok(())
 }
 
 /// A member that has voted must not come back without its memory: it could vote twice.

@@ -176,7 +176,7 @@ async fn a_refresh_that_nobody_would_take_is_put_back() {
     let unopened = cloud.publish(&role(1), &credentials.workshop.bundle(&role(1)).await).await;
     for (digest, code) in [
         (cloud.publish(&role(0), &expired).await, "refresh.not-served"),
-        (cloud.publish(&role(0), &foreign).await, "refresh.authority"),
+        (cloud.publish(&role(0), &foreign).await, "refresh.read-at-start"),
         (unopened, "credentials.missing"),
     ] {
         let (done, failure) = machine.agent(&["refresh", "--credentials", &digest]).await;

@@ -209,6 +209,7 @@ impl Machine {
         let host = Host { root: self.root.clone(), commands: self.clone() };
         let patience = Patience {
             whole: Duration::from_millis(300),
+            permissions: Duration::from_millis(100),
             first: Duration::from_millis(5),
             longest: Duration::from_millis(20),
             heartbeat: Duration::from_millis(50),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use slipway_tests::imds::Imds;
+use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example};
 use tokio::process::Command;
 
@@ -42,8 +43,8 @@ async fn curl_is_new_enough() -> bool {
 #[tokio::test]
 async fn what_userdata_asks_for_and_tells_is_signed_as_s3_and_auto_scaling_want_it() {
     if !curl_is_new_enough().await {
-        eprintln!(
-            "!!! NOT TESTED: this machine's curl is older than 7.87, which is the oldest that userdata can work with"
+        tools::not_tested(
+            "userdata's requests: this machine's curl is older than 7.87, the oldest that it can work with",
         );
         return;
     }

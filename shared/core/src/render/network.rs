@@ -86,6 +86,15 @@ fn hosted_zone(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
         .set("VPCs", json!([{ "VPCId": vpc_id, "VPCRegion": cluster.region }]))
         .set("HostedZoneTags", context.tags("etcd").list());
     let id = template.add(ETCD_HOSTED_ZONE, zone);
+    // Members look for one another before each has set its record. That a name does not exist, resolvers remember for a quarter of
+    // an hour (the zone's SOA); an address that nobody has (RFC 5737), for ten seconds.
+    let nobody = Resource::new("AWS::Route53::RecordSet")
+        .set("HostedZoneId", reference(&id))
+        .set("Name", format!("*.{}.", cluster.etcd.internal_domain.trim_end_matches('.')))
+        .set("Type", "A")
+        .set("TTL", "10")
+        .set("ResourceRecords", json!(["192.0.2.1"]));
+    template.add("EtcdNobody", nobody);
     let name = context.network_export(export::ETCD_HOSTED_ZONE);
     template.export(id.as_str(), "Private hosted zone of the etcd members' names", reference(&id), name);
 }

@@ -78,7 +78,7 @@ fetch "clusters/$cluster/bundles/$role/config-$config" config.json "$config"
 fetch "clusters/$cluster/bundles/$role/credentials-$credentials" credentials.sealed ''
 chmod 0700 slipway-node
 ./slipway-node bootstrap && exit 0 || ended=$?
-[ "$ended" -ne 1 ] || exit 1 # It has told why by itself.
+[ "$ended" -ne 1 ] || abandon # It has told why by itself.
 die "slipway-node bootstrap ended with status $ended"
 "#
     )
@@ -96,13 +96,18 @@ sum() { sha256sum <"$1" | cut -d' ' -f1; }
 meta() { curl -sf -m 5 -H "X-aws-ec2-metadata-token: $token" "$imds/meta-data/$1"; }
 call() {
   service=$1 && shift
-  token=$(curl -sf -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' "$imds/api/token") || return 1
+  token=$(curl -sf -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 21600' "$imds/api/token") || return 1
   profile=$(meta iam/security-credentials/) && keys=$(meta "iam/security-credentials/$profile") || return 1
   {
     printf 'user = "%s:' "$(echo "$keys" | field AccessKeyId)"
     printf '%s"\n' "$(echo "$keys" | field SecretAccessKey)"
     printf 'header = "x-amz-security-token: %s"\n' "$(echo "$keys" | field Token)"
   } | curl -sSf -m 300 --aws-sigv4 "aws:amz:$region:$service" -K - "$@"
+}
+abandon() {
+  id=$(meta instance-id) || exit 1
+  call autoscaling -d "Action=CompleteLifecycleAction&AutoScalingGroupName=$group&InstanceId=$id&LifecycleActionResult=ABANDON&LifecycleHookName=$hook&Version=2011-01-01" "$autoscaling" || :
+  exit 1
 }
 die() {
   say "giving up: $*"
@@ -111,8 +116,7 @@ die() {
     "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$config" "$credentials" "$*" "$id" "$role" >report.json
   call s3 -X PUT -H 'content-type: application/json' -H "x-amz-content-sha256: $(sum report.json)" \
     --data-binary @report.json "$s3/clusters/$cluster/nodes/$role/$id.json" || :
-  call autoscaling -d "Action=CompleteLifecycleAction&AutoScalingGroupName=$group&InstanceId=$id&LifecycleActionResult=ABANDON&LifecycleHookName=$hook&Version=2011-01-01" "$autoscaling" || :
-  exit 1
+  abandon
 }
 get() { call s3 -H "x-amz-content-sha256: $(sum /dev/null)" -o "$2.part" "$s3/$1"; }
 fetch() {
