@@ -5,14 +5,14 @@
 
 use std::env;
 
-use reqwest::{Client, Response};
+use reqwest::Response;
 use serde_json::{Value, json};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), reqwest::Error> {
     let runtime = env::var("AWS_LAMBDA_RUNTIME_API").unwrap_or_default();
     let base = format!("http://{runtime}/2018-06-01/runtime");
-    let http = Client::new();
+    let http = slipway_sim::wire::client();
     if env::var_os("PROBE_FAILS_INIT").is_some() {
         let body = json!({"errorType": "Probe.NotConfigured", "errorMessage": "PROBE_FAILS_INIT is set"});
         http.post(format!("{base}/init/error")).json(&body).send().await?;

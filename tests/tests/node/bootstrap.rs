@@ -281,7 +281,7 @@ impl Machine {
                 bytes[1144..1144 + LABEL.len()].copy_from_slice(LABEL.as_bytes());
                 fs::write(&last, bytes).unwrap();
             }
-            ("e2fsck", _) | ("systemctl", "daemon-reload") => {}
+            ("e2fsck" | "resize2fs", _) | ("systemctl", "daemon-reload") => {}
             ("systemctl", "enable") => {
                 assert!(self.path(&format!("/etc/systemd/system/{last}")).exists(), "{last} is not written");
                 systemd.enabled.insert(last);

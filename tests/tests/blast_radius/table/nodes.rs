@@ -91,7 +91,7 @@ fn etcd() -> Vec<Case> {
         case(
             "etcd.internalDomainName",
             json!("store.internal"),
-            "not begun: network (replaces Route53::HostedZone), etcd, control-plane",
+            "not begun: network (replaces Route53::HostedZone, Route53::RecordSet), etcd, control-plane",
             "etcd replaced, controller replaced",
         )
         .because("each member gets another address"),
