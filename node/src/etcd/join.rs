@@ -105,7 +105,9 @@ pub async fn founds(place: &Place) -> Outcome<()> {
     let fellows: Vec<Endpoint> = place.told().iter().map(|url| caller.at(url)).collect();
     let asked = fellows.iter().map(|fellow| timeout(ANSWER, fellow.members()));
     for Members { members, .. } in join_all(asked).await.into_iter().flatten().flatten() {
-        if let Some(member) = members.iter().find(|member| member.peer_urls.contains(&peer_url)) {
+        // Founders know one another's names from the start; where clients find a member, it says itself once it has run.
+        let own = members.iter().find(|member| member.peer_urls.contains(&peer_url));
+        if let Some(member) = own.filter(|member| !member.client_urls.is_empty()) {
             refuse_without_data(place, member)?;
         }
     }
