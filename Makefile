@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 # The functions as the demo and the end-to-end tests run them: unmodified binaries.
-FUNCTIONS := -p slipway-render -p slipway-rollout
+FUNCTIONS := -p slipway-render -p slipway-rollout -p slipway-scan
 DENY_VERSION := 0.20.2
 DENY := .tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 FUZZ_VERSION := 0.13.1
@@ -53,9 +53,9 @@ test-machines: tools ## Machines that boot: three etcd members by systemd-nspawn
 
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
-	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-bench
+	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-scan --bin slipway-bench
 	@target/release/slipway-bench
-	@for function in slipway-render slipway-rollout; do \
+	@for function in slipway-render slipway-rollout slipway-scan; do \
 		echo "$$function: start to first request for work, and memory"; \
 		tests/scripts/measure_function.py target/release/$$function 20 </dev/null; \
 	done

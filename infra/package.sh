@@ -2,26 +2,28 @@
 # Builds the functions for AWS Lambda and packs each into dist/ARCHITECTURE/NAME.zip, as `provided.al2023` wants it,
 # beside a copy of the template that names the zips, and the node agent as dist/ARCHITECTURE/slipway-node:
 #
-#   infra/package.sh [arm64|x86_64] [--plain]
+#   infra/package.sh [arm64|x86_64] [--plain] [--agent]
 #   sam deploy --guided --template-file dist/ARCHITECTURE/template.yaml --capabilities CAPABILITY_IAM
 #   slipway publish-agent dist/ARCHITECTURE/slipway-node
 #
 # arm64 is the default, as in infra/template.yaml. With --plain, for x86_64 on an x86-64 Linux alone, it is built by
 # cargo without cargo-lambda and zig; that binary needs the glibc symbols of this machine, which is checked.
+# With --agent the agent alone, and nothing of the functions.
 # The same sources and tools give the same zip: names sorted, times fixed.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-functions=(slipway-render slipway-rollout)
+functions=(slipway-render slipway-rollout slipway-scan)
 agent=slipway-node
 # Every new node fetches the agent before it does anything else.
 agent_at_most=$((12 * 1024 * 1024))
 
-architecture=arm64 plain=
+architecture=arm64 plain= only_agent=
 for argument in "$@"; do
     case $argument in
         arm64 | x86_64) architecture=$argument ;;
         --plain) plain=yes ;;
-        *) sed -n '2,12p' "$0" >&2; exit 2 ;;
+        --agent) only_agent=yes ;;
+        *) sed -n '2,13p' "$0" >&2; exit 2 ;;
     esac
 done
 case $architecture in
@@ -48,6 +50,7 @@ if [ ! -d "$(rustc --print target-libdir --target "$triple")" ]; then
 fi
 
 target=${CARGO_TARGET_DIR:-$root/target}
+[ -z "$only_agent" ] || functions=()
 packages=()
 for package in "${functions[@]}" "$agent"; do packages+=(--package "$package"); done
 if [ -n "$plain" ]; then
@@ -98,6 +101,7 @@ if [ "$size" -gt "$agent_at_most" ]; then
     echo "package: $agent has $size bytes, and may have $agent_at_most" >&2
     exit 1
 fi
+[ -z "$only_agent" ] || exit 0
 
 sed -e 's#CodeUri: \.\./functions/\([a-z]*\)#CodeUri: slipway-\1.zip#' \
     -e "s#^    Default: arm64#    Default: $architecture#" infra/template.yaml >"dist/$architecture/template.yaml"

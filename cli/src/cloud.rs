@@ -3,12 +3,14 @@
 //! `clusters/<name>/…` of the asset bucket is what a directory of `slipway render` is: `local` and this differ in who
 //! implements the driver's ports, and the verbs know no more of either.
 
+use std::collections::BTreeMap;
 use std::env;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use slipway_aws::{Aws, KmsKeys, S3Bucket};
+use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket};
+use slipway_core::event::Event;
 use slipway_driver::error::FlowError;
-use slipway_driver::ports::{Listed, Listing as _, Objects as _, PortError, Secret};
+use slipway_driver::ports::{Bus as _, Listed, Listing as _, Objects as _, PortError, Secret};
 use slipway_driver::store::AT_A_TIME;
 use slipway_pki::verify::{File, Found};
 
@@ -35,13 +37,43 @@ pub(crate) struct CloudArgs {
     stack: Option<String>,
 }
 
+/// Where requests to an installation go.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct BusArgs {
+    /// The event bus of the Slipway installation, or SLIPWAY_BUS_NAME; else the installation's stack is asked.
+    #[arg(long, value_name = "NAME", help_heading = AWS)]
+    bus: Option<String>,
+}
+
+impl BusArgs {
+    /// Puts `event` on the bus of the cluster's installation.
+    pub(crate) async fn publish(&self, cloud: &Cloud, event: Event) -> Result<(), Failure> {
+        let bus = cloud.installation.bus(self.bus.as_deref()).await?;
+        flow(bus.publish(&[event]).await)
+    }
+}
+
 impl CloudArgs {
     /// The cluster, if one in AWS was named.
     pub(crate) async fn cluster(&self) -> Result<Option<Cloud>, Failure> {
         match &self.cluster {
-            Some(cluster) => Cloud::find(cluster, self).await.map_err(Failure::in_cloud).map(Some),
+            Some(_) => self.named().await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The cluster, by a verb that knows no directory.
+    pub(crate) async fn named(&self) -> Result<Cloud, Failure> {
+        let cloud = self.of_installation().await?;
+        cloud.must_exist().await.map_err(Failure::in_cloud)?;
+        Ok(cloud)
+    }
+
+    /// The same, also of a cluster that nothing is known of yet.
+    pub(crate) async fn of_installation(&self) -> Result<Cloud, Failure> {
+        let missing = || Failure::refused("no cluster is named", "name it with --cluster");
+        let cluster = self.cluster.as_deref().ok_or_else(missing)?;
+        Cloud::of(cluster, self).await.map_err(Failure::in_cloud)
     }
 }
 
@@ -68,17 +100,14 @@ impl Installation {
         let aws = Aws::at_a_terminal().await.map_err(|error| {
             Failure::refused(error.to_string(), "the region is that of the Slipway installation")
         })?;
-        let known = |given: Option<&str>, variable| {
-            given.map(str::to_owned).or_else(|| env::var(variable).ok()).filter(|name| !name.is_empty())
-        };
         let mut specs = known(named.spec_bucket, "SLIPWAY_SPEC_BUCKET");
         let stack = named.stack.unwrap_or("slipway").to_owned();
         let assets = match known(named.asset_bucket, "SLIPWAY_ASSET_BUCKET") {
             Some(bucket) => bucket,
             None => {
-                let (asset, spec) = buckets(&aws, &stack, "--asset-bucket").await?;
-                specs = specs.or(Some(spec));
-                asset
+                let mut outputs = outputs(&aws, &stack, "--asset-bucket").await?;
+                specs = specs.or(Some(output(&mut outputs, &stack, SPECS, "--spec-bucket")?));
+                output(&mut outputs, &stack, ASSETS, "--asset-bucket")?
             }
         };
         let specs = specs.map(|bucket| aws.bucket(&bucket));
@@ -88,8 +117,19 @@ impl Installation {
     async fn specs(&self) -> Result<S3Bucket, Failure> {
         match &self.specs {
             Some(bucket) => Ok(bucket.clone()),
-            None => Ok(self.aws.bucket(&buckets(&self.aws, &self.stack, "--spec-bucket").await?.1)),
+            None => {
+                let mut outputs = outputs(&self.aws, &self.stack, "--spec-bucket").await?;
+                Ok(self.aws.bucket(&output(&mut outputs, &self.stack, SPECS, "--spec-bucket")?))
+            }
         }
+    }
+
+    async fn bus(&self, given: Option<&str>) -> Result<EventBus, Failure> {
+        if let Some(name) = known(given, "SLIPWAY_BUS_NAME") {
+            return Ok(self.aws.bus(&name));
+        }
+        let mut outputs = outputs(&self.aws, &self.stack, "--bus").await?;
+        Ok(self.aws.bus(&output(&mut outputs, &self.stack, BUS, "--bus")?))
     }
 }
 
@@ -107,7 +147,7 @@ const MOST_BYTES: u64 = 1 << 20;
 const MOST_FILES: usize = 20_000;
 
 impl Cloud {
-    async fn find(cluster: &str, args: &CloudArgs) -> Result<Self, Failure> {
+    async fn of(cluster: &str, args: &CloudArgs) -> Result<Self, Failure> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if cluster.is_empty() || !cluster.bytes().all(plain) {
             let problem = format!("{cluster:?} is no cluster's name");
@@ -118,9 +158,7 @@ impl Cloud {
             spec_bucket: args.spec_bucket.as_deref(),
             stack: args.stack.as_deref(),
         };
-        let cloud = Self { cluster: cluster.to_owned(), installation: Installation::find(named).await? };
-        cloud.must_exist().await?;
-        Ok(cloud)
+        Ok(Self { cluster: cluster.to_owned(), installation: Installation::find(named).await? })
     }
 
     /// Whoever errs in the name is told those that there are.
@@ -158,9 +196,19 @@ impl Cloud {
         self.installation.specs().await
     }
 
+    /// The region of the installation, and so of the cluster.
+    pub(crate) fn region(&self) -> &str {
+        self.installation.aws.region()
+    }
+
     /// KMS, with `own` where the cluster names no key of its own.
     pub(crate) fn keys(&self, own: &str) -> KmsKeys {
         self.installation.aws.keys(own)
+    }
+
+    /// What lies below `part` of the cluster's folder, `most` at most.
+    pub(crate) async fn list(&self, part: &str, most: usize) -> Result<Vec<Listed>, Failure> {
+        list(self.assets(), &self.key(part), most).await
     }
 
     /// The cluster's credentials, as files of a directory that `slipway render` wrote.
@@ -202,22 +250,39 @@ impl Cloud {
     }
 }
 
-/// The buckets of assets and of specs, as the stack of the installation names them.
-async fn buckets(aws: &Aws, stack: &str, option: &str) -> Result<(String, String), Failure> {
-    let cure = format!("name the installation's stack with --stack, or its bucket with {option}");
-    let Some(mut outputs) = flow(aws.outputs(stack).await)? else {
+/// The outputs of the installation's stack that name where things are.
+const ASSETS: &str = "AssetBucketName";
+const SPECS: &str = "SpecBucketName";
+const BUS: &str = "BusName";
+
+/// What was given, or what the environment says.
+fn known(given: Option<&str>, variable: &str) -> Option<String> {
+    given.map(str::to_owned).or_else(|| env::var(variable).ok()).filter(|name| !name.is_empty())
+}
+
+/// What the stack of the installation says of itself.
+async fn outputs(aws: &Aws, stack: &str, option: &str) -> Result<BTreeMap<String, String>, Failure> {
+    flow(aws.outputs(stack).await)?.ok_or_else(|| {
         let problem = format!("there is no CloudFormation stack {stack} in {}", aws.region());
-        return Err(Failure::refused(problem, cure));
-    };
-    match (outputs.remove("AssetBucketName"), outputs.remove("SpecBucketName")) {
-        (Some(assets), Some(specs)) => Ok((assets, specs)),
-        _ => {
-            let problem = format!(
-                "the stack {stack} is no installation of Slipway: it lacks the output AssetBucketName or SpecBucketName"
-            );
-            Err(Failure::refused(problem, cure))
-        }
-    }
+        Failure::refused(problem, cure(option))
+    })
+}
+
+fn output(
+    outputs: &mut BTreeMap<String, String>,
+    stack: &str,
+    name: &str,
+    option: &str,
+) -> Result<String, Failure> {
+    outputs.remove(name).ok_or_else(|| {
+        let problem = format!("the stack {stack} is no installation of Slipway: it lacks the output {name}");
+        Failure::refused(problem, cure(option))
+    })
+}
+
+fn cure(option: &str) -> String {
+    let what = if option == "--bus" { "bus" } else { "bucket" };
+    format!("name the installation's stack with --stack, or its {what} with {option}")
 }
 
 async fn list(bucket: &S3Bucket, prefix: &str, most: usize) -> Result<Vec<Listed>, Failure> {

@@ -69,6 +69,14 @@ impl Failure {
         }
     }
 
+    /// Whether the same may work a moment later.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Flow(why) | Self::Cloud { why, .. } => why.is_transient(),
+            Self::File { .. } | Self::Refused { .. } => false,
+        }
+    }
+
     /// The exit code: 1 for a refusal, 3 for what could not be read or written.
     pub(crate) fn code(&self) -> u8 {
         match self {
@@ -123,7 +131,7 @@ fn cure_in_cloud(error: &PortError) -> Option<String> {
         }
         _ => match error.kind {
             ErrorKind::Denied => format!(
-                "whoever you are signed in as needs {} there; what each verb needs is listed in docs/pki.md{}",
+                "whoever you are signed in as needs {} there; what each verb needs is listed in docs/pki.md and docs/cli.md{}",
                 error.operation,
                 if error.operation == "s3:GetObject" {
                     " (S3 also says this of an object that is not there, to who lacks s3:ListBucket on its bucket)"

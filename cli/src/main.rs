@@ -8,6 +8,7 @@ mod cloud;
 mod commands;
 mod failure;
 mod local;
+mod overview;
 mod printer;
 mod source;
 
@@ -15,10 +16,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{certs, completions, init, migrate, plan, publish_agent, render, validate};
+use commands::{
+    apply, approve, certs, completions, init, kubeconfig, migrate, plan, publish_agent, render, rotate_ca,
+    status, validate, watch,
+};
 use printer::{Format, Printer};
 
-/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do. Only `certs --cluster` and `publish-agent` speak to AWS.
+/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do, upload it, see it rolled out. What takes
+/// --cluster speaks to AWS, and so does publish-agent.
 #[derive(Debug, Parser)]
 #[command(name = "slipway", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
@@ -44,7 +49,9 @@ Examples:
   slipway render cluster.yaml --out rendered
   slipway plan cluster.yaml --against rendered
   slipway certs show rendered
-  slipway certs show --cluster prod";
+  slipway certs show --cluster prod
+  slipway apply cluster.yaml --cluster prod --watch
+  slipway status --cluster prod";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -52,7 +59,14 @@ enum Command {
     Validate(validate::Args),
     Render(render::Args),
     Plan(plan::Args),
+    Apply(apply::Args),
+    Status(status::Args),
+    Watch(watch::Args),
+    Approve(approve::Args),
+    Kubeconfig(kubeconfig::Args),
     Certs(certs::Args),
+    #[command(name = "rotate-ca")]
+    RotateCa(rotate_ca::Args),
     PublishAgent(publish_agent::Args),
     Migrate(migrate::Args),
     Completions(completions::Args),
@@ -76,7 +90,13 @@ async fn main() -> ExitCode {
         Command::Validate(args) => validate::run(args, &printer).await,
         Command::Render(args) => render::run(args, &printer).await,
         Command::Plan(args) => plan::run(args, &printer).await,
+        Command::Apply(args) => apply::run(args, &printer).await,
+        Command::Status(args) => status::run(args, &printer).await,
+        Command::Watch(args) => watch::run(args, &printer).await,
+        Command::Approve(args) => approve::run(args, &printer).await,
+        Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,
+        Command::RotateCa(args) => rotate_ca::run(args, &printer).await,
         Command::PublishAgent(args) => publish_agent::run(args, &printer).await,
         Command::Migrate(args) => migrate::run(args, &printer),
         Command::Completions(args) => completions::run(args, &printer),

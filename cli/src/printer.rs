@@ -75,6 +75,41 @@ impl Printer {
         }
     }
 
+    /// What a person should see before or besides the result.
+    pub(crate) fn beside(&self, text: &str) {
+        if self.format == Format::Text {
+            self.write(Stream::Err, text);
+        }
+    }
+
+    /// One of many results: a line of text, or of JSON.
+    pub(crate) fn line(&self, text: &str, machine: &impl Serialize) {
+        match self.format {
+            Format::Text => self.write(Stream::Out, &format!("{text}\n")),
+            Format::Json => {
+                let line = serde_json::to_string(machine).expect("results have string keys only");
+                self.write(Stream::Out, &format!("{line}\n"));
+            }
+        }
+    }
+
+    /// In the place of everything that the terminal shows.
+    pub(crate) fn redraw(&self, text: &str) {
+        // Home first and the rest cleared afterwards, so that nothing flickers.
+        let lines: String = text.lines().map(|line| format!("{line}\u{1b}[K\n")).collect();
+        self.write(Stream::Out, &format!("\u{1b}[H{lines}\u{1b}[J"));
+    }
+
+    /// Whether results are drawn for somebody who looks on.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.format == Format::Text && io::stdout().is_terminal()
+    }
+
+    /// Whether nobody may be asked, as a program reads.
+    pub(crate) fn is_for_machines(&self) -> bool {
+        self.format == Format::Json
+    }
+
     /// Bytes that are the same in either format.
     pub(crate) fn raw(&self, bytes: &[u8]) {
         // A reader that has seen enough and closed the pipe is no error.

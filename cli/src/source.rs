@@ -82,6 +82,12 @@ impl Source {
         (self.folder.join(name).display().to_string(), bytes)
     }
 
+    /// The same, for a cluster of an installation.
+    pub(crate) fn parse_for(&self, cluster: &str, region: &str) -> Result<Checked, Vec<Diagnostic>> {
+        let expected = Expected { name: cluster, region: Some(region) };
+        check(&self.bytes, Some(&expected), &self.patches)
+    }
+
     /// The spec and its patches, or what is wrong with them.
     pub(crate) fn parse(&self) -> Result<Checked, Vec<Diagnostic>> {
         // Which installation it goes to is not known here, nor its region.

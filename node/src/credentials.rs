@@ -208,6 +208,16 @@ pub fn applied(root: &Path, folder: &str) -> Outcome<Option<String>> {
     Ok(folder.current()?.map(|name| folder::digest(&name).to_owned()))
 }
 
+/// What whoever started since the last swap but one may have read at `path`, a file of `folder`: what lies there, and while that is not
+/// settled what lay there before. It may be secret.
+#[must_use]
+pub fn in_force(root: &Path, folder: &str, path: &str) -> Vec<Zeroizing<String>> {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let before = below(root, folder).join(folder::PREVIOUS).join(name);
+    let files = [below(root, path), before];
+    files.iter().filter_map(|file| std::fs::read_to_string(file).ok().map(Zeroizing::new)).collect()
+}
+
 /// `path` below `root`.
 #[must_use]
 pub fn below(root: &Path, path: &str) -> PathBuf {

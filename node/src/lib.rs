@@ -12,21 +12,25 @@ pub mod etcd;
 pub mod failure;
 pub mod http;
 pub mod kube;
+pub mod leave;
 pub mod machine;
 pub mod manage;
 pub mod refresh;
 pub mod software;
 pub mod status;
+pub mod storage;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use aws::Endpoints;
 use failure::Outcome;
+use machine::apply::Host;
+use machine::commands::System;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -42,17 +46,30 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Make this machine the node that its userdata says it is
-    Bootstrap,
+    Bootstrap {
+        /// On a node in service, after a reboot: its launch hook is left alone, and the instance is kept whatever comes of it
+        #[arg(long)]
+        again: bool,
+    },
+    /// On a worker: let its disks have their file systems, at each boot before they are mounted
+    Storage,
     /// What an etcd member does
     #[command(subcommand)]
     Etcd(etcd::Verb),
     /// What this node serves, how its components are, and what was applied
-    Status,
+    Status {
+        /// Put it into the asset bucket, too
+        #[arg(long)]
+        publish: bool,
+    },
     /// Put newer credentials in place, and wait until they are served
     Refresh {
         /// The digest of the bundle, as the plan names it
         #[arg(long, value_parser = digest)]
         credentials: String,
+        /// Whether what reads some of them at its start alone may be restarted, once and one after the other
+        #[arg(long, num_args = 0..=1, default_value = "never", default_missing_value = "allowed")]
+        restart: Restart,
     },
     /// Which agent this is
     Version,
@@ -62,6 +79,17 @@ enum Verb {
     Uncordon(drain::Uncordon),
     /// On a controller: one pass over the add-ons, the nodes' certificates and what the cluster is told of its own
     Manage,
+    /// On etcd members and controllers: wait until the group takes this node away, then go in good order
+    Leave,
+}
+
+/// Whether a process may be restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Restart {
+    /// What would need it is refused.
+    Never,
+    /// What needs it has it.
+    Allowed,
 }
 
 /// Whether the agent knows the verb in `words` and takes its options.
@@ -99,15 +127,21 @@ pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
 
 async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
     match verb {
-        Verb::Bootstrap => bootstrap::perform(root, endpoints).await,
+        Verb::Bootstrap { again } => bootstrap::perform(root, endpoints, again).await,
+        Verb::Storage => storage::perform(root, endpoints).await,
         Verb::Etcd(verb) => etcd::perform(root, endpoints, verb).await,
-        Verb::Status => Ok(etcd::json(&status::status(root, endpoints).await?)),
-        Verb::Refresh { credentials } => {
-            Ok(etcd::json(&refresh::refresh(root, endpoints, &credentials).await?))
+        Verb::Status { publish: true } => Ok(etcd::json(&status::publish::publish(root, endpoints).await?)),
+        Verb::Status { publish: false } => Ok(etcd::json(&status::status(root, endpoints).await?)),
+        Verb::Refresh { credentials, restart } => {
+            let host = Host { root: root.to_owned(), commands: System };
+            let restart = restart == Restart::Allowed;
+            let order = refresh::Order { credentials, restart, ..refresh::Order::default() };
+            Ok(etcd::json(&refresh::refresh(&host, endpoints, &order).await?))
         }
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Drain(options) => drain::drain(root, &options).await,
         Verb::Uncordon(options) => drain::uncordon(root, &options).await,
+        Verb::Leave => leave::perform(root, endpoints).await,
         Verb::Manage => manage::manage(root, endpoints).await,
     }
 }

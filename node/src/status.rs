@@ -1,7 +1,9 @@
 //! `status`: what this node serves, how its components are, and what was applied.
 
 pub mod handshake;
+pub mod held;
 pub mod listeners;
+pub mod publish;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -38,15 +40,22 @@ const WORDS: usize = 300;
 /// # Errors
 /// If its configuration cannot be read.
 pub async fn status(root: &Path, endpoints: &Endpoints) -> Outcome<NodeStatus> {
+    of(root, instance(root, endpoints).await).await
+}
+
+/// What this node is at, which is `instance`.
+///
+/// # Errors
+/// If its configuration cannot be read.
+pub async fn of(root: &Path, instance: Option<Instance>) -> Outcome<NodeStatus> {
     let (config, text) = self::config(root)?;
     let now = Timestamp::now();
     let listeners = listeners::listeners(root, &config);
     let components = listeners::components(root, &config);
-    let (served, components, etcd, instance) = tokio::join!(
+    let (served, components, etcd) = tokio::join!(
         join_all(listeners.iter().map(|listener| served(listener, now))),
         join_all(components.iter().map(ask)),
         member(root, &config),
-        instance(root, endpoints),
     );
     let etcd = etcd?;
     let mut components = components;
@@ -66,6 +75,7 @@ pub async fn status(root: &Path, endpoints: &Endpoints) -> Outcome<NodeStatus> {
         applied: applied(root, &config, &text)?,
         healthy: served.iter().all(serves) && components.iter().all(|component| component.healthy),
         served,
+        held: held::held(root, &config),
         components,
         etcd,
     })
@@ -87,11 +97,13 @@ async fn instance(root: &Path, endpoints: &Endpoints) -> Option<Instance> {
     let region = node(root).ok()??.region;
     let retry = Retry { tries: 2, pause: Duration::from_millis(200) };
     let found = Aws::new(endpoints, &region).ok()?.with_retry(retry).imds().instance().await.ok()?;
-    Some(Instance {
-        id: found.id,
-        availability_zone: found.availability_zone,
-        private_address: found.local_ipv4,
-    })
+    Some(Instance::from(found))
+}
+
+impl From<crate::aws::Instance> for Instance {
+    fn from(found: crate::aws::Instance) -> Self {
+        Self { id: found.id, availability_zone: found.availability_zone, private_address: found.local_ipv4 }
+    }
 }
 
 async fn member(root: &Path, config: &NodeConfig) -> Outcome<Option<slipway_core::node::EtcdHealth>> {

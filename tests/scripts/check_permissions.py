@@ -11,7 +11,9 @@
 - Each bucket is versioned, encrypted, private, kept, and reached by TLS alone; each queue is encrypted. But anyone may
   read the two documents of each cluster's issuer, from a bucket that holds nothing else.
 - Each function's events wait as long as Lambda lets them; it has a dead-letter queue, and each rule that wakes one too; each such queue has an alarm.
-- The functions' roles name no service that only CloudFormation's may call (EC2, Auto Scaling, IAM but PassRole).
+- The functions' roles name no service that only CloudFormation's may call (EC2, Auto Scaling, IAM), but for handing over a
+  role and for what a rollout does to machines.
+- Commands go to nodes of ours alone, by documents of ours alone; groups are changed by their tag alone.
 
 The key policy is not held to this: in it, `*` is the key itself. Prints each breach; exit status 1 if there is one.
 """
@@ -69,6 +71,22 @@ BLOCKS = {
 }
 
 CLOUDFORMATION_ALONE = ("ec2:", "autoscaling:", "elasticloadbalancing:", "route53:", "iam:")
+
+# What functions may do of it all the same, each on what it is limited to below.
+FUNCTIONS_TOO = {
+    "iam:PassRole",
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:SetDesiredCapacity",
+    "autoscaling:TerminateInstanceInAutoScalingGroup",
+    "autoscaling:CompleteLifecycleAction",
+    "autoscaling:RecordLifecycleActionHeartbeat",
+}
+
+# By what a node, and a group of nodes, is known to be ours.
+OURS = {
+    "ssm:SendCommand": {"ssm:resourceTag/slipway:cluster": "?*"},
+    "autoscaling": {"aws:ResourceTag/slipway:cluster": "?*"},
+}
 
 
 def as_list(value):
@@ -226,9 +244,18 @@ def breaches(template):
     for who, document in policies(resources):
         if who.split("/")[0] in function_roles:
             for statement in statements(document):
+                where = f"{who}/{statement.get('Sid', '?')}"
+                tagged = statement.get("Condition", {}).get("StringLike")
                 for action in as_list(statement["Action"]):
-                    if action.startswith(CLOUDFORMATION_ALONE) and action != "iam:PassRole":
-                        yield f"{who}/{statement.get('Sid', '?')}: a function may call {action}"
+                    if action.startswith(CLOUDFORMATION_ALONE) and action not in FUNCTIONS_TOO:
+                        yield f"{where}: a function may call {action}"
+                    if action.startswith("autoscaling:") and "Describe" not in action and tagged != OURS["autoscaling"]:
+                        yield f"{where}: {action} on groups that are not ours"
+                    if action == "ssm:SendCommand":
+                        targets = [resource.get("Fn::Sub", "") for resource in as_list(statement["Resource"])]
+                        documents = [t for t in targets if re.search(r":document/\$\{\w+Document\}$", t)]
+                        if documents != targets and tagged != OURS["ssm:SendCommand"]:
+                            yield f"{where}: commands to machines that are not ours, or by documents that are not"
 
     tls_only = {
         policy["Bucket"]["Ref"]

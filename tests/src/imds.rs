@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
@@ -21,12 +21,13 @@ const TOKEN: &str = "a-session-token-of-imds";
 #[derive(Debug)]
 pub struct Imds {
     url: String,
+    told: Arc<Told>,
     task: JoinHandle<()>,
 }
 
 /// What it tells, below `/latest/meta-data/`.
 #[derive(Debug)]
-struct Told(BTreeMap<String, String>);
+struct Told(Mutex<BTreeMap<String, String>>);
 
 impl Imds {
     /// Tells of the instance `id` at `address` in `zone`, whose calls bear `access_key`.
@@ -45,15 +46,25 @@ impl Imds {
             ("iam/security-credentials/", "node-role".to_owned()),
             ("iam/security-credentials/node-role", credentials.to_string()),
         ];
-        let told = Arc::new(Told(told.map(|(path, value)| (path.to_owned(), value)).into()));
+        let told = told.map(|(path, value)| (path.to_owned(), value));
+        let told = Arc::new(Told(Mutex::new(told.into())));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let app = Router::new().fallback(answer).with_state(told);
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&told));
         let task = tokio::spawn(async move {
             // It ends with the task.
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { url, task })
+        Ok(Self { url, told, task })
+    }
+
+    /// Tells `value` at `path` from now on; `None`: nothing.
+    pub fn tell(&self, path: &str, value: Option<&str>) {
+        let mut told = self.told.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match value {
+            Some(value) => _ = told.insert(path.to_owned(), value.to_owned()),
+            None => _ = told.remove(path),
+        }
     }
 
     /// `http://127.0.0.1:<port>`.
@@ -86,6 +97,7 @@ async fn answer(
     if header("x-aws-ec2-metadata-token") != Some(TOKEN) {
         return (StatusCode::UNAUTHORIZED, String::new());
     }
-    let found = uri.path().strip_prefix("/latest/meta-data/").and_then(|path| told.0.get(path));
+    let told = told.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = uri.path().strip_prefix("/latest/meta-data/").and_then(|path| told.get(path));
     found.map_or((StatusCode::NOT_FOUND, String::new()), |value| (StatusCode::OK, value.clone()))
 }

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::client::Version;
+use crate::deploy::translate;
 use crate::observe::Observed;
 use crate::tools;
 use crate::world::{Embedded, Settings, WorldError};
@@ -44,6 +46,31 @@ impl Installation {
         self.world.upload("SpecBucket", &format!("clusters/{cluster}/cluster.yaml"), spec.into()).await
     }
 
+    /// Moves the clock of every function so far ahead of this machine's. What AWS itself says of times stays as it is.
+    pub fn set_clock_ahead(&self, ahead: SignedDuration) {
+        for id in ["RenderFunction", "RolloutFunction", "ScanFunction"] {
+            let Ok(name) = self.world.reference(id) else { continue };
+            self.world.lambda().configure(name, |function| {
+                let (variable, seconds) = ("SLIPWAY_CLOCK_AHEAD_S".to_owned(), ahead.as_secs().to_string());
+                function.launch.environment.insert(variable, seconds);
+            });
+        }
+    }
+
+    /// What the daily schedule does: invokes its target with its input, as the template has them.
+    ///
+    /// # Errors
+    /// If the template has no such schedule, or it leads to no function.
+    pub async fn daily_scan(&self) -> Result<String, WorldError> {
+        let template = translate(&tools::root().join("infra/template.yaml")).await?;
+        let target = &template["Resources"]["DailyScan"]["Properties"]["Target"];
+        let function = target.pointer("/Arn/Fn::GetAtt/0").and_then(Value::as_str).unwrap_or_default();
+        let input = target["Input"].as_str().and_then(|input| serde_json::from_str(input).ok());
+        let input: Value =
+            input.ok_or_else(|| WorldError::NoSuch("schedule DailyScan with an input".to_owned()))?;
+        self.world.invoke(function, &input)
+    }
+
     /// Waits for the first event of one of those detail-types on Slipway's bus since `mark`: its type and detail.
     pub async fn event(&self, mark: usize, kinds: &[&str], patience: Duration) -> Option<(String, Value)> {
         let found = self.world.observer().wait(mark, patience, |seen| {
@@ -68,7 +95,7 @@ impl Installation {
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// All versions of all objects in the asset bucket but the status documents, which say what was last looked at.
+    /// All versions of all objects in the asset bucket but the status documents and those of scans, which say what was last looked at.
     ///
     /// # Errors
     /// If S3 refuses.
@@ -76,7 +103,7 @@ impl Installation {
         let bucket = self.world.reference("AssetBucket")?;
         let mut assets = Assets::new();
         for Version { key, version, .. } in self.world.client().versions(bucket).await? {
-            if !key.ends_with("/status.json") {
+            if !key.ends_with("/status.json") && !key.ends_with("/scan.json") {
                 assets.entry(key).or_default().push(version);
             }
         }
@@ -112,13 +139,13 @@ impl Installation {
         ends
     }
 
-    /// How many messages lie in both dead-letter queues.
+    /// How many messages lie in the dead-letter queues.
     ///
     /// # Errors
     /// If SQS refuses.
     pub async fn dead_letters(&self) -> Result<u64, WorldError> {
         let mut sum = 0;
-        for id in ["RenderDeadLetters", "RolloutDeadLetters"] {
+        for id in ["RenderDeadLetters", "RolloutDeadLetters", "ScanDeadLetters"] {
             sum += self.world.client().depth(self.world.reference(id)?).await?;
         }
         Ok(sum)

@@ -31,6 +31,7 @@ pub mod observe;
 pub mod process;
 pub mod registry;
 pub mod router;
+pub mod surroundings;
 pub mod tools;
 pub mod workshop;
 pub mod world;

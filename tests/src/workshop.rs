@@ -9,12 +9,13 @@ use crate::tools;
 use jiff::Timestamp;
 use slipway_core::lock::Lock;
 use slipway_core::patch;
-use slipway_core::pki::{Manifest, Role};
+use slipway_core::pki::policy::{self, Part};
+use slipway_core::pki::{Manifest, Role, manifest};
 use slipway_core::plan::Plan;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::rollout::{AddonsPointer, Rollout};
 use slipway_driver::error::FlowResult;
-use slipway_driver::ports::{Condition, Objects as _, Signer};
+use slipway_driver::ports::{Condition, Crypto as _, Made, Objects as _, Signer};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{credentials, keys, store};
 use slipway_pki::AwsLc;
@@ -205,6 +206,32 @@ impl Workshop {
         let plain = plain.expect("it opens under its own context");
         let value: serde_json::Value = serde_json::from_slice(plain.expose()).expect("a bundle is JSON");
         serde_json::from_value(value["files"].clone()).expect("a bundle has files")
+    }
+
+    /// The files of `role`'s bundle with every leaf certificate and its key anew, issued at `at` by the cluster's own authorities.
+    pub async fn certified(&self, spec: &str, role: &Role, at: Timestamp) -> BTreeMap<String, String> {
+        let cluster = slipway_core::spec::parse(spec.as_bytes(), None).expect("the spec is valid").cluster;
+        let mut made: BTreeMap<String, Made> = BTreeMap::new();
+        for asset in policy::assets(&cluster) {
+            let Some(profile) = manifest::profile(&asset) else { continue };
+            if let Some(issuer) = &profile.issuer {
+                let signer = self.authority(issuer).await;
+                let issued = AwsLc.issue(profile, Some(&signer), at).expect("it can be issued");
+                made.insert(asset.name, issued);
+            }
+        }
+        let mut files = self.bundle(role).await;
+        for file in policy::bundle(&cluster, role) {
+            let [source] = file.sources.as_slice() else { continue };
+            let Some(made) = made.get(&source.asset) else { continue };
+            let text = match source.part {
+                Part::Certificate => made.public.clone().expect("a certificate is public"),
+                Part::PrivateKey => String::from_utf8(made.private.expose().to_vec()).expect("PEM is text"),
+                other => panic!("{} has no {other}", source.asset),
+            };
+            files.insert(file.path, text);
+        }
+        files
     }
 
     /// An authority with its key, out of the vault: what issuing anew would sign with.

@@ -17,27 +17,40 @@ const DOCUMENTS: [(&str, &str); 8] = [
     ("Slipway-Drain", "drain i-0abc123def4567890 --for 3000 --force-after never"),
     ("Slipway-EtcdHealth", "etcd health"),
     ("Slipway-EtcdMoveLeader", "etcd move-leader"),
-    ("Slipway-EtcdRestore", "etcd restore --snapshot 20261121T204500Z"),
+    (
+        "Slipway-EtcdRestore",
+        "etcd restore --snapshot 20261121T204500Z --token auto --initial-cluster founders",
+    ),
     ("Slipway-EtcdSnapshot", "etcd snapshot"),
     (
         "Slipway-Refresh",
-        "refresh --credentials 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+        "refresh --credentials 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff --restart never",
     ),
     ("Slipway-Status", "status"),
     ("Slipway-Uncordon", "uncordon i-0abc123def4567890"),
 ];
 
 /// Good values of each parameter; the first is the one in [`DOCUMENTS`].
-const GOOD: [(&str, &[&str]); 5] = [
+const GOOD: [(&str, &[&str]); 8] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
     ("For", &["3000", "1", "86400"]),
     ("Snapshot", &["20261121T204500Z"]),
+    ("Token", &["auto", "production-20261121T204500Z.2"]),
+    (
+        "InitialCluster",
+        &[
+            "founders",
+            "etcd-0=https://etcd-0.production.etcd.internal:2380",
+            "etcd-0=https://etcd-0.production.etcd.internal:2380,etcd-1=https://etcd-1.production.etcd.internal:2380",
+        ],
+    ),
     ("ForceAfter", &["never", "3600", "172800"]),
+    ("Restart", &["never", "allowed"]),
     ("Credentials", &["00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"]),
 ];
 
 /// What would be more than a value, were it let in.
-const BAD: [&str; 20] = [
+const BAD: [&str; 21] = [
     "",
     "'",
     "a'b",
@@ -58,6 +71,7 @@ const BAD: [&str; 20] = [
     "a/b",
     "{{ ssm:secret }}",
     "a\u{0}b",
+    "etcd-0=https://a:2380'",
 ];
 
 struct Document {

@@ -12,8 +12,16 @@ use slipway_tests::world::{Embedded, Settings};
 async fn the_template_deploys_resource_by_resource() {
     let world =
         Embedded::start(&tools::root().join("infra/template.yaml"), &Settings::default()).await.unwrap();
-    for id in ["SpecBucket", "AssetBucket", "IssuerBucket", "Key", "Bus", "RenderFunction", "RolloutFunction"]
-    {
+    for id in [
+        "SpecBucket",
+        "AssetBucket",
+        "IssuerBucket",
+        "Key",
+        "Bus",
+        "RenderFunction",
+        "RolloutFunction",
+        "ScanFunction",
+    ] {
         assert!(!world.reference(id).unwrap().is_empty(), "{id}");
     }
     assert_eq!(world.reference("Bus").unwrap(), "slipway");
@@ -25,7 +33,7 @@ async fn the_template_deploys_resource_by_resource() {
         assert!(!letters.policy.is_empty(), "EventBridge may not write to {}", letters.arn);
     }
     for (id, kind, _) in &deployed.recorded {
-        let deliberate = ["AWS::CloudWatch::Alarm", "AWS::Logs::", "AWS::Scheduler::ScheduleGroup"];
+        let deliberate = ["AWS::CloudWatch::", "AWS::Logs::", "AWS::Scheduler::Schedule"];
         assert!(deliberate.iter().any(|known| kind.starts_with(known)), "{id} of type {kind}");
     }
 }
@@ -50,7 +58,7 @@ async fn the_roles_grant_what_the_ports_cost_and_no_more() {
     assert!(costs.len() > 8, "{costs:?}");
     let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();
     let mut granted = BTreeSet::new();
-    for role in ["RenderRole", "RolloutRole"] {
+    for role in ["RenderRole", "RolloutRole", "ScanRole"] {
         let policies = template["Resources"][role]["Properties"]["Policies"].as_array().unwrap();
         for policy in policies.iter().filter(|policy| policy["PolicyName"] == "ports") {
             for statement in policy["PolicyDocument"]["Statement"].as_array().unwrap() {

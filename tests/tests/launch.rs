@@ -9,8 +9,11 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use slipway_core::pki::Manifest;
 use slipway_core::plan::{NodeAction, Plan, StackAction};
+use slipway_core::renewal::State;
 use slipway_core::status::{Desired, SpecResult, Status};
 use slipway_driver::ports::{Crypto as _, Secret};
 use slipway_pki::AwsLc;
@@ -112,9 +115,19 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
     assert!(!writes.iter().any(|call| call.action.starts_with("kms:")), "no credential changed");
 
     a_patch_is_planned_by_itself_and_taken_back(&slipway).await;
+    p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_plane_alone(&slipway).await;
 
     // Over the whole story.
-    assert_eq!(slipway.dead_letters().await.unwrap(), 0);
+    let errors: Vec<_> = world
+        .observer()
+        .since(0)
+        .into_iter()
+        .filter_map(|seen| match seen.what {
+            Observed::Log { line, .. } if line.contains("ERROR") => Some(line),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "{errors:#?}");
     assert_eq!(slipway.loose_ends(), Vec::<String>::new(), "the template wires and grants what is needed");
     p9_no_secret_is_where_it_must_not_be(&slipway).await;
 }
@@ -146,6 +159,54 @@ async fn a_patch_is_planned_by_itself_and_taken_back(slipway: &Installation) {
         assert_eq!(touched, ["production-pool-general-b"]);
         assert!(plan.nodes.iter().all(|node| node.action == NodeAction::Untouched), "{:?}", plan.nodes);
     }
+}
+
+/// P2, P7: six days before the certificates end, the schedule asks for a scan; what it renews becomes a plan by itself.
+async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_plane_alone(
+    slipway: &Installation,
+) {
+    let world = slipway.world();
+    let before: Manifest = slipway.document("production", "pki/manifest.json").await.unwrap().unwrap();
+    let leaves = |manifest: &Manifest| -> BTreeMap<String, (String, Timestamp)> {
+        let certificates = manifest.assets.iter().filter_map(|(name, entry)| {
+            Some((name.clone(), (entry.fingerprint.clone(), entry.certificate.as_ref()?.not_after)))
+        });
+        certificates.filter(|(name, _)| name != "ca" && !name.ends_with("-ca")).collect()
+    };
+    let first_end = leaves(&before).values().map(|(_, ends)| *ends).min().unwrap();
+    let six_days = SignedDuration::from_hours(24 * 6);
+    slipway.set_clock_ahead((first_end - six_days).duration_since(Timestamp::now()));
+    let mark = world.observer().mark();
+    slipway.daily_scan().await.unwrap();
+    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Plan Unchanged"], PATIENCE).await;
+    let (end, detail) = end.unwrap_or_else(|| panic!("{:#?}", world.observer().events(mark)));
+    assert_eq!(end, "Rollout Succeeded", "{detail}");
+    assert!(world.settle(QUIET, PATIENCE).await);
+
+    let after: Manifest = slipway.document("production", "pki/manifest.json").await.unwrap().unwrap();
+    for (name, (fingerprint, ends)) in leaves(&after) {
+        assert_ne!(fingerprint, leaves(&before)[&name].0, "{name}");
+        assert!(ends > first_end + SignedDuration::from_hours(24 * 300), "{name} ends {ends}");
+    }
+    let plan = plan_of(slipway, "production").await;
+    for node in &plan.nodes {
+        let worker = matches!(node.role, slipway_core::pki::Role::Pool(_));
+        let wanted = if worker { NodeAction::Untouched } else { NodeAction::Replace };
+        assert_eq!(node.action, wanted, "{}", plan.to_text());
+    }
+    let touched = plan.stacks.iter().filter(|stack| stack.action != StackAction::Unchanged);
+    let touched: BTreeSet<&str> = touched.map(|stack| stack.name.as_str()).collect();
+    assert_eq!(touched, ["production-control-plane", "production-etcd"].into());
+    let state: State = slipway.document("production", "scan.json").await.unwrap().unwrap();
+    assert_eq!((state.findings, state.urgent), (Vec::new(), None));
+    // What it counts is on its output, as CloudWatch reads it.
+    let metric = world.observer().since(mark).into_iter().any(|seen| match &seen.what {
+        Observed::Log { line, .. } => {
+            line.contains("\"CloudWatchMetrics\"") && line.contains("\"Cluster\":\"production\"")
+        }
+        _ => false,
+    });
+    assert!(metric, "a scan counts the days");
 }
 
 /// P9: the secrets that the cluster has, opened by who may, are nowhere in all that was written, logged, published or handed
@@ -358,7 +419,10 @@ async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_p
     assert!(world.settle(QUIET, PATIENCE).await);
     assert_eq!(world.client().versions(&bucket).await.unwrap().len(), 2);
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
-    let unused = |end: &String| end.contains("PatchesChanged") && end.ends_with("never brought an event");
+    let unused = |end: &String| {
+        let elsewhere = end.contains("PatchesChanged") || end.contains("CredentialsRenewed");
+        elsewhere && end.ends_with("never brought an event")
+    };
     let loose: Vec<String> = slipway.loose_ends().into_iter().filter(|end| !unused(end)).collect();
     assert_eq!(loose, Vec::<String>::new(), "the template grants what is needed");
 }

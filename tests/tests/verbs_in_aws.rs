@@ -1,5 +1,5 @@
-//! `slipway certs … --cluster` and `slipway publish-agent`: the binary that a person runs, against an installation in the
-//! embedded AWS and a cluster that its functions made, also with the permissions that docs/pki.md lists and no others.
+//! The verbs that speak to AWS: the binary that a person runs, against an installation in the
+//! embedded AWS and a cluster that its functions made, also with the permissions that docs/pki.md and docs/cli.md list and no others.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
@@ -7,6 +7,10 @@
 mod agent;
 #[path = "verbs_in_aws/permissions.rs"]
 mod permissions;
+#[path = "verbs_in_aws/rolling.rs"]
+mod rolling;
+#[path = "verbs_in_aws/status.rs"]
+mod status;
 
 use std::time::Duration;
 
@@ -58,12 +62,18 @@ impl Run {
 
 /// Runs `slipway certs …` as whoever has `key`, with the buckets named.
 async fn certs(slipway: &Installation, key: &str, arguments: &str) -> Run {
+    named(slipway, key, &format!("certs {arguments}")).await
+}
+
+/// Runs a verb as whoever has `key`, with the installation's buckets named.
+async fn named(slipway: &Installation, key: &str, arguments: &str) -> Run {
     let world = slipway.world();
     let buckets = [
         ("SLIPWAY_ASSET_BUCKET", world.reference("AssetBucket").unwrap()),
         ("SLIPWAY_SPEC_BUCKET", world.reference("SpecBucket").unwrap()),
+        ("SLIPWAY_BUS_NAME", world.reference("Bus").unwrap()),
     ];
-    run(slipway, key, &format!("certs {arguments}"), &buckets).await
+    run(slipway, key, arguments, &buckets).await
 }
 
 async fn run(slipway: &Installation, key: &str, arguments: &str, environment: &[(&str, &str)]) -> Run {

@@ -4,7 +4,7 @@
 mod folder;
 mod gc;
 mod place;
-mod renew;
+pub(in crate::commands) mod renew;
 mod sealed;
 mod show;
 mod verify;

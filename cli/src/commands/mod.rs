@@ -1,10 +1,16 @@
 //! One file a verb.
 
+pub(crate) mod apply;
+pub(crate) mod approve;
 pub(crate) mod certs;
 pub(crate) mod completions;
 pub(crate) mod init;
+pub(crate) mod kubeconfig;
 pub(crate) mod migrate;
 pub(crate) mod plan;
 pub(crate) mod publish_agent;
 pub(crate) mod render;
+pub(crate) mod rotate_ca;
+pub(crate) mod status;
 pub(crate) mod validate;
+pub(crate) mod watch;

@@ -9,7 +9,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::pki::Manifest;
 use slipway_core::skew::Objection;
 use slipway_core::spec::{Diagnostic, Severity, placed};
-use slipway_driver::imports;
+use slipway_driver::imports::{self, Imports};
 use slipway_pki::AwsLc;
 
 use crate::Exit;
@@ -74,15 +74,23 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 /// is needed once, at the first rendering. Nobody is asked for a passphrase here: without one in the environment, an encrypted
 /// key is left for `render` to open.
 async fn imports(source: &Source, cluster: &Cluster) -> Result<Vec<Diagnostic>, Failure> {
-    let (manifest, now) = (Manifest::default(), Timestamp::now());
     let beside = source.imports(false);
+    about_imports(source, &beside, beside.is_there(), cluster).await
+}
+
+/// The same, of files that come from wherever; `is_there`: all that are named should lie there.
+pub(crate) async fn about_imports(
+    source: &Source,
+    beside: &impl Imports,
+    is_there: bool,
+    cluster: &Cluster,
+) -> Result<Vec<Diagnostic>, Failure> {
+    let (manifest, now) = (Manifest::default(), Timestamp::now());
     let nothing = Folder::new(Path::new(""), &cluster.name);
-    let (_, objections) = imports::read(&beside, &nothing, &AwsLc, cluster, &manifest, now).await?;
+    let (_, objections) = imports::read(beside, &nothing, &AwsLc, cluster, &manifest, now).await?;
     let told = objections.into_iter().filter_map(|objection| match objection.code {
         "import-passphrase" => None,
-        "import-missing" => {
-            beside.is_there().then_some(Objection { severity: Severity::Warning, ..objection })
-        }
+        "import-missing" => is_there.then_some(Objection { severity: Severity::Warning, ..objection }),
         _ => Some(objection),
     });
     Ok(placed(&source.bytes, told.collect()))

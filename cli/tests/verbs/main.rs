@@ -1,6 +1,7 @@
 //! Each verb as a person or a script meets it: what the built binary writes, and how it ends.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod apply;
 mod certs;
 mod completions;
 mod init;
@@ -14,6 +15,7 @@ mod plan;
 mod publish_agent;
 mod render;
 mod renew;
+mod rotate_ca;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -181,6 +183,11 @@ fn the_page_of_help_and_of_each_verb() {
         "validate",
         "render",
         "plan",
+        "apply",
+        "status",
+        "watch",
+        "approve",
+        "kubeconfig",
         "certs show",
         "certs verify",
         "publish-agent",
@@ -212,6 +219,8 @@ fn wrong_usage_ends_with_2() {
         "plan",
         "validate",
         "init --cluster-name a",
+        "status",
+        "apply cluster.yaml",
         "validate cluster.yaml --output xml",
     ] {
         let run = place.run(args);

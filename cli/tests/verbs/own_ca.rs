@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use slipway_core::pki::{Origin, policy};
 
+use super::apply::NOWHERE;
 use super::own::Own;
 use super::*;
 
@@ -124,4 +125,18 @@ fn what_is_amiss_with_what_is_brought_is_told_by_validate_and_render_alike() {
     }
     let run = place.run_in("validate cluster.yaml", &[("SLIPWAY_CA_KEY_PASSPHRASE", "wrong")]);
     assert!(!run.told().contains("wrong"), "{}", run.told());
+}
+
+#[test]
+fn p9_apply_sends_no_private_key_in_plain_to_the_spec_bucket() {
+    let (place, own) = place();
+    place.write("import/ca-key.pem", own.read("ca-plain-key.pem"));
+    let path = place.path("import/ca-key.pem");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let accepted = place.run_in("validate cluster.yaml", &KNOWN);
+    assert_eq!(accepted.code, 0, "on a person's machine it may lie so: {}", accepted.told());
+    let run = place.run_in("apply cluster.yaml --cluster own-ca", &[&KNOWN[..], &NOWHERE[..]].concat());
+    assert_eq!(run.code, 1, "{}", run.told());
+    assert!(run.stderr.contains("ca-key.pem is in plain"), "{}", run.told());
+    assert!(run.stderr.contains("openssl pkcs8 -topk8"), "{}", run.told());
 }

@@ -1,4 +1,5 @@
-//! The render function: from an uploaded `cluster.yaml`, or a change of its patches, to a plan on the bus. Woken by S3, through EventBridge.
+//! The render function: from an uploaded `cluster.yaml`, or a change of its patches or credentials, to a plan on the bus. Woken by S3 and by
+//! the scan function, through EventBridge.
 
 use std::process::ExitCode;
 
@@ -57,7 +58,7 @@ impl Function for Render {
         };
         let outcome = match &changed {
             event::Changed::Spec(upload) => render_upload(&ports, &self.site, upload, invocation.now).await?,
-            event::Changed::Patches(cluster) => {
+            event::Changed::Patches(cluster) | event::Changed::Credentials(cluster) => {
                 render_newest(&ports, &self.site, cluster, invocation.now).await?
             }
         };

@@ -4,68 +4,6 @@ use slipway_driver::ports::{ErrorKind, PortError};
 
 use crate::failure::Failure;
 
-/// Errors by which a service asks for patience, whatever their HTTP status.
-const TRANSIENT: &[&str] = &[
-    "BandwidthLimitExceeded",
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "InternalError",
-    "InternalFailure",
-    "KMSInternalException",
-    "KeyUnavailableException",
-    "DependencyTimeoutException",
-    "PriorRequestNotComplete",
-    "RequestExpired",
-    "RequestLimitExceeded",
-    "RequestThrottled",
-    "RequestTimeout",
-    "RequestTimeTooSkewed",
-    "ResourceContention",
-    "ServiceUnavailable",
-    "SlowDown",
-    "Throttling",
-    "ThrottledException",
-    "ThrottlingException",
-    "TooManyRequestsException",
-];
-
-/// Errors that a change of a permission or a key policy cures.
-const DENIED: &[&str] = &[
-    "AccessDenied",
-    "AccessDeniedException",
-    "DisabledException",
-    "InvalidAccessKeyId",
-    "InvalidClientTokenId",
-    "KMSInvalidStateException",
-    "SignatureDoesNotMatch",
-    "UnauthorizedOperation",
-    "UnrecognizedClientException",
-];
-
-/// Errors by which a service says that what was named does not exist.
-const MISSING: &[&str] = &[
-    "InvalidVolume.NotFound",
-    "NoSuchBucket",
-    "NoSuchHostedZone",
-    "NoSuchKey",
-    "NotFound",
-    "NotFoundException",
-];
-
-/// What an error code means. One that nobody told us about is judged by the status.
-pub(super) fn kind_of(code: &str, status: u16) -> ErrorKind {
-    let code = code.rsplit('#').next().unwrap_or(code).split(':').next().unwrap_or(code);
-    if TRANSIENT.contains(&code) || status == 429 || status >= 500 {
-        ErrorKind::Transient
-    } else if DENIED.contains(&code) || status == 401 || status == 403 {
-        ErrorKind::Denied
-    } else if MISSING.contains(&code) || status == 404 {
-        ErrorKind::Missing
-    } else {
-        ErrorKind::Invalid
-    }
-}
-
 /// The code and the words of a refusal: XML of S3, EC2, Route 53, Auto Scaling; JSON of KMS.
 pub(super) fn refusal(body: &str) -> (String, String) {
     let mut code = None;
@@ -113,9 +51,9 @@ fn statement(operation: &str) -> Option<&'static str> {
         "ec2:DescribeVolumes" => "FindOwnVolume",
         "ec2:AttachVolume" => "AttachOwnVolume",
         "route53:ChangeResourceRecordSets" => "SetOwnRecord",
-        "autoscaling:CompleteLifecycleAction"
-        | "autoscaling:RecordLifecycleActionHeartbeat"
-        | "autoscaling:SetInstanceHealth" => "SettleOwnLifecycleHooks",
+        "autoscaling:CompleteLifecycleAction" | "autoscaling:RecordLifecycleActionHeartbeat" => {
+            "SettleOwnLifecycleHooks"
+        }
         _ => return None,
     })
 }
@@ -176,13 +114,5 @@ mod tests {
         assert_eq!((failure.code, failure.passing), ("aws.denied", false));
         assert!(failure.help.contains("OpenOwnCredentials"), "{}", failure.help);
         assert_eq!(code_of(&error), "AccessDeniedException");
-    }
-
-    #[test]
-    fn codes_are_judged_before_the_status() {
-        assert_eq!(kind_of("AccessDeniedException", 400), ErrorKind::Denied);
-        assert_eq!(kind_of("RequestLimitExceeded", 400), ErrorKind::Transient);
-        assert_eq!(kind_of("VolumeInUse", 400), ErrorKind::Invalid);
-        assert_eq!(kind_of("SomethingNew", 503), ErrorKind::Transient);
     }
 }

@@ -1,4 +1,4 @@
-//! Auto Scaling: a node settles its own lifecycle hooks, and gives itself up when it cannot become what it should.
+//! Auto Scaling: a node settles its own lifecycle hooks, by which it also gives itself up when it cannot become what it should.
 
 use slipway_driver::ports::{ErrorKind, PortResult};
 
@@ -47,16 +47,6 @@ impl Aws {
     /// If Auto Scaling refuses.
     pub async fn heartbeat(&self, hook: &Hook) -> PortResult<bool> {
         self.hook("autoscaling:RecordLifecycleActionHeartbeat", hook, &[]).await
-    }
-
-    /// Has its group replace `instance`. `autoscaling:SetInstanceHealth`.
-    ///
-    /// # Errors
-    /// If Auto Scaling refuses.
-    pub async fn set_unhealthy(&self, instance: &str) -> PortResult<()> {
-        let parameters =
-            [("InstanceId", instance), ("HealthStatus", "Unhealthy"), ("ShouldRespectGracePeriod", "false")];
-        self.auto_scaling("autoscaling:SetInstanceHealth", instance, &parameters).await
     }
 
     async fn hook(&self, operation: &'static str, hook: &Hook, more: &[(&str, &str)]) -> PortResult<bool> {

@@ -7,14 +7,17 @@ use jiff::Timestamp;
 use reqwest::{Client, Method};
 use serde::Deserialize;
 use slipway_driver::ports::{ErrorKind, PortError, PortResult};
+use slipway_driver::refusal::chain;
 use zeroize::Zeroizing;
 
 use super::error::port_error;
-use super::{Endpoints, Retry, chain};
+use super::{Endpoints, Retry};
 use crate::failure::Outcome;
 
 /// The service is on the machine's own host: what takes longer is not there.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// What is not there is answered with this.
+const ABSENT: &str = "HTTP 404";
 const TOKEN_TTL_S: &str = "300";
 
 /// The metadata service.
@@ -81,6 +84,18 @@ impl Imds {
             availability_zone: self.metadata("placement/availability-zone").await?,
             local_ipv4: self.metadata("local-ipv4").await?,
         })
+    }
+
+    /// A value that may not be there.
+    ///
+    /// # Errors
+    /// If the service does not answer.
+    pub async fn find(&self, path: &str) -> Outcome<Option<String>> {
+        match self.metadata_once(path).await {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.message == ABSENT => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(super) async fn credentials(&self) -> PortResult<RoleCredentials> {

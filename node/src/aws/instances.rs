@@ -3,18 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use jiff::Timestamp;
 use roxmltree::{Document, Node};
 use slipway_driver::ports::{ErrorKind, PortResult};
 
+use super::Aws;
 use super::error::port_error;
 use super::volumes::child;
-use super::{Aws, code_of};
+
+/// So many values a filter takes; fewer than 1000 instances come in one answer.
+const VALUES_AT_MOST: usize = 200;
 
 /// An instance, as far as its certificates name it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machine {
     /// `running`, `terminated`, ….
     pub state: String,
+    /// When it was started last.
+    pub launched: Option<Timestamp>,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
     /// All addresses of all of its interfaces, public ones too.
@@ -24,26 +30,31 @@ pub struct Machine {
 }
 
 impl Aws {
-    /// The instance of that id; `None` if there is none. `ec2:DescribeInstances`.
+    /// The instances of those ids that there are, 200 in one call. `ec2:DescribeInstances`.
     ///
     /// # Errors
     /// If EC2 refuses.
-    pub async fn machine(&self, id: &str) -> PortResult<Option<Machine>> {
+    pub async fn machines(&self, ids: &[&str]) -> PortResult<BTreeMap<String, Machine>> {
         const OPERATION: &str = "ec2:DescribeInstances";
-        let parameters = [("InstanceId.1".to_owned(), id.to_owned())];
-        let text = match self.ec2(OPERATION, id, &parameters).await {
-            Ok(text) => text,
-            Err(error) if code_of(&error).starts_with("InvalidInstanceID") => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let unread = || port_error(OPERATION, id, ErrorKind::Transient, "the answer cannot be read");
-        let document = Document::parse(&text).map_err(|_| unread())?;
-        let found = document
-            .descendants()
-            .filter(|node| node.tag_name().name() == "instancesSet")
-            .flat_map(|set| set.children().filter(Node::is_element))
-            .find(|item| text_of(*item, "instanceId") == Some(id));
-        Ok(found.map(machine))
+        let mut found = BTreeMap::new();
+        for some in ids.chunks(VALUES_AT_MOST) {
+            // By a filter: an id that nobody has is no error there, and does not hide the others.
+            let mut parameters = vec![("Filter.1.Name".to_owned(), "instance-id".to_owned())];
+            let values = some.iter().zip(1..);
+            parameters
+                .extend(values.map(|(id, number)| (format!("Filter.1.Value.{number}"), (*id).to_owned())));
+            let subject = format!("{} instances", some.len());
+            let text = self.ec2(OPERATION, &subject, &parameters).await?;
+            let unread =
+                || port_error(OPERATION, &subject, ErrorKind::Transient, "the answer cannot be read");
+            let document = Document::parse(&text).map_err(|_| unread())?;
+            let sets = document.descendants().filter(|node| node.tag_name().name() == "instancesSet");
+            let items = sets.flat_map(|set| set.children().filter(Node::is_element));
+            found.extend(
+                items.filter_map(|item| Some((text_of(item, "instanceId")?.to_owned(), machine(item)))),
+            );
+        }
+        Ok(found)
     }
 }
 
@@ -59,6 +70,7 @@ fn machine(item: Node<'_, '_>) -> Machine {
             .and_then(|state| text_of(state, "name"))
             .unwrap_or_default()
             .to_owned(),
+        launched: text_of(item, "launchTime").and_then(|text| text.parse().ok()),
         tags: tags
             .filter_map(|tag| {
                 Some((text_of(tag, "key")?.to_owned(), text_of(tag, "value").unwrap_or_default().to_owned()))
@@ -87,7 +99,7 @@ mod tests {
     #[test]
     fn a_machine_has_the_names_and_addresses_of_all_its_interfaces() {
         // From <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>, shortened.
-        let text = "<item><instanceId>i-1</instanceId><instanceState><code>16</code><name>running</name></instanceState>\
+        let text = "<item><instanceId>i-1</instanceId><instanceState><code>16</code><name>running</name></instanceState><launchTime>2026-11-21T20:45:00.000Z</launchTime>\
             <privateDnsName>ip-10-0-0-1.eu-west-1.compute.internal</privateDnsName><dnsName/>\
             <privateIpAddress>10.0.0.1</privateIpAddress><ipAddress>203.0.113.5</ipAddress>\
             <tagSet><item><key>slipway:cluster</key><value>c</value></item><item><key>empty</key><value/></item></tagSet>\
@@ -101,6 +113,7 @@ mod tests {
         assert_eq!(addresses, ["10.0.0.1", "10.0.0.9", "203.0.113.5", "fd00::1"]);
         assert_eq!(found.names, ["ip-10-0-0-1.eu-west-1.compute.internal".to_owned()].into());
         assert_eq!(found.state, "running");
+        assert_eq!(found.launched.map(|at| at.to_string()).as_deref(), Some("2026-11-21T20:45:00Z"));
         let tags: Vec<_> = found.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(tags, ["empty=", "slipway:cluster=c"]);
     }

@@ -27,6 +27,7 @@ use aws_sigv4::http_request::{
 use aws_sigv4::sign::v4;
 use reqwest::{Method, Response};
 use slipway_driver::ports::{ErrorKind, PortError, PortResult};
+use slipway_driver::refusal::{chain, kind_of};
 use tokio::sync::Mutex;
 
 use crate::failure::{Failure, Outcome};
@@ -41,7 +42,7 @@ pub use objects::BucketOfAssets;
 pub use volumes::Volume;
 
 use endpoints::Service;
-use error::{kind_of, port_error, refusal};
+use error::{port_error, refusal};
 use identity::RoleCredentials;
 
 /// A client of one region, with the instance role's credentials.
@@ -277,20 +278,6 @@ impl Aws {
         *kept = Some(fresh.clone());
         Ok(fresh)
     }
-}
-
-/// An error and its sources in one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let words = error.to_string();
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = error.source();
-    }
-    text
 }
 
 /// The value of a query parameter or a part of a path, percent-encoded as RFC 3986 has it.

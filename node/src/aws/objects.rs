@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::endpoints::Service;
 use super::error::port_error;
-use super::{Aws, Body, Call, LONG_PATIENCE};
+use super::{Aws, Body, Call, LONG_PATIENCE, code_of};
 
 /// A bucket, mostly that of the assets.
 #[derive(Debug, Clone)]
@@ -80,23 +80,31 @@ impl BucketOfAssets {
     /// # Errors
     /// If S3 refuses.
     pub async fn put(&self, key: &str, bytes: &[u8]) -> PortResult<()> {
-        self.write(key, Body::Bytes(bytes)).await
+        self.write(key, Body::Bytes(bytes), &[]).await
     }
 
-    /// Writes an object out of a file without holding it in memory; S3 takes 5 GiB at once. `s3:PutObject`.
+    /// Writes an object out of a file without holding it in memory, unless there is one of that key; S3 takes 5 GiB at once.
+    /// `false`: there was one, or somebody is just writing it. `s3:PutObject`.
     ///
     /// # Errors
     /// If S3 refuses, or the file cannot be read.
-    pub async fn upload(&self, key: &str, from: &Path) -> PortResult<()> {
-        self.write(key, Body::File(from)).await
+    pub async fn upload_new(&self, key: &str, from: &Path) -> PortResult<bool> {
+        match self.write(key, Body::File(from), &[("if-none-match", "*")]).await {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(code_of(&error), "PreconditionFailed" | "ConditionalRequestConflict") => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    async fn write(&self, key: &str, body: Body<'_>) -> PortResult<()> {
+    async fn write(&self, key: &str, body: Body<'_>, headers: &[(&'static str, &str)]) -> PortResult<()> {
         let subject = self.subject(key);
         let url = self.aws.endpoints.object(&self.name, key, &self.aws.region);
         let call = Call {
             method: Method::PUT,
             body,
+            headers: headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
             patience: LONG_PATIENCE,
             ..Call::new("s3:PutObject", &subject, Service::S3, url)
         };

@@ -47,6 +47,32 @@ impl Aws {
         Ok(set.children().filter(Node::is_element).map(volume).collect())
     }
 
+    /// The volumes that are attached to `instance`: their ids, by the names under which they are. `ec2:DescribeVolumes`.
+    ///
+    /// # Errors
+    /// If EC2 refuses.
+    pub async fn attachments(&self, instance: &str) -> PortResult<BTreeMap<String, String>> {
+        const OPERATION: &str = "ec2:DescribeVolumes";
+        let filter = [
+            ("Filter.1.Name".to_owned(), "attachment.instance-id".to_owned()),
+            ("Filter.1.Value.1".to_owned(), instance.to_owned()),
+        ];
+        let text = self.ec2(OPERATION, instance, &filter).await?;
+        let unread = || port_error(OPERATION, instance, ErrorKind::Transient, "the answer cannot be read");
+        let document = Document::parse(&text).map_err(|_| unread())?;
+        let set = child(document.root_element(), "volumeSet").ok_or_else(unread)?;
+        let attachments = set
+            .children()
+            .filter_map(|volume| child(volume, "attachmentSet"))
+            .flat_map(|set| set.children().filter(Node::is_element));
+        let text = |node: Node<'_, '_>, name: &str| {
+            child(node, name).and_then(|node| node.text()).unwrap_or_default().to_owned()
+        };
+        // A volume of several instances has more than one.
+        let own = attachments.filter(|node| text(*node, "instanceId") == instance);
+        Ok(own.map(|node| (text(node, "device"), text(node, "volumeId"))).collect())
+    }
+
     /// Begins to attach `volume` to `instance` under the name `device`. `false`: it is attached somewhere. `ec2:AttachVolume`.
     ///
     /// # Errors

@@ -9,12 +9,14 @@ use crate::credentials::below;
 use crate::etcd::join;
 use crate::etcd::place::Place;
 use crate::failure::Outcome;
+use crate::leave;
 use crate::machine::apply::UNITS;
 use crate::machine::{Furniture, Unit, disk, files};
 use crate::software;
+use crate::status::publish;
 
 /// Its unit.
-const SERVICE: &str = "etcd.service";
+pub const SERVICE: &str = "etcd.service";
 /// Whom etcd runs as.
 pub(super) const USER: &str = "etcd";
 /// The label of a member's file system: 16 bytes at most.
@@ -76,10 +78,10 @@ pub(super) fn furniture(root: &Path, config: &EtcdConfig, joining: &str) -> Outc
         config.data_volume.mount_point,
         flags.join(" \\\n")
     );
-    Ok(Furniture {
-        files: Vec::new(),
-        units: vec![Unit { name: SERVICE.to_owned(), content: Some(content) }],
-    })
+    let mut units = vec![Unit { name: SERVICE.to_owned(), content: Some(content) }];
+    units.extend(publish::units());
+    units.push(leave::unit());
+    Ok(Furniture { files: Vec::new(), units })
 }
 
 fn flags(config: &EtcdConfig, joining: &str) -> Vec<(&'static str, String)> {

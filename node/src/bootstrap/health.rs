@@ -45,7 +45,7 @@ impl<C: Commands> Bootstrap<C> {
 /// Whether the member does its own part: it has a vote, reads through a majority, and has what the leader had a moment before. That
 /// each of its fellows is well too is [`EtcdHealth::healthy`], and matters before somebody else goes: a member that waited for it
 /// would be given up because another one is down.
-fn is_up(found: &EtcdHealth) -> bool {
+pub(crate) fn is_up(found: &EtcdHealth) -> bool {
     found.serving && !found.learner && found.behind.is_none_or(|entries| entries <= BEHIND)
 }
 

@@ -5,9 +5,11 @@
 //!
 //! - [`Bootstrap`]: who this node is, and what it takes. [`run`](Bootstrap::run) goes through the steps, tries again what may pass,
 //!   keeps the launch hook waiting meanwhile, and gives the instance up for what does not pass.
+//! - [`again`]: the same after a reboot, on a node that is in service.
 //! - [`etcd`]: what a member wants on its machine. [`users`]: the user's own files, units and keys.
 //! - [`telling`]: progress, and the report in the asset bucket.
 
+mod again;
 mod etcd;
 mod health;
 mod steps;
@@ -17,7 +19,7 @@ mod users;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use slipway_core::digest::sha256_hex;
 use slipway_core::node::{BootstrapState, NodeConfig, NodeFile};
 use tokio::time::Instant;
@@ -28,7 +30,8 @@ use crate::failure::{Failure, Outcome};
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::files;
-pub use etcd::LABEL;
+pub use etcd::{LABEL, SERVICE as ETCD_SERVICE};
+pub(crate) use health::is_up;
 pub use steps::Step;
 
 /// Where userdata puts what a node takes.
@@ -72,11 +75,11 @@ pub struct Bootstrap<C> {
     patience: Patience,
 }
 
-/// The verb.
+/// The verb. `again`: on a node that is in service.
 ///
 /// # Errors
 /// What is in the way, once it does not pass.
-pub async fn perform(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
+pub async fn perform(root: &Path, endpoints: &Endpoints, again: bool) -> Outcome<Value> {
     // Userdata's closes all to others, and it would close the folders of programs to who runs them. Files that are nobody else's say so
     // where they are made.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -84,7 +87,9 @@ pub async fn perform(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
     let aws = Aws::new(endpoints, &node.region)?;
     let host = Host { root: root.to_owned(), commands: System };
     match Bootstrap::read(host, aws.clone(), Patience::default()).await {
+        Ok(bootstrap) if again => bootstrap.again().await,
         Ok(bootstrap) => bootstrap.run().await,
+        Err(failure) if again => Err(failure),
         Err(failure) => {
             telling::unread(&aws, &node, &failure).await;
             Err(failure)
@@ -146,16 +151,6 @@ impl<C: Commands> Bootstrap<C> {
             let problem = format!("it is of {} in {}, and node.json says otherwise", base.role, base.cluster);
             return Err(damaged("config.json", &problem, fetched));
         }
-        if let NodeConfig::Worker(worker) = &config
-            && (!worker.machine.mounts.is_empty() || worker.machine.instance_store.is_some())
-        {
-            // Half a node would be worse than none: pods would fill its root volume.
-            return Err(Failure::lasting(
-                "bootstrap.storage",
-                "the pool has volumeMounts, raid0Mounts or ephemeralStorage, which this agent does not prepare yet",
-                "take them out of the pool's spec, or wait for a later agent",
-            ));
-        }
         let instance = aws.imds().instance().await?;
         Ok(Self { node, config, instance, aws, host, patience })
     }
@@ -180,19 +175,13 @@ impl<C: Commands> Bootstrap<C> {
                 let _ = self.aws.heartbeat(&hook).await;
             }
         };
+        let steps = self.steps();
         let worked = tokio::select! {
-            worked = self.go_through() => worked,
+            worked = self.go_through(&steps) => worked,
             never = heartbeats => never,
         };
         match worked {
-            Ok(()) => {
-                self.tell(BootstrapState::Healthy, None, None).await;
-                let steps: Vec<&str> = self.steps().into_iter().map(Step::name).collect();
-                Ok(json!({
-                    "instance": self.instance.id, "role": self.node.role, "config": self.node.config,
-                    "credentials": self.node.credentials, "steps": steps, "healthy": true,
-                }))
-            }
+            Ok(()) => Ok(self.came_up(&steps).await),
             Err((step, failure)) => {
                 self.tell(BootstrapState::GivenUp, Some(step), Some(&failure)).await;
                 self.give_up().await;
@@ -201,9 +190,9 @@ impl<C: Commands> Bootstrap<C> {
         }
     }
 
-    async fn go_through(&self) -> Result<(), (Step, Failure)> {
+    async fn go_through(&self, steps: &[Step]) -> Result<(), (Step, Failure)> {
         let begun = Instant::now();
-        for step in self.steps() {
+        for &step in steps {
             self.progress(BootstrapState::Working, Some(step), None);
             let mut pause = self.patience.first;
             let mut told = None;

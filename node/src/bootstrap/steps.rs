@@ -14,6 +14,7 @@ use crate::machine::accounts::{self, Owner};
 use crate::machine::commands::Commands;
 use crate::machine::{File, Furniture, disk, files};
 use crate::software::{self, Publisher};
+use crate::storage::{self, Storage};
 
 /// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,8 @@ pub enum Step {
     Volume,
     /// It has a file system, which is mounted.
     FileSystem,
+    /// A worker's other disks have file systems, and are mounted.
+    Storage,
     /// The programs are there that the image lacks.
     Software,
     /// The credentials lie where the role reads them.
@@ -34,6 +37,8 @@ pub enum Step {
     Files,
     /// Their units are enabled and started.
     Units,
+    /// All of this is gone through again after a reboot.
+    Again,
     /// The node is healthy.
     Healthy,
     /// The launch hook knows.
@@ -43,7 +48,15 @@ pub enum Step {
 impl Step {
     /// The steps of a role.
     pub(super) fn of(config: &NodeConfig) -> Vec<Self> {
-        let common = [Self::Software, Self::Credentials, Self::Files, Self::Units, Self::Healthy, Self::Hook];
+        let common = [
+            Self::Software,
+            Self::Credentials,
+            Self::Files,
+            Self::Units,
+            Self::Again,
+            Self::Healthy,
+            Self::Hook,
+        ];
         match config {
             NodeConfig::Etcd(_) => vec![
                 Self::Account,
@@ -54,9 +67,13 @@ impl Step {
                 Self::Record,
                 Self::Files,
                 Self::Units,
+                Self::Again,
                 Self::Healthy,
                 Self::Hook,
             ],
+            NodeConfig::Worker(worker) if storage::is_wanted(&worker.machine) => {
+                [Self::Storage].into_iter().chain(common).collect()
+            }
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => common.into(),
         }
     }
@@ -68,11 +85,13 @@ impl Step {
             Self::Account => "account",
             Self::Volume => "volume",
             Self::FileSystem => "file-system",
+            Self::Storage => "storage",
             Self::Software => "software",
             Self::Credentials => "credentials",
             Self::Record => "record",
             Self::Files => "files",
             Self::Units => "units",
+            Self::Again => "again",
             Self::Healthy => "healthy",
             Self::Hook => "hook",
         }
@@ -89,6 +108,12 @@ impl<C: Commands> Bootstrap<C> {
             Step::Account => self.account().await,
             Step::Volume => self.volume().await,
             Step::FileSystem => self.file_system().await,
+            Step::Storage => {
+                let NodeConfig::Worker(worker) = &self.config else { return Ok(()) };
+                let storage = Storage { host: &self.host, machine: &worker.machine, aws: &self.aws };
+                storage.prepare().await?;
+                storage.mount().await
+            }
             Step::Software => {
                 let wanted = &self.config.base().software;
                 let publisher = Publisher::new(&self.aws)?;
@@ -112,6 +137,7 @@ impl<C: Commands> Bootstrap<C> {
                 }
                 Ok(())
             }
+            Step::Again => self.come_again().await,
             Step::Healthy => self.healthy().await,
             Step::Hook => {
                 // One that waits for nothing was settled before, or timed out: the node is healthy either way.
@@ -180,7 +206,8 @@ impl<C: Commands> Bootstrap<C> {
             }
             several => {
                 let ids: Vec<&str> = several.iter().map(|volume| volume.id.as_str()).collect();
-                return Err(Failure::lasting(
+                // Until somebody has told them apart; whoever has makes this member go on.
+                return Err(Failure::passing(
                     "volume.ambiguous",
                     format!("several volumes have the tags {}: {}", tags.join(", "), ids.join(", ")),
                     "take the tag slipway:volume off those that are not this member's",
@@ -229,7 +256,7 @@ impl<C: Commands> Bootstrap<C> {
         // A file system that is mounted is neither made nor checked.
         let active = self.host.commands.run("systemctl", &["is-active", "--quiet", &name]).await?;
         if active.status != Some(0) {
-            self.host.format(&device, &id, etcd::LABEL).await?;
+            self.host.format(&device, &format!("the volume {id}"), disk::Kind::Ext4, etcd::LABEL).await?;
             self.host.check(&device).await?;
         }
         self.host.write(&mount).await?;
@@ -272,7 +299,9 @@ impl<C: Commands> Bootstrap<C> {
     fn furniture(&self, joining: &str) -> Outcome<Furniture> {
         match &self.config {
             NodeConfig::Etcd(config) => etcd::furniture(&self.host.root, config, joining),
-            NodeConfig::Controller(config) => Ok(kube::controller(config, &self.facts()?)),
+            NodeConfig::Controller(config) => {
+                Ok(kube::restarted::kept(&self.host.root, kube::controller(config, &self.facts()?)))
+            }
             NodeConfig::Worker(config) => Ok(kube::worker(config, &self.facts()?)),
         }
     }

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 
 const CURRENT: &str = ".current";
 /// Where the way back leads, from before a swap until it is settled: whoever dies in between leaves it to the next.
-const PREVIOUS: &str = ".previous";
+pub(super) const PREVIOUS: &str = ".previous";
 const LOCK: &str = ".lock";
 /// The suffix of a generation that was written because the one of its digest was damaged where it stands.
 const AGAIN: &str = "-again";

@@ -12,6 +12,7 @@ pub mod restore;
 pub mod snapshot;
 pub mod wire;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Subcommand;
@@ -20,8 +21,14 @@ use serde_json::Value;
 
 use crate::aws::Endpoints;
 use crate::failure::Outcome;
+use crate::machine::commands::System;
 use place::Place;
 use restore::Request;
+
+/// A token of the agent's making.
+const AUTO: &str = "auto";
+/// The members that a cluster was founded with.
+const FOUNDERS: &str = "founders";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -32,17 +39,17 @@ pub enum Verb {
     MoveLeader,
     /// Take a snapshot into the asset bucket, sealed, and check it there
     Snapshot,
-    /// Make this member's data out of a snapshot, while etcd is stopped on all members
+    /// Make this member's data out of a snapshot, and start it with them; the same on all members
     Restore {
         /// The snapshot's time, as `etcd snapshot` told it
         #[arg(long, value_parser = time)]
         snapshot: String,
-        /// The new cluster's token, the same on all members; by default made of cluster and snapshot
-        #[arg(long, value_parser = token)]
-        token: Option<String>,
-        /// Every member's peer URL, the same on all members; by default those that founded the cluster
-        #[arg(long, value_name = "NAME=URL", value_delimiter = ',', value_parser = member)]
-        initial_cluster: Vec<(String, String)>,
+        /// The new cluster's token, the same on all members and never one that was used; `auto`: made of cluster and snapshot
+        #[arg(long, value_parser = token, default_value = AUTO)]
+        token: String,
+        /// Every member's peer URL, the same on all members; `founders`: those that founded the cluster
+        #[arg(long, value_name = "NAME=URL,…", value_parser = members, default_value = FOUNDERS)]
+        initial_cluster: BTreeMap<String, String>,
     },
     /// Have this member added to the cluster that it was told of, as a learner
     Join,
@@ -60,8 +67,9 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<
         Verb::Health => Ok(json(&health::health(&place).await?)),
         Verb::Snapshot => Ok(json(&snapshot::snapshot(&place, endpoints).await?)),
         Verb::Restore { snapshot, token, initial_cluster } => {
-            let request = Request { snapshot, token, members: initial_cluster.into_iter().collect() };
-            Ok(json(&restore::restore(&place, endpoints, &request).await?))
+            let token = Some(token).filter(|token| token != AUTO);
+            let request = Request { snapshot, token, members: initial_cluster };
+            Ok(json(&restore::restore(&place, endpoints, &System, &request).await?))
         }
         Verb::Join => Ok(json(&join::join(&place).await?)),
         Verb::Promote => Ok(json(&join::promote(&place).await?)),
@@ -94,6 +102,11 @@ fn token(text: &str) -> Result<String, String> {
     } else {
         Err("a token has up to 128 letters, digits, dots and hyphens".to_owned())
     }
+}
+
+/// None for the founders.
+fn members(text: &str) -> Result<BTreeMap<String, String>, String> {
+    if text == FOUNDERS { Ok(BTreeMap::new()) } else { text.split(',').map(member).collect() }
 }
 
 fn member(text: &str) -> Result<(String, String), String> {

@@ -1,7 +1,11 @@
 //! `etcd restore`: a member's data out of a snapshot; run on every member with the same words, they make a new cluster.
 //!
-//! It may die anywhere and run again. What was there before is put aside and never deleted; nothing is touched while the
-//! member runs.
+//! Everything is made and checked while etcd runs. Then it is stopped, the data are swapped by renames, and it is started again,
+//! which waits for nobody: the first of three has no majority yet. What was there before is put aside and never deleted. It may
+//! die anywhere and run again.
+//!
+//! **A token names one restore.** Members of two clusters with one token take each other for their own, though their pasts
+//! differ: no token is ever used twice on a member, and that of the founders never.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -10,9 +14,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use slipway_core::node::NodeFile;
 use slipway_driver::keys;
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -22,8 +27,10 @@ use super::checker::Checker;
 use super::place::Place;
 use super::snapshot::{Draft, fetch, node};
 use crate::aws::{Aws, Endpoints};
+use crate::bootstrap::ETCD_SERVICE as SERVICE;
 use crate::credentials::below;
 use crate::failure::{Failure, Outcome};
+use crate::machine::commands::Commands;
 use crate::software;
 
 /// Kubernetes' controllers compare revisions: after a restore they must be larger than any that was ever seen.
@@ -33,6 +40,8 @@ const RESTORERS: [&str; 2] = ["etcdutl", "etcdctl"];
 /// Beside the data, in their volume.
 const WORK: &str = "restore.part";
 const MARK: &str = "restored.json";
+/// So long a member is waited for that may have no majority yet.
+const STARTING: Duration = Duration::from_secs(5);
 
 /// What is to be restored: the same for all members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +59,7 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restored {
-    /// Whether anything was done: not if the same was restored before.
+    /// Whether the data were changed: not if a run before this one did it.
     pub changed: bool,
     /// What was restored.
     #[serde(flatten)]
@@ -58,6 +67,21 @@ pub struct Restored {
     /// Where the data lie that were there before, if any were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_aside: Option<String>,
+    /// How etcd is since it was started with them.
+    pub etcd: Started,
+    /// Why it does not serve yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How a member is that was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Started {
+    /// It reads through a majority.
+    Serving,
+    /// It was started, and runs: it may wait for a majority.
+    Waiting,
 }
 
 /// What a member's data were restored from; it lies beside them.
@@ -75,13 +99,25 @@ pub struct Mark {
     /// Whether revisions were raised and older ones marked as compacted. Where they were not, whoever watches must be started
     /// anew: controllers, kubelets, everything with a cache.
     pub bumped: bool,
+    /// Whether etcd was started with these data: from then on they are the member's, and nobody makes them again.
+    #[serde(default)]
+    pub started: bool,
+    /// The tokens of restores before this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens_before: Vec<String>,
 }
 
-/// Makes this member's data out of a snapshot.
+/// Makes this member's data out of a snapshot, and starts it with them.
 ///
 /// # Errors
-/// If the member runs; if the snapshot cannot be had or opened, or is not whole; if etcd's program fails.
-pub async fn restore(place: &Place, endpoints: &Endpoints, request: &Request) -> Outcome<Restored> {
+/// If the snapshot cannot be had or opened, or is not whole; if etcd's program fails; if the member cannot be stopped, or ends once
+/// it is started.
+pub async fn restore(
+    place: &Place,
+    endpoints: &Endpoints,
+    commands: &impl Commands,
+    request: &Request,
+) -> Outcome<Restored> {
     let node = node(place)?;
     let members = members(place, request)?;
     let token = request.token.clone().unwrap_or_else(|| format!("{}-{}", node.cluster, request.snapshot));
@@ -90,10 +126,15 @@ pub async fn restore(place: &Place, endpoints: &Endpoints, request: &Request) ->
     let same = |found: &Mark| {
         found.snapshot == request.snapshot && found.token == token && found.initial_cluster == members
     };
-    if let Some(found) = read(&mark)?.filter(same)
+    let before = read(&mark)?;
+    if let Some(found) = before.clone().filter(same)
         && data.exists()
     {
-        return Ok(Restored { changed: false, mark: found, kept_aside: None });
+        // Whoever names the restore by its token may ask for it again, and hears that it is done.
+        if found.started && request.token.is_none() {
+            return Err(used(&token, "this member was restored from that snapshot, and has run since"));
+        }
+        return start(place, commands, &mark, found, false, None).await;
     }
     // A run before this died between its last two steps.
     if let Some(done) = read(&work.join(MARK))?.filter(same)
@@ -102,64 +143,153 @@ pub async fn restore(place: &Place, endpoints: &Endpoints, request: &Request) ->
     {
         write(&mark, &done)?;
         remove(&work)?;
-        return Ok(Restored { changed: false, mark: done, kept_aside: None });
+        return start(place, commands, &mark, done, false, None).await;
     }
-    refuse_live(place).await?;
+    if token == place.config.etcd.initial_cluster_token {
+        return Err(used(&token, "the cluster was founded with it"));
+    }
+    let tokens_before = before.map_or_else(Vec::new, |mut mark| {
+        mark.tokens_before.push(mark.token);
+        mark.tokens_before
+    });
+    if tokens_before.contains(&token) {
+        return Err(used(&token, "a restore before this one on this member had it"));
+    }
     // What a run before this made is as good, if it was finished.
     let done = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
         Some(done) => done,
         None => {
-            let aws = Aws::new(endpoints, &node.region)?;
-            let tool = tool(&place.root)?;
-            remove(&work)?;
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&work)
-                .map_err(|error| failed(&work, &error))?;
-            let plain = work.join("snapshot.db");
-            let to = Both { file: BufWriter::new(create(&plain)?), checker: Checker::default() };
-            let key = keys::etcd_snapshot(&node.cluster, &request.snapshot);
-            let draft = Draft::new(&place.root);
-            let opened = fetch(&aws, &node, &key, &draft, to).await?;
-            let whole = opened.checker.finish().map_err(|why| {
-                Failure::lasting(
-                    "restore.damaged",
-                    format!("s3://{}/{key} is no whole snapshot: {why}", node.asset_bucket),
-                    "restore from another one; nothing was changed",
-                )
-            })?;
-            let mut done = Mark {
+            let mark = Mark {
                 snapshot: request.snapshot.clone(),
                 token,
                 initial_cluster: members,
-                sha256: whole.sha256,
+                sha256: String::new(),
                 bumped: false,
+                started: false,
+                tokens_before,
             };
-            let made = work.join("making");
-            done.bumped = run(place, &tool, &plain, &done, &made).await?;
-            fs::remove_file(&plain).map_err(|error| failed(&plain, &error))?;
-            let whose = if data.exists() { data.clone() } else { place.pki() };
-            give(&made, &whose).map_err(|error| failed(&made, &error))?;
-            rename(&made, &work.join("data"))?;
-            // From here on it is finished, and need not be made again.
-            write(&work.join(MARK), &done)?;
-            done
+            make(place, endpoints, &node, mark).await?
         }
     };
-    // Somebody may have started it meanwhile.
+    let kept_aside = swap(place, commands, &done).await?;
+    write(&mark, &done)?;
+    remove(&work)?;
+    start(place, commands, &mark, done, true, kept_aside).await
+}
+
+/// Makes the data beside those that are in force.
+async fn make(place: &Place, endpoints: &Endpoints, node: &NodeFile, mut mark: Mark) -> Outcome<Mark> {
+    let (data, work) = (place.data(), volume(place).join(WORK));
+    let aws = Aws::new(endpoints, &node.region)?;
+    let tool = tool(&place.root)?;
+    let draft = Draft::new(&place.root)?;
+    remove(&work)?;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&work);
+    made.map_err(|error| failed(&work, &error))?;
+    let plain = work.join("snapshot.db");
+    let to = Both { file: BufWriter::new(create(&plain)?), checker: Checker::default() };
+    let key = keys::etcd_snapshot(&node.cluster, &mark.snapshot);
+    let opened = fetch(&aws, node, &key, &draft, to).await?;
+    let whole = opened.checker.finish().map_err(|why| {
+        Failure::lasting(
+            "restore.damaged",
+            format!("s3://{}/{key} is no whole snapshot: {why}", node.asset_bucket),
+            "restore from another one; nothing was changed",
+        )
+    })?;
+    mark.sha256 = whole.sha256;
+    let made = work.join("making");
+    mark.bumped = run(place, &tool, &plain, &mark, &made).await?;
+    fs::remove_file(&plain).map_err(|error| failed(&plain, &error))?;
+    let whose = if data.exists() { data } else { place.pki() };
+    give(&made, &whose).map_err(|error| failed(&made, &error))?;
+    rename(&made, &work.join("data"))?;
+    // From here on it is finished, and need not be made again.
+    write(&work.join(MARK), &mark)?;
+    Ok(mark)
+}
+
+/// Stops etcd, and puts what was made in place; where the data before it lie.
+async fn swap(place: &Place, commands: &impl Commands, done: &Mark) -> Outcome<Option<String>> {
+    let (data, work) = (place.data(), volume(place).join(WORK));
+    // A unit that is not there (yet) has nothing to stop, and one that does not stop is seen at its lock.
+    commands.run("systemctl", &["stop", SERVICE]).await?;
     refuse_live(place).await?;
     let kept_aside = if data.exists() {
         let aside = free(&data, &done.snapshot);
-        rename(&data, &aside)?;
+        if let Err(failure) = rename(&data, &aside)
+            && data.exists()
+        {
+            // It goes on with what it had.
+            commands.run("systemctl", &["start", "--no-block", SERVICE]).await?;
+            return Err(failure);
+        }
         Some(aside.display().to_string())
     } else {
         None
     };
     rename(&work.join("data"), &data)?;
-    write(&mark, &done)?;
-    remove(&work)?;
-    Ok(Restored { changed: true, mark: done, kept_aside })
+    Ok(kept_aside)
+}
+
+/// Starts etcd with the data that are in place, and looks for a while how it is.
+async fn start(
+    place: &Place,
+    commands: &impl Commands,
+    path: &Path,
+    mut mark: Mark,
+    changed: bool,
+    kept_aside: Option<String>,
+) -> Outcome<Restored> {
+    // Not waiting: it is ready once a majority is.
+    let started = commands.must("systemctl", &["start", "--no-block", SERVICE]).await;
+    started.map_err(|failure| {
+        let help = "the data are in place: see why systemd does not start etcd, then run this again";
+        Failure { help: help.to_owned(), ..failure }
+    })?;
+    if !mark.started {
+        mark.started = true;
+        write(path, &mark)?;
+    }
+    let begun = Instant::now();
+    let reason = loop {
+        let reason = match place.caller() {
+            Ok(caller) => match place.own(&caller).serves().await {
+                Ok(()) => {
+                    let etcd = Started::Serving;
+                    return Ok(Restored { changed, mark, kept_aside, etcd, reason: None });
+                }
+                Err(refusal) => refusal.to_string(),
+            },
+            Err(failure) => failure.message,
+        };
+        if begun.elapsed() > STARTING {
+            break reason;
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    };
+    let shown = commands.must("systemctl", &["show", "--property=ActiveState,NRestarts", SERVICE]).await?;
+    let value = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let restarts = value("NRestarts").and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
+    let state = value("ActiveState").unwrap_or("unknown");
+    if restarts > 0 || !matches!(state, "active" | "activating" | "reloading") {
+        return Err(Failure::passing(
+            "restore.start",
+            format!(
+                "etcd was started with the restored data, and does not stay: it is {state} after {restarts} restarts"
+            ),
+            "`journalctl -u etcd` on the node says why; the data before lie beside it",
+        ));
+    }
+    Ok(Restored { changed, mark, kept_aside, etcd: Started::Waiting, reason: Some(reason) })
+}
+
+fn used(token: &str, why: &str) -> Failure {
+    Failure::lasting(
+        "restore.token",
+        format!("the token {token} is not a new one: {why}"),
+        "to restore (again), give all members one --token that none of them had, such as today's date; nothing was changed",
+    )
 }
 
 /// `--initial-cluster`: with this member in it, under its own URL.
@@ -197,8 +327,8 @@ async fn refuse_live(place: &Place) -> Outcome<()> {
     }
     Err(Failure::lasting(
         "restore.running",
-        format!("{} runs: its data are not replaced under it", etcd.name),
-        "stop etcd on every member of the cluster (`systemctl stop etcd`), then run this on each; nothing was changed",
+        format!("{} runs, though {SERVICE} was stopped: its data are not replaced under it", etcd.name),
+        "end whatever else runs etcd on this machine, then run this again; nothing was changed",
     ))
 }
 

@@ -4,10 +4,10 @@
 //! checked again: a snapshot that was reported can be restored. Memory does not grow with it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufReader, BufWriter};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -20,6 +20,7 @@ use slipway_driver::keys;
 use slipway_driver::ports::{Context, Crypto as _, Keys as _};
 use slipway_pki::AwsLc;
 use slipway_pki::stream::{Sealed, Sealer};
+use tempfile::TempPath;
 use tokio::time::timeout;
 
 use super::checker::{Checker, Whole};
@@ -39,7 +40,12 @@ const LINE_AT_MOST: usize = 8 << 20;
 /// What S3 takes in one call.
 const SIZE_AT_MOST: u64 = 5 << 30;
 /// Where it waits until it is uploaded, sealed.
-const DRAFT: &str = "/var/lib/slipway/snapshot.sealed";
+const DRAFTS: &str = "/var/lib/slipway";
+const DRAFT: (&str, &str) = ("snapshot-", ".sealed");
+/// Who holds it is the only one with a draft.
+const LOCK: &str = "snapshot.lock";
+/// Another member may take one in the same second, and the name tells seconds.
+const NAMES_AT_MOST: u32 = 10;
 
 /// What `etcd snapshot` made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -70,24 +76,22 @@ pub struct Snapshot {
 pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<Snapshot> {
     let start = Instant::now();
     let node = node(place)?;
+    let draft = Draft::new(&place.root)?;
     let aws = Aws::new(endpoints, &node.region)?;
     let caller = place.caller()?;
     let own = place.own(&caller);
     // Through a majority: whatever was acknowledged until now is in it.
     own.serves().await.map_err(|refusal| failed(&refusal, "reading through a majority"))?;
     let status = own.status().await.map_err(|refusal| failed(&refusal, "asking how the member is"))?;
-    let now = Timestamp::now();
-    let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
 
     let arn = key_of(&place.root)?;
     let context = context(&node.cluster);
     let data_key = aws.keys(Some(arn.clone())).generate(None, &context).await?;
-    let draft = Draft::new(&place.root);
     let sealer = Sealer::new(&data_key, &context, BufWriter::new(draft.create()?))?;
     let (whole, sealer) = stream(&own, sealer).await?;
-    let file = sealer.finish()?.into_inner().map_err(|error| unwritable(&draft.0, error.error()))?;
-    file.sync_all().map_err(|error| unwritable(&draft.0, &error))?;
-    let length = file.metadata().map_err(|error| unwritable(&draft.0, &error))?.len();
+    let file = sealer.finish()?.into_inner().map_err(|error| unwritable(&draft.path, error.error()))?;
+    file.sync_all().map_err(|error| unwritable(&draft.path, &error))?;
+    let length = file.metadata().map_err(|error| unwritable(&draft.path, &error))?.len();
     if length > SIZE_AT_MOST {
         return Err(Failure::lasting(
             "snapshot.size",
@@ -97,8 +101,7 @@ pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<Snapshot>
     }
     drop(data_key);
 
-    let key = keys::etcd_snapshot(&node.cluster, &time);
-    aws.bucket(&node.asset_bucket).upload(&key, &draft.0).await?;
+    let (time, key) = upload(&aws, &node, &draft).await?;
     let back = Checker::default();
     let back = fetch(&aws, &node, &key, &draft, back).await?.finish();
     if back.as_ref() != Ok(&whole) {
@@ -118,6 +121,24 @@ pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<Snapshot>
         sealed_under: arn,
         seconds: start.elapsed().as_secs(),
     })
+}
+
+/// Uploads it under a name that nobody has yet: its time, and its key.
+async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> Outcome<(String, String)> {
+    let bucket = aws.bucket(&node.asset_bucket);
+    for _ in 0..NAMES_AT_MOST {
+        let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let key = keys::etcd_snapshot(&node.cluster, &time);
+        if bucket.upload_new(&key, &draft.path).await? {
+            return Ok((time, key));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Err(Failure::passing(
+        "snapshot.names",
+        format!("others took a snapshot in each of the last {NAMES_AT_MOST} seconds"),
+        "one is enough: see who asks for them",
+    ))
 }
 
 /// Reads what etcd streams, line by line, into `sealer`.
@@ -174,8 +195,8 @@ pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
     mut to: W,
 ) -> Outcome<W> {
     draft.create()?;
-    aws.bucket(&node.asset_bucket).download(key, &draft.0).await?;
-    let file = File::open(&draft.0).map_err(|error| unwritable(&draft.0, &error))?;
+    aws.bucket(&node.asset_bucket).download(key, &draft.path).await?;
+    let file = File::open(&draft.path).map_err(|error| unwritable(&draft.path, &error))?;
     let sealed = Sealed::read(BufReader::new(file))?;
     let context = context(&node.cluster);
     let data_key = aws.keys(None).unwrap(&sealed.wrapped, &context).await?;
@@ -216,26 +237,52 @@ fn key_of(root: &Path) -> Outcome<String> {
     Ok(newest.map(|sealing| sealing.wrapped_by.to_owned()).unwrap_or_default())
 }
 
-/// A sealed file on its way, gone when dropped.
+/// A sealed file on its way, gone when dropped, and the lock of who may have one: what Systems Manager delivers twice must not
+/// write into one file, nor fill the disk with two.
 #[derive(Debug)]
-pub(super) struct Draft(PathBuf);
-
-impl Draft {
-    pub(super) fn new(root: &Path) -> Self {
-        Self(below(root, DRAFT))
-    }
-
-    fn create(&self) -> Outcome<File> {
-        let mut options = OpenOptions::new();
-        let file = options.create(true).truncate(true).write(true).mode(0o600).open(&self.0);
-        file.map_err(|error| unwritable(&self.0, &error))
-    }
+pub(super) struct Draft {
+    path: TempPath,
+    _lock: File,
 }
 
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // Sealed: who is killed leaves nothing but space, which the next one takes.
-        let _ = fs::remove_file(&self.0);
+impl Draft {
+    /// # Errors
+    /// If somebody has one.
+    pub(super) fn new(root: &Path) -> Outcome<Self> {
+        let folder = below(root, DRAFTS);
+        let path = folder.join(LOCK);
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let lock = lock.map_err(|error| unwritable(&path, &error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Failure::passing(
+                    "snapshot.busy",
+                    "a snapshot is being taken or restored on this machine",
+                    "wait for it; its answer tells its time",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(unwritable(&path, &error)),
+        }
+        // Sealed: who was killed left nothing but space.
+        for entry in fs::read_dir(&folder).map_err(|error| unwritable(&folder, &error))?.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(DRAFT.0) && name.ends_with(DRAFT.1) {
+                // What stays takes space, and is in nobody's way.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        let draft = tempfile::Builder::new().prefix(DRAFT.0).suffix(DRAFT.1).tempfile_in(&folder);
+        let path = draft.map_err(|error| unwritable(&folder, &error))?.into_temp_path();
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Empty; for its owner alone.
+    fn create(&self) -> Outcome<File> {
+        let file = OpenOptions::new().truncate(true).write(true).open(&self.path);
+        file.map_err(|error| unwritable(&self.path, &error))
     }
 }
 

@@ -84,7 +84,8 @@ fn addresses(flags: &mut Flags, plane: &ControlPlane, facts: &Facts) {
         .set("tls-private-key-file", pki("apiserver-key.pem"))
         // Kubelets' names are instances' ids, which no DNS knows.
         .set("kubelet-preferred-address-types", "InternalIP,InternalDNS,Hostname")
-        .set("kubelet-certificate-authority", pki("kubelet-ca.pem"))
+        // Beside the cluster's own authority it holds whoever signs kubelets, or signed them before: kubelet-ca.pem is the one that signs.
+        .set("kubelet-certificate-authority", pki("client-ca.pem"))
         .set("kubelet-client-certificate", pki("apiserver-kubelet-client.pem"))
         .set("kubelet-client-key", pki("apiserver-kubelet-client-key.pem"))
         .set("proxy-client-cert-file", pki(&format!("{FRONT_PROXY_CLIENT}.pem")))

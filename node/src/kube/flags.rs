@@ -14,7 +14,7 @@ pub(super) enum Program {
 }
 
 impl Program {
-    pub(super) fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
             Self::ControllerManager => "kube-controller-manager",
@@ -22,6 +22,10 @@ impl Program {
         }
     }
 }
+
+/// The names of all of them, and of their manifests.
+pub const STATIC_PODS: [&str; 3] =
+    [Program::ApiServer.name(), Program::ControllerManager.name(), Program::Scheduler.name()];
 
 /// Flags without their dashes, each with its values: one that is given several times has several.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -14,6 +14,7 @@ mod controller_manager;
 mod flags;
 mod kubeconfig;
 mod kubelet;
+pub mod restarted;
 mod scheduler;
 mod static_pod;
 #[cfg(test)]
@@ -26,10 +27,13 @@ use slipway_core::node::{Base, ControllerConfig, WorkerConfig};
 use slipway_core::pki::policy::KUBERNETES_DIR;
 use slipway_core::software::Program;
 
+use crate::leave;
 use crate::machine::{File, Furniture};
 use crate::manage;
 use crate::software::PROGRAMS;
+use crate::status::publish;
 
+pub use flags::STATIC_PODS;
 pub use static_pod::MANIFESTS;
 
 /// What is Kubernetes' own; the credentials lie below it.
@@ -99,6 +103,8 @@ pub fn controller(config: &ControllerConfig, facts: &Facts) -> Furniture {
     };
     let mut furniture = joined(furniture, kubelet::furniture(&settings, facts));
     furniture.units.extend(manage::units());
+    furniture.units.extend(publish::units());
+    furniture.units.push(leave::unit());
     furniture
 }
 
@@ -113,7 +119,9 @@ pub fn worker(config: &WorkerConfig, facts: &Facts) -> Furniture {
         api_server: &config.api_server,
         static_pods: false,
     };
-    joined(furniture, kubelet::furniture(&settings, facts))
+    let mut furniture = joined(furniture, kubelet::furniture(&settings, facts));
+    furniture.units.extend(publish::units());
+    furniture
 }
 
 fn joined(mut furniture: Furniture, more: Furniture) -> Furniture {

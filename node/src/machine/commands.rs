@@ -1,6 +1,7 @@
 //! The programs that the agent runs: a port, so that tests need no systemd.
 
 use std::future::Future;
+use std::io::ErrorKind;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use crate::failure::{Failure, Outcome};
 
 /// Nothing that is run here takes as long, not even a file system on a large volume.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// But for these: how long they take is for the disk to say, and who ends them halfway begins again.
+const UNBOUNDED: [&str; 2] = ["e2fsck", "resize2fs"];
 
 /// What came of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,16 @@ pub trait Commands: Send + Sync {
     }
 }
 
+/// The image lacks a program.
+fn absent(program: &str) -> Failure {
+    Failure::lasting(
+        "command.absent",
+        format!("this machine's image has no program `{program}`"),
+        "take an image that has it: each needs systemd, e2fsprogs and util-linux; workers with file systems of `xfs` need xfsprogs, \
+         and those that put disks together by RAID 0 need mdadm",
+    )
+}
+
 /// The machine's own programs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;
@@ -54,12 +67,19 @@ impl Commands for System {
             Failure::passing(
                 "command.failed",
                 format!("`{program} {}`: {problem}", arguments.join(" ")),
-                "see that the image has it: systemd, e2fsprogs and util-linux are needed",
+                "run it by hand on the node to see more",
             )
         };
-        let output = tokio::time::timeout(PATIENCE, command.output()).await;
-        let output = output.map_err(|_| failed(format!("no end after {} s", PATIENCE.as_secs())))?;
-        let output = output.map_err(|error| failed(error.to_string()))?;
+        let output = if UNBOUNDED.contains(&program) {
+            command.output().await
+        } else {
+            let output = tokio::time::timeout(PATIENCE, command.output()).await;
+            output.map_err(|_| failed(format!("no end after {} s", PATIENCE.as_secs())))?
+        };
+        // Nobody else installs anything.
+        let output = output.map_err(|error| {
+            if error.kind() == ErrorKind::NotFound { absent(program) } else { failed(error.to_string()) }
+        })?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(Ran { status: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) })
     }

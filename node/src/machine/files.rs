@@ -23,7 +23,8 @@ fn written(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> io::Result<boo
         return Ok(false);
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    make_folders(folder, if mode & 0o077 == 0 { 0o700 } else { 0o755 })?;
+    // Whoever the file belongs to, or one beside it, must come through: the file alone says who may read it.
+    make_folders(folder, 0o755)?;
     let draft = draft(path);
     // What a run that died left behind.
     remove(&draft)?;
@@ -184,5 +185,14 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn folders_above_a_closed_file_can_be_passed_by_its_owner() {
+        let root = tempfile::tempdir().unwrap();
+        write(&root.path().join("etc/app/conf/key"), 0o600, Owner { uid: 1, gid: 1 }, b"k").unwrap();
+        for folder in ["etc", "etc/app", "etc/app/conf"] {
+            assert_eq!(fs::metadata(root.path().join(folder)).unwrap().mode() & 0o7777, 0o755, "{folder}");
+        }
     }
 }

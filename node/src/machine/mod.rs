@@ -23,8 +23,7 @@ pub struct Furniture {
 pub struct File {
     /// From the root.
     pub path: String,
-    /// Permissions, such as `0o644`. Folders above it that are missing are made as 0755, or as 0700 if others may not
-    /// read the file.
+    /// Permissions, such as `0o644`. Folders above it that are missing are made as 0755.
     pub mode: u32,
     /// What is in it. No secret: those come out of the credentials' bundle, and are written from there.
     pub content: String,

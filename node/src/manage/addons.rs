@@ -43,6 +43,11 @@ pub(super) async fn keep(client: &Client, library: &impl Library, cluster: &str)
     if kept.ledger.is_fresh(&pointer.digest, now, FRESH) {
         return Ok(json!({ "state": "fresh", "digest": pointer.digest, "addons": kept.ledger.addons }));
     }
+    if kept.ledger.rests(&pointer.digest, now, FRESH) {
+        return Ok(
+            json!({ "state": "resting", "digest": pointer.digest, "why": "the last try failed, see its answer" }),
+        );
+    }
     let shelf = shelf(library, cluster, &pointer.digest).await?;
     let objects: Vec<&Value> = shelf.addons.iter().flat_map(|addon| &addon.objects).collect();
 
@@ -67,6 +72,9 @@ pub(super) async fn keep(client: &Client, library: &impl Library, cluster: &str)
         }
     }
     if !failures.is_empty() {
+        // Whoever else writes it now has tried too.
+        kept.ledger.fails(&pointer.digest, Timestamp::now());
+        kept.write(client).await?;
         return Ok(json!({ "state": "incomplete", "digest": pointer.digest, "failures": failures }));
     }
     let gone = match ledger::read(client).await? {
@@ -76,6 +84,7 @@ pub(super) async fn keep(client: &Client, library: &impl Library, cluster: &str)
     };
     kept.ledger.digest.clone_from(&pointer.digest);
     kept.ledger.applied_at = Some(now);
+    kept.ledger.failed = None;
     kept.ledger.addons =
         shelf.addons.iter().map(|addon| (addon.name.clone(), addon.version.clone())).collect();
     kept.write(client).await?;

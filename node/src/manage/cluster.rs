@@ -1,5 +1,6 @@
 //! Who is asked besides the API server: S3 for the add-ons, EC2 for the machines behind nodes.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use slipway_driver::ports::{ErrorKind, PortError};
@@ -16,8 +17,8 @@ pub trait Library: Sync {
 
 /// Who knows machines.
 pub trait Cloud: Sync {
-    /// The machine of that id; `None` if there is none.
-    fn machine(&self, id: &str) -> impl Future<Output = Outcome<Option<Machine>>> + Send;
+    /// The machines of those ids that there are.
+    fn machines(&self, ids: &[&str]) -> impl Future<Output = Outcome<BTreeMap<String, Machine>>> + Send;
 }
 
 impl Library for BucketOfAssets {
@@ -32,8 +33,8 @@ impl Library for BucketOfAssets {
 }
 
 impl Cloud for Aws {
-    async fn machine(&self, id: &str) -> Outcome<Option<Machine>> {
-        Aws::machine(self, id).await.map_err(|error| failure(&error))
+    async fn machines(&self, ids: &[&str]) -> Outcome<BTreeMap<String, Machine>> {
+        Aws::machines(self, ids).await.map_err(|error| failure(&error))
     }
 }
 

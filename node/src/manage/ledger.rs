@@ -34,9 +34,46 @@ pub(super) struct Ledger {
     pub(super) kinds: BTreeSet<(String, String)>,
     /// The add-ons and their versions.
     pub(super) addons: BTreeMap<String, String>,
+    /// What was tried last, while something of it cannot be applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<Failed>,
 }
 
+/// A try that brought not all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Failed {
+    /// Of what.
+    pub(super) digest: String,
+    /// How many there were.
+    pub(super) tries: u32,
+    /// When the last one ended.
+    pub(super) at: Timestamp,
+}
+
+/// The first pause after a try that failed; they double up to as long as what was applied is left alone.
+const PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
 impl Ledger {
+    /// Whether what is of `digest` failed so lately that it is not tried again yet: each try is hundreds of calls, for all that is
+    /// well too.
+    pub(super) fn rests(&self, digest: &str, now: Timestamp, longest: SignedDuration) -> bool {
+        self.failed.as_ref().filter(|failed| failed.digest == digest).is_some_and(|failed| {
+            let doubled = 2_i32.saturating_pow(failed.tries.saturating_sub(1).min(10));
+            let pause = PAUSE.saturating_mul(doubled).min(longest);
+            let age = now.duration_since(failed.at);
+            // As in `is_fresh`, of a clock that was ahead.
+            age < pause && age > -pause
+        })
+    }
+
+    /// One more try of `digest` that failed.
+    pub(super) fn fails(&mut self, digest: &str, at: Timestamp) {
+        let before = self.failed.as_ref().filter(|failed| failed.digest == digest);
+        let tries = before.map_or(0, |failed| failed.tries).saturating_add(1);
+        self.failed = Some(Failed { digest: digest.to_owned(), tries, at });
+    }
+
     /// Whether what is of `digest` was applied less than `ago` before `now`.
     pub(super) fn is_fresh(&self, digest: &str, now: Timestamp, ago: SignedDuration) -> bool {
         // A clock that was ahead must not keep the others from it.

@@ -34,8 +34,8 @@ pub use judge::{Machine, Verdict, judge};
 
 /// Where userdata puts it.
 const NODE: &str = "/var/lib/slipway/node.json";
-/// The certificate that kubelets' serving certificates are signed by.
-const KUBELET_CA: &str = "/etc/kubernetes/pki/kubelet-ca.pem";
+/// Among others, the certificates that kubelets' serving certificates are signed by, all of them while one takes the other's place.
+const KUBELET_CA: &str = "/etc/kubernetes/pki/client-ca.pem";
 
 /// The field manager of all that is applied.
 pub const MANAGER: &str = "slipway";

@@ -63,11 +63,16 @@ impl Listener {
 #[must_use]
 pub fn listeners(root: &Path, config: &NodeConfig) -> Vec<Listener> {
     let kubernetes = |name: &str| below(root, KUBERNETES_DIR).join(name);
+    // A controller's kubelet-ca.pem is the one that signs; who signed before lies with all that sign clients.
+    let signers = match config {
+        NodeConfig::Controller(_) => "client-ca.pem",
+        NodeConfig::Etcd(_) | NodeConfig::Worker(_) => "kubelet-ca.pem",
+    };
     // It asks for its certificate by itself, and names the machine in it.
     let kubelet = Listener {
         name: "kubelet",
         port: KUBELET,
-        authority: Some(kubernetes("kubelet-ca.pem")),
+        authority: Some(kubernetes(signers)),
         names_loopback: false,
         identity: None,
         file: None,

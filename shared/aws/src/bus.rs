@@ -3,8 +3,9 @@
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use slipway_core::event::{Event, SOURCE};
 use slipway_driver::ports::{Bus, PortError, PortResult};
+use slipway_driver::refusal::kind_of;
 
-use crate::error::{kind_of, port_error};
+use crate::error::port_error;
 
 /// `PutEvents` takes so many entries.
 const MAX_ENTRIES: usize = 10;

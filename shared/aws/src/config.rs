@@ -9,7 +9,7 @@ use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_types::service_config::ServiceConfigKey;
 
-use crate::{CloudFormation, EventBus, KmsKeys, S3Bucket, Schedules, SsmParameters};
+use crate::{AutoScaling, CloudFormation, EventBus, KmsKeys, RunCommand, S3Bucket, Schedules, SsmParameters};
 
 /// How often a call is tried in all. With the backoff below, a service that throttles for some five seconds is
 /// outlived; for longer, the event goes back to its queue, which waits better than a function that is paid by time.
@@ -129,6 +129,18 @@ impl Aws {
 
     pub(crate) fn cloudformation(&self) -> aws_sdk_cloudformation::Client {
         aws_sdk_cloudformation::Client::new(&self.config)
+    }
+
+    /// Auto Scaling.
+    #[must_use]
+    pub fn groups(&self) -> AutoScaling {
+        AutoScaling::new(aws_sdk_autoscaling::Client::new(&self.config))
+    }
+
+    /// Run Command.
+    #[must_use]
+    pub fn commands(&self) -> RunCommand {
+        RunCommand::new(aws_sdk_ssm::Client::new(&self.config))
     }
 
     /// The region.

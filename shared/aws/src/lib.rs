@@ -10,6 +10,8 @@
 //! | `Parameters` | [`SsmParameters`] | `ssm:GetParameter` |
 //! | `Bus` | [`EventBus`] | `events:PutEvents` |
 //! | `Stacks` | [`CloudFormation`] | `cloudformation:…`, `iam:PassRole` |
+//! | `Groups` | [`AutoScaling`] | `autoscaling:…` |
+//! | `Commands` | [`RunCommand`] | `ssm:SendCommand`, `ssm:ListCommands`, `ssm:GetCommandInvocation` |
 //! | `Ticks` | [`Schedules`] | `scheduler:CreateSchedule`, `scheduler:DeleteSchedule`, `iam:PassRole` |
 //!
 //! Beside the ports, for a person's commands: [`Aws::outputs`] and [`S3Bucket::folders`].
@@ -17,8 +19,10 @@
 //! An error of a call becomes a `PortError`: its kind, the service's code, message and request id, and never a body.
 
 mod bus;
+mod commands;
 mod config;
 mod error;
+mod groups;
 mod keys;
 mod objects;
 mod outputs;
@@ -29,7 +33,9 @@ mod testing;
 mod ticks;
 
 pub use bus::EventBus;
+pub use commands::RunCommand;
 pub use config::{Aws, NoRegion};
+pub use groups::AutoScaling;
 pub use keys::KmsKeys;
 pub use objects::S3Bucket;
 pub use parameters::SsmParameters;

@@ -5,7 +5,8 @@ use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
 use jiff::Timestamp;
 use slipway_driver::ports::{
-    Condition, ErrorKind, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put, Removal,
+    Condition, ErrorKind, Folders, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put,
+    Removal,
 };
 
 use crate::error::{code, port_error};
@@ -202,6 +203,20 @@ impl Listing for S3Bucket {
     }
 }
 
+impl Folders for S3Bucket {
+    async fn folders_after(&self, prefix: &str, after: Option<&str>) -> PortResult<Vec<String>> {
+        // All keys of the folder `after` come before this: `0` follows the slash.
+        let start = after.map(|after| format!("{prefix}{after}0"));
+        let request = self.client.list_objects_v2().bucket(&self.name).prefix(prefix).delimiter("/");
+        let page = request.set_start_after(start).send().await;
+        let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
+        let found = page.common_prefixes.unwrap_or_default().into_iter();
+        Ok(found
+            .filter_map(|folder| Some(folder.prefix?.strip_prefix(prefix)?.trim_end_matches('/').to_owned()))
+            .collect())
+    }
+}
+
 impl Removal for S3Bucket {
     async fn remove(&self, key: &str) -> PortResult<()> {
         match self.client.delete_object().bucket(&self.name).key(key).send().await {
@@ -345,6 +360,22 @@ mod tests {
         assert_eq!(bucket.folders("clusters/").await.unwrap(), ["a", "b-c"]);
         assert!(server.requests()[0].line.contains("delimiter=%2F"), "{}", server.requests()[0].line);
         assert_eq!(bucket.folders("clusters/").await.unwrap_err().kind, ErrorKind::Denied);
+    }
+
+    #[tokio::test]
+    async fn folders_come_a_page_at_a_time_and_none_twice() {
+        const PAGE: Answer = (
+            200,
+            "<ListBucketResult><IsTruncated>true</IsTruncated><CommonPrefixes><Prefix>clusters/a/</Prefix>\
+             </CommonPrefixes></ListBucketResult>",
+        );
+        let (server, bucket) = bucket(&[PAGE, (200, "<ListBucketResult></ListBucketResult>"), DENIED]);
+        assert_eq!(bucket.folders_after("clusters/", None).await.unwrap(), ["a"]);
+        assert_eq!(bucket.folders_after("clusters/", Some("a")).await.unwrap(), [""; 0]);
+        let asked = server.requests();
+        assert!(!asked[0].line.contains("start-after"), "{}", asked[0].line);
+        assert!(asked[1].line.contains("start-after=clusters%2Fa0"), "{}", asked[1].line);
+        assert_eq!(bucket.folders_after("clusters/", None).await.unwrap_err().kind, ErrorKind::Denied);
     }
 
     #[tokio::test]

@@ -1,4 +1,5 @@
-//! The credentials flow over S3 and KMS as moto's server has them: races, encryption contexts, another key, what is collected.
+//! The credentials flow over S3 and KMS as moto's server has them: races, encryption contexts, another key, what is collected. Of
+//! Auto Scaling and Run Command what moto can be trusted with: no hooks, and no command that runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -17,10 +18,12 @@ use slipway_aws::{Aws, KmsKeys, S3Bucket};
 use slipway_core::cluster::Cluster;
 use slipway_core::pki::gc::{Referred, YOUNG};
 use slipway_core::pki::{Manifest, Role, policy};
+use slipway_core::rollout::fleet::{self, CommandStatus, Lifecycle, MachineView, Verb};
 use slipway_driver::credentials::gc::{self, Nodes};
 use slipway_driver::credentials::{self, Credentials};
 use slipway_driver::ports::{
-    Condition, Context, Crypto as _, DataKey, ErrorKind, Keys, Listing as _, Objects as _, PortResult, Secret,
+    Commands as _, Condition, Context, Crypto as _, DataKey, ErrorKind, Groups as _, Keys, Listing as _,
+    Objects as _, PortResult, Secret,
 };
 use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
@@ -269,4 +272,69 @@ async fn what_nobody_refers_to_is_taken_from_s3_and_its_versions_stay() {
     }
     let end = credentials::ensure(&bucket, &kms, &AwsLc, &wide, now()).await.unwrap();
     assert_eq!((end.digests == second.digests, end.healed), (true, vec![]));
+}
+
+#[tokio::test]
+async fn a_group_of_three_is_seen_grows_and_loses_the_machine_that_is_named() {
+    let moto = Moto::start();
+    let client = aws_sdk_autoscaling::Client::new(&moto.config);
+    let launch = client.create_launch_configuration().launch_configuration_name("old");
+    launch.image_id("ami-12c6146b").instance_type("t3.micro").send().await.unwrap();
+    let tag = aws_sdk_autoscaling::types::Tag::builder().key("slipway:cluster").value("prod");
+    let group = client.create_auto_scaling_group().auto_scaling_group_name("prod-pool-general");
+    let group = group.launch_configuration_name("old").min_size(1).max_size(5).desired_capacity(3);
+    let group = group.availability_zones("eu-west-1a").availability_zones("eu-west-1b");
+    group.tags(tag.build()).send().await.unwrap();
+
+    let groups = Aws::new(moto.config.clone()).unwrap().groups();
+    let look = async || groups.group("prod-pool-general").await.unwrap().unwrap();
+    let seen = look().await;
+    assert_eq!((seen.desired, seen.min, seen.max, seen.machines.len()), (3, 1, 5, 3));
+    assert_eq!((seen.tags["slipway:cluster"].as_str(), seen.template), ("prod", None));
+    let ready = |machine: &MachineView| {
+        machine.lifecycle == Lifecycle::InService
+            && machine.healthy
+            && machine.zone.starts_with("eu-west-1")
+            && machine.template.is_none()
+    };
+    assert!(seen.machines.values().all(ready), "{:?}", seen.machines);
+
+    groups.set_desired("prod-pool-general", 4).await.unwrap();
+    groups.set_desired("prod-pool-general", 4).await.unwrap();
+    assert_eq!(look().await.machines.len(), 4);
+    let gone = seen.machines.keys().next().unwrap();
+    for _ in 0..2 {
+        groups.terminate("prod-pool-general", gone, true).await.unwrap();
+        let seen = look().await;
+        assert_eq!((seen.desired, seen.machines.contains_key(gone)), (3, false));
+    }
+    assert_eq!(groups.group("prod-pool-other").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn p8_a_command_is_sent_once_a_token_and_found_again_among_others() {
+    let moto = Moto::start();
+    let client = aws_sdk_ssm::Client::new(&moto.config);
+    let commands = Aws::new(moto.config.clone()).unwrap().commands();
+    let command = |token: &str, verb: Verb| fleet::Command {
+        token: token.to_owned(),
+        instance: "i-0abc123def4567890".to_owned(),
+        verb,
+    };
+    let drain = Verb::Drain { node: "i-0abc123def4567890".to_owned(), for_s: 600, force_after_s: None };
+    let (status, drain) = (command("prod/7/status", Verb::Status), command("prod/7/drain", drain));
+    assert_eq!(commands.answer(&drain).await.unwrap(), None);
+    for _ in 0..3 {
+        commands.send(&status).await.unwrap();
+        commands.send(&drain).await.unwrap();
+    }
+    let sent = client.list_commands().send().await.unwrap();
+    assert_eq!(sent.commands().len(), 2);
+    let drained = sent.commands().iter().find(|one| one.comment() == Some("prod/7/drain")).unwrap();
+    assert_eq!(drained.document_name(), Some("Slipway-Drain"));
+    assert_eq!(drained.parameters().unwrap()["For"], ["600"]);
+    // moto runs nothing: every command of it succeeds and prints nothing.
+    let view = commands.answer(&drain).await.unwrap().unwrap();
+    assert_eq!((view.status, view.answer), (CommandStatus::Success, None));
+    assert_eq!(view.problem.as_deref(), Some("it printed nothing"));
 }

@@ -378,6 +378,9 @@ pub struct Certificates {
     pub leaf_days: u32,
     /// `rolloutBeforeExpiry`; `None` is off.
     pub rollout_before_expiry: Option<RolloutBeforeExpiry>,
+    /// `caRotationDays`; `None` is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_rotation_days: Option<u32>,
     /// `authorities`: those that Slipway does not make, by their asset's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub authorities: BTreeMap<String, OwnAuthority>,
@@ -413,6 +416,9 @@ pub struct RolloutBeforeExpiry {
     pub days: u32,
     /// In place, or by replacing nodes.
     pub strategy: RenewalStrategy,
+    /// So many days before not-after neither windows nor approval hold a renewal up; 0: only once it has expired.
+    #[serde(default)]
+    pub emergency_days: u32,
 }
 
 /// How renewed credentials reach the nodes.

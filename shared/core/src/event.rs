@@ -25,6 +25,11 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Rollout Waiting", schemars::schema_for!(RolloutReport)),
         ("Rollout Succeeded", schemars::schema_for!(RolloutReport)),
         ("Rollout Failed", schemars::schema_for!(RolloutReport)),
+        ("Scan Requested", schemars::schema_for!(ScanRequested)),
+        ("Renewal Requested", schemars::schema_for!(RenewalRequested)),
+        ("Certificate Expiring", schemars::schema_for!(CertificateExpiring)),
+        ("Certificate Renewed", schemars::schema_for!(CertificateRenewed)),
+        ("Renewal Failed", schemars::schema_for!(RenewalFailed)),
     ])
 }
 
@@ -62,6 +67,96 @@ pub enum Event {
     /// A rollout stopped by itself.
     #[serde(rename = "Rollout Failed")]
     RolloutFailed(RolloutReport),
+    /// Asks that certificates be looked at; without a cluster those of every cluster.
+    #[serde(rename = "Scan Requested")]
+    ScanRequested(ScanRequested),
+    /// Asks that certificates be issued anew now.
+    #[serde(rename = "Renewal Requested")]
+    RenewalRequested(RenewalRequested),
+    /// A certificate in use is about to end, or has; said once a threshold.
+    #[serde(rename = "Certificate Expiring")]
+    CertificateExpiring(CertificateExpiring),
+    /// The inventory has credentials that the newest plan lacks.
+    #[serde(rename = "Certificate Renewed")]
+    CertificateRenewed(CertificateRenewed),
+    /// A certificate that is due was not issued anew.
+    #[serde(rename = "Renewal Failed")]
+    RenewalFailed(RenewalFailed),
+}
+
+/// Detail of `Scan Requested`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScanRequested {
+    /// `clusterName`; left out: every cluster, one event each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+}
+
+/// Detail of `Renewal Requested`. What was issued after the event is the answer to it: the event may come twice.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewalRequested {
+    /// `clusterName`.
+    pub cluster: String,
+    /// Names of certificates; left out: every leaf that Slipway can issue.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<String>,
+}
+
+/// Detail of `Certificate Expiring`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateExpiring {
+    /// `clusterName`.
+    pub cluster: String,
+    /// Name of the certificate.
+    pub certificate: String,
+    /// When it ends, in RFC 3339.
+    pub not_after: String,
+    /// Whole days until then; negative once it has ended.
+    pub days_left: i64,
+    /// The threshold that was passed: 30, 14, 7, 3, 1 or 0 days; 365, 180 and 90 too of an authority.
+    pub threshold_days: u32,
+    /// Where it is in use, if it was renewed in the store and is still in use there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// From when it is renewed by itself; left out: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed_from: Option<String>,
+    /// The same in words.
+    pub message: String,
+    /// What its owner does.
+    pub help: String,
+}
+
+/// Detail of `Certificate Renewed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateRenewed {
+    /// `clusterName`.
+    pub cluster: String,
+    /// What was issued anew and is on its way to the nodes.
+    pub certificates: Vec<String>,
+    /// The roles whose credentials the newest plan does not have yet.
+    pub roles: Vec<String>,
+    /// Why nothing may hold it up, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub urgent: Option<String>,
+}
+
+/// Detail of `Renewal Failed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewalFailed {
+    /// `clusterName`.
+    pub cluster: String,
+    /// What was to be issued anew.
+    pub certificates: Vec<String>,
+    /// The first of them that ends, in RFC 3339.
+    pub not_after: String,
+    /// Why it was not, and what to do.
+    pub message: String,
 }
 
 /// Detail of `Spec Rejected`.
@@ -135,7 +230,7 @@ impl Event {
         (text("detail-type").as_str().unwrap_or_default().to_owned(), text("detail").to_string())
     }
 
-    /// The cluster that it is about.
+    /// The cluster that it is about; empty if it is about all.
     #[must_use]
     pub fn cluster(&self) -> &str {
         match self {
@@ -149,6 +244,11 @@ impl Event {
             | Self::RolloutWaiting(detail)
             | Self::RolloutSucceeded(detail)
             | Self::RolloutFailed(detail) => &detail.cluster,
+            Self::ScanRequested(detail) => detail.cluster.as_deref().unwrap_or_default(),
+            Self::RenewalRequested(detail) => &detail.cluster,
+            Self::CertificateExpiring(detail) => &detail.cluster,
+            Self::CertificateRenewed(detail) => &detail.cluster,
+            Self::RenewalFailed(detail) => &detail.cluster,
         }
     }
 }

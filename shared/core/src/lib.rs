@@ -11,7 +11,8 @@
 //!    [`node`] is what a node is told of it.
 //! 4. [`plan`] compares two renderings; [`rollout`] decides the next safe steps towards one.
 //!    [`drain`] decides how a node is emptied meanwhile.
-//! 5. [`event`] and [`status`] are what other systems see of all that; [`page`] is what people see in a browser.
+//! 5. [`renewal`] decides which certificates are issued anew, and what is said of them before.
+//! 6. [`event`] and [`status`] are what other systems see of all that; [`page`] is what people see in a browser.
 
 pub mod addons;
 pub mod cluster;
@@ -28,6 +29,7 @@ pub mod patch;
 pub mod pki;
 pub mod plan;
 pub mod render;
+pub mod renewal;
 pub mod rollout;
 pub mod skew;
 pub mod software;

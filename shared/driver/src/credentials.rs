@@ -9,10 +9,11 @@ pub mod gc;
 mod open;
 mod recovery;
 mod renewal;
+pub mod rotation;
 mod vault;
 
 pub use open::{open, open_private};
-pub use renewal::renew;
+pub use renewal::{ToRenew, renew, renew_all};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
 use slipway_core::pki::manifest::{self, FORMAT, PolicyError};
 use slipway_core::pki::policy::{self, DIGEST_KEY};
-use slipway_core::pki::{Asset, AssetKind, ChainFacts, Entry, Manifest, Origin, Role};
+use slipway_core::pki::{Asset, AssetKind, ChainFacts, Entry, Manifest, Origin, Role, rotation as stages};
 
 use crate::error::{FlowError, FlowResult};
 use crate::imports::Imported;
@@ -317,7 +318,7 @@ async fn bundles_astray<O: Objects>(
 
 /// Writes into each entry who receives it.
 fn set_roles(cluster: &Cluster, manifest: &mut Manifest) {
-    let mut recipients = policy::recipients(cluster);
+    let mut recipients = stages::recipients(cluster, manifest);
     for (name, entry) in &mut manifest.assets {
         entry.roles = recipients.remove(name).unwrap_or_default();
     }

@@ -217,7 +217,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         let flaw = Flaw {
             message: format!("the cluster has the authority {name} already, and it is {origin}"),
             help: format!(
-                "write `source: {origin}`: exchanging an authority is a rotation, in stages, which this version cannot do"
+                "write `source: {origin}`: an authority that stands is not exchanged for one of another kind"
             ),
         };
         self.object("import-rotation", name, "source", "", flaw);
@@ -266,7 +266,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
             if !same {
                 let flaw = Flaw {
                     message: format!("it is another than the cluster's {name}, which was {} before", entry.origin),
-                    help: "put the old file back, or take it away: it is not needed any more. Exchanging an authority is a rotation, in stages, which this version cannot do".to_owned(),
+                    help: "put the old file back, or take it away: it is not needed any more. This version rotates only authorities that Slipway makes".to_owned(),
                 };
                 self.object("import-rotation", name, "certificate", &own.certificate, flaw);
                 return Ok(None);

@@ -5,7 +5,7 @@
 
 use slipway_core::cluster::Cluster;
 use slipway_core::oidc;
-use slipway_core::pki::{Manifest, policy};
+use slipway_core::pki::{Manifest, rotation};
 use slipway_core::render::Site;
 
 use crate::error::{FlowError, FlowResult};
@@ -28,8 +28,8 @@ pub async fn documents<A: Objects, C: Crypto>(
     let enabled = cluster.iam_roles.as_ref().is_some_and(|roles| roles.enabled);
     let Some(issuer) = oidc::issuer(cluster, site).filter(|_| enabled) else { return Ok(Vec::new()) };
     let mut public_keys = Vec::new();
-    for asset in policy::SERVICE_ACCOUNT_KEYS {
-        let pem = credentials::public_half(assets, crypto, &cluster.name, manifest, asset).await?;
+    for asset in rotation::service_account_keys(manifest) {
+        let pem = credentials::public_half(assets, crypto, &cluster.name, manifest, &asset).await?;
         public_keys.push(crypto.verification_key(&pem)?);
     }
     Ok(vec![

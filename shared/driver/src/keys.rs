@@ -1,5 +1,6 @@
 //! Where things lie in the buckets (design §4, State).
 
+use slipway_core::pki::rotation;
 use slipway_core::{oidc, patch};
 
 /// The spec of a cluster, in the spec bucket.
@@ -109,18 +110,21 @@ pub fn manifest(cluster: &str) -> String {
 /// The certificate or public key of an asset, by its fingerprint.
 #[must_use]
 pub fn public_half(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    let asset = rotation::base(asset);
     format!("clusters/{cluster}/pki/{asset}/{fingerprint}.pem")
 }
 
 /// The certificates from an authority that was brought up to its root, by the authority's fingerprint.
 #[must_use]
 pub fn chain(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    let asset = rotation::base(asset);
     format!("clusters/{cluster}/pki/{asset}/{fingerprint}.chain.pem")
 }
 
 /// The sealed private key or secret of an asset, by its fingerprint.
 #[must_use]
 pub fn private_half(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    let asset = rotation::base(asset);
     format!("clusters/{cluster}/pki/{asset}/{fingerprint}.sealed")
 }
 
@@ -140,6 +144,41 @@ pub fn etcd_snapshot(cluster: &str, time: &str) -> String {
 #[must_use]
 pub fn bootstrap_report(cluster: &str, role: &str, instance: &str) -> String {
     format!("clusters/{cluster}/nodes/{role}/{instance}.json")
+}
+
+/// What a node serves and holds, as it told last: [`slipway_core::node::NodeStatus`].
+#[must_use]
+pub fn node_status(cluster: &str, role: &str, instance: &str) -> String {
+    format!("clusters/{cluster}/nodes/{role}/{instance}/status.json")
+}
+
+/// The folder of the clusters, in each bucket.
+pub const CLUSTERS: &str = "clusters/";
+
+/// The folder of a cluster's credentials.
+#[must_use]
+pub fn pki(cluster: &str) -> String {
+    format!("clusters/{cluster}/pki/")
+}
+
+/// What was said of a cluster's certificates, and how they stood when it was scanned last: [`slipway_core::renewal::State`].
+#[must_use]
+pub fn scan(cluster: &str) -> String {
+    format!("clusters/{cluster}/scan.json")
+}
+
+/// The folder of what a cluster's nodes tell.
+#[must_use]
+pub fn nodes(cluster: &str) -> String {
+    format!("clusters/{cluster}/nodes/")
+}
+
+/// The machine whose status lies at `key`; `None` for any other key.
+#[must_use]
+pub fn instance_of_status<'k>(cluster: &str, key: &'k str) -> Option<&'k str> {
+    let rest = key.strip_prefix(&nodes(cluster))?.strip_suffix("/status.json")?;
+    let (role, instance) = rest.split_once('/')?;
+    (!role.is_empty() && !instance.is_empty() && !instance.contains('/')).then_some(instance)
 }
 
 /// The discovery document of a cluster's issuer, in the issuer bucket.

@@ -225,7 +225,7 @@ async fn replan<A: Objects, S, B: Bus, T>(
 ) -> FlowResult<Option<Wanted>> {
     let cluster = &state.cluster;
     let baseline = baseline(ports.assets, state).await?;
-    let plan = plan::plan(&baseline, &release, &stale.policy);
+    let plan = plan::plan(&baseline, &release, &stale.policy).with_renewal(&stale.renewal);
     if plan.is_empty() {
         return Ok(None);
     }
@@ -245,7 +245,7 @@ pub(crate) fn plan_ready(plan: &Plan, spec_version: &str) -> Event {
         cluster: plan.cluster.clone(),
         plan: plan.id.clone(),
         spec_version: spec_version.to_owned(),
-        needs_approval: plan.policy.approval == slipway_core::cluster::Approval::Manual,
+        needs_approval: plan.needs_approval(),
         summary: plan.summary(),
     })
 }

@@ -9,6 +9,8 @@
 //! - [`credentials`] and [`lock`]: what rendering calls for keys, certificates, images and releases.
 //! - [`imports`]: authorities and leaves that somebody brought.
 //! - [`launch`]: a rollout was woken; takes the next safe step.
+//! - [`scan`]: a cluster's certificates were to be looked at; renews what is due.
+//! - [`refusal`]: what a service that says no means by it.
 //! - [`store`] and [`keys`]: JSON objects under conditional writes, and where they lie.
 
 pub mod credentials;
@@ -20,7 +22,9 @@ pub mod launch;
 pub mod lock;
 pub mod patches;
 pub mod ports;
+pub mod refusal;
 pub mod rendering;
+pub mod scan;
 pub mod store;
 
 pub use error::{FlowError, FlowResult};

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use slipway_core::event::Event;
 use slipway_core::oidc::VerificationKey;
 use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
+use slipway_core::rollout::fleet::{Command, CommandView, GroupView};
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use zeroize::Zeroizing;
 
@@ -149,6 +150,17 @@ pub struct Listed {
     pub modified: Timestamp,
 }
 
+/// A bucket whose folders can be listed, a page at a time.
+pub trait Folders: Send + Sync {
+    /// The names of the folders right below `prefix`, which ends with a slash: those that come after the folder `after`, in the
+    /// order of their keys, as many as one call gives; none: there are no more. `s3:ListBucket`.
+    fn folders_after(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> impl Future<Output = PortResult<Vec<String>>> + Send;
+}
+
 /// A bucket from which objects can be taken away. No function may: only a person who collects what is unused.
 pub trait Removal: Send + Sync {
     /// Deletes `key`; none is success. A versioned bucket keeps what it was. `s3:DeleteObject`.
@@ -249,6 +261,41 @@ pub trait Stacks: Send + Sync {
     fn failures(&self, name: &str) -> impl Future<Output = PortResult<Vec<ResourceFailure>>> + Send;
 }
 
+/// Auto Scaling.
+pub trait Groups: Send + Sync {
+    /// The group as it is now; `None` if there is none. `autoscaling:DescribeAutoScalingGroups`.
+    fn group(&self, name: &str) -> impl Future<Output = PortResult<Option<GroupView>>> + Send;
+    /// Sets how many machines the group wants. A level, so that twice is once. `autoscaling:SetDesiredCapacity`.
+    fn set_desired(&self, group: &str, desired: u32) -> impl Future<Output = PortResult<()>> + Send;
+    /// Terminates a machine of the group, through its terminate hook; `shrink`: and none is launched for it. One that is on its way
+    /// out, or no longer in the group, is success, and shrinks nothing again. `autoscaling:TerminateInstanceInAutoScalingGroup`.
+    fn terminate(
+        &self,
+        group: &str,
+        instance: &str,
+        shrink: bool,
+    ) -> impl Future<Output = PortResult<()>> + Send;
+    /// Ends a machine's terminate hook, by `CONTINUE`; one that does not wait is success. `autoscaling:CompleteLifecycleAction`.
+    fn complete_termination(
+        &self,
+        group: &str,
+        instance: &str,
+    ) -> impl Future<Output = PortResult<()>> + Send;
+    /// Prolongs a machine's terminate hook; one that does not wait is success. `autoscaling:RecordLifecycleActionHeartbeat`.
+    fn prolong_termination(&self, group: &str, instance: &str)
+    -> impl Future<Output = PortResult<()>> + Send;
+}
+
+/// Run Command, by the documents that name one verb of `slipway-node` each.
+pub trait Commands: Send + Sync {
+    /// Sends `command`, unless one of its token was sent before. Run Command's lists are late at times, so that it may be sent twice
+    /// all the same. A machine that Run Command does not know, for it boots, is gone or has lost its agent, is
+    /// [`ErrorKind::Invalid`]. `ssm:ListCommands`, `ssm:SendCommand`.
+    fn send(&self, command: &Command) -> impl Future<Output = PortResult<()>> + Send;
+    /// What became of it; `None`: nobody knows of one with that token. `ssm:ListCommands`, `ssm:GetCommandInvocation`.
+    fn answer(&self, command: &Command) -> impl Future<Output = PortResult<Option<CommandView>>> + Send;
+}
+
 /// The tick that wakes a rollout while it is open (EventBridge Scheduler).
 pub trait Ticks: Send + Sync {
     /// Makes the tick of `cluster`, once a minute; one that exists is success. `scheduler:CreateSchedule`.
@@ -284,6 +331,17 @@ pub struct Flaw {
     pub help: String,
 }
 
+/// A certificate that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// What it says; [`CertificateFacts::issuer_fingerprint`] is empty: it does not say.
+    pub facts: CertificateFacts,
+    /// SHA-256 of its DER.
+    pub fingerprint: String,
+    /// What is wrong with it.
+    pub flaws: Vec<Flaw>,
+}
+
 /// An authority that somebody else made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BroughtAuthority {
@@ -315,10 +373,11 @@ pub trait Crypto: Send + Sync {
     /// # Errors
     /// If the library refuses; the message names the algorithm, never key material.
     fn make(&self, kind: &AssetKind) -> PortResult<Made>;
-    /// Makes a key and a certificate for it, valid from five minutes before `now`. `signer: None` signs itself.
+    /// Makes a key and a certificate for it, valid from five minutes before `now`, and no longer than the signer's. `signer: None`
+    /// signs itself.
     ///
     /// # Errors
-    /// As [`Crypto::make`]; also if not-after would lie beyond the signer's.
+    /// As [`Crypto::make`]; also if the signer's ends too soon.
     fn issue(
         &self,
         profile: &CertificateProfile,
@@ -342,6 +401,11 @@ pub trait Crypto: Send + Sync {
     /// # Errors
     /// If `pem` is no certificate.
     fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)>;
+    /// Reads a certificate that lies at `key`, and says what is wrong with it besides its dates and its names.
+    ///
+    /// # Errors
+    /// If `bytes` are no certificate, or more than one.
+    fn look(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw>;
     /// Reads a public key, as AWS and others are to know it.
     ///
     /// # Errors

@@ -35,6 +35,27 @@ pub async fn load<T: DeserializeOwned>(objects: &impl Objects, key: &str) -> Flo
     Ok(Stored { value: Some(value), etag: Some(object.etag) })
 }
 
+/// As [`load`], for an object by which nothing is decided that matters: one that cannot be read counts as none, and the next
+/// [`save`] writes over it. The second value says what was wrong with it.
+///
+/// # Errors
+/// If the port fails.
+pub async fn load_or_none<T: DeserializeOwned>(
+    objects: &impl Objects,
+    key: &str,
+) -> FlowResult<(Stored<T>, Option<String>)> {
+    let Some(object) = objects.get(key).await? else {
+        return Ok((Stored { value: None, etag: None }, None));
+    };
+    Ok(match serde_json::from_slice(&object.bytes) {
+        Ok(value) => (Stored { value: Some(value), etag: Some(object.etag) }, None),
+        Err(error) => {
+            let problem = format!("it cannot be read ({} bytes): {error}", object.bytes.len());
+            (Stored { value: None, etag: Some(object.etag) }, Some(problem))
+        }
+    })
+}
+
 fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
     #[derive(serde::Deserialize)]
     struct Format {

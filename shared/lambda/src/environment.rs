@@ -5,19 +5,20 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use slipway_core::render::Site;
 
 use crate::Failure;
 
-/// Name of the bucket that specs are uploaded to. Render.
+/// Name of the bucket that specs are uploaded to. Render and scan.
 pub const SPEC_BUCKET: &str = "SLIPWAY_SPEC_BUCKET";
-/// Name of the bucket for everything that Slipway makes. Both functions.
+/// Name of the bucket for everything that Slipway makes. All functions.
 pub const ASSET_BUCKET: &str = "SLIPWAY_ASSET_BUCKET";
 /// Name of the bucket from which anyone may read the clusters' public keys; empty where the installation has none. Render.
 pub const ISSUER_BUCKET: &str = "SLIPWAY_ISSUER_BUCKET";
-/// ARN of the key that seals the credentials of clusters that name no key of their own. Render.
+/// ARN of the key that seals the credentials of clusters that name no key of their own. Render and scan.
 pub const KMS_KEY_ARN: &str = "SLIPWAY_KMS_KEY_ARN";
-/// Name of the event bus. Both functions.
+/// Name of the event bus. All functions.
 pub const BUS_NAME: &str = "SLIPWAY_BUS_NAME";
 /// ARN of the role that CloudFormation works under in the clusters' stacks. Rollout.
 pub const CLOUDFORMATION_ROLE_ARN: &str = "SLIPWAY_CLOUDFORMATION_ROLE_ARN";
@@ -31,8 +32,13 @@ pub const TICK_GROUP: &str = "SLIPWAY_TICK_GROUP";
 pub const IMAGE_MIRROR: &str = "SLIPWAY_IMAGE_MIRROR";
 /// The region that the function runs in; Lambda sets it. Render, which takes specs of that region alone.
 pub const REGION: &str = "AWS_REGION";
-/// What is logged: `info`, or by module, `slipway_driver=debug,info`. Libraries never log below `info`. Both functions.
+/// What is logged: `info`, or by module, `slipway_driver=debug,info`. Libraries never log below `info`. All functions.
 pub const RUST_LOG: &str = "RUST_LOG";
+/// So many seconds are added to what the clock says, so that a test can have years pass. Only with [`ENDPOINT_URL`]: in AWS itself
+/// a function that is told it fails. All functions.
+pub const CLOCK_AHEAD_S: &str = "SLIPWAY_CLOCK_AHEAD_S";
+/// Where the SDKs reach AWS, if that is not AWS.
+pub const ENDPOINT_URL: &str = "AWS_ENDPOINT_URL";
 
 /// The environment as it was when the process began.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +60,8 @@ impl Environment {
             TICK_GROUP,
             REGION,
             RUST_LOG,
+            CLOCK_AHEAD_S,
+            ENDPOINT_URL,
         ];
         names.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?))).collect()
     }
@@ -119,6 +127,52 @@ impl Render {
             issuer_bucket: self.issuer_bucket.clone(),
         }
     }
+}
+
+/// What the scan function must be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scan {
+    /// [`SPEC_BUCKET`].
+    pub spec_bucket: String,
+    /// [`ASSET_BUCKET`].
+    pub asset_bucket: String,
+    /// [`KMS_KEY_ARN`].
+    pub kms_key_arn: String,
+    /// [`BUS_NAME`].
+    pub bus_name: String,
+}
+
+impl Scan {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// All variables that are missing or wrong, in one.
+    pub fn read(environment: &Environment) -> Result<Self, Failure> {
+        let mut reader = Reader::new(environment);
+        let read = Self {
+            spec_bucket: reader.bucket(SPEC_BUCKET),
+            asset_bucket: reader.bucket(ASSET_BUCKET),
+            kms_key_arn: reader.arn(KMS_KEY_ARN, "kms"),
+            bus_name: reader.name(BUS_NAME),
+        };
+        reader.done(read)
+    }
+}
+
+/// How far ahead of the machine's clock this function's is: not at all, but where a test says so.
+///
+/// # Errors
+/// If that is no number, or if this is AWS itself.
+pub fn clock_ahead(environment: &Environment) -> Result<SignedDuration, Failure> {
+    let Some(value) = environment.get(CLOCK_AHEAD_S) else { return Ok(SignedDuration::ZERO) };
+    if environment.get(ENDPOINT_URL).is_none() {
+        let problem = format!("{CLOCK_AHEAD_S} is set, and this is AWS: it is for tests alone, remove it");
+        return Err(Failure::environment(problem));
+    }
+    let seconds = value.parse::<i64>().map_err(|_| {
+        Failure::environment(format!("{CLOCK_AHEAD_S} is {value:?}; it must be a number of seconds"))
+    })?;
+    Ok(SignedDuration::from_secs(seconds))
 }
 
 /// What the rollout function must be told.
@@ -234,6 +288,17 @@ mod tests {
              bucket; SLIPWAY_KMS_KEY_ARN is \"alias/slipway\"; it must be an ARN of kms; SLIPWAY_BUS_NAME is not set; \
              AWS_REGION is not set"
         );
+    }
+
+    #[test]
+    fn a_clock_is_moved_for_tests_alone() {
+        let told = |variables: &[(&'static str, &str)]| clock_ahead(&environment(variables));
+        assert_eq!(told(&[]).unwrap(), SignedDuration::ZERO);
+        let failure = told(&[(CLOCK_AHEAD_S, "60")]).unwrap_err();
+        assert!(failure.message().contains("this is AWS"), "{}", failure.message());
+        let elsewhere = (ENDPOINT_URL, "http://127.0.0.1:1");
+        assert_eq!(told(&[(CLOCK_AHEAD_S, "60"), elsewhere]).unwrap(), SignedDuration::from_secs(60));
+        assert!(told(&[(CLOCK_AHEAD_S, "soon"), elsewhere]).is_err());
     }
 
     #[test]

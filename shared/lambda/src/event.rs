@@ -4,9 +4,11 @@
 //! where it is kept. Its form is checked all the same, because what it names becomes part of a key.
 
 use aws_lambda_events::eventbridge::EventBridgeEvent;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use slipway_core::renewal::Asked;
 use slipway_driver::keys::{cluster_of_patch, cluster_of_spec};
 use slipway_driver::launch::{Wake, Waker};
 use slipway_driver::rendering::Upload;
@@ -22,13 +24,29 @@ pub enum Woken {
     Stack(String),
 }
 
-/// What somebody did to the spec bucket.
+/// What there is to render anew for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
     /// A spec was uploaded.
     Spec(Upload),
     /// A patch of this cluster was uploaded or deleted.
     Patches(String),
+    /// Credentials of this cluster are others than its newest plan leads to.
+    Credentials(String),
+}
+
+/// What the scan function is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToScan {
+    /// Every cluster.
+    Everything,
+    /// One.
+    Cluster {
+        /// `clusterName`.
+        cluster: String,
+        /// What is to be renewed whatever its dates.
+        asked: Asked,
+    },
 }
 
 impl Changed {
@@ -37,7 +55,7 @@ impl Changed {
     pub fn cluster(&self) -> &str {
         match self {
             Self::Spec(upload) => &upload.cluster,
-            Self::Patches(cluster) => cluster,
+            Self::Patches(cluster) | Self::Credentials(cluster) => cluster,
         }
     }
 }
@@ -75,7 +93,39 @@ struct AboutCluster {
     plan: Option<String>,
 }
 
-/// The change that S3 tells of; `None` if what changed is neither spec nor patch (the rules' wildcards also let
+/// `detail` of `Scan Requested` and `Renewal Requested`.
+#[derive(Deserialize)]
+struct ScanDetail {
+    cluster: Option<String>,
+    #[serde(default)]
+    certificates: Vec<String>,
+}
+
+/// What the scan function is asked.
+///
+/// # Errors
+/// If it is none of the events that the function's rules and its schedule let through, or names something that cannot be.
+pub fn to_scan(event: Value) -> Result<ToScan, Failure> {
+    let at: Option<Timestamp> = event.get("time").and_then(Value::as_str).and_then(|time| time.parse().ok());
+    let event = envelope(event)?;
+    let asked = match (event.source.as_str(), event.detail_type.as_str()) {
+        ("slipway", "Scan Requested" | "Rollout Succeeded") => None,
+        ("slipway", "Renewal Requested") => Some(at),
+        _ => return Err(unexpected(&event)),
+    };
+    let ScanDetail { cluster, certificates } = detail(event)?;
+    match (cluster, asked) {
+        (None, None) => Ok(ToScan::Everything),
+        (None, Some(_)) => Err(Failure::malformed("a Renewal Requested event must name its cluster")),
+        (Some(cluster), None) => Ok(ToScan::Cluster { cluster: checked(cluster)?, asked: Asked::default() }),
+        (Some(cluster), Some(at)) => {
+            let asked = Asked { everything: certificates.is_empty(), certificates, at };
+            Ok(ToScan::Cluster { cluster: checked(cluster)?, asked })
+        }
+    }
+}
+
+/// What the render function is woken for: what S3 tells of, or credentials; `None` if what changed is neither spec nor patch (the rules' wildcards also let
 /// `clusters/a/b/cluster.yaml` through), or a spec that was deleted.
 ///
 /// # Errors
@@ -83,6 +133,10 @@ struct AboutCluster {
 pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failure> {
     let event = envelope(event)?;
     let created = match (event.source.as_str(), event.detail_type.as_str()) {
+        ("slipway", "Certificate Renewed") => {
+            let AboutCluster { cluster, plan: _ } = detail(event)?;
+            return Ok(Some(Changed::Credentials(checked(cluster)?)));
+        }
         ("aws.s3", "Object Created") => true,
         ("aws.s3", "Object Deleted") => false,
         _ => return Err(unexpected(&event)),
@@ -204,6 +258,43 @@ mod tests {
                 "deletion-type": "Delete Marker Created"
             }
         })
+    }
+
+    #[test]
+    fn a_scan_is_of_one_cluster_or_of_all_and_a_renewal_of_one() {
+        let event = |kind: &str, detail: Value| json!({"source": "slipway", "detail-type": kind, "detail": detail, "time": "2026-11-20T12:00:00Z"});
+        // As the schedule sends it.
+        let daily = json!({"source": "slipway", "detail-type": "Scan Requested", "detail": {}});
+        assert_eq!(to_scan(daily).unwrap(), ToScan::Everything);
+        let one = |asked: Asked| ToScan::Cluster { cluster: "prod".to_owned(), asked };
+        for kind in ["Scan Requested", "Rollout Succeeded"] {
+            assert_eq!(
+                to_scan(event(kind, json!({"cluster": "prod", "plan": "1"}))).unwrap(),
+                one(Asked::default())
+            );
+        }
+        let at = Some("2026-11-20T12:00:00Z".parse().unwrap());
+        let asked = json!({"cluster": "prod", "certificates": ["apiserver"]});
+        let named = Asked { certificates: vec!["apiserver".to_owned()], everything: false, at };
+        assert_eq!(to_scan(event("Renewal Requested", asked)).unwrap(), one(named));
+        let everything = Asked { certificates: Vec::new(), everything: true, at };
+        assert_eq!(to_scan(event("Renewal Requested", json!({"cluster": "prod"}))).unwrap(), one(everything));
+        for (kind, detail) in [
+            ("Renewal Requested", json!({})),
+            ("Scan Requested", json!({"cluster": "../prod"})),
+            ("Scan Requested", json!({"cluster": 7})),
+            ("Plan Ready", json!({"cluster": "prod"})),
+        ] {
+            assert_eq!(self::kind(to_scan(event(kind, detail))), "Slipway.Event.Malformed", "{kind}");
+        }
+    }
+
+    #[test]
+    fn renewed_certificates_are_rendered() {
+        let event = |cluster: &str| json!({"source": "slipway", "detail-type": "Certificate Renewed", "detail": {"cluster": cluster}});
+        let changed = changed(event("prod"), "specs").unwrap();
+        assert_eq!(changed, Some(Changed::Credentials("prod".to_owned())));
+        assert_eq!(kind(super::changed(event("a/b"), "specs")), "Slipway.Event.Malformed");
     }
 
     fn kind<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {

@@ -2,17 +2,18 @@
 //!
 //! A function implements [`Function`]: how it starts, and what it does with an event. [`run`] does the rest: the
 //! runtime, [logging](log), errors as [`Failure`]s with a stable type, the clock. [`environment`] says which variables
-//! there are, [`event`] turns an event into what a flow is asked.
+//! there are, [`event`] turns an event into what a flow is asked, [`metrics`] are what a scan counts.
 
 pub mod environment;
 pub mod event;
 mod failure;
 pub mod log;
+pub mod metrics;
 
 use std::future::Future;
 use std::process::ExitCode;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use lambda_runtime::{LambdaEvent, Runtime, service_fn};
 use serde_json::Value;
 use tracing::field::Empty;
@@ -83,17 +84,20 @@ async fn serve<F: Function>(
     environment: &Environment,
     log_problem: Option<Failure>,
 ) -> Result<(), lambda_runtime::Error> {
-    let started = match log_problem {
-        None => F::start(environment).await,
-        Some(problem) => Err(problem),
+    let ahead = environment::clock_ahead(environment);
+    let started = match (log_problem, &ahead) {
+        (None, Ok(_)) => F::start(environment).await,
+        (Some(problem), _) => Err(problem),
+        (None, Err(problem)) => Err(problem.clone()),
     };
+    let ahead = ahead.unwrap_or_default();
     if let Err(failure) = &started {
         failure.log();
     }
     let started = &started;
     let handler = service_fn(async |event: LambdaEvent<Value>| {
         let span = tracing::info_span!("invocation", requestId = %event.context.request_id, cluster = Empty);
-        answer(started.as_ref(), event).instrument(span).await
+        answer(started.as_ref(), event, ahead).instrument(span).await
     });
     Runtime::new(handler).run().await
 }
@@ -102,9 +106,10 @@ async fn serve<F: Function>(
 async fn answer<F: Function>(
     function: Result<&F, &Failure>,
     event: LambdaEvent<Value>,
+    ahead: SignedDuration,
 ) -> Result<String, Failure> {
-    let invocation =
-        Invocation { function_arn: event.context.invoked_function_arn.clone(), now: Timestamp::now() };
+    let now = Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX);
+    let invocation = Invocation { function_arn: event.context.invoked_function_arn.clone(), now };
     let result = match function {
         Ok(function) => function.handle(event.payload, &invocation).await,
         Err(failure) => Err(failure.clone()),

@@ -8,7 +8,7 @@ use rcgen::{
     KeyUsagePurpose, SanType, SerialNumber,
 };
 use slipway_core::digest::{hex, sha256_hex};
-use slipway_core::pki::manifest::{BACKDATED, not_after};
+use slipway_core::pki::manifest::{BACKDATED, cut, not_after};
 use slipway_core::pki::{CertificateFacts, CertificateProfile};
 use slipway_driver::ports::{Made, PortResult, Signer};
 use time::OffsetDateTime;
@@ -54,7 +54,9 @@ pub(crate) fn certify(
             if !parsed.is_ca() {
                 return Err(fail(format!("{} is no authority", parsed.subject())));
             }
-            refuse_to_outlive(profile, now, &parsed)?;
+            if let Some(end) = cut_at_issuer(profile, now, &parsed)? {
+                params.not_after = date(end, profile)?;
+            }
             let issuer = Issuer::from_ca_cert_der(&(&authority[..]).into(), signing_key.pair())
                 .map_err(|error| fail(error.to_string()))?;
             let certificate =
@@ -133,24 +135,22 @@ fn serial() -> PortResult<SerialNumber> {
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-fn refuse_to_outlive(
+/// When a leaf ends: no later than who signs it.
+fn cut_at_issuer(
     profile: &CertificateProfile,
     now: Timestamp,
     authority: &X509Certificate<'_>,
-) -> PortResult<()> {
-    let issuer_end = authority.validity().not_after.timestamp();
-    match not_after(now, profile.days) {
-        Some(end) if end.as_second() > issuer_end => Err(refused(
-            "pki:Issue",
-            &profile.common_name,
-            format!(
-                "it would be valid until {end}, longer than its authority {}, which ends {}",
-                authority.subject(),
-                authority.validity().not_after
-            ),
-        )),
-        _ => Ok(()),
-    }
+) -> PortResult<Option<Timestamp>> {
+    let Some(end) = not_after(now, profile.days) else { return Ok(None) };
+    let issuer_end = Timestamp::from_second(authority.validity().not_after.timestamp()).unwrap_or(end);
+    cut(end, issuer_end, now).map(Some).ok_or_else(|| {
+        let message = format!(
+            "it cannot be issued at {now}: its authority {} ends {}",
+            authority.subject(),
+            authority.validity().not_after
+        );
+        refused("pki:Issue", &profile.common_name, message)
+    })
 }
 
 /// A chain is built by comparing names; rcgen writes the issuer's anew and might write it otherwise (an imported

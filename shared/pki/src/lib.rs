@@ -13,6 +13,7 @@ mod certificates;
 mod import;
 mod inspect;
 mod keys;
+mod look;
 mod requests;
 mod seal;
 mod secrets;
@@ -29,7 +30,7 @@ use slipway_core::oidc::VerificationKey;
 use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
 use slipway_driver::ports::{
     BroughtAuthority, BroughtKey, Context, Crypto, DataKey, ErrorKind, Flaw, Made, PortError, PortResult,
-    Sealing, Secret, Signer,
+    Sealing, Secret, Seen, Signer,
 };
 
 /// [`Crypto`] by AWS-LC, with the operating system's randomness.
@@ -76,6 +77,10 @@ impl Crypto for AwsLc {
 
     fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)> {
         certificates::facts(pem)
+    }
+
+    fn look(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
+        look::look(key, bytes)
     }
 
     fn verification_key(&self, pem: &str) -> PortResult<VerificationKey> {

@@ -66,8 +66,14 @@ fn what_would_not_verify_is_not_issued() {
     let ca = signer(&all["ca"]);
     let admin = profile(&cluster, "admin");
 
-    let text = refusal(&CertificateProfile { days: 3651, ..admin.clone() }, Some(&ca));
-    assert!(text.contains("2036-11-18") && text.contains("Nov 17 12:00:00 2036"), "{text}");
+    // No leaf outlives its authority: it ends with it, and under one that is about to end none is issued.
+    let long = AwsLc.issue(&CertificateProfile { days: 3651, ..admin.clone() }, Some(&ca), now()).unwrap();
+    let (end, (facts, _)) =
+        (AwsLc.facts(&ca.certificate).unwrap().0.not_after, AwsLc.facts(&long.public.unwrap()).unwrap());
+    assert_eq!((facts.not_after, end.to_string()), (end, "2036-11-17T12:00:00Z".to_owned()));
+    let late = end - jiff::SignedDuration::from_mins(30);
+    let text = AwsLc.issue(&admin, Some(&ca), late).unwrap_err().to_string();
+    assert!(text.contains("2036-11-17T11:30:00Z") && text.contains("Nov 17 12:00:00 2036"), "{text}");
     let mixed = Signer { certificate: ca.certificate.clone(), key: all["etcd-ca"].private.clone() };
     assert!(refusal(&admin, Some(&mixed)).contains("does not belong"));
     assert!(refusal(&admin, Some(&signer(&all["apiserver"]))).contains("no authority"));

@@ -125,7 +125,7 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
         credentials::ensure_with(&world, &world, &AwsLc, &imported, &Known::new(), &read, Timestamp::now())
             .await
             .unwrap_err();
-    assert!(raced.to_string().contains("rotation"), "{raced}");
+    assert!(raced.to_string().contains("not exchanged for one of another kind"), "{raced}");
 
     // One is imported, and another takes its place in the folder, or the spec no longer says that it is.
     let world = World::new();

@@ -12,6 +12,7 @@ use aws_smithy_types::body::SdkBody;
 use serde::Deserialize;
 use slipway_core::digest::sha256_hex;
 use slipway_driver::ports::{ErrorKind, PortError, PortResult, Registry};
+use slipway_driver::refusal::chain;
 
 use crate::reference::{Challenge, Reference, is_digest};
 
@@ -295,18 +296,4 @@ fn resolved(url: &str, location: &str) -> Option<String> {
         return Some(location.to_owned());
     }
     location.starts_with('/').then(|| format!("{}{location}", origin(url)))
-}
-
-/// An error and its sources in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let words = error.to_string();
-        if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
-        }
-        source = error.source();
-    }
-    text
 }

@@ -1,6 +1,7 @@
 //! A world in memory, which behaves as AWS does where Slipway looks, and refuses what it does not model.
 //!
-//! - [`world`]: CloudFormation and EventBridge Scheduler, asynchronous, on whatever clock its owner has.
+//! - [`world`]: CloudFormation, EventBridge Scheduler, Auto Scaling with machines and what runs on them, and Run Command;
+//!   asynchronous, on whatever clock its owner has.
 //! - [`ports`]: the world behind the driver's ports, for flows in one process.
 //! - [`wire`]: the world on loopback, in AWS' own protocols, for unmodified programs.
 //! - [`memory`]: a bucket, a key service, parameters and a bus for tests of the flows, with injected faults and races.
@@ -16,4 +17,7 @@ pub mod wire;
 pub mod world;
 
 pub use schema::type_names;
-pub use world::{BusEvent, Config, Outgoing, Phase, World};
+pub use world::{
+    BusEvent, ClusterFacts, Config, Fate, FleetFaults, Loss, MachineFacts, MemberFacts, Outgoing, Phase,
+    Power, World,
+};

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 
 use slipway_core::event::Event;
+use slipway_core::rollout::fleet::{Command, CommandView, GroupView};
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use slipway_driver::ports::{
-    Bus, Condition, Context, DataKey, ErrorKind, Head, Keys, Listed, Listing, Object, Objects, Parameters,
-    PortError, PortResult, Put, Registry, Removal, Secret, SecretParameter, Stacks, Ticks,
+    Bus, Commands, Condition, Context, DataKey, ErrorKind, Folders, Groups, Head, Keys, Listed, Listing,
+    Object, Objects, Parameters, PortError, PortResult, Put, Registry, Removal, Secret, SecretParameter,
+    Stacks, Ticks,
 };
 
 /// How many calls a process lives.
@@ -103,6 +105,12 @@ impl<T: Listing> Listing for Mortal<T> {
     }
 }
 
+impl<T: Folders> Folders for Mortal<T> {
+    async fn folders_after(&self, prefix: &str, after: Option<&str>) -> PortResult<Vec<String>> {
+        self.life.call(self.port.folders_after(prefix, after)).await
+    }
+}
+
 impl<T: Removal> Removal for Mortal<T> {
     async fn remove(&self, key: &str) -> PortResult<()> {
         self.life.call(self.port.remove(key)).await
@@ -156,6 +164,38 @@ impl<T: Ticks> Ticks for Mortal<T> {
 
     async fn disarm(&self, cluster: &str) -> PortResult<()> {
         self.life.call(self.port.disarm(cluster)).await
+    }
+}
+
+impl<T: Groups> Groups for Mortal<T> {
+    async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
+        self.life.call(self.port.group(name)).await
+    }
+
+    async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+        self.life.call(self.port.set_desired(group, desired)).await
+    }
+
+    async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
+        self.life.call(self.port.terminate(group, instance, shrink)).await
+    }
+
+    async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {
+        self.life.call(self.port.complete_termination(group, instance)).await
+    }
+
+    async fn prolong_termination(&self, group: &str, instance: &str) -> PortResult<()> {
+        self.life.call(self.port.prolong_termination(group, instance)).await
+    }
+}
+
+impl<T: Commands> Commands for Mortal<T> {
+    async fn send(&self, command: &Command) -> PortResult<()> {
+        self.life.call(self.port.send(command)).await
+    }
+
+    async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
+        self.life.call(self.port.answer(command)).await
     }
 }
 

@@ -1,5 +1,8 @@
 //! The world behind the driver's ports, so that flows run in one process without a wire.
 
+mod commands;
+mod groups;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
@@ -8,6 +11,9 @@ use slipway_core::rollout::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
 use slipway_driver::ports::{ErrorKind, PortError, PortResult, Stacks, Ticks};
+
+pub use commands::SimulatedCommands;
+pub use groups::SimulatedGroups;
 
 use crate::memory::MemoryBucket;
 use crate::schema::Recreation;

@@ -23,6 +23,11 @@ pub(super) const RECORDED: &[(&str, &str)] = &[
     ),
     ("AWS::Logs::LogGroup", "the harness keeps what functions write, by function"),
     ("AWS::Logs::MetricFilter", "as the alarms that it feeds"),
+    ("AWS::CloudWatch::Dashboard", "as the alarms"),
+    (
+        "AWS::Scheduler::Schedule",
+        "no day passes here: a test sends its input to its function, and holds its role to what that takes",
+    ),
     (
         "AWS::Scheduler::ScheduleGroup",
         "the simulated Scheduler takes any group; the gateway judges the group's ARN",

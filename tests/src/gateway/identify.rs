@@ -94,7 +94,16 @@ fn s3(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Request, String
     let query = query(uri);
     let (bucket, key) = path.split_once('/').unwrap_or((&path, ""));
     // Parameters that only tune a call; any other one makes it a different call.
-    let tuning = ["x-id", "list-type", "prefix", "delimiter", "max-keys", "continuation-token", "versionId"];
+    let tuning = [
+        "x-id",
+        "list-type",
+        "prefix",
+        "delimiter",
+        "max-keys",
+        "continuation-token",
+        "start-after",
+        "versionId",
+    ];
     let special =
         query.keys().find(|name| !tuning.contains(&name.as_str()) && !name.starts_with("response-"));
     let versioned = query.contains_key("versionId");

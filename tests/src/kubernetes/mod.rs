@@ -52,9 +52,11 @@ pub struct Kubernetes {
     pub config: ControllerConfig,
     /// `https://127.0.0.1:<port>`.
     pub server: String,
-    /// Where etcd answers, likewise.
+    /// Where etcd's first member answers, likewise.
     pub etcd: String,
     programs: BTreeMap<String, Program>,
+    /// The static pods as they were when their programs were started.
+    manifests: BTreeMap<String, String>,
     binaries: PathBuf,
     elsewhere: Elsewhere,
     folder: TempDir,
@@ -64,6 +66,11 @@ impl Kubernetes {
     /// A control plane of the cluster that `spec` says, whatever Kubernetes it asks for: the release is the one that is built here. Ready,
     /// and with the add-on cluster-access. `None` where there is no real Kubernetes, which has been said then.
     pub async fn start(spec: &str) -> Option<Self> {
+        Self::start_with(spec, 1).await
+    }
+
+    /// As [`Kubernetes::start`], with so many members of etcd.
+    pub async fn start_with(spec: &str, members: usize) -> Option<Self> {
         let binaries = tools::kubernetes()?;
         let release = binaries.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let etcd_program = tools::etcd(etcd_of(&release), "etcd")?;
@@ -79,12 +86,17 @@ impl Kubernetes {
             panic!("a controller is told to be something else")
         };
         let folder = tempfile::tempdir().expect("a folder");
-        let [api, etcd, etcd_peer, manager, scheduler] = free_ports();
+        let [api, manager, scheduler, ports @ ..] = free_ports::<9>();
+        let etcd: Vec<(u16, u16)> = ports.chunks(2).map(|pair| (pair[0], pair[1])).take(members).collect();
         let elsewhere = Elsewhere { root: folder.path().to_owned(), api, etcd, manager, scheduler };
 
-        for role in [Role::Controller, Role::Etcd(0)] {
+        for (path, text) in workshop.bundle(&Role::Controller).await {
+            elsewhere.put(&path, 0o600, &text);
+        }
+        for index in 0..members {
+            let role = Role::Etcd(u32::try_from(index).expect("a few"));
             for (path, text) in workshop.bundle(&role).await {
-                elsewhere.put(&path, 0o600, &text);
+                put(&elsewhere.member(index).join(path.trim_start_matches('/')), 0o600, &text);
             }
         }
         for (name, text) in workshop.bundle(&Role::Admin).await {
@@ -100,13 +112,14 @@ impl Kubernetes {
             rendered,
             config: *config,
             server: format!("https://127.0.0.1:{api}"),
-            etcd: format!("https://127.0.0.1:{etcd}"),
+            etcd: elsewhere.etcd_url(0),
             programs: BTreeMap::new(),
+            manifests: BTreeMap::new(),
             binaries,
             elsewhere,
             folder,
         };
-        started.start_etcd(&etcd_program, etcd, etcd_peer).await;
+        started.start_etcd(&etcd_program).await;
         // The others give up where no API answers, and a kubelet starts them again; there is none here.
         for (name, more) in started.elsewhere.more_flags() {
             started.start_static_pod(name, &more);
@@ -232,32 +245,100 @@ impl Kubernetes {
         self.is_ready().await;
     }
 
-    async fn start_etcd(&mut self, program: &Path, port: u16, peer_port: u16) {
-        let (client, peer) = (format!("https://127.0.0.1:{port}"), format!("https://127.0.0.1:{peer_port}"));
-        let file = |name: &str| self.path(ETCD_DIR).join(name).display().to_string();
-        let name = "etcd-0";
-        let founders = format!("{name}={peer}");
-        let flags = [
-            ("name", name.to_owned()),
-            ("data-dir", self.path("var/lib/etcd").display().to_string()),
-            ("listen-client-urls", client.clone()),
-            ("advertise-client-urls", client),
-            ("listen-peer-urls", peer.clone()),
-            ("initial-advertise-peer-urls", peer),
-            ("initial-cluster", founders),
-            ("cert-file", file("server.pem")),
-            ("key-file", file("server-key.pem")),
-            ("client-cert-auth", "true".to_owned()),
-            ("trusted-ca-file", file("etcd-ca.pem")),
-            ("peer-cert-file", file("peer.pem")),
-            ("peer-key-file", file("peer-key.pem")),
-            ("peer-client-cert-auth", "true".to_owned()),
-            ("peer-trusted-ca-file", file("etcd-ca.pem")),
-            // What is written here need not survive.
-            ("unsafe-no-fsync", "true".to_owned()),
-        ];
-        let arguments = flags.map(|(name, value)| format!("--{name}={value}"));
-        self.run("etcd", program, arguments.into());
+    /// Kills a program, and starts it again by the same flags; whether it is well then is another matter.
+    pub async fn respawn(&mut self, program: &str) {
+        self.programs.get_mut(program).expect("it was started").restart().await;
+    }
+
+    /// Kills a program.
+    pub async fn stop(&mut self, program: &str) {
+        self.programs.get_mut(program).expect("it was started").stop().await;
+    }
+
+    /// Whether a program has not ended by itself.
+    #[must_use]
+    pub fn runs(&self, program: &str) -> bool {
+        self.programs.get(program).is_some_and(Program::runs)
+    }
+
+    /// The process of a program, while it runs.
+    #[must_use]
+    pub fn process(&self, program: &str) -> Option<u32> {
+        self.programs.get(program).and_then(Program::id)
+    }
+
+    /// As the kubelet that is not here would: starts static pods anew that ended, or whose manifest is another one.
+    pub async fn play_kubelet(&mut self) {
+        for (name, _) in self.elsewhere.more_flags() {
+            let text = self.static_pod(name).0.to_string();
+            let is_other = self.manifests.get(name).is_some_and(|was| *was != text);
+            if is_other || !self.programs[name].runs() {
+                self.respawn(name).await;
+            }
+            self.manifests.insert(name.to_owned(), text);
+        }
+    }
+
+    /// What stands for `/` of a member of etcd; the first shares the controller's.
+    #[must_use]
+    pub fn member_root(&self, index: usize) -> PathBuf {
+        self.elsewhere.member(index)
+    }
+
+    /// How the program of a member is called in [`Kubernetes::respawn`] and the like.
+    #[must_use]
+    pub fn member_program(index: usize) -> String {
+        if index == 0 { "etcd".to_owned() } else { format!("etcd-{index}") }
+    }
+
+    /// Lets an agent know what the controller, or a member, was told, with the ports of this machine: puts its `config.json` below `root`.
+    pub fn configure_agent(&self, root: &Path, role: &Role) {
+        let config = &self.rendered.rendering.roles[role].config;
+        let mut config: Value = serde_json::from_str(config).expect("it is JSON");
+        if let Role::Etcd(index) = role {
+            let (client, peer) = self.elsewhere.etcd[*index as usize];
+            let etcd = &mut config["etcd"];
+            etcd["dnsName"] = json!("127.0.0.1");
+            etcd["clientPort"] = json!(client);
+            etcd["peerPort"] = json!(peer);
+            etcd["initialCluster"] = json!(self.elsewhere.founders());
+        } else {
+            config["controlPlane"]["bindPort"] = json!(self.elsewhere.api);
+        }
+        put(&root.join("var/lib/slipway/config.json"), 0o600, &config.to_string());
+    }
+
+    async fn start_etcd(&mut self, program: &Path) {
+        let founders: Vec<String> =
+            self.elsewhere.founders().into_iter().map(|(name, url)| format!("{name}={url}")).collect();
+        for index in 0..self.elsewhere.etcd.len() {
+            let client = self.elsewhere.etcd_url(index);
+            let peer = format!("https://127.0.0.1:{}", self.elsewhere.etcd[index].1);
+            let root = self.elsewhere.member(index);
+            let file =
+                |name: &str| root.join(ETCD_DIR.trim_start_matches('/')).join(name).display().to_string();
+            let flags = [
+                ("name", format!("etcd-{index}")),
+                ("data-dir", root.join("var/lib/etcd").display().to_string()),
+                ("listen-client-urls", client.clone()),
+                ("advertise-client-urls", client),
+                ("listen-peer-urls", peer.clone()),
+                ("initial-advertise-peer-urls", peer),
+                ("initial-cluster", founders.join(",")),
+                ("cert-file", file("server.pem")),
+                ("key-file", file("server-key.pem")),
+                ("client-cert-auth", "true".to_owned()),
+                ("trusted-ca-file", file("etcd-ca.pem")),
+                ("peer-cert-file", file("peer.pem")),
+                ("peer-key-file", file("peer-key.pem")),
+                ("peer-client-cert-auth", "true".to_owned()),
+                ("peer-trusted-ca-file", file("etcd-ca.pem")),
+                // What is written here need not survive.
+                ("unsafe-no-fsync", "true".to_owned()),
+            ];
+            let arguments = flags.map(|(name, value)| format!("--{name}={value}"));
+            self.run(&Self::member_program(index), program, arguments.into());
+        }
         let member = self.etcd_client(
             &format!("{ETCD_DIR}/healthcheck-client.pem"),
             &format!("{ETCD_DIR}/healthcheck-client-key.pem"),
@@ -347,6 +428,23 @@ impl Kubernetes {
         }
     }
 
+    /// Approves first certificates as the node manager does for machines that it knows (there is no EC2 here); where no API answers,
+    /// nothing.
+    pub async fn admit_newcomers(&self) {
+        const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+        let manager = self.node_manager();
+        let Ok(found) = manager.get(REQUESTS).await else { return };
+        for mut request in found.body["items"].as_array().cloned().unwrap_or_default() {
+            let is_first = request["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet";
+            if is_first && request["status"]["conditions"].is_null() {
+                let name = request["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                request["status"] =
+                    json!({ "conditions": [{ "type": "Approved", "status": "True", "reason": "Test" }] });
+                let _ = manager.put(&format!("{REQUESTS}/{name}/approval"), &request).await;
+            }
+        }
+    }
+
     /// As the node manager does, before everything else: without it nobody may do anything.
     async fn apply_cluster_access(&self) {
         let addons = &self.rendered.rendering.addons.addons;
@@ -364,12 +462,28 @@ impl Kubernetes {
 struct Elsewhere {
     root: PathBuf,
     api: u16,
-    etcd: u16,
+    /// Of each member, for clients and for its fellows.
+    etcd: Vec<(u16, u16)>,
     manager: u16,
     scheduler: u16,
 }
 
 impl Elsewhere {
+    fn member(&self, index: usize) -> PathBuf {
+        if index == 0 { self.root.clone() } else { self.root.join(format!("members/etcd-{index}")) }
+    }
+
+    fn etcd_url(&self, index: usize) -> String {
+        format!("https://127.0.0.1:{}", self.etcd[index].0)
+    }
+
+    fn founders(&self) -> BTreeMap<String, String> {
+        let peers = self.etcd.iter().enumerate();
+        peers
+            .map(|(index, (_, peer))| (format!("etcd-{index}"), format!("https://127.0.0.1:{peer}")))
+            .collect()
+    }
+
     /// A controller's file with the paths and ports of this machine.
     fn rewritten(&self, text: &str, config: &ControllerConfig) -> String {
         let root = self.root.display();
@@ -381,8 +495,11 @@ impl Elsewhere {
         for (was, is) in [
             (config.api_server.clone(), format!("https://127.0.0.1:{}", self.api)),
             (format!("--secure-port={}", plane.bind_port), format!("--secure-port={}", self.api)),
-            // Of the members one is here.
-            (plane.etcd_servers.join(","), format!("https://127.0.0.1:{}", self.etcd)),
+            // Of the members some are here.
+            (
+                plane.etcd_servers.join(","),
+                (0..self.etcd.len()).map(|index| self.etcd_url(index)).collect::<Vec<_>>().join(","),
+            ),
         ] {
             text = text.replace(&was, &is);
         }

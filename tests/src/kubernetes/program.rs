@@ -30,6 +30,16 @@ impl Program {
         *child = spawn(&self.path, &self.arguments, &self.log);
     }
 
+    pub(super) async fn stop(&mut self) {
+        self.kill();
+        let child = self.child.get_mut().expect("nobody panics while he holds it");
+        let _ = child.wait().await;
+    }
+
+    pub(super) fn id(&self) -> Option<u32> {
+        self.child().id()
+    }
+
     pub(super) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -1,9 +1,10 @@
 //! The node manager: the add-ons of a rendered cluster, and the requests of its kubelets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::Mutex;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 use slipway_core::rollout::AddonsPointer;
@@ -48,8 +49,8 @@ impl Shelves {
 struct Machines(BTreeMap<String, Machine>);
 
 impl Cloud for Machines {
-    async fn machine(&self, id: &str) -> Outcome<Option<Machine>> {
-        Ok(self.0.get(id).cloned())
+    async fn machines(&self, ids: &[&str]) -> Outcome<BTreeMap<String, Machine>> {
+        Ok(ids.iter().filter_map(|id| Some(((*id).to_owned(), self.0.get(*id)?.clone()))).collect())
     }
 }
 
@@ -133,7 +134,7 @@ async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_
     // And what the cluster is told of its own.
     let map =
         cluster.admin().get("/api/v1/namespaces/kube-system/configmaps/slipway-kubelet-ca").await.unwrap();
-    let authority = std::fs::read_to_string(cluster.path("/etc/kubernetes/pki/kubelet-ca.pem")).unwrap();
+    let authority = std::fs::read_to_string(cluster.path("/etc/kubernetes/pki/client-ca.pem")).unwrap();
     assert_eq!(map.body["data"]["ca.crt"].as_str(), Some(authority.as_str()));
     let fleet = Fleet::start(&cluster, &[NODE]).await;
     let said = pass(&site, &shelves, &nobody).await.unwrap();
@@ -143,12 +144,14 @@ async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_
 }
 
 /// A request as a kubelet makes it.
-fn pkcs10(subject: &str, names: &str) -> String {
+fn pkcs10(subject: &str, names: Option<&str>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key.pem");
     let made = Command::new("openssl")
         .args(["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
-        .args(["-subj", subject, "-addext", &format!("subjectAltName={names}"), "-keyout"])
+        .args(["-subj", subject])
+        .args(names.iter().flat_map(|names| ["-addext".to_owned(), format!("subjectAltName={names}")]))
+        .arg("-keyout")
         .arg(&key)
         .output()
         .unwrap();
@@ -158,37 +161,123 @@ fn pkcs10(subject: &str, names: &str) -> String {
 
 /// Somebody asks for a certificate to serve with.
 async fn ask(cluster: &Kubernetes, name: &str, asker: &str, subject: &str, names: &str) {
+    let pem = pkcs10(subject, Some(names));
+    file(cluster, name, ("kubernetes.io/kubelet-serving", "server auth"), (asker, "system:nodes"), &pem)
+        .await;
+}
+
+/// Whoever has the bootstrap token asks for a node's first certificate.
+async fn ask_first(cluster: &Kubernetes, name: &str, node: &str) {
+    let pem = pkcs10(&format!("/O=system:nodes/CN=system:node:{node}"), None);
+    let signer = ("kubernetes.io/kube-apiserver-client-kubelet", "client auth");
+    file(cluster, name, signer, ("kubelet-bootstrap", "system:bootstrappers"), &pem).await;
+}
+
+async fn file(
+    cluster: &Kubernetes,
+    name: &str,
+    (signer, usage): (&str, &str),
+    (asker, group): (&str, &str),
+    pem: &str,
+) {
     use base64::Engine as _;
-    let pem = pkcs10(subject, names);
     let request = json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": name },
         "spec": {
-            "signerName": "kubernetes.io/kubelet-serving",
-            "usages": ["digital signature", "server auth"],
+            "signerName": signer,
+            "usages": ["digital signature", usage],
             "request": base64::engine::general_purpose::STANDARD.encode(pem),
         },
     });
     let kubeconfig = cluster.path(slipway_node::kube::NODE_MANAGER_KUBECONFIG);
-    let who = format!("--as={asker}");
-    let words = ["create", &who, "--as-group=system:nodes", "--as-group=system:authenticated", "-f", "-"];
+    let (who, group) = (format!("--as={asker}"), format!("--as-group={group}"));
+    let words = ["create", &who, &group, "--as-group=system:authenticated", "-f", "-"];
     let made = cluster.kubectl(&kubeconfig, &words, &request.to_string()).await;
     assert!(made.status.success(), "{made:?}");
+}
+
+fn named(requests: &Value, list: &str) -> Vec<String> {
+    let all = requests[list].as_array().unwrap().iter();
+    let mut all: Vec<_> = all.map(|one| one["request"].as_str().unwrap().to_owned()).collect();
+    all.sort();
+    all
+}
+
+fn machine(address: &str, cluster: &str, role: &str) -> Machine {
+    let tags = [("slipway:cluster", cluster), ("slipway:role", role)];
+    Machine {
+        state: "running".to_owned(),
+        launched: Some(Timestamp::now()),
+        tags: tags.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        addresses: [address.parse().unwrap()].into(),
+        names: [format!("ip-{}.eu-west-1.compute.internal", address.replace('.', "-"))].into(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
+    let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
+    let (site, shelves) = (site(&cluster), Shelves::default());
+    let hours = |many| Some(Timestamp::now() - jiff::SignedDuration::from_hours(many));
+    let old = Machine { launched: hours(2), ..machine("10.0.0.5", CLUSTER, "pool-general-a") };
+    let machines = Machines(BTreeMap::from([
+        ("i-1".to_owned(), machine("10.0.0.1", CLUSTER, "pool-general-a")),
+        ("i-2".to_owned(), machine("10.0.0.2", CLUSTER, "controller")),
+        ("i-3".to_owned(), machine("10.0.0.3", CLUSTER, "controller")),
+        ("i-4".to_owned(), machine("10.0.0.4", CLUSTER, "etcd-0")),
+        ("i-5".to_owned(), old),
+        ("i-6".to_owned(), machine("10.0.0.6", "another", "pool-general-a")),
+    ]));
+    // A controller that stands.
+    let _fleet = Fleet::start(&cluster, &["i-3"]).await;
+    for (name, node) in [
+        ("worker", "i-1"),
+        ("controller", "i-2"),
+        ("stands", "i-3"),
+        ("etcd", "i-4"),
+        ("old", "i-5"),
+        ("anothers", "i-6"),
+        ("unknown", "i-9"),
+        ("no-instance", "ip-10-0-0-1"),
+    ] {
+        ask_first(&cluster, name, node).await;
+    }
+    let said = pass(&site, &shelves, &machines).await.unwrap();
+    let requests = &said["requests"];
+    let approved: BTreeSet<&str> =
+        requests["approved"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(approved, BTreeSet::from(["system:node:i-1", "system:node:i-2"]), "{said}");
+    assert_eq!(named(requests, "denied"), ["anothers", "etcd", "no-instance", "old", "stands"], "{said}");
+    assert_eq!(named(requests, "left"), ["unknown"], "{said}");
+    let path = |name: &str| format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
+    let admin = cluster.admin();
+    for name in ["worker", "controller"] {
+        let signed = async || {
+            let found = admin.get(&path(name)).await.unwrap().body;
+            found["status"]["certificate"].is_string()
+        };
+        cluster.until("kube-controller-manager", &format!("signs {name}"), signed).await;
+    }
+
+    // Who asks a hundred times has one turn, and a newcomer has its own in the same pass.
+    for number in 0..20 {
+        ask_first(&cluster, &format!("again-{number}"), "i-9").await;
+    }
+    ask_first(&cluster, "late", "i-1").await;
+    let said = pass(&site, &shelves, &machines).await.unwrap();
+    assert_eq!(said["requests"]["approved"], json!(["system:node:i-1"]), "{said}");
+    assert_eq!(named(&said["requests"], "left").len(), 1, "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubelet_serves_under_the_names_of_its_own_machine_and_no_other() {
     let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
     let (site, shelves) = (site(&cluster), Shelves::default());
-    let machine = |address: &str, cluster: &str| Machine {
-        state: "running".to_owned(),
-        tags: [("slipway:cluster".to_owned(), cluster.to_owned())].into(),
-        addresses: [address.parse().unwrap()].into(),
-        names: [format!("ip-{}.eu-west-1.compute.internal", address.replace('.', "-"))].into(),
-    };
+    let of_pool = |address: &str, cluster: &str| machine(address, cluster, "pool-general-a");
     let machines = Machines(BTreeMap::from([
-        ("i-1".to_owned(), machine("10.0.0.1", CLUSTER)),
-        ("i-2".to_owned(), machine("10.0.0.2", CLUSTER)),
-        ("i-3".to_owned(), machine("10.0.0.3", "another")),
+        ("i-1".to_owned(), of_pool("10.0.0.1", CLUSTER)),
+        ("i-2".to_owned(), of_pool("10.0.0.2", CLUSTER)),
+        ("i-3".to_owned(), of_pool("10.0.0.3", "another")),
     ]));
     let of = |node: &str| format!("/O=system:nodes/CN=system:node:{node}");
     let own = "DNS:i-1,DNS:ip-10-0-0-1.eu-west-1.compute.internal,IP:10.0.0.1";
@@ -197,15 +286,18 @@ async fn a_kubelet_serves_under_the_names_of_its_own_machine_and_no_other() {
     ask(&cluster, "api", "system:node:i-1", &of("i-1"), "DNS:kubernetes.default.svc").await;
     ask(&cluster, "other-cluster", "system:node:i-3", &of("i-3"), "DNS:i-3,IP:10.0.0.3").await;
     ask(&cluster, "unknown", "system:node:i-9", &of("i-9"), "DNS:i-9").await;
-    let said = pass(&site, &shelves, &machines).await.unwrap();
-    let requests = &said["requests"];
-    assert_eq!(requests["approved"], json!(["system:node:i-1"]), "{said}");
-    let named = |list: &str| -> Vec<String> {
-        let all = requests[list].as_array().unwrap().iter();
-        all.map(|one| one["request"].as_str().unwrap().to_owned()).collect()
-    };
-    assert_eq!(named("denied"), ["api", "false-address", "other-cluster"], "{said}");
-    assert_eq!(named("left"), ["unknown"], "{said}");
+    // Of each asker one in a pass.
+    let (mut approved, mut denied) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let said = pass(&site, &shelves, &machines).await.unwrap();
+        let requests = &said["requests"];
+        approved.extend(requests["approved"].as_array().unwrap().clone());
+        denied.extend(named(requests, "denied"));
+        assert_eq!(named(requests, "left"), ["unknown"], "{said}");
+    }
+    denied.sort();
+    assert_eq!(approved, [json!("system:node:i-1")]);
+    assert_eq!(denied, ["api", "false-address", "other-cluster"]);
 
     // The one that was approved is signed, by the kubelets' authority; the others never are.
     let path = |name: &str| format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");

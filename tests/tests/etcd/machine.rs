@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -9,11 +10,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use slipway_core::node::{EtcdHealth, NodeStatus};
 use slipway_core::pki::Role;
+use slipway_tests::surroundings::Surroundings;
 use slipway_tests::tools;
 use tokio::process::Command;
 
 use super::Credentials;
-use super::member::{Member, PATIENCE, cluster};
+use super::member::{Member, PATIENCE, cluster, tail};
 
 /// One of the releases that are tested.
 #[derive(Debug, Clone)]
@@ -97,6 +99,12 @@ impl Machine {
         self.write("config.json", &config);
     }
 
+    /// Knows who it is, and finds everything in `cloud`.
+    pub(crate) fn hosted(&mut self, cloud: &Surroundings, role: &Role, credentials: &str) {
+        cloud.host(&self.member.dir, role, credentials);
+        self.environment = cloud.environment();
+    }
+
     /// A file of the agent's.
     pub(crate) fn write(&self, name: &str, value: &Value) {
         fs::write(self.member.dir.join("var/lib/slipway").join(name), value.to_string()).unwrap();
@@ -125,6 +133,66 @@ impl Machine {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         let value = serde_json::from_str(&text);
         (output.status.success(), value.unwrap_or_else(|_| panic!("no JSON but {text:?}; {errors}")))
+    }
+
+    /// Runs the agent where systemd has etcd: what it asks `systemctl` for is done to the member.
+    pub(crate) async fn agent_with_systemd(&mut self, arguments: &[&str]) -> (bool, Value) {
+        let folder = self.member.dir.join("systemd");
+        fs::create_dir_all(&folder).unwrap();
+        let (asked, answer) = (folder.join("asked"), folder.join("answer"));
+        let script = format!(
+            "#!/bin/sh\ncd {} || exit 9\necho \"$*\" > draft && mv draft asked\n\
+             while ! [ -e answer ]; do sleep 0.02; done\ncat answer && rm answer\n",
+            folder.display()
+        );
+        let program = folder.join("systemctl");
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.display());
+        let mut command = Command::new(tools::binary("slipway-node").unwrap());
+        command.arg("--root").arg(&self.member.dir).args(arguments);
+        command.env_clear().envs(&self.environment).env("PATH", path).kill_on_drop(true);
+        let output = command.stdin(Stdio::null()).output();
+        tokio::pin!(output);
+        let output = loop {
+            tokio::select! {
+                output = &mut output => break output.unwrap(),
+                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            }
+            let Ok(words) = fs::read_to_string(&asked) else { continue };
+            fs::remove_file(&asked).unwrap();
+            let said = match words.trim() {
+                "stop etcd.service" => {
+                    self.member.stop().await;
+                    ""
+                }
+                "start --no-block etcd.service" => {
+                    if self.member.process().is_none() {
+                        self.member.start();
+                    }
+                    ""
+                }
+                "show --property=ActiveState,NRestarts etcd.service" => {
+                    "ActiveState=activating\nNRestarts=0\n"
+                }
+                other => panic!("systemctl {other}"),
+            };
+            let draft = folder.join("answer.draft");
+            fs::write(&draft, said).unwrap();
+            fs::rename(draft, &answer).unwrap();
+        };
+        let text = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let value = serde_json::from_str(&text);
+        (output.status.success(), value.unwrap_or_else(|_| panic!("no JSON but {text:?}; {errors}")))
+    }
+
+    /// What `etcd restore` answers with these words, where it succeeds.
+    pub(crate) async fn restores(&mut self, words: &[&str]) -> Value {
+        let words = [&["etcd", "restore"], words].concat();
+        let (done, value) = self.agent_with_systemd(&words).await;
+        assert!(done, "{words:?}: {value}");
+        value
     }
 
     /// As [`Self::does`], and the most memory that the agent had, in KiB.
@@ -188,7 +256,8 @@ impl Machine {
             if state(&health) {
                 return health;
             }
-            assert!(start.elapsed() < PATIENCE, "{}: {health:#?}", self.member.name);
+            let name = &self.member.name;
+            assert!(start.elapsed() < PATIENCE, "{name}: {health:#?}\n{}", tail(&self.member.log()));
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

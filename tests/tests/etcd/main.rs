@@ -5,9 +5,9 @@
 //! asked by `openssl s_client`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod cloud;
 mod machine;
 mod member;
+mod rotation;
 mod runs;
 mod snapshots;
 mod verbs;

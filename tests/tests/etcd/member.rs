@@ -100,8 +100,12 @@ impl Member {
         command.args(["--logger", "zap", "--log-outputs"]).arg(self.dir.join("log"));
         command.args(&self.flags);
         let mut group = Group::spawn(&mut command).unwrap();
-        // It logs into a file; nobody reads its pipes, so nobody keeps them.
-        drop((group.stdin(), group.stdout(), group.stderr()));
+        // It logs into a file; what it says besides is taken from it all the same: a closed pipe would end it.
+        drop(group.stdin());
+        if let (Some(mut out), Some(mut errors)) = (group.stdout(), group.stderr()) {
+            tokio::spawn(async move { tokio::io::copy(&mut out, &mut tokio::io::sink()).await });
+            tokio::spawn(async move { tokio::io::copy(&mut errors, &mut tokio::io::sink()).await });
+        }
         self.running = Some(group);
     }
 
@@ -126,7 +130,7 @@ impl Member {
         self.running.as_ref().and_then(Group::id)
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
@@ -185,7 +189,7 @@ pub(crate) async fn complains(members: &[Member], complaint: &str, of: &str) {
     }
 }
 
-fn tail(log: &str) -> String {
+pub(crate) fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(15)..].join("\n")
 }

@@ -7,23 +7,29 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::pki::Role;
 use slipway_driver::ports::{Crypto as _, Made};
+use slipway_node::etcd::join::founds;
+use slipway_node::etcd::place::Place;
 use slipway_pki::AwsLc;
+use slipway_tests::surroundings::Surroundings as Cloud;
 
 use super::Credentials;
-use super::cloud::Cloud;
 use super::machine::{Machine, machines, newest, releases};
 use super::writer::Writer;
 
-fn role(index: usize) -> Role {
+pub(crate) fn role(index: usize) -> Role {
     Role::Etcd(u32::try_from(index).unwrap())
 }
 
-fn urls(three: &[Machine]) -> impl Iterator<Item = String> {
+pub(crate) fn urls(three: &[Machine]) -> impl Iterator<Item = String> {
     three.iter().map(|machine| machine.member.client_url())
 }
 
 /// The bundle of a member with another pair in the place of `server` or `peer`.
-fn with_pair(files: &BTreeMap<String, String>, name: &str, made: &Made) -> BTreeMap<String, String> {
+pub(crate) fn with_pair(
+    files: &BTreeMap<String, String>,
+    name: &str,
+    made: &Made,
+) -> BTreeMap<String, String> {
     let mut files = files.clone();
     let key = String::from_utf8(made.private.expose().to_vec()).unwrap();
     files.insert(format!("/etc/etcd/pki/{name}.pem"), made.public.clone().unwrap());
@@ -35,7 +41,7 @@ fn serial(made: &Made) -> String {
     AwsLc.facts(made.public.as_ref().unwrap()).unwrap().0.serial
 }
 
-async fn started(
+pub(crate) async fn started(
     credentials: &Credentials,
     release: &super::machine::Release,
     dir: &std::path::Path,
@@ -109,7 +115,7 @@ async fn a_refresh_serves_new_certificates_without_a_restart_and_without_a_faile
         let mut firsts = Vec::new();
         for (index, machine) in three.iter_mut().enumerate() {
             let first = cloud.publish(&role(index), &credentials.workshop.bundle(&role(index)).await).await;
-            cloud.host(machine, &role(index), &first);
+            machine.hosted(&cloud, &role(index), &first);
             // As bootstrap puts them: the way back leads here.
             machine.does(&["refresh", "--credentials", &first]).await;
             firsts.push(first);
@@ -128,10 +134,16 @@ async fn a_refresh_serves_new_certificates_without_a_restart_and_without_a_faile
             assert_eq!(refreshed["changed"], json!(true));
             assert_eq!(refreshed["served"][0]["certificate"]["serial"], json!(serial(&server)));
             assert_eq!(refreshed["served"][1]["certificate"]["serial"], json!(serial(&peer)));
+            assert_eq!(refreshed["published"], json!(true), "{refreshed}");
+            let told = cloud.status(&role(index)).await;
+            assert_eq!(told.applied.credentials.as_deref(), Some(second.as_str()));
+            assert_eq!(told.served[0].certificate.as_ref().unwrap().serial, serial(&server));
             let status = machine.status().await;
             assert_eq!(status.applied.credentials.as_deref(), Some(second.as_str()));
             assert!(status.applied.as_asked && status.healthy, "{status:#?}");
             assert_eq!(status.instance.unwrap().id, "i-0123456789abcdef0");
+            machine.does(&["status", "--publish"]).await;
+            assert!(cloud.status(&role(index)).await.at > told.at, "told again");
             let again = machine.does(&["refresh", "--credentials", &second]).await;
             assert_eq!(again["changed"], json!(false), "run again");
         }
@@ -164,7 +176,7 @@ async fn a_refresh_that_nobody_would_take_is_put_back() {
     machine.is_healthy().await;
     let files = credentials.workshop.bundle(&role(0)).await;
     let first = cloud.publish(&role(0), &files).await;
-    cloud.host(machine, &role(0), &first);
+    machine.hosted(&cloud, &role(0), &first);
     let before = machine.does(&["refresh", "--credentials", &first]).await;
 
     // Expired; of another authority; another role's; none.
@@ -187,5 +199,34 @@ async fn a_refresh_that_nobody_would_take_is_put_back() {
         assert_eq!(status.applied.credentials.as_deref(), Some(first.as_str()));
         let serial = &status.served[0].certificate.as_ref().unwrap().serial;
         assert_eq!(json!(serial), before["served"][0]["certificate"]["serial"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_founder_that_lost_its_data_does_not_found_again_and_one_that_comes_late_may() {
+    let credentials = Credentials::made("production").await;
+    for release in releases() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut three = machines(&credentials, &release, dir.path(), 3).await;
+        for machine in &mut three[..2] {
+            machine.member.start();
+        }
+        for machine in &three[..2] {
+            machine.serves().await;
+        }
+        // Here all members have one address: by its ports alone it would ask itself.
+        let fellows: Vec<String> = urls(&three[..2]).collect();
+        three[2].configure(&json!({ "joinEndpoints": fellows }));
+        // Its fellows know its name already, and it has never run.
+        let late = Place::read(&three[2].member.dir).unwrap();
+        founds(&late).await.unwrap();
+        three[2].member.start();
+        for machine in &three {
+            machine.is_healthy().await;
+        }
+        three[2].member.stop().await;
+        std::fs::remove_dir_all(&three[2].member.data).unwrap();
+        let failure = founds(&late).await.unwrap_err();
+        assert_eq!((failure.code, failure.passing), ("join.data", false), "{}: {failure:?}", release.version);
     }
 }

@@ -8,9 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use slipway_core::pki::Role;
+use slipway_tests::surroundings::Surroundings as Cloud;
 
 use super::Credentials;
-use super::cloud::Cloud;
 use super::machine::{Machine, Release, machines, newest, releases};
 use super::member::Client;
 use super::writer::{Writer, client};
@@ -24,7 +24,7 @@ async fn three(credentials: &Credentials, cloud: &Cloud, release: &Release, dir:
     let mut three = machines(credentials, release, dir, 3).await;
     for (index, machine) in three.iter_mut().enumerate() {
         let digest = cloud.publish(&role(index), &credentials.workshop.bundle(&role(index)).await).await;
-        cloud.host(machine, &role(index), &digest);
+        machine.hosted(cloud, &role(index), &digest);
         machine.member.start();
     }
     for machine in &three {
@@ -45,7 +45,7 @@ async fn revision(machine: &Machine) -> u64 {
 async fn watched(machine: &Machine, revision: u64) -> Value {
     let url = format!("{}/v3/watch", machine.member.client_url());
     let body = json!({ "create_request": { "key": "AA==", "range_end": "AA==", "start_revision": revision.to_string() } });
-    let mut answer = client(&machine.member.pki).post(url).json(&body).send().await.unwrap();
+    let mut answer = client(&machine.member.pki).unwrap().post(url).json(&body).send().await.unwrap();
     let mut text = Vec::new();
     loop {
         text.extend(answer.chunk().await.unwrap().expect("the watch stays"));
@@ -76,7 +76,9 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
         assert_eq!(snapshot["key"], json!(format!("clusters/production/etcd-snapshots/{time}.db")));
         assert_eq!(snapshot["sealedUnder"], json!(cloud.key));
         // Nothing of it lies about, and what lies in the bucket is sealed.
-        assert!(!three[1].member.dir.join("var/lib/slipway/snapshot.sealed").exists());
+        let left = std::fs::read_dir(three[1].member.dir.join("var/lib/slipway")).unwrap();
+        let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(left.into_iter().all(|name| !name.starts_with("snapshot-")));
         let stored = cloud.object(snapshot["key"].as_str().unwrap()).await;
         assert!(stored.starts_with(b"SLPS1") && stored.len() as u64 > snapshot["size"].as_u64().unwrap());
         assert!(!stored.windows(8).any(|bytes| bytes == b"value of"));
@@ -85,21 +87,23 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
         let client = Client::new(&three[0].member.pki, "etcd-ca.pem", "healthcheck-client");
         assert!(client.writes(&three[0].member, "later", "1").await);
         let seen = revision(&three[0]).await;
-        let (done, refused) = three[0].agent(&["etcd", "restore", "--snapshot", &time]).await;
-        assert!(!done && refused["error"]["code"] == json!("restore.running"), "{refused}");
-        for machine in &mut three {
-            machine.member.stop().await;
-        }
+        // Two of the machines are lost with what they had; the third still runs.
+        three[1].member.stop().await;
+        three[2].member.stop().await;
         std::fs::remove_dir_all(&three[2].member.data).unwrap();
-        for machine in &three {
-            let restored = machine.does(&["etcd", "restore", "--snapshot", &time]).await;
+        for (index, machine) in three.iter_mut().enumerate() {
+            let restored = machine.restores(&["--snapshot", &time]).await;
             assert_eq!(restored["changed"], json!(true));
             assert_eq!(restored["sha256"], snapshot["sha256"]);
             assert_eq!(restored["token"], json!(format!("production-{time}")));
             assert_eq!(restored["bumped"], json!(release.version != "3.4.23"), "{restored}");
-            let again = machine.does(&["etcd", "restore", "--snapshot", &time]).await;
-            assert_eq!((&again["changed"], &again["sha256"]), (&json!(false), &snapshot["sha256"]));
+            // The first has no majority, waits for nobody, and says so.
+            let etcd = if index == 0 { "waiting" } else { "serving" };
+            assert_eq!(restored["etcd"], json!(etcd), "{restored}");
             assert!(!machine.member.data.with_file_name("restore.part").exists());
+            // Not silently nothing: what has run since is not taken for what was asked for.
+            let (done, again) = machine.agent_with_systemd(&["etcd", "restore", "--snapshot", &time]).await;
+            assert!(!done && again["error"]["code"] == json!("restore.token"), "{again}");
         }
         let asides = |machine: &Machine| -> Vec<PathBuf> {
             let entries = std::fs::read_dir(machine.member.data.parent().unwrap()).unwrap();
@@ -109,9 +113,6 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
         assert_eq!([asides(&three[0]).len(), asides(&three[2]).len()], [1, 0], "old data are kept");
         assert!(asides(&three[0])[0].join("member/snap/db").exists());
 
-        for machine in &mut three {
-            machine.member.start();
-        }
         let mut ids = BTreeSet::new();
         for machine in &three {
             let health = machine.is_healthy().await;
@@ -128,6 +129,25 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
             // Whoever watches from what it saw is told to begin anew, instead of hearing nothing.
             let told = watched(&three[0], seen).await;
             assert!(told["compact_revision"].as_str().unwrap().parse::<u64>().unwrap() > seen, "{told}");
+        }
+        // Once more, from the same snapshot: under a token that is new again, which names this restore.
+        assert!(client.writes(&three[0].member, "later", "2").await);
+        let once_more = ["--snapshot", &time, "--token", "once-more"];
+        for machine in &mut three {
+            assert_eq!(machine.restores(&once_more).await["changed"], json!(true));
+            let again = machine.restores(&once_more).await;
+            assert_eq!((&again["changed"], &again["started"]), (&json!(false), &json!(true)));
+        }
+        for machine in &three {
+            let other = machine.is_healthy().await.cluster_id;
+            assert!(!ids.contains(&other), "members of the two would mix");
+            assert_eq!(record.lost(&machine.member).await, [""; 0], "etcd {}", release.version);
+        }
+        assert!(!client.get(&three[0].member, "later").await.contains("\"count\""));
+        for token in ["test", &format!("production-{time}")] {
+            let used = ["etcd", "restore", "--snapshot", &time, "--token", token];
+            let (done, refused) = three[0].agent_with_systemd(&used).await;
+            assert!(!done && refused["error"]["code"] == json!("restore.token"), "{refused}");
         }
         println!(
             "etcd {}: snapshot of {} bytes sealed, uploaded and read back in {} s; restored: {} keys back, revision {seen} -> {after}",
@@ -148,7 +168,7 @@ async fn a_snapshot_of_a_large_database_takes_no_more_memory_than_a_small_one() 
     let mut one = machines(&credentials, &release, dir.path(), 1).await;
     let machine = &mut one[0];
     let digest = cloud.publish(&role(0), &credentials.workshop.bundle(&role(0)).await).await;
-    cloud.host(machine, &role(0), &digest);
+    machine.hosted(&cloud, &role(0), &digest);
     machine.member.start();
     machine.is_healthy().await;
     machine.does(&["refresh", "--credentials", &digest]).await;
@@ -157,12 +177,14 @@ async fn a_snapshot_of_a_large_database_takes_no_more_memory_than_a_small_one() 
     let url = format!("{}/v3/kv/put", machine.member.client_url());
     for number in 0..50 {
         let body = json!({ "key": STANDARD.encode(format!("large/{number}")), "value": value });
-        let answer =
-            client(&machine.member.pki).post(&url).json(&body).timeout(Duration::from_secs(20)).send();
+        let answer = client(&machine.member.pki)
+            .unwrap()
+            .post(&url)
+            .json(&body)
+            .timeout(Duration::from_secs(20))
+            .send();
         assert!(answer.await.unwrap().status().is_success());
     }
-    // Names tell seconds.
-    tokio::time::sleep(Duration::from_secs(1)).await;
     let (large, peak) = machine.peak(&["etcd", "snapshot"]).await;
     assert!(large["size"].as_u64().unwrap() > 50_000_000, "{large}");
     println!(
@@ -170,6 +192,36 @@ async fn a_snapshot_of_a_large_database_takes_no_more_memory_than_a_small_one() 
         small["size"], large["size"], large["seconds"]
     );
     assert!(peak < floor + 16 * 1024, "{peak} KiB, where a small one takes {floor}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_at_one_time_do_not_write_into_one_another() {
+    let Some(release) = newest() else { return };
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut three = three(&credentials, &cloud, &release, dir.path()).await;
+    // On one member: each is whole, or says that there is one.
+    let words = ["etcd", "snapshot"];
+    let one = &three[0];
+    let answers = tokio::join!(one.agent(&words), one.agent(&words), one.agent(&words), one.agent(&words));
+    let answers = [answers.0, answers.1, answers.2, answers.3];
+    let (done, busy): (Vec<_>, Vec<_>) = answers.iter().partition(|(done, _)| *done);
+    assert!(!done.is_empty(), "{answers:?}");
+    assert!(busy.iter().all(|(_, told)| told["error"]["code"] == json!("snapshot.busy")), "{busy:?}");
+    // On all members in one second: names of their own.
+    let all = tokio::join!(three[0].does(&words), three[1].does(&words), three[2].does(&words));
+    let taken: Vec<&Value> = done.into_iter().map(|(_, told)| told).chain([&all.0, &all.1, &all.2]).collect();
+    let keys: BTreeSet<&str> = taken.iter().map(|told| told["key"].as_str().unwrap()).collect();
+    assert_eq!(keys.len(), taken.len(), "{taken:?}");
+    let left = std::fs::read_dir(three[0].member.dir.join("var/lib/slipway")).unwrap();
+    let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(left.into_iter().all(|name| !name.ends_with(".sealed") || name == "credentials.sealed"));
+    for told in taken {
+        let token = told["time"].as_str().unwrap().replace('T', "-");
+        let time = told["time"].as_str().unwrap();
+        three[0].restores(&["--snapshot", time, "--token", &token]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,9 +235,6 @@ async fn a_restore_that_dies_goes_on_and_one_that_cannot_be_changes_nothing() {
     assert!(client.writes(&three[0].member, "a", "1").await);
     let snapshot = three[0].does(&["etcd", "snapshot"]).await;
     let (time, key) = (snapshot["time"].as_str().unwrap().to_owned(), snapshot["key"].as_str().unwrap());
-    for machine in &mut three {
-        machine.member.stop().await;
-    }
     let data = three[0].member.data.clone();
     let listing = || {
         let names = std::fs::read_dir(data.parent().unwrap()).unwrap();
@@ -202,39 +251,43 @@ async fn a_restore_that_dies_goes_on_and_one_that_cannot_be_changes_nothing() {
     {
         let other = format!("2026010{number}T000000Z");
         cloud.put(&format!("clusters/production/etcd-snapshots/{other}.db"), &bytes).await;
-        let (done, failure) = three[0].agent(&["etcd", "restore", "--snapshot", &other]).await;
+        let (done, failure) = three[0].agent_with_systemd(&["etcd", "restore", "--snapshot", &other]).await;
         assert!(!done, "{failure}");
         assert_eq!(listing().difference(&before).cloned().collect::<Vec<_>>(), ["restore.part"], "{failure}");
     }
     let elsewhere =
         ["etcd", "restore", "--snapshot", &time, "--initial-cluster", "etcd-0=https://elsewhere:2380"];
-    let (done, failure) = three[0].agent(&elsewhere).await;
+    let (done, failure) = three[0].agent_with_systemd(&elsewhere).await;
     assert!(!done && failure["error"]["code"] == json!("restore.members"), "{failure}");
     assert!(data.join("member/snap/db").exists());
+    // It ran all the while: nothing is stopped for what cannot be.
+    assert!(client.writes(&three[0].member, "a", "1").await);
 
-    // Killed after its last but one step, and after its last.
-    let volume = data.parent().unwrap();
-    three[0].does(&["etcd", "restore", "--snapshot", &time]).await;
-    let mark = std::fs::read(volume.join("restored.json")).unwrap();
-    let ready = |done: bool| {
-        std::fs::create_dir_all(volume.join("restore.part")).unwrap();
-        std::fs::write(volume.join("restore.part/restored.json"), &mark).unwrap();
-        std::fs::remove_file(volume.join("restored.json")).unwrap();
-        if !done {
+    // Killed after its last but one step, after its last, and before it started etcd.
+    let volume = data.parent().unwrap().to_owned();
+    three[0].restores(&["--snapshot", &time]).await;
+    let mut mark: Value =
+        serde_json::from_slice(&std::fs::read(volume.join("restored.json")).unwrap()).unwrap();
+    mark["started"] = json!(false);
+    for (swapped, marked) in [(false, false), (true, false), (true, true)] {
+        three[0].member.stop().await;
+        if marked {
+            std::fs::write(volume.join("restored.json"), mark.to_string()).unwrap();
+        } else {
+            std::fs::create_dir_all(volume.join("restore.part")).unwrap();
+            std::fs::write(volume.join("restore.part/restored.json"), mark.to_string()).unwrap();
+            std::fs::remove_file(volume.join("restored.json")).unwrap();
+        }
+        if !swapped {
             std::fs::rename(&data, volume.join("restore.part/data")).unwrap();
         }
-    };
-    for done in [false, true] {
-        ready(done);
-        let restored = three[0].does(&["etcd", "restore", "--snapshot", &time]).await;
-        assert_eq!(restored["changed"], json!(!done));
+        let restored = three[0].restores(&["--snapshot", &time]).await;
+        assert_eq!((&restored["changed"], &restored["started"]), (&json!(!swapped), &json!(true)));
         assert!(data.join("member/snap/db").exists() && volume.join("restored.json").exists());
-        assert!(!volume.join("restore.part").exists());
+        assert!(!volume.join("restore.part").exists() && three[0].member.process().is_some());
     }
-    for machine in &mut three {
-        // The first has it already.
-        machine.does(&["etcd", "restore", "--snapshot", &time]).await;
-        machine.member.start();
+    for machine in &mut three[1..] {
+        machine.restores(&["--snapshot", &time]).await;
     }
     three[2].is_healthy().await;
     assert!(client.get(&three[2].member, "a").await.contains("\"MQ==\""));

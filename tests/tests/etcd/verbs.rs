@@ -170,6 +170,14 @@ async fn status_tells_the_certificate_that_is_served_and_whether_it_verifies() {
         assert_eq!((certificate.issuer.as_str(), certificate.verifies), ("CN=etcd-ca", true));
         assert_eq!(served.address.port(), port);
     }
+    // What somebody calls with; neither what is served, nor who signs.
+    let [held] = status.held.as_slice() else { panic!("one client: {:?}", status.held) };
+    let pem = std::fs::read_to_string(machine.member.pki.join("healthcheck-client.pem")).unwrap();
+    let (facts, fingerprint) = AwsLc.facts(&pem).unwrap();
+    assert_eq!(held.path, "/etc/etcd/pki/healthcheck-client.pem", "as the bundle has it");
+    assert_eq!((&held.serial, held.not_after), (&facts.serial, facts.not_after));
+    assert_eq!((&held.fingerprint, held.issuer.as_str()), (&fingerprint, "CN=etcd-ca"));
+
     let config = std::fs::read(machine.member.dir.join("var/lib/slipway/config.json")).unwrap();
     let config = slipway_core::digest::sha256_hex(&config);
     assert_eq!(status.applied.config.as_ref(), Some(&config));

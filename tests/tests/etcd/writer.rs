@@ -1,7 +1,7 @@
 //! Somebody who writes steadily while members come and go, and remembers what was acknowledged.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use slipway_node::failure::Outcome;
 use slipway_node::http;
 use tokio::task::JoinHandle;
 
@@ -38,20 +39,19 @@ pub(crate) struct Writer {
 }
 
 /// With a new connection for each call, so that each certificate is met by many handshakes.
-pub(crate) fn client(pki: &Path) -> reqwest::Client {
+pub(crate) fn client(pki: &Path) -> Outcome<reqwest::Client> {
     let identity = (pki.join("healthcheck-client.pem"), pki.join("healthcheck-client-key.pem"));
-    let mut tls = http::mutual(&pki.join("etcd-ca.pem"), Some((&identity.0, &identity.1))).unwrap();
+    let mut tls = http::mutual(&pki.join("etcd-ca.pem"), Some((&identity.0, &identity.1)))?;
     tls.resumption = rustls::client::Resumption::disabled();
     let builder = reqwest::Client::builder().use_preconfigured_tls(tls).timeout(PATIENCE).no_proxy();
-    builder.pool_max_idle_per_host(0).build().unwrap()
+    Ok(builder.pool_max_idle_per_host(0).build().unwrap())
 }
 
 impl Writer {
     /// Begins to write to `members`, whichever answers, with the client in `pki`.
     pub(crate) fn start(pki: &Path, members: impl Iterator<Item = String>) -> Self {
-        let (client, urls, done) =
-            (client(pki), members.collect::<Vec<_>>(), Arc::new(AtomicBool::new(false)));
-        let task = tokio::spawn(write(client, urls, Arc::clone(&done)));
+        let (urls, done) = (members.collect::<Vec<_>>(), Arc::new(AtomicBool::new(false)));
+        let task = tokio::spawn(write(pki.to_owned(), urls, Arc::clone(&done)));
         Self { done, task }
     }
 
@@ -62,12 +62,17 @@ impl Writer {
     }
 }
 
-async fn write(client: reqwest::Client, urls: Vec<String>, done: Arc<AtomicBool>) -> Record {
+async fn write(pki: PathBuf, urls: Vec<String>, done: Arc<AtomicBool>) -> Record {
     let (mut record, mut at, mut last) = (Record::default(), 0, Instant::now());
+    let mut client = self::client(&pki).unwrap();
     for number in 0_u32.. {
         let (key, value) = (format!("{PREFIX}{number:08}"), format!("value of {number}"));
         let body = json!({ "key": STANDARD.encode(&key), "value": STANDARD.encode(&value) });
         loop {
+            // As they are now: whoever is refreshed beside it reads them anew. Between the reads of two files they may be swapped.
+            if let Ok(newer) = self::client(&pki) {
+                client = newer;
+            }
             let request = client.post(format!("{}/v3/kv/put", urls[at % urls.len()])).json(&body);
             let answer = async { request.send().await?.error_for_status()?.json::<Value>().await }.await;
             let revision = answer.ok().and_then(|answer| answer["header"]["revision"].as_str()?.parse().ok());
@@ -100,8 +105,14 @@ impl Record {
         let end = format!("{}0", PREFIX.trim_end_matches('/'));
         let body = json!({ "key": STANDARD.encode(PREFIX), "range_end": STANDARD.encode(end) });
         let url = format!("{}/v3/kv/range", member.client_url());
-        let answer =
-            client(&member.pki).post(url).json(&body).timeout(Duration::from_secs(20)).send().await.unwrap();
+        let answer = client(&member.pki)
+            .unwrap()
+            .post(url)
+            .json(&body)
+            .timeout(Duration::from_secs(20))
+            .send()
+            .await
+            .unwrap();
         let answer: Value = answer.json().await.unwrap();
         let text =
             |value: &Value| String::from_utf8(STANDARD.decode(value.as_str().unwrap()).unwrap()).unwrap();

@@ -122,7 +122,11 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     ] {
         false_ones.push(Request::by(&newcomer, &cluster, name, CLIENT, (subject, None)).await);
     }
+    // Nor does Kubernetes approve a true one by itself: the node manager does, which knows the machine (tests/draining/manage.rs).
+    let anothers = subject("i-00000000000000000");
+    let unapproved = Request::by(&newcomer, &cluster, "unapproved", CLIENT, (&anothers, None)).await;
     let request = Request::by(&newcomer, &cluster, "true", CLIENT, (&subject(NODE), None)).await;
+    request.approve().await;
     let certificate = request.certificate().await;
     let kubelet_ca = cluster.path(KUBERNETES_DIR).join("kubelet-ca.pem");
     assert!(openssl::verifies(&kubelet_ca, &cluster.path(&certificate), "sslclient"));
@@ -172,6 +176,7 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     let (_, another) = asked(&cluster, "anothers", CLIENT, &subject("i-00000000000000000"), None);
     assert_eq!(node.post(REQUESTS, &another).await.unwrap().status, 403);
     again.certificate().await;
+    assert!(!unapproved.has("Approved").await, "the token alone makes nobody a node");
     // What it serves with is approved by the node manager alone.
     let serving =
         Request::by(&node, &cluster, "serving", SERVING, (&subject(NODE), Some("IP:192.0.2.20"))).await;
@@ -208,6 +213,15 @@ async fn a_real_kubelet_takes_its_configuration_and_becomes_its_node_by_the_boot
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let _silent = std::os::unix::net::UnixListener::bind(socket).unwrap();
     cluster.start_kubelet();
+    // As the node manager does.
+    let admin = cluster.admin();
+    let asked = async || {
+        let found = admin.get(REQUESTS).await.unwrap().body;
+        found["items"][0]["metadata"]["name"].as_str().map(str::to_owned)
+    };
+    cluster.until("kubelet", "asks for its certificate", async || asked().await.is_some()).await;
+    let name = asked().await.unwrap();
+    Request { cluster: &cluster, name, key: PathBuf::new() }.approve().await;
     let certificate = "var/lib/kubelet/pki/kubelet-client-current.pem";
     cluster.until("kubelet", "has its certificate", async || cluster.path(certificate).exists()).await;
     let kubelet_ca = cluster.path(KUBERNETES_DIR).join("kubelet-ca.pem");
@@ -246,6 +260,7 @@ async fn what_a_worker_has_opens_no_etcd() {
     let token = worker[&pki("bootstrap-token").trim_end_matches(".pem").to_owned()].trim();
     let newcomer = cluster.bearer(Some(token));
     let request = Request::by(&newcomer, &cluster, "worker", CLIENT, (&subject(NODE), None)).await;
+    request.approve().await;
     let kubelet = cluster.etcd_client(&request.certificate().await, &request.key());
     assert!(kubelet.get("/health").await.is_err(), "a kubelet's certificate opens etcd");
     let bare = cluster.etcd_stranger();

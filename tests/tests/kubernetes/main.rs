@@ -6,8 +6,10 @@
 mod flags;
 mod kubelets;
 mod openssl;
+mod recovery;
 mod refresh;
 mod tokens;
+mod workers;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

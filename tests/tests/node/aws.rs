@@ -75,7 +75,9 @@ async fn objects_go_to_the_bucket_and_come_back() {
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     let snapshot: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
     std::fs::write(&from, &snapshot).unwrap();
-    bucket.upload("clusters/a/etcd-snapshots/1.db", &from).await.unwrap();
+    assert!(bucket.upload_new("clusters/a/etcd-snapshots/1.db", &from).await.unwrap());
+    std::fs::write(&to, b"another member's").unwrap();
+    assert!(!bucket.upload_new("clusters/a/etcd-snapshots/1.db", &to).await.unwrap(), "the name is taken");
     assert_eq!(bucket.download("clusters/a/etcd-snapshots/1.db", &to).await.unwrap(), 3_000_000);
     assert!(std::fs::read(&to).unwrap() == snapshot);
 
@@ -200,7 +202,7 @@ async fn what_is_throttled_is_tried_again_and_what_is_denied_says_which_statemen
         Scripted::start(&[(503, throttled), (400, throttled), (500, "<html>"), (200, ""), (403, denied)])
             .await;
     let (aws, _imds) = client_of(&server.url).await;
-    aws.set_unhealthy("i-1").await.unwrap();
+    aws.heartbeat(&hook()).await.unwrap();
     assert_eq!(server.asked().len(), 4);
     let error = aws.settle(&hook(), HookResult::Continue).await.unwrap_err();
     assert_eq!((error.kind, server.asked().len()), (ErrorKind::Denied, 5));
@@ -220,7 +222,7 @@ async fn every_call_is_signed_as_botocore_signs_it() {
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("f"), b"more bytes").unwrap();
-    bucket.upload("snapshots/1.db", &folder.path().join("f")).await.unwrap();
+    bucket.upload_new("snapshots/1.db", &folder.path().join("f")).await.unwrap();
     // The answer holds no key: the request alone is looked at.
     aws.keys(None).unwrap(b"wrapped", &BTreeMap::new()).await.unwrap_err();
     aws.volumes(&BTreeMap::from([("a:b c".to_owned(), "d&e".to_owned())])).await.unwrap();

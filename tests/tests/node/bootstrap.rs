@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -276,10 +276,10 @@ impl Machine {
             }
             ("mkfs.ext4", _) => {
                 systemd.formats += 1;
-                let mut bytes = vec![0; 2 << 20];
+                let mut bytes = vec![0; 1 << 20];
                 bytes[1080..1082].copy_from_slice(&[0x53, 0xef]);
                 bytes[1144..1144 + LABEL.len()].copy_from_slice(LABEL.as_bytes());
-                fs::write(&last, bytes).unwrap();
+                fs::OpenOptions::new().write(true).open(arguments[4]).unwrap().write_at(&bytes, 0).unwrap();
             }
             ("e2fsck" | "resize2fs", _) | ("systemctl", "daemon-reload") => {}
             ("systemctl", "enable") => {
@@ -331,7 +331,7 @@ impl Commands for Machine {
     }
 }
 
-const WITHOUT_ETCD: [Step; 9] = [
+const WITHOUT_ETCD: [Step; 10] = [
     Step::Account,
     Step::Volume,
     Step::FileSystem,
@@ -340,6 +340,7 @@ const WITHOUT_ETCD: [Step; 9] = [
     Step::Record,
     Step::Files,
     Step::Units,
+    Step::Again,
     Step::Hook,
 ];
 
@@ -458,14 +459,76 @@ async fn a_node_waits_for_what_may_pass_with_heartbeats_and_gives_up_in_the_end(
 }
 
 #[tokio::test]
-async fn two_volumes_of_one_name_are_for_a_person_to_tell_apart() {
+async fn a_member_waits_while_two_volumes_of_one_name_are_told_apart() {
     let account = Account::new().await;
     account.make_volume().await;
     let folder = tempfile::tempdir().unwrap();
     let machine = Machine::new(folder.path(), &account);
     let failure = machine.go(&account, &[Step::Account, Step::Volume]).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("volume.ambiguous", false));
+    assert_eq!((failure.code, failure.passing), ("volume.ambiguous", true));
     assert!(failure.message.contains(&account.volume), "{failure:?}");
+}
+
+/// A machine that died while it formatted is replaced, and the next one has nothing but the volume to know that by.
+#[tokio::test]
+async fn a_volume_that_another_machine_began_to_format_is_formatted_and_a_whole_one_is_not() {
+    let account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = Machine::new(&folder.path().join("first"), &account);
+    let steps = [Step::Account, Step::Volume, Step::FileSystem];
+    first.go(&account, &steps[..2]).await.unwrap();
+    // Right before mkfs, which then leaves half of something.
+    first.systemd.lock().unwrap().life = Some((1, false));
+    let death = tokio::time::timeout(Duration::from_secs(2), first.go(&account, &steps)).await;
+    assert!(death.is_err(), "it lived");
+    assert!(first.systemd.lock().unwrap().log.last().unwrap().starts_with("mkfs.ext4"));
+    let disk = first.path(&first.device(&account));
+    let mut half = fs::read(&disk).unwrap();
+    half[4096..8192].fill(7);
+
+    let second = Machine::new(&folder.path().join("second"), &account);
+    second.file(&second.device(&account), &half);
+    second.go(&account, &steps).await.unwrap();
+    assert_eq!(second.systemd.lock().unwrap().formats, 1);
+    let whole = fs::read(second.path(&second.device(&account))).unwrap();
+
+    let third = Machine::new(&folder.path().join("third"), &account);
+    third.file(&third.device(&account), &whole);
+    third.go(&account, &steps).await.unwrap();
+    assert_eq!(third.systemd.lock().unwrap().formats, 0);
+    assert!(fs::read(third.path(&third.device(&account))).unwrap() == whole);
+}
+
+#[tokio::test]
+async fn after_a_reboot_nothing_is_asked_of_the_launch_hook_and_nobody_is_given_up() {
+    let account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::new(folder.path(), &account);
+    machine.go(&account, &WITHOUT_ETCD).await.unwrap();
+    assert!(machine.systemd.lock().unwrap().enabled.contains("slipway-bootstrap.service"));
+    assert!(
+        !machine.systemd.lock().unwrap().active.contains("slipway-bootstrap.service"),
+        "it runs beside the first"
+    );
+    let expected = machine.state();
+    let before = account.groups.asked().len();
+
+    // Something is lost, and etcd does not come up.
+    fs::remove_file(machine.path("/etc/systemd/system/etcd.service")).unwrap();
+    let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
+    assert_eq!(failure.code, "node.unhealthy", "{failure:?}");
+    assert_eq!(machine.state(), expected);
+    assert_eq!(account.groups.asked().len(), before, "its group was asked");
+    let report = account.report().await;
+    assert_eq!((report.state, report.step.as_deref()), (BootstrapState::Working, Some("healthy")));
+
+    // What lasts is told, and costs nobody the instance.
+    machine.file(&machine.device(&account), vec![7; 2 << 20]);
+    machine.systemd.lock().unwrap().active.clear();
+    let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
+    assert_eq!(failure.code, "volume.foreign", "{failure:?}");
+    assert_eq!(account.groups.asked().len(), before, "its group was asked");
+    assert_eq!(account.report().await.state, BootstrapState::Working);
 }
 
 #[tokio::test]

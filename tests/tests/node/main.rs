@@ -3,5 +3,7 @@
 
 mod aws;
 mod bootstrap;
+mod leaving;
 mod scripted;
+mod storage;
 mod userdata;

@@ -1,4 +1,4 @@
-//! The table of permissions in docs/pki.md: with its rows the verbs work, and without any one of them they say which is missing.
+//! The tables of permissions in docs/pki.md and docs/cli.md: with its rows the verbs work, and without any one of them they say which is missing.
 
 use serde_json::json;
 use slipway_tests::client::ACCOUNT;
@@ -8,7 +8,7 @@ use slipway_tests::installation::Installation;
 use slipway_tests::tools;
 
 use crate::agent::program;
-use crate::{ADMINISTRATOR, CLUSTER, Run, certs, installation, run, spec};
+use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, certs, installation, run, spec};
 
 /// One action of a row.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,8 +32,8 @@ fn quoted(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-fn table() -> Vec<Grant> {
-    let page = std::fs::read_to_string(tools::root().join("docs/pki.md")).unwrap();
+fn table(page: &str) -> Vec<Grant> {
+    let page = std::fs::read_to_string(tools::root().join(page)).unwrap();
     let (_, table) = page.split_once("| verb | action | on |\n|---|---|---|\n").unwrap();
     let mut grants = Vec::new();
     for row in table.lines().take_while(|line| line.starts_with('|')) {
@@ -49,7 +49,7 @@ fn table() -> Vec<Grant> {
             grants.push(Grant { verbs: verbs.clone(), only: only.clone(), action, on });
         }
     }
-    assert!(grants.len() > 10, "{grants:?}");
+    assert!(grants.len() > 9, "{grants:?}");
     grants
 }
 
@@ -69,9 +69,10 @@ fn resources(slipway: &Installation, on: &str) -> Vec<String> {
         "the installation's stack" => {
             vec![format!("arn:aws:cloudformation:{}:{ACCOUNT}:stack/slipway/*", world.region())]
         }
+        "the bus" => vec![world.deployed().arns["Bus"].clone()],
         _ if on.ends_with("` of the asset bucket") => below("AssetBucket"),
         _ if on.ends_with("` of the spec bucket") => below("SpecBucket"),
-        _ => panic!("docs/pki.md: nobody knows what {on:?} is"),
+        _ => panic!("nobody knows what {on:?} is"),
     }
 }
 
@@ -84,8 +85,11 @@ async fn as_one_with(slipway: &Installation, grants: &[Grant], arguments: &str, 
     let statements = iam::parse(&json!({ "Statement": statements })).unwrap();
     slipway.world().gateway().know("AKIASOMEBODY", Principal { name: "somebody".to_owned(), statements });
     let bucket = |id: &str| slipway.world().reference(id).unwrap();
-    let buckets =
-        [("SLIPWAY_ASSET_BUCKET", bucket("AssetBucket")), ("SLIPWAY_SPEC_BUCKET", bucket("SpecBucket"))];
+    let buckets = [
+        ("SLIPWAY_ASSET_BUCKET", bucket("AssetBucket")),
+        ("SLIPWAY_SPEC_BUCKET", bucket("SpecBucket")),
+        ("SLIPWAY_BUS_NAME", bucket("Bus")),
+    ];
     run(slipway, "AKIASOMEBODY", arguments, if named { &buckets } else { &[] }).await
 }
 
@@ -96,7 +100,7 @@ fn says_missing(run: &Run, grant: &Grant) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
     let slipway = installation(48).await;
-    let table = table();
+    let table = table("docs/pki.md");
     let folder = tempfile::tempdir().unwrap();
     let agent = folder.path().join("slipway-node");
     let publish = format!("publish-agent {}", agent.display());
@@ -168,6 +172,75 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
         slipway.world().remove("SpecBucket", &version.key, &version.version).await.unwrap();
     }
     when("to be told", "certs verify --cluster minimal", true, 0, "there is no s3://").await;
+    for grant in &table {
+        assert!(held.contains(grant), "nothing holds {grant:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
+    let slipway = installation(0).await;
+    let table = table("docs/cli.md");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.yaml");
+    let out = folder.path().join("kubeconfig");
+    let wide =
+        |name: &str| format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [{name}.example.com]\n", spec());
+    std::fs::write(&file, format!("{}rollout:\n  approval: manual\n", wide("a"))).unwrap();
+    let (file, out) = (file.display(), out.display());
+    let mut held = Vec::new();
+    let grants = |arguments: &str| -> Vec<Grant> {
+        table.iter().filter(|grant| grant.is_for(arguments)).cloned().collect()
+    };
+    for arguments in [
+        "status --cluster minimal",
+        "watch --cluster minimal",
+        &format!("kubeconfig --cluster minimal --out {out}"),
+        &format!("apply {file} --cluster minimal"),
+        &format!("apply {file} --cluster minimal --prune"),
+        "approve --cluster minimal --yes",
+    ] {
+        let grants = grants(arguments);
+        if arguments.starts_with("approve") {
+            // The plan that waits, of what was applied above.
+            assert!(slipway.world().settle(QUIET, PATIENCE).await);
+        }
+        for without in &grants {
+            if arguments.contains("--prune") && !without.verbs.concat().contains(&"--prune".to_owned()) {
+                // The same as without it, above.
+                continue;
+            }
+            if arguments.contains("--prune") {
+                let patch = format!("clusters/{CLUSTER}/patches/90-other.yaml");
+                let text = b"target:\n  stack: network\nmerge:\n  Description: patched\n".to_vec();
+                slipway.world().upload("SpecBucket", &patch, text).await.unwrap();
+            }
+            let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
+            if without.only.is_empty() {
+                says_missing(&as_one_with(&slipway, &others, arguments, true).await, without);
+                held.push(without.clone());
+            } else if without.only.starts_with("unless") && arguments.starts_with("status") {
+                let run = as_one_with(&slipway, &others, arguments, true).await;
+                assert_eq!(run.code, 0, "{arguments} needs {without:?}: {run:?}");
+            }
+        }
+        let run = as_one_with(&slipway, &grants, arguments, true).await;
+        assert_eq!(run.code, 0, "{arguments}: {run:?}");
+    }
+    // Rows that say when. Here CloudFormation has no stack of that name, and a spec was uploaded just now.
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    slipway.upload(CLUSTER, wide("b")).await.unwrap();
+    for (only, arguments, named, code) in
+        [("unless", "status --cluster minimal", false, 1), ("if a spec", "watch --cluster minimal", true, 0)]
+    {
+        let grants = grants(arguments);
+        let without = grants.iter().find(|grant| grant.only.starts_with(only)).unwrap();
+        let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
+        says_missing(&as_one_with(&slipway, &others, arguments, named).await, without);
+        let run = as_one_with(&slipway, &grants, arguments, named).await;
+        assert_eq!(run.code, code, "{arguments}: {run:?}");
+        held.push(without.clone());
+    }
     for grant in &table {
         assert!(held.contains(grant), "nothing holds {grant:?}");
     }

@@ -1,6 +1,6 @@
 //! `slipway certs renew`.
 
-mod standing;
+pub(in crate::commands) mod standing;
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ Examples:
   slipway certs renew etcd-peer-0 cluster.yaml --out rendered --new-key
   slipway certs renew apiserver --cluster prod
   slipway certs renew apiserver --cluster prod --apply --upload")]
-pub(super) struct Args {
+pub(in crate::commands) struct Args {
     /// The certificate, as `slipway certs show` calls it.
     name: String,
     /// The spec that was rendered.
@@ -60,7 +60,7 @@ pub(super) struct Args {
     upload: bool,
 }
 
-pub(super) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(in crate::commands) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     if let Some(cloud) = args.cloud.cluster().await? {
         return standing::run(args, &cloud, printer).await;
     }

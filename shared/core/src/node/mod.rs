@@ -26,6 +26,11 @@ pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
 pub use told::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 
+/// The hook that holds a machine until its agent says that it is healthy.
+pub const LAUNCH_HOOK: &str = "slipway-launch";
+/// The hook that holds a machine on its way out until somebody has drained it.
+pub const TERMINATE_HOOK: &str = "slipway-terminate";
+
 /// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest is keyed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

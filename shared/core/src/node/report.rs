@@ -25,6 +25,9 @@ pub struct NodeStatus {
     pub applied: Applied,
     /// What each listening component presents, by name.
     pub served: Vec<Served>,
+    /// The certificates that nobody here serves, and that lie in force: those of clients, which are read when they call. By path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
     /// How the components are, by name.
     pub components: Vec<ComponentHealth>,
     /// Of an etcd member.
@@ -105,6 +108,26 @@ pub struct ServedCertificate {
     pub not_after: Timestamp,
     /// Whether the authority that this role trusts for it, the names and the dates are right.
     pub verifies: bool,
+}
+
+/// A certificate that lies on a node for somebody to call with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Held {
+    /// Where: a path of the role's bundle ([`crate::pki::policy::bundle`]), or where a kubelet keeps what it asked for.
+    pub path: String,
+    /// Serial number in lower-case hex.
+    pub serial: String,
+    /// SHA-256 of the certificate's DER: the fingerprint in the inventory.
+    pub fingerprint: String,
+    /// Its subject, such as `CN=apiserver-etcd-client`.
+    pub subject: String,
+    /// Who signed it.
+    pub issuer: String,
+    /// Start of validity.
+    pub not_before: Timestamp,
+    /// End of validity.
+    pub not_after: Timestamp,
 }
 
 /// A component of a node.

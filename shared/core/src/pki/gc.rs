@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::render::Rendering;
 
 use super::manifest::fingerprints;
-use super::{Manifest, Role};
+use super::{Manifest, Role, rotation};
 
 /// How old an object must be before it goes: far longer than a render takes, which a Lambda function ends after 15 minutes.
 pub const YOUNG: SignedDuration = SignedDuration::from_hours(24);
@@ -167,8 +167,7 @@ pub fn decide(
     }
     let reason = |object: &Stored| match Kind::of(&object.name) {
         Kind::Half(asset, fingerprint) => {
-            let listed = manifest.assets.get(&asset).is_some_and(|entry| entry.fingerprint == fingerprint);
-            if listed {
+            if rotation::stored(manifest, &asset, &fingerprint).is_some() {
                 Reason::Current
             } else if held.holds(&fingerprint) {
                 Reason::HeldByBundle

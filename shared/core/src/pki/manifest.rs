@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::digest::{keyed_hex, sha256_hex};
 
 use super::policy::{self, BundleFile, Part};
+use super::rotation;
 use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Origin, Role};
 
 /// The current [`Manifest::format`].
@@ -21,6 +22,9 @@ pub const FORMAT: u32 = 1;
 
 /// Backdating of not-before: a node whose clock is behind still accepts a certificate made this moment.
 pub const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
+
+/// A leaf that ends sooner is not issued: it would have to be replaced before it had reached its nodes.
+pub const LEAST_LIFE: SignedDuration = SignedDuration::from_hours(1);
 
 /// An asset that must be made, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,21 +60,17 @@ pub struct Brought {
 /// Policy that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// A leaf would outlive its authority.
-    #[error(
-        "certificate {asset} would be valid until {not_after}, longer than its authority {issuer}, which ends {issuer_not_after}"
-    )]
+    /// A leaf would outlive its authority, which ends too soon for any leaf to be of use.
+    #[error("certificate {asset} cannot be issued at {now}: its authority {issuer} ends {issuer_not_after}")]
     OutlivesIssuer {
         /// The leaf.
         asset: String,
-        /// When it would end.
-        not_after: Timestamp,
+        /// When it was to be issued.
+        now: Timestamp,
         /// Its authority.
         issuer: String,
         /// When that ends.
         issuer_not_after: Timestamp,
-        /// Days that the spec asks for.
-        days: u32,
     },
     /// A lifetime that ends beyond the year 9999.
     #[error(
@@ -114,6 +114,16 @@ pub enum PolicyError {
         /// What there is.
         names: Vec<String>,
     },
+    /// Something that cannot be rotated, or not now.
+    #[error("{name} cannot be rotated: {why}")]
+    NotRotatable {
+        /// Which.
+        name: String,
+        /// Why.
+        why: String,
+        /// What to do.
+        cure: String,
+    },
     /// Something that is not renewed by itself.
     #[error("{name} cannot be renewed by itself: {why}")]
     NotRenewable {
@@ -139,15 +149,14 @@ impl PolicyError {
     #[must_use]
     pub fn cure(&self) -> String {
         match self {
-            Self::OutlivesIssuer { issuer, days, .. } => {
-                format!("lower tlsCertDurationDays (now {days}), or rotate {issuer}")
-            }
+            Self::OutlivesIssuer { issuer, .. } => format!("rotate {issuer}: slipway rotate-ca {issuer}"),
             Self::TooLong { .. } => "lower tlsCADurationDays or tlsCertDurationDays".to_owned(),
             Self::Rotation { asset, stands, .. } => format!(
-                "write `source: {stands}` at certificatesConfiguration.authorities.{asset} (or nothing, for generated): exchanging an authority is a rotation, in stages, which this version cannot do"
+                "write `source: {stands}` at certificatesConfiguration.authorities.{asset} (or nothing, for generated): an authority that stands is not exchanged for one of another kind"
             ),
             Self::AnotherAuthority { .. } => {
-                "put the old file back, or take it away: exchanging an authority is a rotation, in stages, which this version cannot do"
+                "put the old file back, or take it away: an authority that was brought and stands is not exchanged, since this version \
+                 rotates only those that it makes itself"
                     .to_owned()
             }
             Self::NotBrought { asset } => {
@@ -156,6 +165,7 @@ impl PolicyError {
             }
             Self::Unknown { names, .. } => format!("the certificates are {}", names.join(", ")),
             Self::NotRenewable { cure, .. } => (*cure).to_owned(),
+            Self::NotRotatable { cure, .. } => cure.clone(),
             Self::Incomplete { .. } => "bring back an earlier version of the inventory".to_owned(),
         }
     }
@@ -176,7 +186,7 @@ pub fn not_after(now: Timestamp, days: u32) -> Option<Timestamp> {
 /// others made, by asset.
 ///
 /// # Errors
-/// If one of them would outlive its authority; if an authority that stands is another than the spec asks for; if one that
+/// If the authority of one of them ends too soon; if an authority that stands is another than the spec asks for; if one that
 /// others make is not there.
 pub fn to_make<'a>(
     assets: &'a [Asset],
@@ -196,8 +206,7 @@ pub fn to_make<'a>(
             (Origin::Generated, Some(profile)) => {
                 let end = not_after(now, profile.days)
                     .ok_or_else(|| PolicyError::TooLong { asset: asset.name.clone(), days: profile.days })?;
-                refuse_to_outlive(asset, profile, end, &made, manifest)?;
-                Some(end)
+                Some(cut_at_issuer(asset, profile, end, &made, manifest, now)?)
             }
             (Origin::Generated, None) => None,
             (Origin::Imported | Origin::Provided, _) => match own {
@@ -255,36 +264,43 @@ fn reason_to_make(
     (issuer_is_new || signed_by != stands).then_some(Reason::IssuerChanged)
 }
 
-fn refuse_to_outlive(
+/// The end of a leaf: no later than its authority's, which need not live as long as the spec asks of a leaf.
+fn cut_at_issuer(
     asset: &Asset,
     profile: &CertificateProfile,
     end: Timestamp,
     made: &BTreeMap<&str, Option<Timestamp>>,
     manifest: &Manifest,
-) -> Result<(), PolicyError> {
-    let Some(issuer) = &profile.issuer else { return Ok(()) };
+    now: Timestamp,
+) -> Result<Timestamp, PolicyError> {
+    let Some(issuer) = &profile.issuer else { return Ok(end) };
     let issuer_end = match made.get(issuer.as_str()) {
         Some(end) => *end,
         None => {
             manifest.assets.get(issuer).and_then(|entry| entry.certificate.as_ref()).map(|ca| ca.not_after)
         }
     };
-    match issuer_end {
-        Some(issuer_not_after) if end > issuer_not_after => Err(PolicyError::OutlivesIssuer {
-            asset: asset.name.clone(),
-            not_after: end,
-            issuer: issuer.clone(),
-            issuer_not_after,
-            days: profile.days,
-        }),
-        _ => Ok(()),
-    }
+    let Some(issuer_not_after) = issuer_end else { return Ok(end) };
+    cut(end, issuer_not_after, now).ok_or_else(|| PolicyError::OutlivesIssuer {
+        asset: asset.name.clone(),
+        now,
+        issuer: issuer.clone(),
+        issuer_not_after,
+    })
+}
+
+/// When a leaf that would end at `end` ends under an authority that ends at `issuer_end`; `None` if that is so soon that a
+/// leaf would be of no use.
+#[must_use]
+pub fn cut(end: Timestamp, issuer_end: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    let least = now.checked_add(LEAST_LIFE).ok()?;
+    (issuer_end >= least).then(|| end.min(issuer_end))
 }
 
 /// The certificate `name`, if it can be issued anew by itself.
 ///
 /// # Errors
-/// If there is none of that name, or it is not renewed by itself; if it would outlive its authority.
+/// If there is none of that name, or it is not renewed by itself; if its authority ends too soon.
 pub fn to_renew<'a>(
     assets: &'a [Asset],
     manifest: &Manifest,
@@ -303,13 +319,13 @@ pub fn to_renew<'a>(
         AssetKind::Certificate(profile) if profile.authority => {
             return refused(
                 "it is an authority, and every node that trusts it would have to trust both for a while",
-                "rotate it, in stages; this version cannot do that yet",
+                "rotate it, in stages: `slipway rotate-ca` with its name",
             );
         }
         AssetKind::KeyPair(_) => {
             return refused(
                 "tokens that it signed would be refused from one moment to the next",
-                "rotate it, in stages; this version cannot do that yet",
+                "rotate it, in stages: `slipway rotate-ca service-account`",
             );
         }
         AssetKind::BootstrapToken | AssetKind::RandomKey => {
@@ -328,7 +344,7 @@ pub fn to_renew<'a>(
     }
     let end = not_after(now, profile.days)
         .ok_or_else(|| PolicyError::TooLong { asset: asset.name.clone(), days: profile.days })?;
-    refuse_to_outlive(asset, profile, end, &BTreeMap::new(), manifest)?;
+    cut_at_issuer(asset, profile, end, &BTreeMap::new(), manifest, now)?;
     Ok(asset)
 }
 
@@ -412,7 +428,7 @@ pub fn bundle_files(
     let mut bundles = BTreeMap::new();
     for role in policy::roles(cluster) {
         let mut files = BTreeMap::new();
-        for BundleFile { path, sources } in policy::bundle(cluster, &role) {
+        for BundleFile { path, sources } in rotation::bundle(cluster, manifest, &role) {
             let mut parts = Vec::with_capacity(sources.len());
             for source in sources {
                 let incomplete =
@@ -465,6 +481,9 @@ pub fn record(manifest: &mut Manifest, role: &Role, bundle: BundleEntry) {
         retired.remove(&bundle.digest);
     }
     let digest = bundle.digest.clone();
+    for rotation in manifest.rotations.values_mut() {
+        rotation.digests.entry(role.clone()).or_default().insert(digest.clone());
+    }
     let before = manifest.bundles.insert(role.clone(), bundle);
     if let Some(before) = before.filter(|before| before.digest != digest) {
         let held = fingerprints(&before);
@@ -514,7 +533,12 @@ pub fn unused(cluster: &Cluster, manifest: &Manifest) -> Unused {
     let assets: BTreeSet<_> = policy::assets(cluster).into_iter().map(|asset| asset.name).collect();
     let roles = policy::roles(cluster);
     Unused {
-        assets: manifest.assets.keys().filter(|name| !assets.contains(*name)).cloned().collect(),
+        assets: manifest
+            .assets
+            .keys()
+            .filter(|name| !assets.contains(rotation::base(name)))
+            .cloned()
+            .collect(),
         roles: manifest.bundles.keys().filter(|role| !roles.contains(role)).cloned().collect(),
     }
 }

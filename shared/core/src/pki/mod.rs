@@ -1,11 +1,13 @@
 //! Which credentials a cluster has, what they are called, who signs them and who receives them (design §5).
 //!
 //! Policy alone: keys are made by `slipway-pki`, kept by `slipway-driver`. [`policy`] is the table of design §5,
-//! [`manifest`] compares it with what there is, [`gc`] finds what of it nobody needs any more.
+//! [`manifest`] compares it with what there is, [`rotation`] exchanges what others are known by, [`gc`] finds what of it nobody
+//! needs any more.
 
 pub mod gc;
 pub mod manifest;
 pub mod policy;
+pub mod rotation;
 #[cfg(test)]
 mod tests;
 
@@ -189,6 +191,10 @@ pub struct Manifest {
     /// to them. A digest that runs and is not known here was made after this inventory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retired: BTreeMap<Role, BTreeMap<String, BTreeSet<String>>>,
+    /// What is being exchanged, by asset. The other one of the two that nodes know for a while is among [`Self::assets`], as
+    /// [`rotation::beside`] calls it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rotations: BTreeMap<String, rotation::Rotation>,
 }
 
 /// One asset in the [`Manifest`].

@@ -27,14 +27,16 @@ pub const ETCD_CA: &str = "etcd-ca";
 pub const FRONT_PROXY_CA: &str = "front-proxy-ca";
 
 /// The group of the bootstrap token: it may ask for a kubelet's first certificate.
-pub(crate) const BOOTSTRAPPERS: &str = "system:bootstrappers";
+pub const BOOTSTRAPPERS: &str = "system:bootstrappers";
 /// The group of the administrators' certificate.
 pub(crate) const CLUSTER_ADMINS: &str = "slipway:cluster-admins";
 /// The group of the API server where it speaks to kubelets.
 pub(crate) const KUBELET_API_ADMINS: &str = "slipway:kubelet-api-admins";
 
+/// The key pair that signs tokens of service accounts.
+pub const SERVICE_ACCOUNT: &str = "service-account";
+
 const APISERVER: &str = "apiserver";
-const SERVICE_ACCOUNT: &str = "service-account";
 const BOOTSTRAP_TOKEN: &str = "bootstrap-token";
 const ENCRYPTION_CONFIG: &str = "encryption-config";
 const HEALTHCHECK_CLIENT: &str = "etcd-healthcheck-client";
@@ -50,8 +52,8 @@ const CONTROLLER_CLIENTS: [(&str, &str, Option<&str>, &str); 6] = [
     ("node-manager", "slipway:node-manager", Some("system:masters"), CA),
 ];
 
-/// The key pairs that sign tokens of service accounts, or have signed some that are still valid.
-pub const SERVICE_ACCOUNT_KEYS: [&str; 1] = [SERVICE_ACCOUNT];
+/// What can be exchanged while a cluster runs, in stages ([`super::rotation`]).
+pub const ROTATABLE: [&str; 5] = [CA, KUBELET_CA, ETCD_CA, FRONT_PROXY_CA, SERVICE_ACCOUNT];
 
 /// The longest CN, X.520 `ub-common-name` (RFC 5280, appendix A.1).
 const COMMON_NAME_MAX: usize = 64;

@@ -332,25 +332,30 @@ fn an_authority_is_never_made_anew_for_its_name_but_a_lost_one_takes_its_leaves_
 }
 
 #[test]
-fn a_leaf_that_would_outlive_its_authority_is_refused_with_both_dates() {
+fn p7_a_leaf_ends_with_its_authority_and_is_refused_under_one_that_ends() {
     let mut cluster = sample();
-    cluster.certificates.leaf_days = 3651;
-    let error = manifest::to_make(&policy::assets(&cluster), &Manifest::default(), &BTreeMap::new(), now())
-        .unwrap_err();
-    let text = error.to_string();
-    assert!(matches!(error, PolicyError::OutlivesIssuer { .. }));
-    assert!(text.contains("2036-11-18T12:00:00Z") && text.contains("2036-11-17T12:00:00Z"), "{text}");
-
-    // As long as the authority is allowed; and an old authority bounds a new leaf.
-    cluster.certificates.leaf_days = 3650;
+    cluster.certificates.leaf_days = 365;
     let mut manifest = Manifest::default();
     make(&cluster, &mut manifest, 1);
     cluster.kubernetes.extra_sans.push("more.example".to_owned());
-    let later = now() + jiff::SignedDuration::from_hours(24);
-    assert!(matches!(
-        manifest::to_make(&policy::assets(&cluster), &manifest, &BTreeMap::new(), later),
-        Err(PolicyError::OutlivesIssuer { asset, .. }) if asset == "apiserver"
-    ));
+    let assets = policy::assets(&cluster);
+    let list = |at| manifest::to_make(&assets, &manifest, &BTreeMap::new(), at);
+    let end = manifest.assets["ca"].certificate.as_ref().unwrap().not_after;
+
+    // In its last year an authority signs on, and once it is about to end it does not.
+    let in_last_year = end - jiff::SignedDuration::from_hours(24 * 100);
+    assert_eq!(list(in_last_year).unwrap().len(), 1, "{:?}", list(in_last_year));
+    let late = end - jiff::SignedDuration::from_mins(59);
+    let error = list(late).unwrap_err();
+    assert!(matches!(&error, PolicyError::OutlivesIssuer { asset, .. } if asset == "apiserver"), "{error}");
+    assert!(error.to_string().contains("2036-11-17T12:00:00Z"), "{error}");
+    assert!(error.cure().contains("rotate-ca ca"), "{}", error.cure());
+
+    let long = now() + jiff::SignedDuration::from_hours(24 * 4000);
+    assert_eq!(manifest::cut(long, end, now()), Some(end));
+    assert_eq!(manifest::cut(in_last_year, end, now()), Some(in_last_year));
+    assert_eq!(manifest::cut(long, end, late), None);
+    assert_eq!(manifest::cut(long, end, long), None);
 
     cluster.certificates.ca_days = u32::MAX;
     let error = manifest::to_make(&policy::assets(&cluster), &Manifest::default(), &BTreeMap::new(), now())
@@ -478,7 +483,7 @@ fn an_authority_is_not_exchanged_by_rendering() {
     let missing = manifest::to_make(&assets, &Manifest::default(), &BTreeMap::new(), now());
     assert!(matches!(missing, Err(PolicyError::NotBrought { ref asset }) if asset == "ca"), "{missing:?}");
     for error in [asked.unwrap_err(), back.unwrap_err(), another.unwrap_err()] {
-        assert!(error.cure().contains("rotation"), "{error}");
+        assert!(error.cure().contains("exchanged"), "{error}");
     }
     assert!(missing.unwrap_err().cure().contains("import/ca.pem"));
 }
@@ -506,7 +511,9 @@ fn what_can_be_renewed_by_itself_is_a_leaf_of_ours() {
     assert!(told("service-account").contains("tokens"), "{}", told("service-account"));
     assert!(told("bootstrap-token").contains("no certificate"), "{}", told("bootstrap-token"));
     assert!(told("etcd-peer-0").contains("you bring it"), "{}", told("etcd-peer-0"));
-    let late = now() + jiff::SignedDuration::from_hours(24 * 3600);
+    let in_last_year = now() + jiff::SignedDuration::from_hours(24 * 3600);
+    assert!(renew("apiserver", in_last_year).is_ok(), "what is issued ends with its authority");
+    let late = now() + jiff::SignedDuration::from_mins(60 * 24 * 3650 - 30);
     assert!(matches!(renew("apiserver", late), Err(PolicyError::OutlivesIssuer { .. })));
     assert!(
         manifest::to_renew(&assets, &Manifest::default(), "apiserver", now())

@@ -10,6 +10,7 @@ mod html;
 mod membership;
 mod nodes;
 mod refusals;
+mod renewal;
 mod stacks;
 mod story;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use addons::{AddonAction, AddonPlan};
 pub use diff::{Difference, diff};
 pub use exports::ExportInUse;
 pub use membership::{MembershipAction, MembershipChange};
+pub use renewal::RenewalPlan;
 pub use upgrades::MinorChange;
 
 /// `plans/<id>.json`.
@@ -74,6 +76,9 @@ pub struct Plan {
     /// What forbids it, given what runs: a minor release back or skipped, a volume that would shrink.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objections: Vec<String>,
+    /// What it does for renewed certificates.
+    #[serde(default, skip_serializing_if = "RenewalPlan::is_none")]
+    pub renewal: RenewalPlan,
 }
 
 /// What happens to a stack.
@@ -339,6 +344,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         addons: addons::compare(baseline.rendering.as_ref().map(|old| &old.addons), &new.addons),
         to,
         policy: policy.clone(),
+        renewal: RenewalPlan::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     AddonAction, MembershipAction, NodeAction, NodePlan, Plan, Replacement, ResourceAction, StackAction,
     UndrainedCause,
 };
-use crate::cluster::{Approval, CountOrPercent};
+use crate::cluster::CountOrPercent;
 use crate::pki::Role;
 use crate::render::StackKind;
 
@@ -95,7 +95,7 @@ pub(super) fn story(plan: &Plan) -> Story {
     if let Some(why) = plan.not_executable() {
         story.why.push((Risk::High, format!("This plan is not executed: {why}.")));
     }
-    if !plan.is_empty() && plan.policy.approval == Approval::Manual {
+    if !plan.is_empty() && plan.needs_approval() {
         story.effects.push("Nothing begins before a person approves this plan.".to_owned());
     }
     story.why.sort_by_key(|(risk, _)| std::cmp::Reverse(*risk));

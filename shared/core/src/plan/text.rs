@@ -56,6 +56,9 @@ pub(super) fn summary(plan: &Plan) -> String {
         parts.push("no stack".to_owned());
     }
     let mut text = format!("{}; nodes: {}", parts.join(", "), nodes.join(", "));
+    if let Some(urgent) = &plan.renewal.urgent {
+        text.push_str(&format!("; {urgent}"));
+    }
     let addons = addons(plan);
     if !addons.is_empty() {
         text.push_str(&format!("; add-ons: {addons}"));

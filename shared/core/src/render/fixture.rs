@@ -289,7 +289,12 @@ pub(super) fn cluster() -> Cluster {
             ca_days: 3650,
             leaf_days: 365,
             authorities: BTreeMap::new(),
-            rollout_before_expiry: Some(RolloutBeforeExpiry { days: 7, strategy: RenewalStrategy::Refresh }),
+            rollout_before_expiry: Some(RolloutBeforeExpiry {
+                days: 7,
+                strategy: RenewalStrategy::Refresh,
+                emergency_days: 3,
+            }),
+            ca_rotation_days: None,
         },
         rollout: RolloutPolicy {
             approval: Approval::Auto,

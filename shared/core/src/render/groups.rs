@@ -9,6 +9,7 @@ use super::cfn::{Resource, get_att, reference};
 use super::context::Context;
 use super::launch_template::node_tags;
 use crate::cluster::GroupSize;
+use crate::node::{LAUNCH_HOOK, TERMINATE_HOOK};
 use crate::pki::Role;
 
 /// What becomes of an instance when nobody speaks for its terminate hook any more.
@@ -34,9 +35,9 @@ pub(super) struct Hooks {
 
 impl Hooks {
     /// Name of the hook on launch.
-    pub(super) const LAUNCH: &'static str = "slipway-launch";
+    pub(super) const LAUNCH: &'static str = LAUNCH_HOOK;
     /// Name of the hook on termination.
-    pub(super) const TERMINATE: &'static str = "slipway-terminate";
+    pub(super) const TERMINATE: &'static str = TERMINATE_HOOK;
 }
 
 /// A group under construction.

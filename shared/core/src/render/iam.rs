@@ -1,5 +1,5 @@
 //! What a node may do: read its own role's bundles, decrypt under its own role's context, answer Run Command,
-//! tell where it stands, settle its own lifecycle hooks or give itself up. No more, unless its role needs it and says so.
+//! tell where it stands, settle its own lifecycle hooks. No more, unless its role needs it and says so.
 
 use serde_json::{Value, json};
 
@@ -169,11 +169,7 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
         ),
         allow(
             "SettleOwnLifecycleHooks",
-            &[
-                "autoscaling:CompleteLifecycleAction",
-                "autoscaling:RecordLifecycleActionHeartbeat",
-                "autoscaling:SetInstanceHealth",
-            ],
+            &["autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"],
             sub(format!(
                 "arn:{}:autoscaling:{}:${{AWS::AccountId}}:autoScalingGroup:*:autoScalingGroupName/{}",
                 context.partition(),

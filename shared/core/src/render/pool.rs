@@ -42,7 +42,10 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         group: &stack,
         iam: &pool.iam,
     };
-    let profile = iam::add(context, &mut template, &principal, Vec::new());
+    // Which of its volumes is which, EC2 alone knows. This action knows no resources.
+    let find = iam::allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null);
+    let own = if pool.storage.mounts.is_empty() { Vec::new() } else { vec![find] };
+    let profile = iam::add(context, &mut template, &principal, own);
     let mut instance_types = vec![pool.instance_type.clone()];
     if let Some(mixed) = &pool.mixed_instances {
         instance_types.extend(mixed.types.iter().map(|weighted| weighted.instance_type.clone()));

@@ -10,7 +10,6 @@ use super::{
     Active, Decision, Effect, Ended, Observed, Report, Rollout, RolloutResult, Step, StepState, ToObserve,
     Wanted,
 };
-use crate::cluster::Approval;
 use crate::event::{Event, PlanReference, RolloutReport};
 use crate::plan::{NodeAction, StackAction};
 
@@ -123,10 +122,7 @@ fn begin(
 
 /// Whether the plan has the approval that its policy asks for.
 fn approved(state: &Rollout, wanted: &Wanted) -> bool {
-    match wanted.plan.policy.approval {
-        Approval::Auto => true,
-        Approval::Manual => state.approved.as_deref() == Some(wanted.plan.id.as_str()),
-    }
+    !wanted.plan.needs_approval() || state.approved.as_deref() == Some(wanted.plan.id.as_str())
 }
 
 /// A plan starts once, from the state that it was made for.
@@ -310,7 +306,7 @@ fn succeeded(active: &Active) -> String {
 
 fn idle(rollout: &Rollout, observed: &Observed) -> Report {
     let waits = observed.desired.as_ref().filter(|wanted| {
-        wanted.plan.policy.approval == Approval::Manual
+        wanted.plan.needs_approval()
             && rollout.is_start_of(&wanted.plan)
             && !wanted.plan.is_empty()
             && !rollout.is_spent(&wanted.desired)

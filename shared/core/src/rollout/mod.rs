@@ -8,6 +8,7 @@
 
 mod addons;
 mod decide;
+pub mod fleet;
 mod observed;
 mod stack_step;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::digest::keyed_hex;
 use slipway_core::pki::policy::{self, DIGEST_KEY, Part};
-use slipway_core::pki::{BundleEntry, Entry, Manifest, Role, manifest};
+use slipway_core::pki::{BundleEntry, Entry, Manifest, Role, manifest, rotation};
 use zeroize::Zeroizing;
 
 use super::refused;
@@ -25,7 +25,8 @@ pub(super) async fn load<O: Objects, K: Keys, C: Crypto>(
 ) -> FlowResult<()> {
     let mut needs = BTreeSet::from([(DIGEST_KEY.to_owned(), Half::Private)]);
     for role in roles {
-        for source in policy::bundle(vault.cluster, role).into_iter().flat_map(|file| file.sources) {
+        let files = rotation::bundle(vault.cluster, manifest, role);
+        for source in files.into_iter().flat_map(|file| file.sources) {
             needs.insert((source.asset, half(source.part)));
         }
     }
@@ -51,9 +52,9 @@ pub(super) async fn seal<O: Objects, K: Keys, C: Crypto>(
     let sealing =
         roles.iter().map(|role| {
             let files = files.remove(role).unwrap_or_default();
-            let before = manifest.bundles.get(role);
+            let manifest = &*manifest;
             async move {
-                FlowResult::Ok((role.clone(), seal_one(vault, role, files, intermediates, before).await?))
+                FlowResult::Ok((role.clone(), seal_one(vault, manifest, role, files, intermediates).await?))
             }
         });
     let sealing: Vec<_> = sealing.collect();
@@ -149,12 +150,13 @@ pub(super) fn first_blocks(pem: &str, count: usize) -> String {
 
 async fn seal_one<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
+    manifest: &Manifest,
     role: &Role,
     files: BTreeMap<String, String>,
     intermediates: &BTreeMap<String, usize>,
-    before: Option<&BundleEntry>,
 ) -> FlowResult<(BundleEntry, Option<Healed>)> {
-    let plaintext = plaintext(vault, role, intermediates)?;
+    let before = manifest.bundles.get(role);
+    let plaintext = plaintext(vault, manifest, role, intermediates)?;
     let digest = keyed_hex(vault.private(DIGEST_KEY).expose(), plaintext.expose());
     refuse_silent_roll(vault, role, &files, &digest, before)?;
     let role = role.to_string();
@@ -252,11 +254,12 @@ async fn examine<O: Objects, K: Keys, C: Crypto>(
 
 fn plaintext<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
+    manifest: &Manifest,
     role: &Role,
     intermediates: &BTreeMap<String, usize>,
 ) -> FlowResult<Secret> {
     let mut texts: BTreeMap<String, Zeroizing<String>> = BTreeMap::new();
-    for file in policy::bundle(vault.cluster, role) {
+    for file in rotation::bundle(vault.cluster, manifest, role) {
         let mut parts = Vec::with_capacity(file.sources.len());
         for source in &file.sources {
             parts.push(match half(source.part) {

@@ -10,7 +10,7 @@ use slipway_core::pki::{BundleEntry, Manifest, Role};
 use zeroize::Zeroizing;
 
 use super::vault::{Half, Vault, check_public, locate};
-use super::{Healed, bundles, open};
+use super::{Healed, open};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
 use crate::ports::{Condition, Crypto, ErrorKind, Keys, Objects, Secret};
@@ -48,17 +48,14 @@ pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
         }
         Half::Chain => entry.chain.iter().map(|chain| format!("{}:{}", Part::Chain, chain.sha256)).collect(),
     };
-    // What a server presents is its certificate, and what leads to the root of an authority that was brought.
-    let first =
-        |what: &String| what.split('+').next().is_some_and(|first| sources.iter().any(|one| one == first));
     for (role, bundle) in &manifest.bundles {
-        let whole = bundle.files.iter().find(|(_, what)| sources.contains(what));
-        let served = bundle.files.iter().find(|(_, what)| half == Half::Public && first(what));
-        let Some((path, what)) = whole.or(served) else { continue };
+        let found =
+            bundle.files.iter().find_map(|(path, what)| Some((path, what, block(what, &sources, half)?)));
+        let Some((path, what, at)) = found else { continue };
         let Some(mut text) = from_bundle(vault, role, bundle, path, half).await? else { continue };
         if what.contains('+') {
             let pem = String::from_utf8_lossy(text.expose()).into_owned();
-            text = Secret::new(bundles::first_blocks(&pem, 1).into_bytes());
+            text = Secret::new(nth_block(&pem, at).into_bytes());
         }
         let good = match half {
             Half::Public => std::str::from_utf8(text.expose())
@@ -74,6 +71,34 @@ pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
         }
     }
     Err(error)
+}
+
+/// Which block of a file, made of `what`, is one of `sources`: what a server presents is its certificate and what leads to the root of an
+/// authority that was brought; whom one trusts may be several.
+fn block(what: &str, sources: &[String], half: Half) -> Option<usize> {
+    let parts: Vec<&str> = what.split('+').collect();
+    let at = parts.iter().position(|part| sources.iter().any(|source| source == part))?;
+    let one_block = |part: &&str| {
+        [Part::Certificate, Part::PublicKey]
+            .iter()
+            .any(|kind| part.split(':').next() == Some(&kind.to_string()))
+    };
+    let whole = parts.len() == 1;
+    (whole || half == Half::Public && parts[..at].iter().all(one_block)).then_some(at)
+}
+
+/// That block of a PEM file, counted from 0.
+fn nth_block(pem: &str, at: usize) -> String {
+    let mut blocks = vec![String::new()];
+    for line in pem.split_inclusive('\n') {
+        if let Some(block) = blocks.last_mut() {
+            block.push_str(line);
+        }
+        if line.starts_with("-----END ") {
+            blocks.push(String::new());
+        }
+    }
+    blocks.into_iter().nth(at).unwrap_or_default()
 }
 
 /// The file `path` of a bundle; `None` if the bundle is lost or damaged itself.

@@ -8,7 +8,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
 use slipway_core::pki::manifest::key_pair_fingerprint;
 use slipway_core::pki::policy::DIGEST_KEY;
-use slipway_core::pki::{Entry, Manifest};
+use slipway_core::pki::{Entry, Manifest, rotation};
 
 use super::{Healed, recovery};
 use crate::error::{FlowError, FlowResult};
@@ -79,7 +79,7 @@ pub(super) fn context(cluster: &str, role: &str) -> Context {
 /// See [`Vault::seal_context`].
 pub(super) fn object_context(cluster: &str, asset: &str, fingerprint: &str) -> Context {
     let mut context = context(cluster, "vault");
-    context.insert("object".to_owned(), format!("{asset}/{fingerprint}"));
+    context.insert("object".to_owned(), format!("{}/{fingerprint}", rotation::base(asset)));
     context
 }
 

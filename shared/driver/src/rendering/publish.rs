@@ -1,10 +1,13 @@
 //! What becomes of a checked spec: its plan on the bus, or its diagnostics; and in `status.json`.
 
+use std::collections::BTreeMap;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use slipway_core::cluster::Approval;
 use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
 use slipway_core::members::Standing;
-use slipway_core::plan::{self, Plan};
+use slipway_core::pki::Role;
+use slipway_core::plan::{self, Baseline, Plan, RenewalPlan};
+use slipway_core::renewal::{State, by_strategy};
 use slipway_core::rollout::Rollout;
 use slipway_core::spec::Diagnostic;
 use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
@@ -49,7 +52,8 @@ pub(super) async fn publish_plan(
         if started {
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
-        let plan = plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout);
+        let plan = plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout)
+            .with_renewal(&renewal(ports.assets, prepared, &deployed).await?);
         let under_way = rollout.active.as_ref();
         let unchanged = match under_way {
             Some(active) => active.target == plan.to,
@@ -86,7 +90,7 @@ pub(super) async fn publish_plan(
         }
         tell(ports.assets, cluster, status(Some(&plan))).await?;
         let mut events = vec![plan_ready(&plan, &upload.version)];
-        if prepared.cluster.rollout.approval == Approval::Auto {
+        if !plan.needs_approval() {
             let reference = PlanReference { cluster: cluster.clone(), plan: plan.id.clone() };
             events.push(Event::RolloutRequested(reference));
         }
@@ -94,6 +98,28 @@ pub(super) async fn publish_plan(
         return Ok(Outcome::Planned(Box::new(plan)));
     }
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
+}
+
+/// What is known of renewed certificates: how they reach nodes, and whether that may wait.
+async fn renewal(assets: &impl Objects, prepared: &Prepared, deployed: &Baseline) -> FlowResult<RenewalPlan> {
+    let cluster = &prepared.cluster;
+    if cluster.certificates.rollout_before_expiry.is_none() {
+        return Ok(RenewalPlan::default());
+    }
+    let roles = deployed.rendering.iter().flat_map(|rendering| &rendering.roles);
+    let before: BTreeMap<Role, String> =
+        roles.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
+    let manifest = &prepared.credentials.manifest;
+    let stale = before
+        .iter()
+        .any(|(role, digest)| manifest.bundles.get(role).is_some_and(|bundle| bundle.digest != *digest));
+    if !stale {
+        return Ok(RenewalPlan::default());
+    }
+    // What the scan knows of what nodes use; one that cannot be read makes nothing urgent.
+    let (scan, _) = store::load_or_none::<State>(assets, &keys::scan(&cluster.name)).await?;
+    let urgent = scan.value.and_then(|state| state.urgent).map(|urgent| urgent.words());
+    Ok(RenewalPlan { replaced: by_strategy(cluster, manifest, &before), urgent })
 }
 
 /// Stores templates, configurations, add-ons, release and plan: all named by their content, so twice is once.

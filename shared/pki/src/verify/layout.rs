@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use slipway_core::cluster::Cluster;
 use slipway_core::pki::manifest::profile;
-use slipway_core::pki::{CertificateProfile, Manifest, Origin, policy};
+use slipway_core::pki::{CertificateProfile, Manifest, Origin, policy, rotation};
 
 use super::files::Certificate;
 
@@ -322,8 +322,10 @@ pub(super) fn entry<'m>(
     manifest: &'m Manifest,
     certificate: &Certificate,
 ) -> Option<(&'m String, &'m slipway_core::pki::Entry)> {
-    let asset = certificate.name.rsplit('/').nth(1)?;
-    manifest.assets.get_key_value(asset)
+    let (folder, named) = certificate.name.rsplit_once('/')?;
+    let asset = folder.rsplit('/').next()?;
+    let named = named.strip_suffix(".chain").unwrap_or(named);
+    rotation::stored(manifest, asset, named).or_else(|| manifest.assets.get_key_value(asset))
 }
 
 #[cfg(test)]

@@ -194,7 +194,13 @@ impl Survey {
     pub fn name_of(&self, certificate: &Certificate) -> String {
         let name = certificate.name.as_str();
         let short = match self.layout {
-            Layout::Slipway => name.rsplit('/').nth(1).unwrap_or(name),
+            // Of two authorities that are trusted while one takes the other's place, each has its name in the inventory.
+            Layout::Slipway => match &self.manifest {
+                Some(manifest) if self.is_current(certificate) => {
+                    layout::entry(manifest, certificate).map_or(name, |(asset, _)| asset)
+                }
+                Some(_) | None => name.rsplit('/').nth(1).unwrap_or(name),
+            },
             Layout::SlipwayNode | Layout::Kubeadm | Layout::KubeAws | Layout::Unknown => self.short(name),
         };
         if certificate.place > 0 { format!("{short} ({})", certificate.place) } else { short.to_owned() }

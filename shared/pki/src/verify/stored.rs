@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use slipway_core::cluster::KeyAlgorithm;
 use slipway_core::digest::sha256_hex;
 use slipway_core::page::clean;
-use slipway_core::pki::{AssetKind, Manifest, manifest};
+use slipway_core::pki::{AssetKind, Manifest, manifest, rotation};
 
 use super::files::{Certificate, File, Found, KeyFile, Other, sealed};
 use super::{Finding, layout};
@@ -60,7 +60,8 @@ impl Stored {
     pub(super) fn check(&self, manifest: &Manifest, at: &str, keys: &[KeyFile], findings: &mut Vec<Finding>) {
         let pki = at.strip_suffix("manifest.json").unwrap_or_default();
         for (asset, entry) in &manifest.assets {
-            let path = |ending: &str| format!("{pki}{asset}/{}{ending}", entry.fingerprint);
+            let folder = rotation::base(asset);
+            let path = |ending: &str| format!("{pki}{folder}/{}{ending}", entry.fingerprint);
             let lost = |path: &str| !self.paths.contains(path);
             if entry.has_private_half() && lost(&path(".sealed")) {
                 let what =

@@ -208,8 +208,15 @@ pub(super) fn keys(
         }
     }
     for (name, beside) in by_name {
-        let halves: BTreeSet<&String> = beside.iter().filter_map(|key| key.spki_sha256.as_ref()).collect();
-        if halves.len() > 1 && !current.iter().any(|one| one.name == name) {
+        let halves = |private: bool| -> BTreeSet<&String> {
+            let keys = beside.iter().filter(|key| key.private == private);
+            keys.filter_map(|key| key.spki_sha256.as_ref()).collect()
+        };
+        let (private, public) = (halves(true), halves(false));
+        // While the key of service accounts is exchanged, two public keys lie in one file; one is of the key that signs.
+        let pairs =
+            private.len() <= 1 && (private.is_empty() || public.is_empty() || private.is_subset(&public));
+        if !pairs && !current.iter().any(|one| one.name == name) {
             let message = "the private and the public key of that name are not one pair".to_owned();
             let help = "write the public key anew from the private one: openssl pkey -pubout".to_owned();
             findings.push(Finding::new(&beside[0].file, "key-mismatch", message, help));

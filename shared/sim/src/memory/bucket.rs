@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{Condition, Head, Listed, Listing, Object, Objects, PortResult, Put, Removal};
+use slipway_driver::ports::{
+    Condition, Folders, Head, Listed, Listing, Object, Objects, PortResult, Put, Removal,
+};
 
 use super::faults::{Faults, Journal, Meanwhile, call, lock};
 
@@ -214,6 +216,29 @@ impl Listing for MemoryBucket {
     }
 }
 
+impl Folders for MemoryBucket {
+    /// Pages of a thousand, as S3 gives them.
+    async fn folders_after(&self, prefix: &str, after: Option<&str>) -> PortResult<Vec<String>> {
+        const PAGE: usize = 1_000;
+        self.call("s3:ListObjectsV2", prefix, |state| {
+            let mut found: Vec<String> = Vec::new();
+            let mut from = after.map_or_else(|| prefix.to_owned(), |after| format!("{prefix}{after}0"));
+            while found.len() < PAGE {
+                let Some((key, _)) = state.objects.range(from.clone()..).next() else { break };
+                let Some(rest) = key.strip_prefix(prefix) else { break };
+                match rest.split_once('/') {
+                    Some((folder, _)) => {
+                        from = format!("{prefix}{folder}0");
+                        found.push(folder.to_owned());
+                    }
+                    None => from = format!("{key}\0"),
+                }
+            }
+            found
+        })
+    }
+}
+
 impl Removal for MemoryBucket {
     /// Without a trace: nothing here asks for a version that was deleted.
     async fn remove(&self, key: &str) -> PortResult<()> {
@@ -278,6 +303,19 @@ mod tests {
         assert_eq!(keys(2).await.len(), 2);
         let etag = bucket.get("a/2").await.unwrap().unwrap().etag;
         assert_eq!(bucket.list("a/2", 9).await.unwrap()[0].etag, etag);
+    }
+
+    #[tokio::test]
+    async fn folders_come_in_the_order_of_their_keys_and_none_twice() {
+        let bucket = bucket();
+        for key in ["c/a/1", "c/a/2", "c/a-b/1", "c/a0/1", "c/loose", "c/z/1", "d/x/1"] {
+            bucket.upload(key, "");
+        }
+        let after = async |after: Option<&str>| bucket.folders_after("c/", after).await.unwrap();
+        assert_eq!(after(None).await, ["a-b", "a", "a0", "z"]);
+        assert_eq!(after(Some("a-b")).await, ["a", "a0", "z"]);
+        assert_eq!(after(Some("a")).await, ["a0", "z"]);
+        assert_eq!(after(Some("z")).await, [""; 0]);
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! CloudFormation's actions.
+//! The query protocol: CloudFormation's actions, and whose `groups` has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,12 @@ use axum::response::Response;
 use super::query::{Query, page_token};
 use super::render;
 use super::xml::Xml;
-use super::{Service, xml_response};
+use super::{Service, groups, xml_response};
 use crate::world::{ApiError, ApiResult, ChangeSetKind, OnFailure, StackRequest, TemplateSource, World};
 
-const NAMESPACE: &str = "http://cloudformation.amazonaws.com/doc/2010-05-15/";
-const VERSION: &str = "2010-05-15";
+/// The services of the query protocol that are modelled: the version of each, and its namespace.
+const CLOUDFORMATION: (&str, &str) = ("2010-05-15", "http://cloudformation.amazonaws.com/doc/2010-05-15/");
+const AUTO_SCALING: (&str, &str) = ("2011-01-01", "http://autoscaling.amazonaws.com/doc/2011-01-01/");
 
 /// Answers a call of the query protocol.
 pub(super) async fn answer(service: &Service, headers: &HeaderMap, body: &[u8]) -> Response {
@@ -24,9 +25,9 @@ pub(super) async fn answer(service: &Service, headers: &HeaderMap, body: &[u8]) 
         Err(ApiError::not_modelled(&format!("A request of content type {kind:?}")))
     };
     match outcome {
-        Ok((action, result)) => {
+        Ok((namespace, action, result)) => {
             let text = format!(
-                "<{action}Response xmlns=\"{NAMESPACE}\"><{action}Result>{result}</{action}Result><ResponseMetadata>\
+                "<{action}Response xmlns=\"{namespace}\"><{action}Result>{result}</{action}Result><ResponseMetadata>\
                  <RequestId>{request_id}</RequestId></ResponseMetadata></{action}Response>"
             );
             xml_response(200, text, &request_id)
@@ -42,14 +43,21 @@ pub(super) fn error_text(error: &ApiError, request_id: &str) -> String {
         xml.leaf("Type", "Sender").leaf("Code", error.code).leaf("Message", &error.message);
     });
     xml.leaf("RequestId", request_id);
-    format!("<ErrorResponse xmlns=\"{NAMESPACE}\">{}</ErrorResponse>", xml.into_text())
+    // No client looks at the namespace of an error.
+    format!("<ErrorResponse xmlns=\"{}\">{}</ErrorResponse>", CLOUDFORMATION.1, xml.into_text())
 }
 
-async fn call(service: &Service, body: &str) -> ApiResult<(String, String)> {
+/// Namespace, action and result.
+async fn call(service: &Service, body: &str) -> ApiResult<(&'static str, String, String)> {
     let query = Query::parse(body);
     let action = query.required("Action")?.to_owned();
-    if query.take("Version") != Some(VERSION) {
-        return Err(ApiError::not_modelled("A version other than 2010-05-15"));
+    let version = query.take("Version");
+    if version == Some(AUTO_SCALING.0) {
+        let xml = groups::perform(&mut service.now(), &action, &query)?;
+        return Ok((AUTO_SCALING.1, action, xml.into_text()));
+    }
+    if version != Some(CLOUDFORMATION.0) {
+        return Err(ApiError::not_modelled("A version other than 2010-05-15 and 2011-01-01"));
     }
     // The one thing that takes a while is done before the world is locked.
     let template = match (query.take("TemplateBody"), query.take("TemplateURL")) {
@@ -62,7 +70,7 @@ async fn call(service: &Service, body: &str) -> ApiResult<(String, String)> {
     };
     let mut world = service.now();
     let xml = perform(&mut world, &action, &query, template)?;
-    Ok((action, xml.into_text()))
+    Ok((CLOUDFORMATION.1, action, xml.into_text()))
 }
 
 fn perform(

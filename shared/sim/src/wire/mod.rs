@@ -1,12 +1,15 @@
-//! The world on the wire: CloudFormation's query protocol and Scheduler's REST-JSON on loopback, so that unmodified
-//! programs with an AWS SDK run against it (`AWS_ENDPOINT_URL_CLOUDFORMATION`, `AWS_ENDPOINT_URL_SCHEDULER`).
+//! The world on the wire: the query protocol of CloudFormation and Auto Scaling, Run Command's JSON and Scheduler's REST-JSON on
+//! loopback, so that unmodified programs with an AWS SDK run against it (`AWS_ENDPOINT_URL_CLOUDFORMATION`, `…_AUTO_SCALING`, `…_SSM`,
+//! `…_SCHEDULER`).
 //!
-//! One port serves both: CloudFormation's calls are `POST /`, Scheduler's are below `/schedules`. Signatures are not
-//! checked. An action or a parameter that the world does not model is answered with an error.
+//! One port serves all: calls are `POST /`, and the query's version or the header `X-Amz-Target` says whose; Scheduler's are below
+//! `/schedules`. Of Systems Manager there is Run Command alone, no parameters. Signatures are not checked. An action or a parameter that the world does not model is answered with an error.
 
 mod actions;
 mod clock;
+mod commands;
 mod fetch;
+mod groups;
 mod query;
 mod render;
 mod scheduler;
@@ -118,6 +121,8 @@ async fn answer(
 ) -> Response {
     let response = if uri.path().starts_with("/schedule") {
         scheduler::answer(&service, &method, &uri, &body)
+    } else if let Some(target) = headers.get("x-amz-target") {
+        commands::answer(&service, target.to_str().unwrap_or_default(), &body)
     } else if method == Method::POST && uri.path() == "/" {
         actions::answer(&service, &headers, &body).await
     } else {

@@ -32,8 +32,12 @@ impl Client {
     }
 
     async fn call(&self, action: &str, parameters: &[(&str, &str)]) -> (u16, String) {
+        self.call_of("2010-05-15", action, parameters).await
+    }
+
+    async fn call_of(&self, version: &str, action: &str, parameters: &[(&str, &str)]) -> (u16, String) {
         let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
-        let mut body = format!("Action={action}&Version=2010-05-15");
+        let mut body = format!("Action={action}&Version={version}");
         for (key, value) in parameters {
             body.push_str(&format!("&{}={}", encode(key), encode(value)));
         }
@@ -53,6 +57,14 @@ impl Client {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         panic!("{action} never said {wanted}");
+    }
+
+    /// Run Command: status, and the answer.
+    async fn ssm(&self, action: &str, body: &Value) -> (u16, Value) {
+        let request = self.http.post(self.served.endpoint()).body(body.to_string());
+        let request = request.header("content-type", "application/x-amz-json-1.1");
+        let response = request.header("x-amz-target", format!("AmazonSSM.{action}")).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
     }
 
     async fn scheduler(&self, method: Method, path: &str, body: &Value) -> (u16, String, Value) {
@@ -183,4 +195,165 @@ async fn a_schedule_is_made_fires_and_goes() {
     odd["Target"]["SqsParameters"] = json!({});
     let (status, code, answer) = client.scheduler(Method::POST, path, &odd).await;
     assert_eq!((status, code.as_str()), (400, "ValidationException"), "{answer}");
+}
+
+/// A group of two with hooks, whose machines are told that they are workers.
+fn pool() -> String {
+    use base64::Engine as _;
+    let node = r#"{"agent":null,"assetBucket":"assets","cluster":"prod","config":"c","credentials":"d","format":1,"region":"eu-central-1","role":"etcd-0"}"#;
+    let script = format!("cat >node.json <<'NODE'\n{node}\nNODE\n");
+    let userdata = base64::engine::general_purpose::STANDARD.encode(script);
+    let hook = |name: &str, transition: &str| {
+        json!({"LifecycleHookName": name, "LifecycleTransition": format!("autoscaling:EC2_INSTANCE_{transition}"),
+            "DefaultResult": "ABANDON", "HeartbeatTimeout": 1800})
+    };
+    json!({"Resources": {
+        "Template": {"Type": "AWS::EC2::LaunchTemplate", "Properties": {
+            "LaunchTemplateData": {"ImageId": "ami-0123456789abcdef0", "InstanceType": "m5.large", "UserData": userdata}}},
+        "Nodes": {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {
+            "AutoScalingGroupName": "prod-etcd-0",
+            "MinSize": "1", "MaxSize": "2", "VPCZoneIdentifier": ["subnet-1"],
+            "Tags": [
+                {"Key": "slipway:cluster", "Value": "prod", "PropagateAtLaunch": true},
+                {"Key": "slipway:role", "Value": "etcd-0", "PropagateAtLaunch": true}],
+            "LifecycleHookSpecificationList": [hook("slipway-launch", "LAUNCHING"), hook("slipway-terminate", "TERMINATING")],
+            "LaunchTemplate": {"LaunchTemplateId": {"Ref": "Template"},
+                "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]}}}},
+    }})
+    .to_string()
+}
+
+const AUTO_SCALING: &str = "2011-01-01";
+
+#[tokio::test]
+async fn a_group_and_its_machine_live_their_life_on_the_wire() {
+    let client = Client::new().await;
+    let template = pool();
+    let made = client.call("CreateStack", &[("StackName", "prod-etcd"), ("TemplateBody", &template)]).await;
+    assert_eq!(made.0, 200, "{}", made.1);
+    let describe = async || {
+        let name = ("AutoScalingGroupNames.member.1", "prod-etcd-0");
+        client.call_of(AUTO_SCALING, "DescribeAutoScalingGroups", &[name]).await.1
+    };
+    let until = async |wanted: &str| {
+        for _ in 0..1_000 {
+            let text = describe().await;
+            if text.contains(wanted) {
+                return text;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("never {wanted}: {}", describe().await);
+    };
+    let text = until("<LifecycleState>InService</LifecycleState>").await;
+    for part in [
+        "<DesiredCapacity>1</DesiredCapacity>",
+        "<Key>slipway:cluster</Key><Value>prod</Value>",
+        "<HealthStatus>Healthy</HealthStatus><LaunchTemplate><LaunchTemplateId>lt-",
+        "<Version>1</Version>",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let id = text.split("<InstanceId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+
+    let command = json!({"DocumentName": "Slipway-EtcdHealth", "InstanceIds": [id], "Comment": "t-1", "TimeoutSeconds": 120});
+    let (status, sent) = client.ssm("SendCommand", &command).await;
+    assert_eq!((status, &sent["Command"]["Comment"]), (200, &json!("t-1")), "{sent}");
+    let filters = json!([{"key": "DocumentName", "value": "Slipway-EtcdHealth"}]);
+    let listed =
+        client.ssm("ListCommands", &json!({"InstanceId": id, "Filters": filters, "MaxResults": 50})).await.1;
+    assert_eq!(listed["Commands"][0]["CommandId"], sent["Command"]["CommandId"]);
+    let asked = json!({"CommandId": sent["Command"]["CommandId"], "InstanceId": id});
+    let answer = loop {
+        let (_, answer) = client.ssm("GetCommandInvocation", &asked).await;
+        match answer["StatusDetails"].as_str().unwrap() {
+            "Pending" | "InProgress" => tokio::time::sleep(Duration::from_millis(2)).await,
+            _ => break answer,
+        }
+    };
+    assert_eq!((&answer["Status"], &answer["ResponseCode"]), (&json!("Success"), &json!(0)));
+    let health: Value = serde_json::from_str(answer["StandardOutputContent"].as_str().unwrap()).unwrap();
+    assert_eq!((&health["healthy"], &health["leads"]), (&json!(true), &json!(true)));
+
+    let hook = [
+        ("AutoScalingGroupName", "prod-etcd-0"),
+        ("LifecycleHookName", "slipway-terminate"),
+        ("InstanceId", &id),
+    ];
+    let complete = [&hook[..], &[("LifecycleActionResult", "CONTINUE")]].concat();
+    let (status, text) = client.call_of(AUTO_SCALING, "CompleteLifecycleAction", &complete).await;
+    assert!(status == 400 && text.contains("No active Lifecycle Action found with instance ID"), "{text}");
+    let asked = [("InstanceId", &*id), ("ShouldDecrementDesiredCapacity", "true")];
+    let (status, text) = client.call_of(AUTO_SCALING, "TerminateInstanceInAutoScalingGroup", &asked).await;
+    assert!(status == 400 && text.contains("desiredSize equals minSize (1)"), "{text}");
+    let asked = [("InstanceId", &*id), ("ShouldDecrementDesiredCapacity", "false")];
+    assert_eq!(client.call_of(AUTO_SCALING, "TerminateInstanceInAutoScalingGroup", &asked).await.0, 200);
+    assert!(describe().await.contains("<LifecycleState>Terminating:Wait</LifecycleState>"));
+    assert_eq!(client.call_of(AUTO_SCALING, "RecordLifecycleActionHeartbeat", &hook).await.0, 200);
+    assert_eq!(client.call_of(AUTO_SCALING, "CompleteLifecycleAction", &complete).await.0, 200);
+    until("<LifecycleState>InService</LifecycleState>").await;
+    assert!(!describe().await.contains(&id), "another one");
+    let set = [("AutoScalingGroupName", "prod-etcd-0"), ("DesiredCapacity", "3"), ("HonorCooldown", "false")];
+    let (status, text) = client.call_of(AUTO_SCALING, "SetDesiredCapacity", &set).await;
+    assert!(status == 400 && text.contains("above max value 2"), "{text}");
+}
+
+#[tokio::test]
+async fn what_auto_scaling_and_run_command_do_not_have_here_is_refused() {
+    let client = Client::new().await;
+    let cooldown = [("AutoScalingGroupName", "g"), ("DesiredCapacity", "1"), ("HonorCooldown", "true")];
+    for (action, parameters, words) in [
+        ("StartInstanceRefresh", &[][..], "not modelled"),
+        ("DescribeAutoScalingGroups", &[("Filters.member.1.Name", "tag-key")], "not modelled"),
+        ("SetDesiredCapacity", &cooldown, "not modelled"),
+        (
+            "TerminateInstanceInAutoScalingGroup",
+            &[("InstanceId", "i-1"), ("ShouldDecrementDesiredCapacity", "true")],
+            "not found",
+        ),
+    ] {
+        let (status, text) = client.call_of(AUTO_SCALING, action, parameters).await;
+        assert!(status == 400 && text.contains(words), "{action}: {text}");
+    }
+    let send = |more: Value| {
+        let mut body =
+            json!({"DocumentName": "Slipway-Status", "InstanceIds": ["i-1"], "TimeoutSeconds": 120});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    for (action, body, code, words) in [
+        ("PutParameter", json!({}), "ValidationException", "not modelled"),
+        ("SendCommand", send(json!({})), "InvalidInstanceId", "not in a valid state"),
+        ("SendCommand", send(json!({"Targets": []})), "ValidationException", "not modelled"),
+        (
+            "SendCommand",
+            send(json!({"DocumentName": "AWS-RunShellScript"})),
+            "InvalidDocument",
+            "does not exist",
+        ),
+        (
+            "SendCommand",
+            send(json!({"DocumentName": "Slipway-EtcdRestore"})),
+            "InvalidDocument",
+            "does not exist",
+        ),
+        ("SendCommand", send(json!({"Parameters": {"Odd": ["1"]}})), "InvalidParameters", "Odd"),
+        ("SendCommand", send(json!({"TimeoutSeconds": 1})), "ValidationException", "between 30"),
+        (
+            "ListCommands",
+            json!({"Filters": [{"key": "Status", "value": "Success"}]}),
+            "ValidationException",
+            "not modelled",
+        ),
+        (
+            "GetCommandInvocation",
+            json!({"CommandId": "c", "InstanceId": "i-1"}),
+            "InvocationDoesNotExist",
+            "c",
+        ),
+    ] {
+        let (status, answer) = client.ssm(action, &body).await;
+        assert_eq!((status, answer["__type"].as_str()), (400, Some(code)), "{action} {body}: {answer}");
+        assert!(answer["message"].as_str().unwrap().contains(words), "{answer}");
+    }
 }

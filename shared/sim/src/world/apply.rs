@@ -197,6 +197,7 @@ impl World {
                 self.forget_thing(&current);
                 self.note_thing(&next, true);
                 next.status = status;
+                self.applied(&next);
                 self.put(stack_id, next, status, None);
                 self.set_done(stack_id, key);
             }

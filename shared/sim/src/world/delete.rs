@@ -141,6 +141,7 @@ impl World {
             return;
         }
         self.forget_thing(resource);
+        self.unmade(resource);
         self.resource_event(stack_id, resource, ResourceStatus::DeleteComplete, None);
         self.untrack(stack_id, resource, tracked);
         self.set_done(stack_id, key);

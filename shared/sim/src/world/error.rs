@@ -1,6 +1,6 @@
 //! What the API answers when it refuses.
 
-/// An error of the CloudFormation or Scheduler API.
+/// An error of an API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ApiError {
@@ -67,6 +67,26 @@ impl ApiError {
 
     pub(crate) fn resource_not_found(message: impl Into<String>) -> Self {
         Self::new("ResourceNotFoundException", 404, message)
+    }
+
+    /// Run Command knows no such machine, or not now.
+    pub(crate) fn invalid_instance_id(message: impl Into<String>) -> Self {
+        Self::new("InvalidInstanceId", 400, message)
+    }
+
+    /// Systems Manager has no such document.
+    pub(crate) fn invalid_document(name: &str) -> Self {
+        Self::new("InvalidDocument", 400, format!("Document with name {name} does not exist."))
+    }
+
+    /// A document takes no such parameter, or none of that form.
+    pub(crate) fn invalid_parameters(message: impl Into<String>) -> Self {
+        Self::new("InvalidParameters", 400, message)
+    }
+
+    /// No machine has that command.
+    pub(crate) fn invocation_does_not_exist(id: &str) -> Self {
+        Self::new("InvocationDoesNotExist", 400, format!("No invocation of {id} on that instance"))
     }
 
     /// The Scheduler's word for a request that is not acceptable.

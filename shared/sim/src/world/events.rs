@@ -103,16 +103,21 @@ impl World {
     }
 
     fn send(&mut self, detail_type: &str, stack_id: &str, detail: Value) {
+        self.send_event("aws.cloudformation", detail_type, stack_id, detail);
+    }
+
+    /// Sends an event about `resource` to the account's default bus.
+    pub(super) fn send_event(&mut self, source: &str, detail_type: &str, resource: &str, detail: Value) {
         let id = self.uuid();
         let envelope = json!({
             "version": "0",
             "id": id,
             "detail-type": detail_type,
-            "source": "aws.cloudformation",
+            "source": source,
             "account": self.config.account,
             "time": self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             "region": self.config.region,
-            "resources": [stack_id],
+            "resources": [resource],
             "detail": detail,
         });
         let event = BusEvent { detail_type: detail_type.to_owned(), at: self.now, envelope };

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_core::rollout::StackStatus;
 
+use super::cluster::ClusterTask;
+use super::commands::CommandTask;
+use super::fleet::FleetTask;
 use super::graph;
 use super::scope::StackScope;
 use super::stack::{Resource, Revision, Stack};
@@ -37,12 +40,32 @@ pub(super) enum Task {
         operation: u64,
         step: String,
     },
+    /// Something happens to machines.
+    Fleet(FleetTask),
+    /// Something happens in a cluster.
+    Cluster(ClusterTask),
+    /// Something happens to a command.
+    Command(CommandTask),
     /// A schedule fires.
     Fire {
         group: String,
         name: String,
         made: u64,
     },
+}
+
+impl Task {
+    /// Whether it is about a stack or a change set.
+    pub(super) fn is_a_stacks(&self) -> bool {
+        match self {
+            Self::ChangeSetBegins { .. }
+            | Self::ChangeSetMade { .. }
+            | Self::Pump { .. }
+            | Self::Initiated { .. }
+            | Self::Finished { .. } => true,
+            Self::Fleet(_) | Self::Cluster(_) | Self::Command(_) | Self::Fire { .. } => false,
+        }
+    }
 }
 
 /// What is being done to a stack.
@@ -131,6 +154,9 @@ impl World {
                     self.finished(&stack, &step);
                 }
             }
+            Task::Fleet(task) => self.run_fleet(task),
+            Task::Cluster(task) => self.run_cluster(task),
+            Task::Command(task) => self.run_command(task),
             Task::Fire { group, name, made } => self.fire(group, name, made),
         }
     }

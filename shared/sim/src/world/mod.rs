@@ -1,4 +1,5 @@
-//! The simulated CloudFormation and Scheduler: stacks, change sets, exports, events, ticks.
+//! The simulated AWS: CloudFormation's stacks, change sets, exports and events; Scheduler's ticks; Auto Scaling's groups and their
+//! machines (`fleet`), what runs on these (`cluster`), and Run Command (`commands`).
 //!
 //! [`World`] is deterministic: its calls, its seed and the times at which it is advanced decide everything. It is
 //! asynchronous as AWS is: a call begins something, [`World::advance`] takes it on, [`World::drain`] hands out the
@@ -13,6 +14,8 @@ mod attributes;
 mod change_set;
 mod changes;
 mod cidr;
+mod cluster;
+mod commands;
 mod constraints;
 mod delete;
 mod error;
@@ -21,6 +24,7 @@ mod execute;
 mod expression;
 mod faults;
 mod finish;
+mod fleet;
 mod graph;
 mod limits;
 mod physical;
@@ -43,10 +47,14 @@ use slipway_core::digest::sha256_hex;
 pub(crate) use api::Validated;
 pub(crate) use change_set::{ChangeSet, ExecutionStatus, NO_CHANGES, NO_UPDATES};
 pub(crate) use changes::{Action, Change, Detail};
+pub use cluster::{ClusterFacts, Loss, MemberFacts};
+pub(crate) use commands::{CommandRequest, Details, Sent};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
 pub(crate) use expression::UNKNOWN;
 pub use faults::Phase;
+pub use fleet::{Fate, FleetFaults, MachineFacts, Power};
+pub(crate) use fleet::{Group, HookResult, Machine, State, Termination};
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
 pub(crate) use scheduler::{Schedule, ScheduleRequest};
 pub(crate) use stack::{Resource, ResourceStatus, Revision, Stack, StackEvent, status_name};
@@ -55,6 +63,7 @@ pub use verdicts::Verdict;
 
 use execute::Task;
 use faults::Faults;
+use fleet::Fleet;
 
 /// What a world is like.
 #[derive(Debug, Clone)]
@@ -115,6 +124,7 @@ pub struct World {
     faults: Faults,
     tokens: BTreeMap<String, (&'static str, String)>,
     schedules: BTreeMap<(String, String), Schedule>,
+    fleet: Fleet,
     outbox: Vec<Outgoing>,
     calls: BTreeMap<&'static str, u64>,
 }
@@ -141,6 +151,7 @@ impl World {
             faults: Faults::default(),
             tokens: BTreeMap::new(),
             schedules: BTreeMap::new(),
+            fleet: Fleet::default(),
             outbox: Vec::new(),
             calls: BTreeMap::new(),
         }
@@ -178,10 +189,10 @@ impl World {
         self.now = self.now.max(to);
     }
 
-    /// Lets everything happen until no stack is being worked on and no change set is being made. Ticks do not count.
+    /// Lets everything happen until no stack is being worked on and no change set is being made. Ticks do not count, nor
+    /// do machines.
     pub fn settle(&mut self) {
-        while let Some((at, _)) =
-            self.queue.iter().find(|(_, task)| !matches!(task, Task::Fire { .. })).map(|(key, _)| *key)
+        while let Some((at, _)) = self.queue.iter().find(|(_, task)| task.is_a_stacks()).map(|(key, _)| *key)
         {
             self.advance(at);
         }

@@ -7,6 +7,7 @@
 mod certificates;
 mod functions;
 mod issuing;
+mod scanning;
 
 use std::error::Error;
 use std::process::Command;
@@ -33,6 +34,11 @@ async fn main() -> Anyhow<()> {
         && asked == ONE_RENDERING
     {
         return one_rendering(pools.parse()?);
+    }
+    if let [_, asked, clusters] = std::env::args().collect::<Vec<_>>().as_slice()
+        && asked == scanning::FLEET
+    {
+        return scanning::one_fleet(clusters.parse()?).await;
     }
     let production = PRODUCTION.as_bytes();
     let accepted = spec::parse(production, Some(&spec::Expected { name: "production", region: None }))
@@ -73,6 +79,8 @@ async fn main() -> Anyhow<()> {
     pools()?;
     println!();
     certificates::rates()?;
+    scanning::rates(jiff::Timestamp::now())?;
+    scanning::fleet()?;
     println!();
     functions::memory().await
 }

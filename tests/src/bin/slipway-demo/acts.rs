@@ -1,11 +1,13 @@
-//! The four uploads of the demo, and what must come of each.
+//! The uploads of the demo and the year that passes, and what must come of each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use slipway_core::pki::{Manifest, Role};
 use slipway_core::plan::{NodeAction, Plan, StackAction};
 use slipway_core::render::StackKind;
 use slipway_core::status::Status;
@@ -197,10 +199,64 @@ impl Demo {
         Ok(())
     }
 
-    /// The fifth upload has a typing error.
+    /// A year passes, and the daily scan renews what is due.
+    pub(crate) async fn renewed(&mut self) -> Fallible<()> {
+        self.narrator.title("5. Six days before the first certificates expire: the daily scan runs");
+        self.settle().await;
+        let leaf_ends = self.leaf_ends().await?;
+        let Some(first) = leaf_ends.values().min().copied() else {
+            return Err("there are no certificates".into());
+        };
+        let now = first - SignedDuration::from_hours(24 * 6);
+        self.slipway.set_clock_ahead(now.duration_since(Timestamp::now()));
+        self.narrator.line(
+            "the clock",
+            Ink::Plain,
+            &format!("says {now:.0}; the first certificate ends {first:.0}"),
+        );
+        self.slipway.daily_scan().await?;
+        let Some(plan) = self.plan().await? else { return Ok(()) };
+        self.show(&plan);
+        let workers = plan.nodes.iter().filter(|node| matches!(node.role, Role::Pool(_)));
+        let untouched =
+            workers.clone().count() > 0 && workers.clone().all(|node| node.action == NodeAction::Untouched);
+        self.promise(untouched, "a renewal leaves the workers untouched");
+        let rolled = plan.nodes.iter().filter(|node| node.action == NodeAction::Replace);
+        let roles: BTreeSet<String> = rolled.map(|node| node.role.to_string()).collect();
+        let wanted = ["controller", "etcd-0", "etcd-1", "etcd-2"].map(str::to_owned);
+        self.promise(
+            roles == wanted.into(),
+            &format!("a renewal rolls etcd and the control plane alone, not {roles:?}"),
+        );
+        let touched = plan.stacks.iter().filter(|stack| stack.action == StackAction::Update);
+        self.updated.extend(touched.map(|stack| stack.name.clone()));
+        self.rolled_out("the renewal").await;
+        let renewed = self.leaf_ends().await?;
+        let newer =
+            renewed.iter().all(|(name, ends)| leaf_ends.get(name).is_some_and(|before| ends > before));
+        self.promise(newer, "every leaf is renewed");
+        let next = renewed.values().min().copied().unwrap_or(first);
+        self.narrator.line(
+            "certificates",
+            Ink::Good,
+            &format!("{} renewed; the first now ends {next:.0}", renewed.len()),
+        );
+        Ok(())
+    }
+
+    /// When each leaf of the cluster ends.
+    async fn leaf_ends(&self) -> Fallible<BTreeMap<String, Timestamp>> {
+        let manifest: Manifest =
+            self.slipway.document(CLUSTER, "pki/manifest.json").await?.unwrap_or_default();
+        let authority = |name: &str| name == "ca" || name.ends_with("-ca");
+        let ends = manifest.assets.into_iter().filter(|(name, _)| !authority(name));
+        Ok(ends.filter_map(|(name, entry)| Some((name, entry.certificate?.not_after))).collect())
+    }
+
+    /// The last upload has a typing error.
     pub(crate) async fn refused(&mut self) -> Fallible<()> {
         let (before, after) = ("instanceType:", "instanceTyp:");
-        self.narrator.title(&format!("5. Upload with a typing error, {after}"));
+        self.narrator.title(&format!("6. Upload with a typing error, {after}"));
         self.settle().await;
         let assets = self.slipway.assets().await?;
         self.slipway.upload(CLUSTER, self.spec.replacen(before, after, 1)).await?;
@@ -254,7 +310,8 @@ impl Demo {
             self.narrator.say(&self.narrator.ink(
                 Ink::Good,
                 "\nOne upload planned and launched a cluster; the same upload changed nothing; a small change and a\n\
-                 patch moved one stack each and no node; a mistake was refused with its line. Read docs/architecture.md for how.",
+                 patch moved one stack each and no node; a year later its certificates were renewed and no worker touched; a mistake\n\
+                 was refused with its line. Read docs/architecture.md for how.",
             ));
             return Ok(true);
         }

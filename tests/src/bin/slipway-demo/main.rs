@@ -14,6 +14,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use acts::Demo;
+use slipway_driver::refusal::chain;
 
 /// What was asked for on the command line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,6 +69,7 @@ async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
         demo.unchanged().await?;
         demo.resized().await?;
         demo.patched().await?;
+        demo.renewed().await?;
         demo.refused().await?;
     }
     let good = demo.summary().await?;
@@ -82,15 +84,4 @@ async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
 fn fail(problem: &str) -> ExitCode {
     eprintln!("error: {problem}");
     ExitCode::from(2)
-}
-
-/// An error and its causes, in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        words = format!("{words}: {error}");
-        cause = error.source();
-    }
-    words
 }

@@ -158,7 +158,14 @@ impl Narrator {
                     "Rollout Step" => Ink::Dim,
                     _ => Ink::Plain,
                 };
-                let words = [text("summary"), text("message")].into_iter().find(|words| !words.is_empty());
+                let renewed = detail["certificates"].as_array().map(Vec::len).unwrap_or_default();
+                let renewed = match kind {
+                    "Certificate Renewed" => format!("{renewed} certificates, for the nodes to take"),
+                    "Scan Requested" => text("cluster"),
+                    _ => String::new(),
+                };
+                let words =
+                    [text("summary"), text("message"), renewed].into_iter().find(|words| !words.is_empty());
                 let plan = text("plan");
                 let plan = if plan.is_empty() { String::new() } else { format!("plan {}", short(&plan)) };
                 self.line(kind, ink, &words.unwrap_or(plan));

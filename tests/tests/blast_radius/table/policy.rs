@@ -242,8 +242,12 @@ fn certificates() -> Vec<Case> {
         case("certificatesConfiguration.rolloutBeforeExpiry.enabled", json!(true), "", ""),
         case("certificatesConfiguration.rolloutBeforeExpiry.days", json!(21), "", "")
             .given("certificatesConfiguration.rolloutBeforeExpiry.enabled", json!(true)),
+        case("certificatesConfiguration.rolloutBeforeExpiry.emergencyDays", json!(5), "", "")
+            .given("certificatesConfiguration.rolloutBeforeExpiry.enabled", json!(true)),
         case("certificatesConfiguration.rolloutBeforeExpiry.strategy", json!("refresh"), "", "")
             .given("certificatesConfiguration.rolloutBeforeExpiry.enabled", json!(true)),
+        case("certificatesConfiguration.caRotationDays", json!(90), "", "")
+            .because("it says when a rotation begins; what a stage of it changes is in docs/pki.md"),
         case("tlsCADurationDays", json!(7300), "", "").because("it holds for what is issued from now on"),
         case("tlsCertDurationDays", json!(90), "", "").because("it holds for what is issued from now on"),
     ]

@@ -28,12 +28,12 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 
 /// What stands, as far as a renewal has to know it.
-struct Standing {
-    cluster: Cluster,
+pub(in crate::commands) struct Standing {
+    pub(in crate::commands) cluster: Cluster,
     release: Rendering,
-    manifest: Manifest,
+    pub(in crate::commands) manifest: Manifest,
     /// The newest spec.
-    spec: Object,
+    pub(in crate::commands) spec: Object,
 }
 
 pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
@@ -87,8 +87,9 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// The cluster as it was planned last, and nothing that was uploaded since: renewing a certificate changes nothing else.
-async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Result<Standing, Failure> {
+/// The cluster as it was planned last, and nothing that was uploaded since: renewing a certificate changes nothing else, nor does a
+/// stage of a rotation.
+pub(in crate::commands) async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Result<Standing, Failure> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
         let problem = format!("nothing was planned yet for the cluster {name}");
@@ -179,7 +180,11 @@ fn touched(plan: &Plan) -> Vec<&str> {
 }
 
 /// Puts the spec where it lies once more, unless somebody uploaded another meanwhile; the new version wakes the function.
-async fn upload(cluster: &Cluster, specs: &S3Bucket, spec: &Object) -> Result<bool, Failure> {
+pub(in crate::commands) async fn upload(
+    cluster: &Cluster,
+    specs: &S3Bucket,
+    spec: &Object,
+) -> Result<bool, Failure> {
     let condition = Condition::Unchanged(spec.etag.clone());
     let put = specs.put(&keys::spec(&cluster.name), spec.bytes.clone(), condition).await;
     Ok(matches!(put.map_err(FlowError::from)?, Put::Written(_)))

@@ -5,8 +5,9 @@
 //! certificate would open nothing. It has no image and cannot be turned off. A group that a certificate or a token names
 //! is bound here, or Kubernetes binds it itself: a test holds each of them to that.
 //!
-//! Certificates that kubelets *serve* with are approved by the node manager, which looks at the instance behind the
-//! name. Kubernetes' own approver leaves them alone, and so do these bindings:
+//! Certificates that kubelets *serve* with, and the first one that a node signs in with, are approved by the node manager,
+//! which looks at the instance behind the name. Kubernetes' own approver would sign the latter for whoever holds the
+//! bootstrap token, in any node's name: kubeadm binds `nodeclient` for that, and these bindings do not:
 //! <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#client-and-serving-certificates>
 
 use serde_json::Value;
@@ -19,20 +20,14 @@ use crate::pki::policy::{BOOTSTRAPPERS, CLUSTER_ADMINS, KUBELET_API_ADMINS};
 const NODES: &str = "system:nodes";
 
 /// Binding, cluster role of Kubernetes' own, group. The roles are those of
-/// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>, the approver's three lines those of
+/// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>, the approver's lines those of
 /// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#authorize-kubelet-to-create-csr> and of
-/// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#approval>; kubeadm binds the same.
+/// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#approval>.
 /// What a binding refers to cannot be changed later: one that is to refer to another role gets another name.
-const BINDINGS: [(&str, &str, &str); 5] = [
+const BINDINGS: [(&str, &str, &str); 4] = [
     // A kubelet asks for its first certificate with the bootstrap token …
     ("slipway:node-bootstrappers", "system:node-bootstrapper", BOOTSTRAPPERS),
-    // … which is approved by itself, if it is a kubelet's client certificate and nothing else …
-    (
-        "slipway:approve-first-node-certificates",
-        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-        BOOTSTRAPPERS,
-    ),
-    // … and renewed by the node that it names, for that node alone.
+    // … which the node manager approves, and which is renewed by the node that it names, for that node alone.
     (
         "slipway:approve-renewed-node-certificates",
         "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",

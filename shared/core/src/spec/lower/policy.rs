@@ -14,6 +14,7 @@ use crate::spec::path::Path;
 const CA_DAYS: u32 = 3650;
 const LEAF_DAYS: u32 = 365;
 const RENEWAL_DAYS: u32 = 7;
+const MOST_EMERGENCY_DAYS: u32 = 3;
 /// CloudFormation takes 50 tags a stack; some are ours.
 const MOST_TAGS: usize = 40;
 
@@ -48,9 +49,31 @@ impl Lowering<'_, '_, '_> {
                 "write fewer days than `tlsCertDurationDays`",
             );
         }
+        if spec.ca_rotation_days.is_some_and(|days| days >= ca_days) {
+            let path = Path::of("certificatesConfiguration.caRotationDays");
+            let days = spec.ca_rotation_days.unwrap_or_default();
+            let message = format!(
+                "authorities of {ca_days} days would be exchanged {days} days before they end, that is always"
+            );
+            self.report.error(
+                "certificate-days",
+                &path,
+                message,
+                "write fewer days than `tlsCADurationDays`",
+            );
+        }
+        let emergency_days = renewal.emergency_days.unwrap_or((days / 2).min(MOST_EMERGENCY_DAYS));
+        if renewal.enabled && emergency_days > days {
+            let path = Path::of("certificatesConfiguration.rolloutBeforeExpiry.emergencyDays");
+            let message = format!(
+                "certificates are renewed {days} days before they expire: {emergency_days} days before, there is nothing to hurry"
+            );
+            self.report.error("certificate-days", &path, message, "write at most as many days as `days`");
+        }
         let authorities = self.authorities();
         Certificates {
             authorities,
+            ca_rotation_days: spec.ca_rotation_days,
             key_algorithm: match spec.key_algorithm {
                 None | Some(KeyAlgorithmSpec::EcdsaP256) => KeyAlgorithm::EcdsaP256,
                 Some(KeyAlgorithmSpec::EcdsaP384) => KeyAlgorithm::EcdsaP384,
@@ -66,6 +89,7 @@ impl Lowering<'_, '_, '_> {
                     None | Some(RenewalStrategySpec::Rollout) => RenewalStrategy::Rollout,
                     Some(RenewalStrategySpec::Refresh) => RenewalStrategy::Refresh,
                 },
+                emergency_days,
             }),
         }
     }

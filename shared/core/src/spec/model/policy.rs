@@ -11,10 +11,13 @@ use serde::Deserialize;
 pub(crate) struct CertificatesSpec {
     /// The key of each certificate; `ECDSA-P256` unless given.
     pub(crate) key_algorithm: Option<KeyAlgorithmSpec>,
-    /// Where each authority comes from. It is said before the first upload: an authority that stands is not exchanged.
+    /// Where each authority comes from. It is said before the first upload, and stays: an authority is exchanged for one that comes from the same place.
     pub(crate) authorities: AuthoritiesSpec,
     /// Renewal before certificates expire; off unless enabled.
     pub(crate) rollout_before_expiry: RolloutBeforeExpirySpec,
+    /// So many days before an authority that Slipway made ends, its exchange begins by itself, in stages; earlier if certificates that have to be renewed would outlive it; never unless given.
+    #[schemars(range(min = 1, max = 3650))]
+    pub(crate) ca_rotation_days: Option<u32>,
 }
 
 /// Where each authority comes from.
@@ -88,6 +91,10 @@ pub(crate) struct RolloutBeforeExpirySpec {
     pub(crate) days: Option<u32>,
     /// How renewed certificates reach the nodes; `rollout` unless given.
     pub(crate) strategy: Option<RenewalStrategySpec>,
+    /// So many days before the end neither maintenance windows nor approval hold a renewal up; half of `days` and 3 at most
+    /// unless given. With 0 that begins when a certificate has expired.
+    #[schemars(range(min = 0, max = 3650))]
+    pub(crate) emergency_days: Option<u32>,
 }
 
 /// How renewed certificates reach the nodes.

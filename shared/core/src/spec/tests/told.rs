@@ -52,7 +52,12 @@ fn told() -> Vec<(&'static str, Held)> {
             "apiEndpoints[].loadBalancer.subnets",
             As(name(&["public-a", "public-b"]), Some(name(&["public-a"]))),
         ),
+        ("certificatesConfiguration.caRotationDays", Absent(json!(90))),
         ("certificatesConfiguration.rolloutBeforeExpiry", As(on(false), Some(on(true)))),
+        (
+            "certificatesConfiguration.rolloutBeforeExpiry.emergencyDays",
+            Elsewhere("renewals_hurry_for_half_of_their_days_and_three_at_most"),
+        ),
         ("controller.autoScalingGroup.maxSize", As(json!(3), None)),
         ("controller.autoScalingGroup.minSize", As(json!(3), None)),
         ("controller.subnets", As(name(&["private-a", "private-b"]), Some(name(&["private-a"])))),

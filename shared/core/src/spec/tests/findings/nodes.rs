@@ -399,12 +399,41 @@ fn rollouts_that_are_amiss() {
 
 #[test]
 fn days_of_certificates() {
-    says!([with("tlsCertDurationDays: 4000\n"), with("tlsCertDurationDays: 30\ncertificatesConfiguration:\n  rolloutBeforeExpiry: {enabled: true, days: 30}\n")].concat(), @r##"
+    says!([with("tlsCertDurationDays: 4000\n"), with("tlsCertDurationDays: 30\ncertificatesConfiguration:\n  rolloutBeforeExpiry: {enabled: true, days: 30}\n"), with("certificatesConfiguration:\n  rolloutBeforeExpiry: {enabled: true, emergencyDays: 8}\n")].concat(), @r##"
     15:22 error certificate-days at `tlsCertDurationDays`: certificates of 4000 days would outlive their authority of 3650
         write fewer days than `tlsCADurationDays`
     17:46 error certificate-days at `certificatesConfiguration.rolloutBeforeExpiry.days`: certificates of 30 days would be renewed 30 days before they expire, that is always
         write fewer days than `tlsCertDurationDays`
+    16:55 error certificate-days at `certificatesConfiguration.rolloutBeforeExpiry.emergencyDays`: certificates are renewed 7 days before they expire: 8 days before, there is nothing to hurry
+        write at most as many days as `days`
     "##);
+    says!([with("tlsCADurationDays: 730\ncertificatesConfiguration:\n  caRotationDays: 730\n")].concat(), @r##"
+    17:19 error certificate-days at `certificatesConfiguration.caRotationDays`: authorities of 730 days would be exchanged 730 days before they end, that is always
+        write fewer days than `tlsCADurationDays`
+    "##);
+    let more = "certificatesConfiguration:\n  caRotationDays: 90\n";
+    let cluster = crate::spec::parse(format!("{BASE}{more}").as_bytes(), None).unwrap().cluster;
+    assert_eq!(cluster.certificates.ca_rotation_days, Some(90));
+}
+
+#[test]
+fn renewals_hurry_for_half_of_their_days_and_three_at_most() {
+    let emergency_days = |more: &str| {
+        let text =
+            format!("{BASE}certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true{more}}}\n");
+        let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{found:?}"));
+        accepted
+            .cluster
+            .certificates
+            .rollout_before_expiry
+            .map(|renewal| (renewal.days, renewal.emergency_days))
+    };
+    assert_eq!(emergency_days(""), Some((7, 3)));
+    assert_eq!(emergency_days(", days: 30"), Some((30, 3)));
+    assert_eq!(emergency_days(", days: 3"), Some((3, 1)));
+    assert_eq!(emergency_days(", days: 1"), Some((1, 0)));
+    assert_eq!(emergency_days(", emergencyDays: 0"), Some((7, 0)));
+    assert_eq!(emergency_days(", days: 14, emergencyDays: 14"), Some((14, 14)));
 }
 
 #[test]

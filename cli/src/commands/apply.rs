@@ -1,0 +1,260 @@
+//! `slipway apply`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use serde_json::json;
+use slipway_aws::S3Bucket;
+use slipway_core::cluster::{Approval, Cluster, OwnAuthority};
+use slipway_core::spec::{Diagnostic, Severity};
+use slipway_driver::error::FlowError;
+use slipway_driver::imports::{ImportFile, Imports, Passphrase};
+use slipway_driver::keys;
+use slipway_driver::patches::PatchSet;
+use slipway_driver::ports::{Condition, Flaw, Objects as _, PortResult, Put, Removal as _, Secret};
+
+use super::validate::about_imports;
+use super::watch;
+use crate::Exit;
+use crate::cloud::{Cloud, CloudArgs};
+use crate::failure::Failure;
+use crate::local::LocalImports;
+use crate::printer::{Printer, Stream};
+use crate::source::{PatchArgs, Source};
+
+/// Upload a cluster's spec with its patches and imports, once they are checked here: that is what a cluster is made, changed and
+/// rolled out by.
+///
+/// The render function plans what it changes; whether the plan begins by itself or waits for `slipway approve` is what the spec
+/// says (rollout.approval). The same spec again is fine: a rollout that failed begins anew.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  uploaded; with --watch: and rolled out, or nothing had to change
+  1  refused here, and nothing was uploaded; with --watch: refused there, or the rollout failed
+  2  wrong usage
+  3  something could not be read or uploaded
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway apply cluster.yaml --cluster prod
+  slipway apply clusters/prod/cluster.yaml --cluster prod --watch
+  slipway apply cluster.yaml --cluster prod --dry-run"
+)]
+pub(crate) struct Args {
+    /// The spec; `-` reads the standard input. What lies in patches/ and import/ beside it goes with it.
+    file: PathBuf,
+    #[command(flatten)]
+    patches: PatchArgs,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    /// Take away the patches of the spec bucket that are not beside FILE.
+    #[arg(long, conflicts_with = "keep_patches")]
+    prune: bool,
+    /// Leave the patches of the spec bucket that are not beside FILE.
+    #[arg(long)]
+    keep_patches: bool,
+    /// Say what would be uploaded, and upload nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Then watch the rollout to its end.
+    #[arg(long, conflicts_with = "dry_run")]
+    watch: bool,
+}
+
+/// What is uploaded, what is taken away, and what is there already.
+#[derive(Debug, Default)]
+struct Upload {
+    imports: BTreeMap<String, Vec<u8>>,
+    patches: BTreeMap<String, Vec<u8>>,
+    pruned: Vec<String>,
+    kept: Vec<String>,
+    /// Under which condition the spec is written.
+    condition: Option<Condition>,
+    /// The spec that lies there is the same.
+    same_spec: bool,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let source = Source::read(&args.file, &args.patches)?;
+    let cloud = args.cloud.of_installation().await?;
+    let checked = match source.parse_for(&cloud.cluster, cloud.region()) {
+        Ok(checked) => checked,
+        Err(findings) => {
+            printer.refused(&source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    let going = Going { local: source.imports(false), read: Mutex::default() };
+    let is_there = source.imports(false).is_there();
+    let about = about_imports(&source, &going, is_there, &checked.cluster).await?;
+    let grave = about.iter().any(|finding| finding.severity == Severity::Error);
+    let findings = [about, checked.warnings].concat();
+    if grave {
+        printer.refused(&source, &findings);
+        return Ok(Exit::Findings);
+    }
+    printer.findings(Stream::Err, &source, &findings);
+    let specs = cloud.specs().await?;
+    let upload = upload_of(args, &cloud, &specs, &source, going).await.map_err(Failure::in_cloud)?;
+    let version = match args.dry_run {
+        true => None,
+        false => Some(send(&cloud, &specs, &source, &upload).await.map_err(Failure::in_cloud)?),
+    };
+    tell(printer, &cloud, &specs, &checked.cluster, &upload, version.as_deref(), &findings);
+    if args.watch {
+        watch::to_the_end(&cloud, &watch::Pace::default(), printer).await
+    } else {
+        Ok(Exit::Done)
+    }
+}
+
+/// `import/` beside the spec, on its way to a bucket that is not for secrets (P9). Remembers what was read.
+#[derive(Debug)]
+struct Going {
+    local: LocalImports,
+    read: Mutex<BTreeMap<String, Secret>>,
+}
+
+impl Imports for Going {
+    async fn file(&self, name: &str) -> PortResult<Option<ImportFile>> {
+        let Some(file) = self.local.file(name).await? else { return Ok(None) };
+        let mut read = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        read.insert(name.to_owned(), file.bytes.clone());
+        let flaw = Flaw {
+            message: format!(
+                "the private key in import/{name} is in plain, and would lie so in the spec bucket"
+            ),
+            help: format!(
+                "encrypt it with `openssl pkcs8 -topk8 -v2 aes-256-cbc -in {name} -out {name}.enc`, put that at import/{name}, \
+                 and the passphrase into the SSM SecureString that passphraseParameter names"
+            ),
+        };
+        Ok(Some(ImportFile { bytes: file.bytes, exposed: Some(flaw) }))
+    }
+
+    async fn passphrase(&self, name: &str, own: &OwnAuthority) -> PortResult<Passphrase> {
+        self.local.passphrase(name, own).await
+    }
+}
+
+/// What the spec bucket lacks.
+async fn upload_of(
+    args: &Args,
+    cloud: &Cloud,
+    specs: &S3Bucket,
+    source: &Source,
+    going: Going,
+) -> Result<Upload, Failure> {
+    let name = cloud.cluster.as_str();
+    let stored = specs.get(&keys::spec(name)).await.map_err(FlowError::from)?;
+    let same_spec = stored.as_ref().is_some_and(|stored| stored.bytes == source.bytes);
+    let condition = Some(stored.map_or(Condition::Absent, |stored| Condition::Unchanged(stored.etag)));
+    let mut upload = Upload { condition, same_spec, ..Upload::default() };
+    let there = PatchSet::read(specs, name).await?.files;
+    for (patch, bytes) in &source.patches.files {
+        if there.get(patch) != Some(bytes) {
+            upload.patches.insert(patch.clone(), bytes.clone());
+        }
+    }
+    let others =
+        there.into_keys().filter(|patch| !source.patches.files.contains_key(patch)).collect::<Vec<_>>();
+    match (others.is_empty(), args.prune, args.keep_patches) {
+        (true, _, _) => {}
+        (false, true, _) => upload.pruned = others,
+        (false, false, true) => upload.kept = others,
+        (false, false, false) => {
+            let problem = format!(
+                "the spec bucket has patches of {name} that are not beside {}: {}",
+                source.name,
+                others.join(", ")
+            );
+            return Err(Failure::refused(problem, "--prune takes them away, --keep-patches leaves them"));
+        }
+    }
+    let read = going.read.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (file, bytes) in read {
+        let stored = specs.get(&keys::import(name, &file)).await.map_err(FlowError::from)?;
+        if stored.is_none_or(|stored| stored.bytes != bytes.expose()) {
+            upload.imports.insert(file, bytes.expose().to_vec());
+        }
+    }
+    Ok(upload)
+}
+
+/// Uploads, the spec last: each patch wakes the render function, which stops when it sees that the spec is another by then.
+async fn send(cloud: &Cloud, specs: &S3Bucket, source: &Source, upload: &Upload) -> Result<String, Failure> {
+    let name = cloud.cluster.as_str();
+    for (file, bytes) in &upload.imports {
+        put(specs, &keys::import(name, file), bytes, Condition::Always).await?;
+    }
+    for (patch, bytes) in &upload.patches {
+        put(specs, &format!("{}{patch}", keys::patches(name)), bytes, Condition::Always).await?;
+    }
+    for patch in &upload.pruned {
+        specs.remove(&format!("{}{patch}", keys::patches(name))).await.map_err(FlowError::from)?;
+    }
+    let key = keys::spec(name);
+    let condition = upload.condition.clone().unwrap_or(Condition::Always);
+    if !put(specs, &key, &source.bytes, condition).await? {
+        return Err(Failure::refused(
+            format!("somebody else changed s3://{}/{key} at this moment", specs.name()),
+            "see what they did, then try again",
+        ));
+    }
+    let head = specs.head(&key).await.map_err(FlowError::from)?;
+    Ok(head.map(|head| head.version).unwrap_or_default())
+}
+
+async fn put(specs: &S3Bucket, key: &str, bytes: &[u8], condition: Condition) -> Result<bool, Failure> {
+    let put = specs.put(key, bytes.to_vec(), condition).await.map_err(FlowError::from)?;
+    Ok(matches!(put, Put::Written(_)))
+}
+
+fn tell(
+    printer: &Printer,
+    cloud: &Cloud,
+    specs: &S3Bucket,
+    cluster: &Cluster,
+    upload: &Upload,
+    version: Option<&str>,
+    findings: &[Diagnostic],
+) {
+    let name = cloud.cluster.as_str();
+    let place = format!("s3://{}/{}", specs.name(), keys::spec(name));
+    let did = if version.is_some() { "" } else { "would be " };
+    let mut text = String::new();
+    let groups: [(&str, Vec<&String>); 3] = [
+        ("uploaded import/", upload.imports.keys().collect()),
+        ("uploaded patches/", upload.patches.keys().collect()),
+        ("taken away patches/", upload.pruned.iter().collect()),
+    ];
+    for (what, files) in &groups {
+        for file in files {
+            let _ = writeln!(text, "{did}{what}{file}");
+        }
+    }
+    let same = if upload.same_spec { ", the same as was there" } else { "" };
+    let _ = writeln!(text, "{did}uploaded {place}{same}");
+    if version.is_some() {
+        text.push_str(match cluster.rollout.approval {
+            Approval::Auto => "its plan begins by itself\n",
+            Approval::Manual => "its plan waits for an approval: ",
+        });
+        if cluster.rollout.approval == Approval::Manual {
+            let _ = writeln!(text, "slipway approve --cluster {name}");
+        }
+        let _ = writeln!(text, "slipway watch --cluster {name}");
+    }
+    let machine = json!({
+        "ok": true, "cluster": name, "applied": version.is_some(), "specVersion": version, "sameSpec": upload.same_spec,
+        "imports": upload.imports.keys().collect::<Vec<_>>(), "patches": upload.patches.keys().collect::<Vec<_>>(),
+        "pruned": upload.pruned, "kept": upload.kept, "diagnostics": findings,
+    });
+    printer.result(&text, &machine);
+}

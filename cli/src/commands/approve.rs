@@ -1,0 +1,152 @@
+//! `slipway approve`.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use serde_json::json;
+use slipway_core::cluster::Approval;
+use slipway_core::event::{Event, PlanReference};
+use slipway_core::plan::Plan;
+use slipway_core::rollout::Rollout;
+use slipway_core::status::Desired;
+use slipway_driver::error::FlowError;
+use slipway_driver::{keys, store};
+
+use crate::Exit;
+use crate::cloud::{BusArgs, Cloud, CloudArgs};
+use crate::failure::Failure;
+use crate::overview::word;
+use crate::printer::Printer;
+
+/// Approve the newest plan of a cluster in AWS, which then begins: it is shown first.
+///
+/// On a terminal you are asked; a script names the plan that somebody read, or says --yes.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  approved, or approved before
+  1  there is no plan that waits, PLAN is not the newest one, or you said no
+  2  wrong usage
+  3  something could not be read, or the bus refused
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway approve --cluster prod
+  slipway approve --cluster prod 0123456789abcdef0123
+  slipway approve --cluster prod --yes && slipway watch --cluster prod"
+)]
+pub(crate) struct Args {
+    /// The plan, as `slipway status` calls it; without it, the newest.
+    plan: Option<String>,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    let (plan, before) = newest(&cloud, args.plan.as_deref()).await.map_err(Failure::in_cloud)?;
+    let watch = format!("slipway watch --cluster {}", cloud.cluster);
+    let machine = |approved: bool| {
+        json!({
+            "ok": true, "cluster": cloud.cluster, "plan": plan.id, "summary": plan.summary(),
+            "approved": approved, "approvedBefore": before,
+        })
+    };
+    if before {
+        let text = format!("plan {} was approved before; {watch}\n", plan.id);
+        printer.result(&text, &machine(true));
+        return Ok(Exit::Done);
+    }
+    let told = format!("{}plan {}: {}\n", printer.coloured(&plan.to_text()), plan.id, plan.summary());
+    printer.beside(&told);
+    let sure = args.yes || args.plan.is_some() || asked(printer, &plan, &cloud)?;
+    if !sure {
+        printer.result("nothing was approved\n", &machine(false));
+        return Ok(Exit::Findings);
+    }
+    let reference = PlanReference { cluster: cloud.cluster.clone(), plan: plan.id.clone() };
+    args.bus.publish(&cloud, Event::RolloutApproved(reference)).await?;
+    printer.result(&format!("approved plan {}; {watch}\n", plan.id), &machine(true));
+    Ok(Exit::Done)
+}
+
+/// The plan that may be approved, and whether it was before.
+async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Failure> {
+    let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
+    let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
+        let problem = format!("nothing was planned yet for the cluster {name}");
+        return Err(Failure::refused(problem, format!("slipway status --cluster {name} says why")));
+    };
+    if let Some(named) = named.filter(|named| **named != *desired.plan) {
+        let problem = format!("{named} is not the newest plan of {name}: that is {}", desired.plan);
+        let cure = format!("look at that one: slipway approve --cluster {name}");
+        return Err(Failure::refused(problem, cure));
+    }
+    let key = keys::plan(name, &desired.plan);
+    let Some(plan) = store::load::<Plan>(assets, &key).await?.value else {
+        let problem = "is lost, and is what should be rolled out".to_owned();
+        let cure = "upload the spec again, which plans anew".to_owned();
+        return Err(FlowError::Corrupt { key, problem, cure }.into());
+    };
+    let rollout = store::load::<Rollout>(assets, &keys::rollout(name)).await?.value;
+    let rollout = rollout.unwrap_or_else(|| Rollout::new(name));
+    let under_way = rollout.active.as_ref().is_some_and(|active| active.plan == plan.id);
+    if under_way || rollout.approved.as_deref() == Some(plan.id.as_str()) {
+        return Ok((plan, true));
+    }
+    match objection(&rollout, &desired, &plan) {
+        Some(problem) => {
+            let cure = format!(
+                "to have it planned anew, upload the spec again: slipway apply cluster.yaml --cluster {name}"
+            );
+            Err(Failure::refused(problem, cure))
+        }
+        None => Ok((plan, false)),
+    }
+}
+
+/// Why an approval would begin nothing.
+fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String> {
+    let id = &plan.id;
+    if plan.policy.approval == Approval::Auto {
+        return Some(format!("plan {id} needs no approval: its spec says rollout.approval: auto"));
+    }
+    if let Some(last) = rollout.last.as_ref().filter(|_| rollout.is_spent(desired)) {
+        return Some(format!(
+            "plan {id} was rolled out already, and {}: {}",
+            word(last.result),
+            last.message
+        ));
+    }
+    if plan.is_empty() {
+        return Some(format!("plan {id} changes nothing"));
+    }
+    if let Some(why) = plan.not_executable() {
+        return Some(format!("plan {id} cannot be executed: {why}"));
+    }
+    // While another rollout is at work its start is not what stands; then the function looks again when that has ended.
+    (rollout.active.is_none() && !rollout.is_start_of(plan))
+        .then(|| format!("plan {id} was made for what stood before the last rollout"))
+}
+
+/// Whether a person says yes.
+fn asked(printer: &Printer, plan: &Plan, cloud: &Cloud) -> Result<bool, Failure> {
+    if printer.is_for_machines() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::refused(
+            format!("nobody can be asked here whether plan {} is right", plan.id),
+            format!("name the plan: slipway approve --cluster {} {}; or say --yes", cloud.cluster, plan.id),
+        ));
+    }
+    printer.beside("approve it? [y/N] ");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.map_err(|error| Failure::file("read", std::path::Path::new("the answer"), &error))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,215 @@
+//! `slipway kubeconfig`.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+use slipway_core::cluster::Cluster;
+use slipway_core::pki::{Manifest, Role};
+use slipway_core::spec;
+use slipway_core::status::Desired;
+use slipway_driver::error::FlowError;
+use slipway_driver::ports::{Objects as _, Secret};
+use slipway_driver::{credentials, keys, store};
+use slipway_pki::AwsLc;
+use zeroize::Zeroizing;
+
+use crate::Exit;
+use crate::cloud::{Cloud, CloudArgs};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Write a kubeconfig for the administrator of a cluster in AWS, into a file that nobody else may read.
+///
+/// Its client certificate is the cluster's `admin`, which is renewed like the others: whoever holds it may do anything there,
+/// until it ends.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  written
+  1  there is no such cluster or endpoint, its admin certificate has expired, or FILE is there already
+  2  wrong usage
+  3  something could not be read, opened or written
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway kubeconfig --cluster prod
+  slipway kubeconfig --cluster prod --out ~/.kube/prod --force
+  slipway kubeconfig --cluster prod --endpoint internal
+  KUBECONFIG=prod.kubeconfig kubectl get nodes"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cloud: CloudArgs,
+    /// Where to write it; `-` writes it to the standard output. Without it, NAME.kubeconfig here.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write over a file that is there.
+    #[arg(long)]
+    force: bool,
+    /// The API endpoint to speak to, by its name in the spec; without it, one that is reached from the internet, or the first.
+    #[arg(long, value_name = "NAME")]
+    endpoint: Option<String>,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    let name = cloud.cluster.clone();
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.kubeconfig")));
+    let to_stdout = out == Path::new("-");
+    if !to_stdout && !args.force && out.exists() {
+        let problem = format!("{} is there already", out.display());
+        return Err(Failure::refused(problem, "name another file with --out, or write over it with --force"));
+    }
+    let manifest = manifest(&cloud).await.map_err(Failure::in_cloud)?;
+    let end = admin_ends(&manifest);
+    if let Some(end) = end.filter(|end| *end <= Timestamp::now()) {
+        return Err(Failure::refused(
+            format!("the certificate of the administrator of {name} expired at {end}"),
+            format!("slipway certs renew admin --cluster {name} --apply --upload"),
+        ));
+    }
+    let server = server(&cloud, args.endpoint.as_deref()).await.map_err(Failure::in_cloud)?;
+    let files = opened(&cloud, &manifest).await.map_err(Failure::in_cloud)?;
+    let text = kubeconfig(&name, &server, &files)?;
+    if to_stdout {
+        printer.raw(text.as_bytes());
+        return Ok(Exit::Done);
+    }
+    write(&out, text.as_bytes()).map_err(|error| Failure::file("write", &out, &error))?;
+    let until = end.map(|end| format!(", until {end}")).unwrap_or_default();
+    let shown = out.display();
+    let text = format!(
+        "{shown}: administrator of {name} at {server}{until}\n  KUBECONFIG={shown} kubectl get nodes\n"
+    );
+    let machine = json!({
+        "ok": true, "cluster": name, "file": shown.to_string(), "server": server, "notAfter": end,
+    });
+    printer.result(&text, &machine);
+    Ok(Exit::Done)
+}
+
+async fn manifest(cloud: &Cloud) -> Result<Manifest, Failure> {
+    let stored = store::load::<Manifest>(cloud.assets(), &keys::manifest(&cloud.cluster)).await?;
+    stored.value.ok_or_else(|| {
+        let problem = format!("the cluster {} has no credentials yet", cloud.cluster);
+        Failure::refused(problem, format!("slipway status --cluster {} says why", cloud.cluster))
+    })
+}
+
+fn admin_ends(manifest: &Manifest) -> Option<Timestamp> {
+    Some(manifest.assets.get("admin")?.certificate.as_ref()?.not_after)
+}
+
+/// The address of the API, by the spec that was planned last.
+async fn server(cloud: &Cloud, wanted: Option<&str>) -> Result<String, Failure> {
+    let name = &cloud.cluster;
+    let desired = store::load::<Desired>(cloud.assets(), &keys::desired(name)).await?.value;
+    let specs = cloud.specs().await?;
+    let key = keys::spec(name);
+    let object = match &desired {
+        Some(desired) => specs.get_version(&key, &desired.spec_version).await,
+        None => specs.get(&key).await,
+    };
+    let spec = object.map_err(FlowError::from)?;
+    let cluster = spec.and_then(|spec| Some(spec::parse(&spec.bytes, None).ok()?.cluster));
+    let cluster = cluster.ok_or_else(|| {
+        let problem = format!("the spec that {name} was planned by is not in s3://{}", specs.name());
+        Failure::refused(problem, "upload the spec again, and wait for its plan")
+    })?;
+    endpoint(&cluster, wanted)
+}
+
+fn endpoint(cluster: &Cluster, wanted: Option<&str>) -> Result<String, Failure> {
+    let endpoints = &cluster.api_endpoints;
+    let chosen = match wanted {
+        Some(wanted) => endpoints.iter().find(|endpoint| endpoint.name == wanted),
+        None => endpoints.iter().find(|endpoint| !endpoint.load_balancer.private).or(endpoints.first()),
+    };
+    let chosen = chosen.ok_or_else(|| {
+        let names: Vec<&str> = endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+        let problem = format!("{} has no API endpoint {}", cluster.name, wanted.unwrap_or_default());
+        Failure::refused(problem, format!("its endpoints are {}", names.join(", ")))
+    })?;
+    Ok(format!("https://{}", chosen.dns_name))
+}
+
+/// The files of a bundle, wiped when done.
+struct Files(BTreeMap<String, Zeroizing<String>>);
+
+/// The administrator's bundle, opened.
+async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
+    #[derive(Deserialize)]
+    struct Bundle {
+        files: BTreeMap<String, String>,
+    }
+    let (name, role) = (cloud.cluster.as_str(), Role::Admin);
+    let Some(bundle) = manifest.bundles.get(&role) else {
+        let problem = format!("the cluster {name} has no bundle for its administrator");
+        return Err(Failure::refused(problem, "upload the spec again, which makes what is missing"));
+    };
+    let key = keys::credentials(name, &role.to_string(), &bundle.digest);
+    let corrupt = |problem: &str| FlowError::Corrupt {
+        key: key.clone(),
+        problem: problem.to_owned(),
+        cure: "upload the spec again, which seals it anew".to_owned(),
+    };
+    let sealed = cloud.assets().get(&key).await.map_err(FlowError::from)?;
+    let sealed = sealed.ok_or_else(|| corrupt("is lost"))?;
+    let keys = cloud.keys(&manifest.sealed_under);
+    let opened: Secret = credentials::open(&keys, &AwsLc, name, &role.to_string(), &sealed.bytes)
+        .await
+        .map_err(FlowError::from)?;
+    // An error of the parser could quote what it read.
+    let bundle: Bundle = serde_json::from_slice(opened.expose()).map_err(|_| corrupt("is no bundle"))?;
+    Ok(Files(bundle.files.into_iter().map(|(path, text)| (path, Zeroizing::new(text))).collect()))
+}
+
+fn kubeconfig(name: &str, server: &str, Files(files): &Files) -> Result<Zeroizing<String>, Failure> {
+    let data = |file: &str| -> Result<Zeroizing<String>, Failure> {
+        let text = files.get(file).ok_or_else(|| {
+            let problem = format!("the administrator's bundle of {name} lacks {file}");
+            Failure::refused(problem, "upload the spec again, which seals it anew")
+        })?;
+        Ok(Zeroizing::new(STANDARD.encode(text.as_bytes())))
+    };
+    let (ca, certificate, key) = (data("ca.pem")?, data("admin.pem")?, data("admin-key.pem")?);
+    let user = format!("{name}-admin");
+    // Written by hand, so that no copy of the key stays behind in a tree of values; base64 and names need no escaping.
+    Ok(Zeroizing::new(format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: {user}\n\
+         clusters:\n- name: {name}\n  cluster:\n    server: {server}\n    certificate-authority-data: {}\n\
+         users:\n- name: {user}\n  user:\n    client-certificate-data: {}\n    client-key-data: {}\n\
+         contexts:\n- name: {user}\n  context:\n    cluster: {name}\n    user: {user}\n",
+        *ca, *certificate, *key
+    )))
+}
+
+/// A new file of our own takes the place of what is there, so that nobody ever reads it by an older one's permissions.
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| std::fs::rename(&draft, path));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(&draft);
+    }
+    written
+}

@@ -1,0 +1,353 @@
+//! `slipway rotate-ca`: an authority, or the key of service accounts, exchanged in stages.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use slipway_aws::S3Bucket;
+use slipway_core::cluster::Cluster;
+use slipway_core::pki::manifest::PolicyError;
+use slipway_core::pki::rotation::{self as stages, Next, Seen, Wait};
+use slipway_core::pki::{Manifest, Role, policy};
+use slipway_core::plan::Baseline;
+use slipway_driver::credentials::rotation::{self, Did, Machines, Rotated};
+use slipway_driver::error::{FlowError, FlowResult};
+use slipway_driver::ports::{Keys, Objects};
+use slipway_driver::{issuer, keys, store};
+use slipway_pki::AwsLc;
+
+use crate::Exit;
+use crate::cloud::{AWS, Cloud, CloudArgs};
+use crate::commands::certs::renew::standing::{Standing, standing, upload};
+use crate::commands::render;
+use crate::failure::Failure;
+use crate::local::{LocalRegistry, SiteArgs, Workspace};
+use crate::printer::Printer;
+use crate::source::{PatchArgs, Source};
+
+/// Exchange an authority, or the key that signs service accounts' tokens, in stages: both are trusted; the new one issues; the old one goes.
+///
+/// The same command begins it, says how it stands, and takes it to the next stage once every node has this one. Until the old one is gone,
+/// --abort leads back.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+NAME is ca, kubelet-ca, etcd-ca, front-proxy-ca or service-account.
+
+Of a cluster in AWS, nodes tell what they have, and each stage is a rollout: --upload uploads the same spec
+again, which plans it. In a directory nobody tells: --everywhere says that every node has what was rendered last.
+
+Exit codes:
+  0  done, or said how it stands
+  1  it cannot be rotated, or not now; or the spec changes more than that
+  2  wrong usage
+  3  something could not be read or written
+
+Examples:
+  slipway rotate-ca etcd-ca --cluster prod --dry-run
+  slipway rotate-ca etcd-ca --cluster prod --upload
+  slipway rotate-ca etcd-ca --cluster prod --abort
+  slipway rotate-ca service-account cluster.yaml --out rendered
+  slipway rotate-ca service-account cluster.yaml --out rendered --everywhere")]
+pub(crate) struct Args {
+    /// What is exchanged.
+    name: String,
+    /// The spec that was rendered.
+    #[arg(required_unless_present = "cluster", conflicts_with = "cluster")]
+    file: Option<PathBuf>,
+    /// The directory that `slipway render` wrote.
+    #[arg(long, value_name = "DIR", required_unless_present = "cluster", conflicts_with = "cluster")]
+    out: Option<PathBuf>,
+    /// Go back to what was before.
+    #[arg(long, conflicts_with = "everywhere")]
+    abort: bool,
+    /// Say what would be done, and what is waited for; change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Every node has what was rendered into the directory last.
+    #[arg(long, conflicts_with = "cluster")]
+    everywhere: bool,
+    #[command(flatten)]
+    patches: PatchArgs,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    /// Upload the same spec again afterwards: that is what a rollout is planned by.
+    #[arg(long, requires = "cluster", conflicts_with = "dry_run", help_heading = AWS)]
+    upload: bool,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    if let Some(cloud) = args.cloud.cluster().await? {
+        return in_cloud(args, &cloud, printer).await.map_err(Failure::in_cloud);
+    }
+    let (Some(file), Some(out)) = (&args.file, &args.out) else {
+        return Err(Failure::refused("neither a directory nor a cluster is named", "see --help"));
+    };
+    in_folder(args, file, out, printer).await
+}
+
+async fn in_cloud(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
+    let specs = cloud.specs().await?;
+    let Standing { cluster, manifest, spec, .. } = standing(cloud, &specs).await?;
+    let assets = cloud.assets();
+    let seen = rotation::see(assets, &cluster.name, Machines::new()).await?;
+    let now = Timestamp::now();
+    if args.dry_run {
+        let (text, machine) = foreseen(args, &cluster, &manifest, &seen, now)?;
+        printer.result(&text, &machine);
+        return Ok(Exit::Done);
+    }
+    let kms = cloud.keys(&manifest.sealed_under);
+    let done = act(args, assets, &kms, &cluster, &manifest, &seen, now).await?;
+    let uploaded = match args.upload && done.changes_nodes() {
+        true => Some(upload(&cluster, &specs, &spec).await?),
+        false => None,
+    };
+    let (mut text, mut machine) = told(&done);
+    machine["assetBucket"] = json!(assets.name());
+    machine["uploaded"] = json!(uploaded);
+    if done.changes_nodes() {
+        text.push_str(&next_upload(&cluster, &specs, uploaded));
+    }
+    printer.result(&text, &machine);
+    Ok(Exit::Done)
+}
+
+fn next_upload(cluster: &Cluster, specs: &S3Bucket, uploaded: Option<bool>) -> String {
+    let place = format!("s3://{}/{}", specs.name(), keys::spec(&cluster.name));
+    match uploaded {
+        Some(true) => format!("{place} was uploaded again, as it is: Slipway plans the rollout now\n"),
+        Some(false) => {
+            format!(
+                "{place} was changed meanwhile, so that it was not uploaded again: what is there plans the rollout\n"
+            )
+        }
+        None => format!(
+            "no node has it yet: upload the same spec again, which plans the rollout:\n  aws s3 cp {place} cluster.yaml && aws s3 cp \
+             cluster.yaml {place}\n"
+        ),
+    }
+}
+
+async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> Result<Exit, Failure> {
+    let source = Source::read(file, &args.patches)?;
+    let cluster = match source.parse() {
+        Ok(accepted) => accepted.cluster,
+        Err(findings) => {
+            printer.refused(&source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    let seen = Seen { vouched: args.everywhere, ..Seen::default() };
+    let now = Timestamp::now();
+    // Looked at before it is opened: opening makes a directory.
+    let before = Workspace::look(out)?.release()?.ok_or_else(|| {
+        let problem = format!("nothing was rendered into {}", out.display());
+        Failure::refused(problem, "name the directory that `slipway render` wrote")
+    })?;
+    let workspace = Workspace::open(out)?;
+    let (folder, site) = workspace.claim(&cluster, &SiteArgs::default())?;
+    let key = keys::manifest(&cluster.name);
+    let manifest = store::load::<Manifest>(&folder, &key).await?.value.ok_or_else(|| {
+        Failure::refused(format!("{} holds no credentials", out.display()), "render the spec into it first")
+    })?;
+    if args.dry_run {
+        let (text, machine) = foreseen(args, &cluster, &manifest, &seen, now)?;
+        printer.result(&text, &machine);
+        return Ok(Exit::Done);
+    }
+    let keys = render::keys(&workspace)?;
+    let registry = LocalRegistry::new(false);
+    let baseline = Baseline::whole(Some(before.clone()));
+    let rendered =
+        async || render::prepared(&folder, &keys, &registry, &site, &cluster.name, &source, &baseline).await;
+    let first = match rendered().await? {
+        Ok(prepared) => prepared,
+        Err(findings) => {
+            printer.refused(&source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    if first.rendering.id() != before.id() {
+        return Err(Failure::refused(
+            "the spec says more than was rendered, and a rotation changes nothing else",
+            "run `slipway render` first, and look at what it changes with `slipway plan`",
+        ));
+    }
+    let done = act(args, &folder, &keys, &cluster, &manifest, &seen, now).await?;
+    let prepared = match rendered().await? {
+        Ok(prepared) => prepared,
+        Err(findings) => {
+            printer.refused(&source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    let manifest = &prepared.credentials.manifest;
+    let documents = issuer::documents(&folder, &AwsLc, &cluster, manifest, &site).await?;
+    let changed = render::write(&workspace, Some(&before), &prepared.rendering, documents)?;
+    let (mut text, mut machine) = told(&done);
+    machine["changed"] = json!(changed);
+    let _ = writeln!(text, "{} files changed", changed.len());
+    printer.result(&text, &machine);
+    Ok(Exit::Done)
+}
+
+/// Begins it, goes on with it, or goes back.
+async fn act<O: Objects, K: Keys>(
+    args: &Args,
+    objects: &O,
+    keys: &K,
+    cluster: &Cluster,
+    manifest: &Manifest,
+    seen: &Seen,
+    now: Timestamp,
+) -> FlowResult<Rotated> {
+    let name = args.name.as_str();
+    if args.abort {
+        rotation::abort(objects, keys, &AwsLc, cluster, name, now).await
+    } else if manifest.rotations.contains_key(name) {
+        rotation::go_on(objects, keys, &AwsLc, cluster, name, seen, now).await
+    } else {
+        rotation::start(objects, keys, &AwsLc, cluster, name, now).await
+    }
+}
+
+/// What was done, how it stands, and what is waited for.
+fn told(done: &Rotated) -> (String, Value) {
+    let name = &done.name;
+    let mut text = match done.did {
+        Did::Begun => format!("the rotation of {name} has begun\n"),
+        Did::Issues => format!("the new {name} has taken over; issued anew: {}\n", list(&done.made)),
+        Did::Dropped => format!("one of the two is gone: one {name} is left\n"),
+        Did::WentBack => format!("the rotation of {name} goes back\n"),
+        Did::Ended => format!("the rotation of {name} is over: every node has one {name}\n"),
+        Did::Noted | Did::Waits => String::new(),
+    };
+    let roles: Vec<String> = done.sealed.iter().map(Role::to_string).collect();
+    if !roles.is_empty() {
+        let _ = writeln!(text, "changed credentials: {}", roles.join(", "));
+    }
+    let stands = done.stands.as_ref().map(|rotation| stages::told(name, rotation));
+    if let (Some(rotation), Some(stands)) = (&done.stands, &stands) {
+        let _ = writeln!(text, "stage {}: {}", stands.stage, stands.is);
+        let _ = writeln!(text, "next: {}", stands.next);
+        if let Some(more) = stages::after(name, rotation.stage) {
+            let _ = writeln!(text, "you: {more}");
+        }
+    }
+    let waits = words(&done.waits);
+    text.push_str(&waiting(&waits));
+    let machine = json!({
+        "ok": true,
+        "rotation": name,
+        "did": word(done.did),
+        "stands": stands,
+        "made": done.made,
+        "roles": roles,
+        "waits": waits,
+    });
+    (text, machine)
+}
+
+/// What would be done, and what is waited for.
+fn foreseen(
+    args: &Args,
+    cluster: &Cluster,
+    manifest: &Manifest,
+    seen: &Seen,
+    now: Timestamp,
+) -> FlowResult<(String, Value)> {
+    let name = args.name.as_str();
+    let refused = |error: PolicyError| FlowError::Refused { problem: error.to_string(), cure: error.cure() };
+    stages::known(name).map_err(refused)?;
+    let mut draft = manifest.clone();
+    let mut waits = Vec::new();
+    let (would, mut text) = if args.abort {
+        let goes = stages::abort(&mut draft, name, now).map_err(refused)?;
+        let text = if goes { "it would go back\n" } else { "it goes back already\n" };
+        (if goes { Did::WentBack } else { Did::Waits }, text.to_owned())
+    } else {
+        match stages::next(cluster, manifest, name, seen, now) {
+            None => {
+                stages::to_start(&policy::assets(cluster), manifest, name, now).map_err(refused)?;
+                stages::begin(&mut draft, name, now);
+                let roles: Vec<String> = policy::recipients(cluster)
+                    .remove(name)
+                    .into_iter()
+                    .flatten()
+                    .map(|role| role.to_string())
+                    .collect();
+                (
+                    Did::Begun,
+                    format!(
+                        "the rotation of {name} would begin; credentials that would change: {}\n",
+                        roles.join(", ")
+                    ),
+                )
+            }
+            Some(next) => {
+                stages::step(&mut draft, name, &next, now);
+                let did = match &next {
+                    Next::Issue => Did::Issues,
+                    Next::Drop => Did::Dropped,
+                    Next::Settle => Did::Noted,
+                    Next::End => Did::Ended,
+                    Next::Unsettle(more) | Next::Wait(more) => {
+                        waits = words(more);
+                        Did::Waits
+                    }
+                };
+                let open =
+                    if waits.is_empty() { stages::lines(&next).join("\n") + "\n" } else { String::new() };
+                (did, open)
+            }
+        }
+    };
+    let stands = draft.rotations.get(name).map(|rotation| stages::told(name, rotation));
+    if let Some(stands) = &stands {
+        let _ = writeln!(text, "stage {}: {}\nnext: {}", stands.stage, stands.is, stands.next);
+    }
+    text.push_str(&waiting(&waits));
+    text.push_str("nothing was changed\n");
+    let machine = json!({
+        "ok": true,
+        "rotation": name,
+        "would": word(would),
+        "stands": stands,
+        "waits": waits,
+    });
+    Ok((text, machine))
+}
+
+/// What is waited for. Of a directory nothing is rolled out, as far as anybody knows.
+fn words(waits: &[Wait]) -> Vec<String> {
+    if waits.iter().all(|wait| matches!(wait, Wait::NotRolledOut(_))) && !waits.is_empty() {
+        return vec!["nobody says what nodes have: once every one of them has what was rendered last, add --everywhere".to_owned()];
+    }
+    waits.iter().map(ToString::to_string).collect()
+}
+
+fn waiting(waits: &[String]) -> String {
+    let mut text = String::new();
+    if !waits.is_empty() {
+        text.push_str("waits:\n");
+        waits.iter().for_each(|wait| text.push_str(&format!("  {wait}\n")));
+    }
+    text
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+fn word(did: Did) -> &'static str {
+    match did {
+        Did::Begun => "begun",
+        Did::Issues => "issues",
+        Did::Dropped => "dropped",
+        Did::WentBack => "wentBack",
+        Did::Noted => "noted",
+        Did::Ended => "ended",
+        Did::Waits => "waits",
+    }
+}

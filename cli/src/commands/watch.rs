@@ -1,0 +1,223 @@
+//! `slipway watch`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use slipway_core::status::{SpecResult, Status};
+use slipway_driver::error::FlowError;
+use slipway_driver::ports::{Listing as _, Objects as _};
+use slipway_driver::{keys, store};
+use tokio::time::sleep;
+
+use crate::Exit;
+use crate::cloud::{Cloud, CloudArgs};
+use crate::failure::Failure;
+use crate::overview::{Gravity, Overview, Page, Reports, plain};
+use crate::printer::Printer;
+
+/// Watch a cluster in AWS until its rollout ends: what `slipway status` shows, drawn anew every few seconds, or a line for each
+/// change where nobody looks at a terminal.
+///
+/// A spec that was uploaded a moment ago is waited for, and so is an approval.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  everything is as planned, or nothing had to change
+  1  the spec was refused, or the rollout failed; the time was up; there is no such cluster
+  2  wrong usage
+  3  the asset bucket could not be read
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway watch --cluster prod
+  slipway watch --cluster prod --minutes 60 | tee rollout.log
+  slipway watch --cluster prod --output json | jq -c 'select(.about == \"rollout\")'"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    pace: Pace,
+}
+
+/// How often, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Pace {
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=300))]
+    every: u64,
+    /// Give up after so many minutes; the rollout goes on.
+    #[arg(long, value_name = "MINUTES")]
+    minutes: Option<u64>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { every: 3, minutes: None }
+    }
+}
+
+/// A spec is rendered within seconds of its upload; one that changes nothing leaves no trace.
+const TRACE_WITHIN: SignedDuration = SignedDuration::from_secs(60);
+/// So many looks in a row may fail before the watch does.
+const MOST_FAILURES: u32 = 5;
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    to_the_end(&cloud, &args.pace, printer).await
+}
+
+/// What a watch saw last.
+#[derive(Debug, Default)]
+struct Seen {
+    lines: BTreeMap<String, String>,
+    failures: u32,
+}
+
+/// Watches until nothing is left to wait for.
+pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) -> Result<Exit, Failure> {
+    let began = Timestamp::now();
+    let (mut reports, mut seen) = (Reports::default(), Seen::default());
+    loop {
+        let now = Timestamp::now();
+        let looked = match look(cloud, &mut reports, now).await {
+            Ok(looked) => {
+                seen.failures = 0;
+                Some(looked)
+            }
+            Err(failure) if seen.failures < MOST_FAILURES && failure.is_passing() => {
+                seen.failures += 1;
+                printer.beside(&format!("cannot look: {failure}; trying again\n"));
+                None
+            }
+            Err(failure) => return Err(failure),
+        };
+        if let Some((view, upload)) = &looked {
+            seen.show(view, *upload, printer);
+            if let Some(exit) = ended(view, *upload) {
+                return Ok(exit);
+            }
+        }
+        let minutes = pace
+            .minutes
+            .map(|minutes| SignedDuration::from_mins(i64::try_from(minutes).unwrap_or(i64::MAX / 60)));
+        if minutes.is_some_and(|most| now.duration_since(began) >= most) {
+            let problem = format!("the rollout of {} had not ended in that time", cloud.cluster);
+            return Err(Failure::refused(
+                problem,
+                format!("it goes on: slipway watch --cluster {}", cloud.cluster),
+            ));
+        }
+        sleep(Duration::from_secs(pace.every)).await;
+    }
+}
+
+/// What became of the newest upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Upload {
+    /// It left a trace, or is so old that it leaves none.
+    Seen,
+    /// It may be rendered right now.
+    Fresh,
+}
+
+async fn look(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<(Overview, Upload), Failure> {
+    // First: what is seen afterwards is no older.
+    let upload = upload(cloud, now).await.map_err(Failure::in_cloud)?;
+    Ok((Overview::look(cloud, reports, now).await?, upload))
+}
+
+/// Whether the newest spec is still to be rendered.
+async fn upload(cloud: &Cloud, now: Timestamp) -> Result<Upload, Failure> {
+    let (name, specs) = (cloud.cluster.as_str(), cloud.specs().await?);
+    let key = keys::spec(name);
+    let listed = specs.list(&key, 1).await.map_err(FlowError::from)?;
+    let fresh = |modified: Timestamp| now.duration_since(modified) < TRACE_WITHIN;
+    if !listed.first().is_some_and(|object| object.key == key && fresh(object.modified)) {
+        return Ok(Upload::Seen);
+    }
+    let Some(head) = specs.head(&key).await.map_err(FlowError::from)? else { return Ok(Upload::Seen) };
+    // One that cannot be read is told by the overview. What follows from a spec is written before its status.
+    let status = store::load::<Status>(cloud.assets(), &keys::status(name)).await.ok();
+    let spec = status.and_then(|status| status.value?.spec);
+    Ok(if spec.is_some_and(|spec| spec.version == head.version) { Upload::Seen } else { Upload::Fresh })
+}
+
+/// How it ended, if it did.
+fn ended(view: &Overview, upload: Upload) -> Option<Exit> {
+    let refused = view.spec.as_ref().is_some_and(|spec| spec.result != SpecResult::Accepted);
+    let rollout = &view.rollout;
+    let open = rollout.running || rollout.pending || rollout.waits.is_some();
+    if upload == Upload::Fresh || (open && !(refused && rollout.waits.is_some())) {
+        return None;
+    }
+    let well = matches!(rollout.state.as_str(), "succeeded" | "idle");
+    Some(if refused || !well { Exit::Findings } else { Exit::Done })
+}
+
+impl Seen {
+    fn show(&mut self, view: &Overview, upload: Upload, printer: &Printer) {
+        if printer.is_watched() {
+            let wait = if upload == Upload::Fresh {
+                "\nthe spec that was uploaded a moment ago is being looked at\n"
+            } else {
+                ""
+            };
+            let page = Page { printer, all: false }.text(view);
+            printer.redraw(&format!("cluster {} at {}\n{page}{wait}", view.cluster, view.at));
+            return;
+        }
+        let lines = lines(view);
+        for (about, words) in &lines {
+            if self.lines.get(about) != Some(words) {
+                line(printer, view.at, about, words);
+            }
+        }
+        for about in self.lines.keys().filter(|about| !lines.contains_key(*about)) {
+            line(printer, view.at, about, "is no more");
+        }
+        self.lines = lines;
+    }
+}
+
+fn line(printer: &Printer, at: Timestamp, about: &str, words: &str) {
+    let second = at.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let machine = json!({ "at": at, "about": about, "message": words });
+    printer.line(&format!("{second} {about}: {words}"), &machine);
+}
+
+/// What there is to say, by what it is about: the words change when it does, and not with time.
+fn lines(view: &Overview) -> BTreeMap<String, String> {
+    let mut lines = BTreeMap::new();
+    if let Some(spec) = &view.spec {
+        let summary = spec.summary.as_deref().map(|summary| format!(", {summary}")).unwrap_or_default();
+        let result = match spec.result {
+            SpecResult::Accepted => "accepted",
+            SpecResult::Rejected => "refused",
+            SpecResult::Failed => "not rendered",
+        };
+        lines.insert("spec".to_owned(), plain(&format!("{result} (version {}){summary}", spec.version)));
+    }
+    let rollout = &view.rollout;
+    lines.insert("rollout".to_owned(), plain(&format!("{}: {}", rollout.state, rollout.message)));
+    for (stack, words) in &rollout.stacks {
+        lines.insert(format!("stack {stack}"), plain(words));
+    }
+    for node in &view.nodes {
+        if let Some(words) = node.words() {
+            lines.insert(format!("node {} ({})", plain(&node.instance), plain(&node.role)), words);
+        }
+    }
+    // Nodes, spec and rollout have their lines.
+    for found in
+        view.findings.iter().filter(|found| found.gravity == Gravity::Wrong && found.about == "certificates")
+    {
+        lines.insert("certificates".to_owned(), plain(&found.message));
+    }
+    lines
+}

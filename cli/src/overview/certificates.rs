@@ -1,0 +1,42 @@
+//! When the cluster's certificates end, by its inventory.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use slipway_core::pki::Manifest;
+
+use super::words::days_left;
+
+/// When a certificate ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Expiry {
+    /// As the inventory calls it.
+    pub(crate) name: String,
+    pub(crate) not_after: Timestamp,
+    pub(crate) days_left: i64,
+    serial: String,
+    /// Its key signs others.
+    pub(crate) authority: bool,
+}
+
+/// All of them, the nearest first.
+pub(super) fn expiries(manifest: &Manifest, now: Timestamp) -> Vec<Expiry> {
+    let facts = manifest.assets.iter().filter_map(|(name, entry)| Some((name, entry.certificate.as_ref()?)));
+    let authority = |fingerprint: &str| {
+        let mut issued = manifest.assets.values().filter(|entry| entry.fingerprint != fingerprint);
+        issued.any(|entry| {
+            entry.certificate.as_ref().is_some_and(|facts| facts.issuer_fingerprint == fingerprint)
+        })
+    };
+    let mut expiries: Vec<Expiry> = facts
+        .map(|(name, facts)| Expiry {
+            name: name.clone(),
+            not_after: facts.not_after,
+            days_left: days_left(facts.not_after, now),
+            serial: facts.serial.clone(),
+            authority: manifest.assets.get(name).is_some_and(|entry| authority(&entry.fingerprint)),
+        })
+        .collect();
+    expiries.sort_by(|one, other| (one.not_after, &one.name).cmp(&(other.not_after, &other.name)));
+    expiries
+}

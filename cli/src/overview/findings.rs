@@ -1,0 +1,291 @@
+//! What needs somebody, and what helps.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use slipway_core::node::BootstrapState;
+use slipway_core::pki::Manifest;
+use slipway_core::status::{SpecResult, SpecStatus};
+
+use super::RolloutView;
+use super::certificates::Expiry;
+use super::nodes::{InUse, Node, Serves, Standing};
+use super::reports::Unreadable;
+use super::words::{ago, days_left, left, plain};
+
+/// Something that needs somebody.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) gravity: Gravity,
+    /// `spec`, `rollout`, a node's instance, a certificate's name, an object's key.
+    pub(crate) about: String,
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) help: String,
+}
+
+/// How much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Gravity {
+    /// Something is wrong.
+    Wrong,
+    /// Nothing is wrong yet, or somebody is waited for.
+    Notice,
+}
+
+/// A renewal at seven days before the end, as `slipway init` sets it, has happened by then.
+const LATE_DAYS: i64 = 6;
+/// The first threshold of `Certificate Expiring`.
+const SOON_DAYS: i64 = 30;
+/// An authority is exchanged in stages, over weeks.
+const AUTHORITY_DAYS: i64 = 365;
+/// So many nodes that ail in one way are named one by one.
+const MOST_NODES: usize = 20;
+
+fn finding(gravity: Gravity, about: &str, message: String, help: impl Into<String>) -> Finding {
+    Finding { gravity, about: about.to_owned(), message, help: help.into() }
+}
+
+pub(super) fn unreadable(report: &Unreadable) -> Finding {
+    finding(
+        Gravity::Notice,
+        &report.key,
+        format!("{} cannot be read: {}", report.key, plain(&report.why)),
+        "who wrote it writes it anew with its next report; delete it if that machine is gone",
+    )
+}
+
+pub(super) fn of_spec(cluster: &str, spec: Option<&SpecStatus>) -> Option<Finding> {
+    let Some(spec) = spec else {
+        let message = "no spec was looked at yet".to_owned();
+        let help = format!("slipway apply cluster.yaml --cluster {cluster}");
+        return Some(finding(Gravity::Notice, "spec", message, help));
+    };
+    match spec.result {
+        SpecResult::Accepted => None,
+        SpecResult::Rejected => Some(finding(
+            Gravity::Wrong,
+            "spec",
+            format!(
+                "the newest spec was refused, with {} findings; what runs stays as it was",
+                spec.diagnostics.len()
+            ),
+            format!("mend it, then: slipway apply cluster.yaml --cluster {cluster}"),
+        )),
+        SpecResult::Failed => Some(finding(
+            Gravity::Wrong,
+            "spec",
+            format!(
+                "the newest spec could not be rendered: {}",
+                spec.failure.as_deref().unwrap_or("nobody said why")
+            ),
+            format!("once that is mended, upload it again: slipway apply cluster.yaml --cluster {cluster}"),
+        )),
+    }
+}
+
+pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding> {
+    let plan = rollout.plan.as_deref().unwrap_or_default();
+    if rollout.waits.is_some() {
+        let help = format!("slipway approve --cluster {cluster}");
+        return Some(finding(Gravity::Notice, "rollout", rollout.message.clone(), help));
+    }
+    match rollout.state.as_str() {
+        "failed" => Some(finding(
+            Gravity::Wrong,
+            "rollout",
+            format!("the rollout of plan {plan} failed: {}", rollout.message),
+            format!("once that is mended, begin it again: slipway apply cluster.yaml --cluster {cluster}"),
+        )),
+        "stuck" => Some(finding(
+            Gravity::Wrong,
+            "rollout",
+            format!("the rollout {}", rollout.message),
+            "mend what it names: whatever wakes it next goes on from where it stands",
+        )),
+        "paused" => Some(finding(
+            Gravity::Notice,
+            "rollout",
+            format!("the rollout is paused: {}", rollout.message),
+            format!("it goes on by the event Rollout Resume {{\"cluster\": \"{cluster}\"}} on the bus"),
+        )),
+        _ => None,
+    }
+}
+
+/// Nodes that gave up, hang, or are not well.
+pub(super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for node in nodes {
+        let about = format!("{} ({})", plain(&node.instance), plain(&node.role));
+        let boot = node.bootstrap.as_ref();
+        let step = boot.and_then(|boot| boot.step.as_deref()).map(plain).unwrap_or_default();
+        let failure = boot.and_then(|boot| boot.failure.as_ref());
+        let why = failure.map(|failure| plain(&failure.message)).unwrap_or_default();
+        let help = failure.map(|failure| plain(&failure.help));
+        let heard = ago(node.heard, now);
+        let wrong = |message: String, help: Option<String>, otherwise: &str| {
+            finding(Gravity::Wrong, &node.instance, message, help.unwrap_or_else(|| otherwise.to_owned()))
+        };
+        let console = "see its console output, or /var/log/cloud-init-output.log on it";
+        match node.standing {
+            Standing::GivenUp => {
+                findings.push(wrong(format!("{about} gave up at {step} {heard}: {why}"), help, console))
+            }
+            Standing::Silent if boot.is_some_and(|boot| boot.state == BootstrapState::Working) => findings
+                .push(wrong(
+                    format!("{about} has been at {step} and said nothing since {heard}: {why}"),
+                    help,
+                    console,
+                )),
+            Standing::Silent => findings.push(finding(
+                Gravity::Notice,
+                &node.instance,
+                format!("{about} last told {heard} what it serves, and should have since"),
+                "if the machine is gone, this means nothing; else look at slipway-node's units on it",
+            )),
+            Standing::Working if failure.is_some() => findings.push(finding(
+                Gravity::Notice,
+                &node.instance,
+                format!("{about} is at {step} and tries again: {why}"),
+                help.unwrap_or_default(),
+            )),
+            Standing::Up => findings.extend(ailing(node, &about)),
+            Standing::Working | Standing::Earlier => {}
+        }
+    }
+    fewer(findings)
+}
+
+/// What a node that is up says is wrong with it.
+fn ailing(node: &Node, about: &str) -> Option<Finding> {
+    let status = node.status.as_ref()?;
+    let help = "look at it there: slipway-node status; what it says is in --output json";
+    if !status.healthy {
+        let problems: Vec<String> = status.problems.iter().map(|problem| plain(problem)).collect();
+        let why = if problems.is_empty() { "it does not say why".to_owned() } else { problems.join("; ") };
+        return Some(finding(Gravity::Wrong, &node.instance, format!("{about} is not well: {why}"), help));
+    }
+    let message =
+        format!("{about} does not run what it was told to: a bootstrap or refresh is under way, or died");
+    (!status.as_asked).then(|| finding(Gravity::Notice, &node.instance, message, help))
+}
+
+/// What is in use on nodes and ends soon: renewed in the store and not yet brought to them, or not renewed at all.
+pub(super) fn of_use(
+    cluster: &str,
+    nodes: &[Node],
+    manifest: Option<&Manifest>,
+    now: Timestamp,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for node in nodes.iter().filter(|node| matches!(node.standing, Standing::Up | Standing::Silent)) {
+        for one in node.status.iter().flat_map(Serves::in_use) {
+            let days = days_left(one.not_after, now);
+            // Kubelets renew their own when a tenth is left or more.
+            let soon = if one.stored { SOON_DAYS } else { LATE_DAYS };
+            if days >= soon || (node.standing == Standing::Silent && days < -1) {
+                continue;
+            }
+            let (why, help) = remedy(cluster, &one, manifest);
+            let does = if one.served { "serves a certificate on" } else { "calls with the certificate" };
+            let message = format!(
+                "{} ({}) {does} {} with {}; {why}",
+                plain(&node.instance),
+                plain(&node.role),
+                plain(one.place),
+                left(one.not_after, now)
+            );
+            let gravity = if days <= LATE_DAYS { Gravity::Wrong } else { Gravity::Notice };
+            findings.push(finding(gravity, &node.instance, message, help));
+        }
+    }
+    fewer(findings)
+}
+
+/// Why a certificate in use was not followed by another, and what helps.
+fn remedy(cluster: &str, one: &InUse<'_>, manifest: Option<&Manifest>) -> (&'static str, String) {
+    let is_it =
+        |manifest: &Manifest| manifest.assets.values().any(|entry| entry.fingerprint == one.fingerprint);
+    match (one.stored, manifest.map(is_it)) {
+        (false, _) => (
+            "its kubelet has not asked for another, or nobody signed it",
+            "see the kubelet's log there, and kubectl get csr".to_owned(),
+        ),
+        (true, Some(false)) => (
+            "the store has a newer one, which is not in use here yet",
+            format!(
+                "slipway watch --cluster {cluster} shows the rollout that brings it; without one, apply the spec again"
+            ),
+        ),
+        (true, Some(true) | None) => ("the store has no newer one", renew("NAME", cluster)),
+    }
+}
+
+/// The command that issues a certificate anew and begins the rollout that brings it.
+fn renew(name: &str, cluster: &str) -> String {
+    format!("slipway certs renew {name} --cluster {cluster} --apply --upload")
+}
+
+pub(super) fn of_certificates(cluster: &str, certificates: &[Expiry]) -> Vec<Finding> {
+    let is = |test: &dyn Fn(&Expiry) -> bool| -> Vec<&Expiry> {
+        certificates.iter().filter(|one| test(one)).collect()
+    };
+    let names = |of: &[&Expiry]| {
+        let names: Vec<&str> = of.iter().map(|one| one.name.as_str()).collect();
+        names.join(", ")
+    };
+    let mut findings = Vec::new();
+    let expired = is(&|one| one.days_left < 0);
+    if !expired.is_empty() {
+        let message = format!("expired: {}", names(&expired));
+        let help = format!("for each of them, those of etcd first: {}", renew("NAME", cluster));
+        findings.push(finding(Gravity::Wrong, "certificates", message, help));
+    }
+    for one in is(&|one| !one.authority && (0..SOON_DAYS).contains(&one.days_left)) {
+        let gravity = if one.days_left <= LATE_DAYS { Gravity::Wrong } else { Gravity::Notice };
+        let message = format!("{} ends in {} d ({})", one.name, one.days_left, one.not_after);
+        findings.push(finding(gravity, &one.name, message, renew(&one.name, cluster)));
+    }
+    for one in is(&|one| one.authority && (0..AUTHORITY_DAYS).contains(&one.days_left)) {
+        let gravity = if one.days_left < SOON_DAYS { Gravity::Wrong } else { Gravity::Notice };
+        let message = format!(
+            "the authority {} ends in {} d ({}), and nothing that it signs lives longer",
+            one.name, one.days_left, one.not_after
+        );
+        findings.push(finding(
+            gravity,
+            &one.name,
+            message,
+            "have it exchanged in good time; see docs/pki.md",
+        ));
+    }
+    findings
+}
+
+/// A hundred nodes that ail in one way are one finding with a count.
+fn fewer(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut counts: BTreeMap<Gravity, usize> = BTreeMap::new();
+    let mut kept = Vec::new();
+    let mut more: BTreeMap<Gravity, usize> = BTreeMap::new();
+    for finding in findings {
+        let count = counts.entry(finding.gravity).or_default();
+        *count += 1;
+        if *count <= MOST_NODES {
+            kept.push(finding);
+        } else {
+            *more.entry(finding.gravity).or_default() += 1;
+        }
+    }
+    kept.extend(more.into_iter().map(|(gravity, count)| {
+        finding(
+            gravity,
+            "nodes",
+            format!("and {count} more nodes"),
+            "--output json has all of them, under nodes",
+        )
+    }));
+    kept
+}

@@ -1,0 +1,244 @@
+//! How a cluster in AWS stands: what its folder of the asset bucket says, held together and judged. No node is asked, and
+//! nothing is written.
+
+mod certificates;
+mod findings;
+mod nodes;
+mod reports;
+mod text;
+mod words;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use slipway_core::cluster::Approval;
+use slipway_core::pki::Manifest;
+use slipway_core::plan::Plan;
+use slipway_core::render::Rendering;
+use slipway_core::rollout::{Rollout, RolloutResult};
+use slipway_core::status::{Desired, SpecStatus, Status};
+use slipway_driver::error::FlowError;
+use slipway_driver::{keys, store};
+
+use crate::cloud::Cloud;
+use crate::failure::Failure;
+
+pub(crate) use certificates::Expiry;
+pub(crate) use findings::{Finding, Gravity};
+pub(crate) use nodes::Node;
+pub(crate) use reports::Reports;
+pub(crate) use text::Page;
+pub(crate) use words::plain;
+
+/// How a cluster stands.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Overview {
+    /// The verb did what it was asked.
+    ok: bool,
+    /// Nothing is wrong.
+    pub(crate) well: bool,
+    pub(crate) cluster: String,
+    asset_bucket: String,
+    pub(crate) at: Timestamp,
+    pub(crate) spec: Option<SpecStatus>,
+    pub(crate) rollout: RolloutView,
+    pub(crate) nodes: Vec<Node>,
+    /// Reports of nodes that were not read, because there are too many: the oldest.
+    nodes_unread: usize,
+    pub(crate) certificates: Vec<Expiry>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// What the rollout does, or did last.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RolloutView {
+    /// As [`slipway_core::rollout::Report::state`].
+    pub(crate) state: String,
+    pub(crate) generation: u64,
+    pub(crate) plan: Option<String>,
+    pub(crate) message: String,
+    pub(crate) stacks: BTreeMap<String, String>,
+    pub(crate) left: Vec<String>,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+    /// The plan that waits for a person's approval, in one line.
+    pub(crate) waits: Option<String>,
+    /// A rollout is at work.
+    pub(crate) running: bool,
+    /// The newest plan was asked for, and begins with the next wake.
+    pub(crate) pending: bool,
+}
+
+/// The documents that a cluster has one each of.
+struct Documents {
+    status: Option<Status>,
+    rollout: Option<Rollout>,
+    desired: Option<Desired>,
+    manifest: Option<Manifest>,
+    plan: Option<Plan>,
+    release: Option<Rendering>,
+    /// Those that are there and cannot be read.
+    unread: Vec<Finding>,
+}
+
+impl Overview {
+    /// Looks. `reports` remembers what nodes said, so that looking again reads only what is new.
+    pub(crate) async fn look(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<Self, Failure> {
+        let documents = Documents::read(cloud).await?;
+        let heard = reports.hear(cloud).await?;
+        let mut findings = documents.unread.clone();
+        findings.extend(heard.unreadable.iter().map(findings::unreadable));
+        let nodes = nodes::nodes(&heard.reports, documents.release.as_ref(), now);
+        let certificates = documents.manifest.as_ref().map(|manifest| certificates::expiries(manifest, now));
+        let certificates = certificates.unwrap_or_default();
+        let rollout = documents.rollout_view();
+        let spec = documents.status.as_ref().and_then(|status| status.spec.clone());
+        let name = &cloud.cluster;
+        findings.extend(findings::of_spec(name, spec.as_ref()));
+        findings.extend(findings::of_rollout(name, &rollout));
+        findings.extend(findings::of_nodes(&nodes, now));
+        findings.extend(findings::of_use(name, &nodes, documents.manifest.as_ref(), now));
+        findings.extend(findings::of_certificates(name, &certificates));
+        findings.sort_by_key(|finding| finding.gravity);
+        Ok(Self {
+            ok: true,
+            well: findings.iter().all(|finding| finding.gravity != Gravity::Wrong),
+            cluster: name.clone(),
+            asset_bucket: cloud.assets().name().to_owned(),
+            at: now,
+            spec,
+            rollout,
+            nodes,
+            nodes_unread: heard.unread,
+            certificates,
+            findings,
+        })
+    }
+}
+
+impl Documents {
+    /// A document that cannot be understood is a finding; a bucket that refuses is the end.
+    async fn read(cloud: &Cloud) -> Result<Self, Failure> {
+        let (name, mut unread) = (cloud.cluster.as_str(), Vec::new());
+        let (status, rollout, desired, manifest) = tokio::join!(
+            document::<Status>(cloud, keys::status(name)),
+            document::<Rollout>(cloud, keys::rollout(name)),
+            document::<Desired>(cloud, keys::desired(name)),
+            document::<Manifest>(cloud, keys::manifest(name)),
+        );
+        let desired = known(desired?, &mut unread);
+        let (plan, release) = match &desired {
+            Some(desired) => {
+                let (plan, release) = tokio::join!(
+                    document::<Plan>(cloud, keys::plan(name, &desired.plan)),
+                    document::<Rendering>(cloud, keys::release(name, &desired.target)),
+                );
+                (known(plan?, &mut unread), known(release?, &mut unread))
+            }
+            None => (None, None),
+        };
+        Ok(Self {
+            status: known(status?, &mut unread),
+            rollout: known(rollout?, &mut unread),
+            manifest: known(manifest?, &mut unread),
+            desired,
+            plan,
+            release,
+            unread,
+        })
+    }
+
+    fn rollout_view(&self) -> RolloutView {
+        let report = self.status.as_ref().and_then(|status| status.rollout.clone());
+        let mut view = match report {
+            Some(report) => RolloutView {
+                state: report.state,
+                generation: report.generation,
+                plan: report.plan,
+                message: report.message,
+                stacks: report.stacks,
+                left: report.left,
+                ..RolloutView::default()
+            },
+            None => RolloutView {
+                state: "idle".to_owned(),
+                message: "nothing was rolled out yet".to_owned(),
+                ..RolloutView::default()
+            },
+        };
+        let rollout = self.state();
+        match (&rollout.active, &rollout.last) {
+            (Some(active), _) => view.started_at = Some(active.started_at),
+            (None, Some(last)) => view.ended_at = Some(last.ended_at),
+            (None, None) => {}
+        }
+        view.running = rollout.active.is_some();
+        // Nobody wakes the rollout function to say that a plan waits: it is seen here.
+        if let (Some(desired), Some(plan)) = (&self.desired, &self.plan)
+            && is_due(&rollout, desired, plan)
+        {
+            view.plan = Some(plan.id.clone());
+            view.ended_at = None;
+            view.stacks.clear();
+            if plan.policy.approval == Approval::Manual && rollout.approved.as_ref() != Some(&plan.id) {
+                view.state = "waiting-for-approval".to_owned();
+                view.message = format!("plan {} waits for an approval: {}", plan.id, plan.summary());
+                view.waits = Some(plan.summary());
+            } else {
+                view.state = "about-to-begin".to_owned();
+                view.message = format!("plan {} was asked for: {}", plan.id, plan.summary());
+                view.pending = true;
+            }
+        }
+        view
+    }
+
+    fn state(&self) -> Rollout {
+        self.rollout.clone().unwrap_or_else(|| {
+            let cluster = self.status.as_ref().map(|status| status.cluster.as_str());
+            Rollout::new(cluster.unwrap_or_default())
+        })
+    }
+}
+
+/// Whether `plan`, which is desired, begins as soon as it is asked for.
+fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
+    rollout.active.is_none() && rollout.is_start_of(plan) && !plan.is_empty() && !rollout.is_spent(desired)
+}
+
+/// How the last rollout ended, in the word that reports use.
+pub(crate) fn word(result: RolloutResult) -> &'static str {
+    match result {
+        RolloutResult::Succeeded => "succeeded",
+        RolloutResult::Failed => "failed",
+        RolloutResult::Superseded => "superseded",
+    }
+}
+
+/// One document: there or not, or what is wrong with it.
+async fn document<T: DeserializeOwned>(
+    cloud: &Cloud,
+    key: String,
+) -> Result<Result<Option<T>, Finding>, Failure> {
+    match store::load::<T>(cloud.assets(), &key).await {
+        Ok(stored) => Ok(Ok(stored.value)),
+        Err(FlowError::Corrupt { key, problem, cure }) => Ok(Err(Finding {
+            gravity: Gravity::Wrong,
+            about: key.clone(),
+            message: format!("{key} {problem}"),
+            help: cure,
+        })),
+        Err(error) => Err(Failure::from(error).in_cloud()),
+    }
+}
+
+fn known<T>(document: Result<Option<T>, Finding>, unread: &mut Vec<Finding>) -> Option<T> {
+    document.unwrap_or_else(|finding| {
+        unread.push(finding);
+        None
+    })
+}

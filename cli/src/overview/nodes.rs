@@ -1,0 +1,424 @@
+//! The nodes behind the reports: which of them are there still, how they are, and how far they are behind what is planned.
+//!
+//! Nobody asks EC2 which machines there are. A machine that reported lately is there; an etcd member's place has one machine,
+//! the one that spoke last; and of a group only so many can be there as it has at most.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use slipway_core::node::report::{Held, Served};
+use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeStatus};
+use slipway_core::pki::Role;
+use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
+use slipway_core::render::{NodeRole, Rendering};
+
+use super::reports::{Report, Said};
+use super::words::plain;
+
+/// Members and controllers tell hourly what they serve: who missed two of it is silent.
+pub(super) const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(150);
+/// A bootstrap says where it stands at each step, and a step that fails is tried again within minutes.
+pub(super) const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(30);
+
+/// A machine that reported.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Node {
+    pub(crate) role: String,
+    pub(crate) instance: String,
+    pub(crate) standing: Standing,
+    /// When it was heard of last.
+    pub(crate) heard: Timestamp,
+    /// How it came up.
+    pub(crate) bootstrap: Option<Boot>,
+    /// What it serves.
+    pub(crate) status: Option<Serves>,
+    /// What it lacks of what is planned; `None`: nothing, or nobody knows.
+    pub(crate) behind: Option<Behind>,
+}
+
+impl Node {
+    /// How it is, in words that change when it does; `None`: it is of the past.
+    pub(crate) fn words(&self) -> Option<String> {
+        let boot = self.bootstrap.as_ref();
+        let step = boot.and_then(|boot| boot.step.as_deref()).map(plain).unwrap_or_default();
+        let failure = boot.and_then(|boot| boot.failure.as_ref());
+        let why = failure.map(|failure| format!(": {}", plain(&failure.message))).unwrap_or_default();
+        let unwell = self.status.as_ref().is_some_and(|status| !status.healthy);
+        Some(match self.standing {
+            Standing::Earlier => return None,
+            Standing::GivenUp => format!("gave up at {step}{why}"),
+            Standing::Working => format!("at {step}{why}"),
+            Standing::Silent => "silent".to_owned(),
+            Standing::Up if unwell => "not well".to_owned(),
+            Standing::Up => "up".to_owned(),
+        })
+    }
+}
+
+/// Whether a machine is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Standing {
+    /// It gave up, and was taken away or will be.
+    GivenUp,
+    /// It should have told something by now, and has not.
+    Silent,
+    /// It comes up.
+    Working,
+    /// It is up.
+    Up,
+    /// Others have its place, or it gave up before one that came up: it is history.
+    Earlier,
+}
+
+/// What a launch template asks for and a machine lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Behind {
+    /// Another configuration: it is to be replaced.
+    Configuration,
+    /// Other credentials, no more: they can be brought to it.
+    Credentials,
+}
+
+/// Of a bootstrap report.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Boot {
+    pub(crate) state: BootstrapState,
+    pub(crate) step: Option<String>,
+    pub(crate) failure: Option<BootstrapFailure>,
+    pub(crate) agent: String,
+    pub(crate) at: Timestamp,
+    pub(crate) heard: Timestamp,
+    config: String,
+    credentials: String,
+}
+
+/// Of a node's status.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Serves {
+    pub(crate) healthy: bool,
+    /// What lies on it is what it was told to take.
+    pub(crate) as_asked: bool,
+    /// What is not well, in words.
+    pub(crate) problems: Vec<String>,
+    pub(crate) served: Vec<Served>,
+    held: Vec<Held>,
+    pub(crate) at: Timestamp,
+    pub(crate) heard: Timestamp,
+    config: Option<String>,
+    credentials: Option<String>,
+}
+
+/// A certificate that others check: one that is presented, or one to call with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct InUse<'a> {
+    /// The component that presents it, or the path where it lies.
+    pub(super) place: &'a str,
+    /// Somebody listens with it.
+    pub(super) served: bool,
+    pub(super) fingerprint: &'a str,
+    pub(super) not_after: Timestamp,
+    /// The store has its like; a kubelet's are its own business.
+    pub(super) stored: bool,
+}
+
+impl Serves {
+    /// The certificates that others check.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = InUse<'_>> {
+        let served = self.served.iter().filter(|served| served.verifiable).filter_map(|served| {
+            let certificate = served.certificate.as_ref()?;
+            let stored = served.name != "kubelet";
+            Some(InUse {
+                place: &served.name,
+                served: true,
+                fingerprint: &certificate.fingerprint,
+                not_after: certificate.not_after,
+                stored,
+            })
+        });
+        let held = self.held.iter().map(|held| InUse {
+            place: &held.path,
+            served: false,
+            fingerprint: &held.fingerprint,
+            not_after: held.not_after,
+            stored: [KUBERNETES_DIR, ETCD_DIR].iter().any(|folder| held.path.starts_with(folder)),
+        });
+        served.chain(held)
+    }
+
+    /// The one of them that ends first.
+    pub(super) fn nearest(&self) -> Option<InUse<'_>> {
+        self.in_use().min_by_key(|one| one.not_after)
+    }
+}
+
+impl From<(&BootstrapReport, Timestamp)> for Boot {
+    fn from((report, heard): (&BootstrapReport, Timestamp)) -> Self {
+        Self {
+            state: report.state,
+            step: report.step.clone(),
+            failure: report.failure.clone(),
+            agent: report.agent.clone(),
+            at: report.at,
+            heard,
+            config: report.config.clone(),
+            credentials: report.credentials.clone(),
+        }
+    }
+}
+
+impl From<(&NodeStatus, Timestamp)> for Serves {
+    fn from((status, heard): (&NodeStatus, Timestamp)) -> Self {
+        Self {
+            healthy: status.healthy,
+            as_asked: status.applied.as_asked,
+            problems: problems(status),
+            served: status.served.clone(),
+            held: status.held.clone(),
+            at: status.at,
+            heard,
+            config: status.applied.config.clone(),
+            credentials: status.applied.credentials.clone(),
+        }
+    }
+}
+
+fn problems(status: &NodeStatus) -> Vec<String> {
+    let mut problems = Vec::new();
+    for component in status.components.iter().filter(|component| !component.healthy) {
+        let why = component.problem.as_deref().unwrap_or("is not well");
+        problems.push(format!("{}: {why}", component.name));
+    }
+    let served = status.served.iter().filter(|served| served.verifiable);
+    for (served, why) in served.filter_map(|served| Some((served, served.problem.as_deref()?))) {
+        problems.push(format!("{} on {}: {why}", served.name, served.address));
+    }
+    problems.extend(status.etcd.iter().flat_map(|etcd| &etcd.problems).map(|why| format!("etcd: {why}")));
+    problems
+}
+
+/// The machines, those that need somebody first.
+pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timestamp) -> Vec<Node> {
+    let mut roles: BTreeMap<&str, BTreeMap<&str, Node>> = BTreeMap::new();
+    for report in reports {
+        let machines = roles.entry(&report.role).or_default();
+        let node = machines.entry(&report.instance).or_insert_with(|| Node {
+            role: report.role.clone(),
+            instance: report.instance.clone(),
+            standing: Standing::Up,
+            heard: report.heard,
+            bootstrap: None,
+            status: None,
+            behind: None,
+        });
+        node.heard = node.heard.max(report.heard);
+        match &report.said {
+            Said::Boot(boot) => node.bootstrap = Some((&**boot, report.heard).into()),
+            Said::Serves(status) => node.status = Some((&**status, report.heard).into()),
+            Said::Not(_) => {}
+        }
+    }
+    let mut nodes = Vec::new();
+    for (role, machines) in roles {
+        let known = role.parse::<Role>().ok();
+        let asked = known.and_then(|role| release.map(|release| release.roles.get(&role)));
+        let mut machines: Vec<Node> = machines.into_values().collect();
+        stand(&mut machines, asked.flatten(), asked.is_some_and(|asked| asked.is_none()), now);
+        nodes.extend(machines);
+    }
+    nodes.sort_by(|one, other| {
+        let key = |node: &Node| (node.standing == Standing::Earlier, node.role.clone(), Reverse(node.heard));
+        key(one).cmp(&key(other)).then_with(|| one.instance.cmp(&other.instance))
+    });
+    nodes
+}
+
+/// How the machines of one role stand; `gone`: the release has no such role any more.
+fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Timestamp) {
+    machines.sort_by_key(|node| Reverse(node.heard));
+    // One that came up afterwards shows that whatever was in the way is so no more.
+    let up = |node: &Node| match &node.bootstrap {
+        Some(boot) => boot.state == BootstrapState::Healthy,
+        None => node.status.as_ref().is_some_and(|status| status.healthy),
+    };
+    let last_up = machines.iter().filter(|node| up(node)).filter_map(booted).max();
+    let most = asked.map_or(usize::MAX, |asked| usize::try_from(asked.nodes.max).unwrap_or(usize::MAX));
+    let mut places = 0;
+    for node in machines {
+        node.behind = asked.and_then(|asked| behind(node, asked));
+        let young = now.duration_since(node.heard) <= SILENT_AFTER;
+        let given_up = node.bootstrap.as_ref().filter(|boot| boot.state == BootstrapState::GivenUp);
+        node.standing = match given_up {
+            // Unless it was brought up by hand since.
+            Some(boot) if node.status.as_ref().is_none_or(|status| status.heard < boot.heard) => {
+                if last_up.is_some_and(|up| up > boot.heard) { Standing::Earlier } else { Standing::GivenUp }
+            }
+            Some(_) | None if (gone && !young) || places >= most => Standing::Earlier,
+            Some(_) | None => {
+                places += 1;
+                standing(node, now)
+            }
+        };
+    }
+}
+
+/// When a machine came up, or, if nobody knows, when it was heard.
+fn booted(node: &Node) -> Option<Timestamp> {
+    node.bootstrap.as_ref().map(|boot| boot.heard).or(Some(node.heard))
+}
+
+/// Of a machine that may well be there.
+fn standing(node: &Node, now: Timestamp) -> Standing {
+    let silent = |after| now.duration_since(node.heard) > after;
+    let working = node.bootstrap.as_ref().is_some_and(|boot| boot.state == BootstrapState::Working);
+    // Workers tell of their bootstrap and then no more.
+    let reports = node.status.is_some();
+    match working {
+        true if silent(STUCK_AFTER) => Standing::Silent,
+        true => Standing::Working,
+        false if reports && silent(SILENT_AFTER) => Standing::Silent,
+        false => Standing::Up,
+    }
+}
+
+fn behind(node: &Node, asked: &NodeRole) -> Option<Behind> {
+    let status = node.status.as_ref().filter(|status| status.config.is_some());
+    let boot = node.bootstrap.as_ref();
+    let config = status.and_then(|status| status.config.as_ref()).or(boot.map(|boot| &boot.config))?;
+    if *config != asked.config_digest {
+        return Some(Behind::Configuration);
+    }
+    let credentials =
+        status.and_then(|status| status.credentials.as_ref()).or(boot.map(|boot| &boot.credentials))?;
+    (*credentials != asked.credentials_digest).then_some(Behind::Credentials)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use slipway_core::cluster::GroupSize;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-22T12:00:00Z".parse().unwrap()
+    }
+
+    fn minutes_ago(minutes: i64) -> Timestamp {
+        now() - SignedDuration::from_mins(minutes)
+    }
+
+    fn boot(role: &str, instance: &str, minutes: i64, state: &str) -> Report {
+        let report = json!({
+            "format": 1, "instance": instance, "role": role, "config": "c1", "credentials": "k1", "agent": "0.1",
+            "state": state, "step": "disk", "at": minutes_ago(minutes),
+            "failure": (state == "given-up").then(|| json!({"code": "x", "message": "no disk", "help": "attach one"})),
+        });
+        let said = Said::Boot(serde_json::from_value(report).unwrap());
+        Report { role: role.to_owned(), instance: instance.to_owned(), heard: minutes_ago(minutes), said }
+    }
+
+    fn status(role: &str, instance: &str, minutes: i64, credentials: &str) -> Report {
+        let report = json!({
+            "format": 1, "at": minutes_ago(minutes), "cluster": "c", "role": role, "healthy": true, "served": [],
+            "components": [], "applied": {"config": "c1", "credentials": credentials, "asAsked": true},
+        });
+        let said = Said::Serves(serde_json::from_value(report).unwrap());
+        Report { role: role.to_owned(), instance: instance.to_owned(), heard: minutes_ago(minutes), said }
+    }
+
+    fn release(role: &str, max: u32) -> Rendering {
+        let node = NodeRole {
+            stack: "c-x".to_owned(),
+            nodes: GroupSize { min: 1, max },
+            machine: json!({}),
+            config: String::new(),
+            config_digest: "c1".to_owned(),
+            credentials_digest: "k1".to_owned(),
+            version: None,
+            member: None,
+        };
+        let empty = json!({"format": 1, "cluster": "c", "stacks": [], "roles": {}});
+        let mut release: Rendering = serde_json::from_value(empty).unwrap();
+        release.roles.insert(role.parse().unwrap(), node);
+        release
+    }
+
+    fn stand(reports: &[Report], release: &Rendering) -> Vec<(String, Standing, Option<Behind>)> {
+        let nodes = nodes(reports, Some(release), now()).into_iter();
+        nodes.map(|node| (node.instance, node.standing, node.behind)).collect()
+    }
+
+    fn told(instance: &str, standing: Standing) -> (String, Standing, Option<Behind>) {
+        (instance.to_owned(), standing, None)
+    }
+
+    #[test]
+    fn a_members_place_has_the_machine_that_spoke_last() {
+        let reports = [
+            boot("etcd-0", "old", 900, "healthy"),
+            status("etcd-0", "old", 180, "k1"),
+            boot("etcd-0", "new", 20, "healthy"),
+        ];
+        let expected = vec![told("new", Standing::Up), told("old", Standing::Earlier)];
+        assert_eq!(stand(&reports, &release("etcd-0", 1)), expected);
+    }
+
+    #[test]
+    fn one_that_gave_up_counts_until_another_came_up_after_it() {
+        let mut reports =
+            vec![boot("controller", "bad", 30, "given-up"), boot("controller", "good", 40, "healthy")];
+        let expected = vec![told("bad", Standing::GivenUp), told("good", Standing::Up)];
+        assert_eq!(stand(&reports, &release("controller", 3)), expected);
+        reports.push(boot("controller", "next", 10, "healthy"));
+        let after = stand(&reports, &release("controller", 3));
+        assert!(after.contains(&told("bad", Standing::Earlier)), "{after:?}");
+    }
+
+    #[test]
+    fn who_tells_hourly_and_stops_is_silent_and_a_worker_is_not() {
+        let reports = [
+            boot("controller", "a", 9_000, "healthy"),
+            status("controller", "a", 151, "k1"),
+            boot("controller", "b", 31, "working"),
+            boot("controller", "c", 29, "working"),
+            boot("controller", "d", 9_000, "healthy"),
+        ];
+        let after = stand(&reports, &release("controller", 9));
+        for (instance, standing) in
+            [("a", Standing::Silent), ("b", Standing::Silent), ("c", Standing::Working), ("d", Standing::Up)]
+        {
+            assert!(after.contains(&told(instance, standing)), "{instance}: {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_has_no_more_machines_than_it_may_and_a_role_that_went_has_none() {
+        let reports = [
+            boot("pool-a", "1", 10, "healthy"),
+            boot("pool-a", "2", 20, "healthy"),
+            boot("pool-a", "3", 3_000, "healthy"),
+        ];
+        let after = stand(&reports, &release("pool-a", 2));
+        assert_eq!(after[2], told("3", Standing::Earlier));
+        let after = stand(&reports, &release("pool-b", 2));
+        let of: Vec<Standing> = after.into_iter().map(|(_, standing, _)| standing).collect();
+        assert_eq!(of, [Standing::Up, Standing::Up, Standing::Earlier]);
+    }
+
+    #[test]
+    fn what_a_node_applied_counts_for_more_than_what_it_came_up_with() {
+        let reports = [boot("controller", "a", 500, "healthy"), status("controller", "a", 5, "k0")];
+        let after = stand(&reports, &release("controller", 3));
+        assert_eq!(after[0].2, Some(Behind::Credentials));
+        let mut other = release("controller", 3);
+        other.roles.values_mut().for_each(|node| node.config_digest = "c2".to_owned());
+        assert_eq!(stand(&reports, &other)[0].2, Some(Behind::Configuration));
+    }
+}

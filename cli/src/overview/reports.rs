@@ -1,0 +1,175 @@
+//! What nodes said of themselves: their bootstrap reports, and what they serve.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, stream};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use slipway_core::node::{BootstrapReport, NodeStatus};
+use slipway_driver::ports::{Listed, Objects as _};
+
+use crate::cloud::Cloud;
+use crate::failure::Failure;
+
+/// A cluster of a thousand nodes whose machines were all exchanged some times.
+const MOST_LISTED: usize = 20_000;
+/// The youngest of them are read: two of each node, of twice as many nodes as such a cluster has.
+const MOST_READ: usize = 4_000;
+/// Reads under way at a time: S3 answers one in some 20 ms.
+const AT_A_TIME: usize = 32;
+/// A status has some 4 KiB.
+const MOST_BYTES: u64 = 256 * 1024;
+
+/// What a node said.
+#[derive(Debug, Clone)]
+pub(super) enum Said {
+    /// How its bootstrap goes, or went.
+    Boot(Box<BootstrapReport>),
+    /// What it serves.
+    Serves(Box<NodeStatus>),
+    /// Something that cannot be understood, and why.
+    Not(String),
+}
+
+/// One report.
+#[derive(Debug, Clone)]
+pub(super) struct Report {
+    pub(super) role: String,
+    pub(super) instance: String,
+    /// When the bucket took it: a node's own clock may be wrong.
+    pub(super) heard: Timestamp,
+    pub(super) said: Said,
+}
+
+/// A report that could not be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) key: String,
+    pub(super) why: String,
+}
+
+/// All that was heard.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) reports: Vec<Report>,
+    pub(super) unreadable: Vec<Unreadable>,
+    /// How many were left, the oldest.
+    pub(super) unread: usize,
+}
+
+/// What was read before, by key, with its etag.
+#[derive(Debug, Default)]
+pub(crate) struct Reports(BTreeMap<String, (String, Said)>);
+
+/// Whose report lies at a key.
+struct Place {
+    role: String,
+    instance: String,
+    /// Whether it is of its bootstrap.
+    boot: bool,
+}
+
+impl Reports {
+    /// What all nodes said last, as far as it is there.
+    pub(super) async fn hear(&mut self, cloud: &Cloud) -> Result<Heard, Failure> {
+        let folder = cloud.key("nodes/");
+        let mut listed = cloud.list("nodes/", MOST_LISTED).await?;
+        listed.retain(|object| place(&folder, &object.key).is_some());
+        listed.sort_by(|one, other| other.modified.cmp(&one.modified).then_with(|| one.key.cmp(&other.key)));
+        let mut heard = Heard { unread: listed.len().saturating_sub(MOST_READ), ..Heard::default() };
+        listed.truncate(MOST_READ);
+        let before = std::mem::take(&mut self.0);
+        let reads = listed.iter().map(|object| {
+            let known = before.get(&object.key).filter(|(etag, _)| *etag == object.etag);
+            let known = known.map(|(_, said)| said.clone());
+            let boot = place(&folder, &object.key).is_some_and(|place| place.boot);
+            async move {
+                match known {
+                    Some(said) => Some(said),
+                    None => read(cloud, object, boot).await,
+                }
+            }
+        });
+        let said: Vec<Option<Said>> = stream::iter(reads).buffered(AT_A_TIME).collect().await;
+        for (object, said) in listed.into_iter().zip(said) {
+            let (Some(place), Some(said)) = (place(&folder, &object.key), said) else { continue };
+            if let Said::Not(why) = &said {
+                heard.unreadable.push(Unreadable { key: object.key, why: why.clone() });
+                continue;
+            }
+            let heard_at = object.modified.min(Timestamp::now());
+            self.0.insert(object.key, (object.etag, said.clone()));
+            heard.reports.push(Report { role: place.role, instance: place.instance, heard: heard_at, said });
+        }
+        Ok(heard)
+    }
+}
+
+/// One object; `None` if it was taken away since the list was made.
+async fn read(cloud: &Cloud, listed: &Listed, boot: bool) -> Option<Said> {
+    if listed.size > MOST_BYTES {
+        return Some(Said::Not(format!("{} bytes are more than any node says", listed.size)));
+    }
+    let object = match cloud.assets().get(&listed.key).await {
+        Ok(object) => object?,
+        Err(error) => return Some(Said::Not(error.to_string())),
+    };
+    let said = if boot {
+        parse(&object.bytes).map(|report| Said::Boot(Box::new(report)))
+    } else {
+        parse(&object.bytes).map(|status| Said::Serves(Box::new(status)))
+    };
+    Some(said.unwrap_or_else(Said::Not))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    #[derive(Deserialize)]
+    struct Format {
+        format: u64,
+    }
+    serde_json::from_slice(bytes).map_err(|error| match serde_json::from_slice::<Format>(bytes) {
+        Ok(Format { format }) if format > 1 => {
+            format!("it has the format {format}, which this slipway does not know: {error}")
+        }
+        Ok(_) | Err(_) => format!("{} bytes that are no report: {error}", bytes.len()),
+    })
+}
+
+/// `nodes/<role>/<instance>.json`, `nodes/<role>/<instance>/status.json`.
+fn place(folder: &str, key: &str) -> Option<Place> {
+    let mut parts = key.strip_prefix(folder)?.split('/');
+    let (role, second, third) = (parts.next()?, parts.next()?, parts.next());
+    let (instance, boot) = match third {
+        None => (second.strip_suffix(".json")?, true),
+        Some("status.json") => (second, false),
+        Some(_) => return None,
+    };
+    let whole = !role.is_empty() && !instance.is_empty() && parts.next().is_none();
+    whole.then(|| Place { role: role.to_owned(), instance: instance.to_owned(), boot })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_says_whose_report_it_is() {
+        let of = |key: &str| place("c/nodes/", key).map(|it| (it.role, it.instance, it.boot));
+        let some = |role: &str, instance: &str, boot| Some((role.to_owned(), instance.to_owned(), boot));
+        assert_eq!(of("c/nodes/etcd-0/i-1.json"), some("etcd-0", "i-1", true));
+        assert_eq!(of("c/nodes/controller/i-1/status.json"), some("controller", "i-1", false));
+        for other in ["c/nodes/etcd-0", "c/nodes//i.json", "c/nodes/a/b/c.json", "c/nodes/a/b/status.json/x"]
+        {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_report_says_why() {
+        let error = parse::<BootstrapReport>(br#"{"format":2,"state":"dancing"}"#).unwrap_err();
+        assert!(error.contains("the format 2"), "{error}");
+        let error = parse::<NodeStatus>(b"{}").unwrap_err();
+        assert!(error.contains("no report"), "{error}");
+    }
+}

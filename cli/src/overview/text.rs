@@ -1,0 +1,234 @@
+//! The page for a person.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use slipway_core::node::BootstrapState;
+use slipway_core::status::SpecResult;
+
+use super::nodes::{Behind, Node, Serves, Standing};
+use super::words::{ago, left, plain, version};
+use super::{Gravity, Overview};
+use crate::printer::{Colour, Printer};
+
+/// So many nodes are listed; of more, those that are of note.
+const MOST_NODES: usize = 40;
+/// So many certificates.
+const MOST_CERTIFICATES: usize = 5;
+/// So many findings about a spec.
+const MOST_DIAGNOSTICS: usize = 10;
+
+/// How an [`Overview`] is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Page<'a> {
+    pub(crate) printer: &'a Printer,
+    /// Every node and certificate, those of the past as well.
+    pub(crate) all: bool,
+}
+
+impl Page<'_> {
+    pub(crate) fn text(&self, view: &Overview) -> String {
+        let mut text = String::new();
+        self.spec(&mut text, view);
+        self.rollout(&mut text, view);
+        self.nodes(&mut text, view);
+        self.certificates(&mut text, view);
+        self.findings(&mut text, view);
+        text
+    }
+
+    fn spec(&self, text: &mut String, view: &Overview) {
+        let head = |words: &str| format!("{:<13}{words}\n", "spec");
+        let Some(spec) = &view.spec else {
+            text.push_str(&head("none was looked at yet"));
+            return;
+        };
+        let (colour, result) = match spec.result {
+            SpecResult::Accepted => (Colour::Green, "accepted"),
+            SpecResult::Rejected => (Colour::Red, "refused"),
+            SpecResult::Failed => (Colour::Red, "not rendered"),
+        };
+        let mut words =
+            format!("{} (version {})", self.printer.paint(colour, result), version(&spec.version));
+        if let Some(failure) = &spec.failure {
+            let _ = write!(words, ": {}", plain(failure));
+        }
+        if let (Some(plan), Some(summary)) = (&spec.plan, &spec.summary) {
+            let _ = write!(words, ", plan {plan}: {}", plain(summary));
+        }
+        text.push_str(&head(&words));
+        for found in spec.diagnostics.iter().take(MOST_DIAGNOSTICS) {
+            let _ = writeln!(text, "{:13}{}", "", plain(&found.to_string()));
+        }
+        if spec.diagnostics.len() > MOST_DIAGNOSTICS {
+            let more = spec.diagnostics.len() - MOST_DIAGNOSTICS;
+            let _ = writeln!(text, "{:13}… and {more} more; --output json lists all", "");
+        }
+    }
+
+    fn rollout(&self, text: &mut String, view: &Overview) {
+        let rollout = &view.rollout;
+        let colour = match rollout.state.as_str() {
+            "succeeded" | "idle" => Colour::Green,
+            "failed" | "stuck" | "aborted" => Colour::Red,
+            "running" => Colour::Cyan,
+            _ => Colour::Yellow,
+        };
+        let mut words = self.printer.paint(colour, &plain(&rollout.state));
+        if rollout.generation > 0 {
+            let _ = write!(words, " (the {}th)", rollout.generation);
+        }
+        let moment = rollout.started_at.map(|at| ("began", at)).or(rollout.ended_at.map(|at| ("ended", at)));
+        if let Some((what, at)) = moment {
+            let _ = write!(words, ", {what} {}", ago(at, view.at));
+        }
+        let _ = writeln!(text, "{:<13}{words}", "rollout");
+        let _ = writeln!(text, "{:13}{}", "", plain(&rollout.message));
+        let width = rollout.stacks.keys().map(String::len).max().unwrap_or_default();
+        for (stack, words) in &rollout.stacks {
+            let _ = writeln!(text, "{:13}  {stack:<width$}  {}", "", plain(words));
+        }
+        if !rollout.left.is_empty() {
+            let _ = writeln!(
+                text,
+                "{:13}still standing, and no longer asked for: {}",
+                "",
+                rollout.left.join(", ")
+            );
+        }
+    }
+
+    fn nodes(&self, text: &mut String, view: &Overview) {
+        if view.nodes.is_empty() {
+            let _ = writeln!(text, "{:<13}none has reported", "nodes");
+            return;
+        }
+        let mut counts: BTreeMap<Standing, usize> = BTreeMap::new();
+        view.nodes.iter().for_each(|node| *counts.entry(node.standing).or_default() += 1);
+        let counts: Vec<String> =
+            counts.iter().rev().map(|(standing, count)| format!("{count} {}", word(*standing))).collect();
+        let _ = writeln!(text, "{:<13}{}", "nodes", counts.join(", "));
+        let shown = self.shown(&view.nodes);
+        let rows: Vec<[String; 5]> = shown.iter().map(|node| row(node, view)).collect();
+        let width =
+            |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+        let (role, instance, state, heard) = (width(0), width(1), width(2), width(3));
+        for (node, row) in shown.iter().zip(&rows) {
+            let [a, b, c, d, e] = row;
+            let c = self.printer.paint(colour(node), &format!("{c:<state$}"));
+            let line = format!("{:13}  {a:<role$}  {b:<instance$}  {c}  {d:<heard$}  {e}", "");
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        let hidden = view.nodes.len() - shown.len();
+        if hidden > 0 {
+            let _ =
+                writeln!(text, "{:13}  … and {hidden} more that are up or of the past; --all shows them", "");
+        }
+        if view.nodes_unread > 0 {
+            let _ = writeln!(text, "{:13}  {} older reports were not read", "", view.nodes_unread);
+        }
+    }
+
+    /// Those of note come first when there are too many.
+    fn shown<'n>(&self, nodes: &'n [Node]) -> Vec<&'n Node> {
+        if self.all {
+            return nodes.iter().collect();
+        }
+        let there = nodes.iter().filter(|node| node.standing != Standing::Earlier);
+        let (note, rest): (Vec<&Node>, Vec<&Node>) = there.partition(|node| is_of_note(node));
+        let room = MOST_NODES.saturating_sub(note.len());
+        let mut shown: Vec<&Node> =
+            note.into_iter().take(MOST_NODES).chain(rest.into_iter().take(room)).collect();
+        shown.sort_by(|one, other| (&one.role, &one.instance).cmp(&(&other.role, &other.instance)));
+        shown
+    }
+
+    fn certificates(&self, text: &mut String, view: &Overview) {
+        if view.certificates.is_empty() {
+            let _ = writeln!(text, "{:<13}none were made yet", "certificates");
+            return;
+        }
+        let most = if self.all { usize::MAX } else { MOST_CERTIFICATES };
+        let words = if view.certificates.len() > most { ", those that end first:" } else { "" };
+        let _ = writeln!(text, "{:<13}{}{words}", "certificates", view.certificates.len());
+        for one in view.certificates.iter().take(most) {
+            let colour = match one.days_left {
+                ..0 => Colour::Red,
+                0..30 => Colour::Yellow,
+                _ => Colour::Green,
+            };
+            let days = format!("{:>16}", left(one.not_after, view.at));
+            let _ = writeln!(text, "{:13}  {}  {}", "", self.printer.paint(colour, &days), one.name);
+        }
+    }
+
+    fn findings(&self, text: &mut String, view: &Overview) {
+        if view.findings.is_empty() {
+            text.push_str("nothing needs anybody\n");
+            return;
+        }
+        text.push('\n');
+        for found in &view.findings {
+            let (colour, sign) = match found.gravity {
+                Gravity::Wrong => (Colour::Red, "wrong"),
+                Gravity::Notice => (Colour::Yellow, "note"),
+            };
+            let sign = self.printer.paint(colour, &format!("{sign:<6}"));
+            let _ = writeln!(text, "{sign}{}", plain(&found.message));
+            if !found.help.is_empty() {
+                let _ = writeln!(text, "      {}", self.printer.paint(Colour::Cyan, &plain(&found.help)));
+            }
+        }
+    }
+}
+
+fn is_of_note(node: &Node) -> bool {
+    let well = node.status.as_ref().is_none_or(|status| status.healthy && status.as_asked);
+    node.standing != Standing::Up || node.behind.is_some() || !well
+}
+
+fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::GivenUp => "given up",
+        Standing::Silent => "silent",
+        Standing::Working => "coming up",
+        Standing::Up => "up",
+        Standing::Earlier => "of the past",
+    }
+}
+
+fn colour(node: &Node) -> Colour {
+    let well = node.status.as_ref().is_none_or(|status| status.healthy);
+    match node.standing {
+        Standing::GivenUp => Colour::Red,
+        Standing::Up if !well => Colour::Red,
+        Standing::Silent | Standing::Earlier => Colour::Yellow,
+        Standing::Working => Colour::Cyan,
+        Standing::Up => Colour::Green,
+    }
+}
+
+/// Role, instance, state, when it was heard, and what there is to say besides.
+fn row(node: &Node, view: &Overview) -> [String; 5] {
+    let boot = node.bootstrap.as_ref();
+    let step = boot.and_then(|boot| boot.step.as_deref()).map(plain);
+    let unwell = node.status.as_ref().is_some_and(|status| !status.healthy);
+    let working = boot.is_some_and(|boot| boot.state == BootstrapState::Working);
+    let state = match (node.standing, step) {
+        (Standing::Up, _) if unwell => "not well".to_owned(),
+        (Standing::GivenUp, Some(step)) => format!("gave up at {step}"),
+        (Standing::Working, Some(step)) => format!("at {step}"),
+        (Standing::Silent, Some(step)) if working => format!("hangs at {step}"),
+        (standing, _) => word(standing).to_owned(),
+    };
+    let mut more = Vec::new();
+    if let Some(one) = node.status.as_ref().and_then(Serves::nearest) {
+        more.push(format!("{} ({})", left(one.not_after, view.at), plain(one.place)));
+    }
+    match node.behind {
+        Some(Behind::Configuration) => more.push("runs an earlier configuration".to_owned()),
+        Some(Behind::Credentials) => more.push("has earlier credentials".to_owned()),
+        None => {}
+    }
+    [plain(&node.role), plain(&node.instance), state, ago(node.heard, view.at), more.join(", ")]
+}

@@ -1,0 +1,61 @@
+//! `slipway rotate-ca`, over a directory.
+
+use super::*;
+
+fn stage(place: &Place, name: &str) -> String {
+    let text = place.read("out/credentials/pki/manifest.json");
+    let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+    manifest["rotations"][name]["stage"].as_str().unwrap_or("none").to_owned()
+}
+
+fn said(place: &Place, args: &str, words: &[&str]) {
+    let run = place.run(&format!("rotate-ca {args} cluster.yaml --out out"));
+    assert_eq!(run.code, 0, "{}", run.told());
+    for word in words {
+        assert!(run.told().contains(word), "{args}: {word}: {}", run.told());
+    }
+    let run = place.run("render cluster.yaml --out out");
+    assert!(run.code == 0 && run.stdout.contains("nothing changed"), "{}", run.told());
+    let run = place.run("certs verify out");
+    assert_eq!(run.code, 0, "{}", run.told());
+}
+
+#[test]
+fn an_authority_is_exchanged_stage_by_stage_once_a_person_says_that_nodes_have_it() {
+    let place = Place::small();
+    assert_eq!(place.run("render cluster.yaml --out out").code, 0);
+    let before = place.read("out/credentials/pki/manifest.json");
+    said(&place, "etcd-ca --dry-run", &["would begin", "etcd-0, controller", "nothing was changed"]);
+    assert_eq!(place.read("out/credentials/pki/manifest.json"), before);
+    said(&place, "etcd-ca", &["has begun", "stage trust", "started anew, one at a time"]);
+    let trusted = place.read("out/credentials/pki/manifest.json");
+    said(&place, "etcd-ca", &["stage trust", "add --everywhere"]);
+    assert_eq!(place.read("out/credentials/pki/manifest.json"), trusted, "nobody said that nodes have it");
+    let run = place.run("certs show out");
+    assert!(run.stdout.contains("etcd-ca-next"), "{}", run.told());
+    said(&place, "etcd-ca --everywhere", &["the new etcd-ca has taken over", "etcd-peer-0", "stage issue"]);
+    assert_eq!(stage(&place, "etcd-ca"), "issue");
+    said(&place, "etcd-ca --abort", &["goes back", "stage trust"]);
+    said(&place, "etcd-ca --everywhere", &["stage drop"]);
+    said(&place, "etcd-ca --everywhere", &["is over"]);
+    assert_eq!(stage(&place, "etcd-ca"), "none");
+}
+
+#[test]
+fn what_is_no_authority_is_refused_and_nothing_is_written() {
+    let place = Place::small();
+    let run = place.run("rotate-ca ca cluster.yaml --out out");
+    assert_eq!(run.code, 3, "{}", run.told());
+    assert_eq!(place.run("render cluster.yaml --out out").code, 0);
+    let before = place.read("out/credentials/pki/manifest.json");
+    for (args, words) in [
+        ("apiserver", "slipway certs renew"),
+        ("etcdca", "did you mean etcd-ca?"),
+        ("ca --abort", "it is not being rotated"),
+    ] {
+        let run = place.run(&format!("rotate-ca {args} cluster.yaml --out out"));
+        assert_eq!(run.code, 1, "{}", run.told());
+        assert!(run.told().contains(words), "{}", run.told());
+    }
+    assert_eq!(place.read("out/credentials/pki/manifest.json"), before);
+}

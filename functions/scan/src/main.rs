@@ -1,0 +1,49 @@
+//! The scan function: looks at the certificates of one cluster, renews what is due, and says what is to be said. Woken by the
+//! daily schedule, which asks for every cluster by an event of its own, by requests on the bus, and when a rollout has succeeded.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket};
+use slipway_driver::scan::{self, Outcome, ScanPorts};
+use slipway_lambda::event::{ToScan, to_scan};
+use slipway_lambda::{Environment, Failure, Function, Invocation, environment, metrics};
+use slipway_pki::AwsLc;
+
+struct Scan {
+    specs: S3Bucket,
+    assets: S3Bucket,
+    keys: KmsKeys,
+    bus: EventBus,
+}
+
+impl Function for Scan {
+    async fn start(environment: &Environment) -> Result<Self, Failure> {
+        let told = environment::Scan::read(environment)?;
+        let aws = Aws::from_env().await.map_err(Failure::environment)?;
+        let (specs, assets) = (aws.bucket(&told.spec_bucket), aws.bucket(&told.asset_bucket));
+        Ok(Self { specs, assets, keys: aws.keys(&told.kms_key_arn), bus: aws.bus(&told.bus_name) })
+    }
+
+    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
+        let (cluster, asked) = match to_scan(event)? {
+            ToScan::Everything => {
+                let count = scan::fan_out(&self.assets, &self.bus).await?;
+                return Ok(format!("asked for {count} clusters"));
+            }
+            ToScan::Cluster { cluster, asked } => (cluster, asked),
+        };
+        invocation.about(&cluster);
+        let Self { specs, assets, keys, bus } = self;
+        let ports = ScanPorts { specs, assets, keys, bus, crypto: &AwsLc };
+        let outcome = scan::scan(&ports, &cluster, &asked, invocation.now).await?;
+        if let Outcome::Scanned(scanned) = &outcome {
+            metrics::report(scanned, invocation.now);
+        }
+        Ok(outcome.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    slipway_lambda::run::<Scan>()
+}

@@ -1,0 +1,93 @@
+//! A kubelet that nobody lets in any more: it renews its certificate by itself as long as that is good, and not afterwards.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustls::RootCertStore;
+use rustls::pki_types::UnixTime;
+use rustls::server::WebPkiClientVerifier;
+use serde::Serialize;
+use slipway_core::pki::policy::KUBERNETES_DIR;
+use tokio::time::Instant;
+
+use crate::credentials::below;
+use crate::failure::{Failure, Outcome};
+use crate::http;
+use crate::machine::apply::Host;
+use crate::machine::commands::Commands;
+use crate::machine::files;
+use crate::status::held::{KUBELET_CLIENT, leaf};
+
+/// Where the certificate goes that is good for nothing any more, for people.
+const ASIDE: &str = "/var/lib/kubelet/pki/kubelet-client-refused.pem";
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What was done about the kubelet's own certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kubelet {
+    /// Why nobody would have let it in.
+    pub refused: String,
+    /// The serial number of what it has now.
+    pub serial: String,
+}
+
+/// Looks whether the kubelet's client certificate is good, by its date and by the authority in force. If it is not, it is set aside and
+/// the kubelet restarted, which then asks for another with the bootstrap token. `None`: it was good.
+///
+/// # Errors
+/// If the kubelet gets no other in time: the API server may not be there yet.
+pub(super) async fn see_to<C: Commands>(host: &Host<C>, patience: Duration) -> Outcome<Option<Kubelet>> {
+    let Err(refused) = is_good(&host.root) else { return Ok(None) };
+    let current = host.below(KUBELET_CLIENT);
+    // A link to where certificate and key lie; whoever died after this finds none, and goes on from there.
+    if fs::symlink_metadata(&current).is_ok() {
+        let aside = host.below(ASIDE);
+        fs::rename(&current, &aside).map_err(|error| files::failed(&aside, &error))?;
+    }
+    // It would notice by itself: five minutes after the API server is there again.
+    host.commands.must("systemctl", &["restart", "kubelet.service"]).await?;
+    let begun = Instant::now();
+    loop {
+        match is_good(&host.root) {
+            Ok(()) => break,
+            Err(problem) if begun.elapsed() > patience => {
+                return Err(Failure::passing(
+                    "refresh.kubelet",
+                    format!(
+                        "{KUBELET_CLIENT} was good for nothing ({refused}), and after {} s the kubelet has no other: {problem}",
+                        patience.as_secs()
+                    ),
+                    "see that an API server and a controller manager are well and that its bootstrap token is theirs \
+                     (`journalctl -u kubelet`), then refresh again; the credentials themselves are in force",
+                ));
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    let serial = leaf(&current).map(|facts| facts.serial).unwrap_or_default();
+    Ok(Some(Kubelet { refused, serial }))
+}
+
+/// Whether an API server that trusts this node's authority of kubelets lets the kubelet in now; if not, why.
+fn is_good(root: &Path) -> Result<(), String> {
+    let file = below(root, KUBELET_CLIENT);
+    let chain = http::certificates(&file).map_err(|_| "it is not there".to_owned())?;
+    let (first, rest) = chain.split_first().ok_or("it holds no certificate")?;
+    let mut roots = RootCertStore::empty();
+    // A controller's kubelet-ca.pem is the one that signs; its API server takes whoever signed before, too.
+    let files =
+        ["client-ca.pem", "kubelet-ca.pem"].map(|name| below(root, &format!("{KUBERNETES_DIR}/{name}")));
+    let authority = files.iter().find(|file| file.exists()).unwrap_or(&files[1]);
+    for certificate in http::certificates(authority).map_err(|failure| failure.message)? {
+        roots.add(certificate).map_err(|error| format!("{}: {error}", authority.display()))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), http::provider());
+    let verifier = builder.build().map_err(|error| error.to_string())?;
+    let seconds = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    verifier.verify_client_cert(first, rest, now).map(drop).map_err(|error| error.to_string())
+}

@@ -1,0 +1,162 @@
+//! What a process reads at its start and not again, so that a swap of files alone does not reach it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use slipway_core::node::NodeConfig;
+
+use crate::credentials::{self, Bundle};
+use crate::status::credentials_folder;
+
+/// A process that reads credentials, in the order in which a node's are restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Process {
+    /// A unit.
+    Etcd,
+    /// A static pod.
+    ApiServer,
+    /// A static pod.
+    ControllerManager,
+    /// A static pod.
+    Scheduler,
+    /// A unit.
+    Kubelet,
+}
+
+impl Process {
+    /// As listeners, components and static pods are called.
+    #[must_use]
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+        }
+    }
+
+    /// Those of a node.
+    #[must_use]
+    pub(super) fn of(config: &NodeConfig) -> &'static [Self] {
+        match config {
+            NodeConfig::Etcd(_) => &[Self::Etcd],
+            NodeConfig::Controller(_) => {
+                &[Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kubelet]
+            }
+            NodeConfig::Worker(_) => &[Self::Kubelet],
+        }
+    }
+
+    /// The files that it reads once. etcd: whom it trusts (etcd #11555). The API server: whom it knows etcd and kubelets by, its
+    /// static tokens, the keys of service accounts. The controller manager: the key that it signs tokens with, and what it gives pods
+    /// to know the API server by. All that come to the API server by a kubeconfig: whom they know it by, before Kubernetes 1.36
+    /// (client-go's `ClientsAllowCARotation`). What is not here is watched, or read at each handshake.
+    fn reads(self) -> &'static [&'static str] {
+        match self {
+            Self::Etcd => &["etcd-ca.pem"],
+            Self::ApiServer => &[
+                // Whom it knows kubelets by is in it; clients it knows by it anew whenever it changes.
+                "client-ca.pem",
+                "etcd-ca.pem",
+                "service-account-key.pem",
+                "service-account.pub.pem",
+                "tokens.csv",
+            ],
+            Self::ControllerManager => &["ca.pem", "root-ca.pem", "service-account-key.pem"],
+            Self::Scheduler | Self::Kubelet => &["ca.pem"],
+        }
+    }
+}
+
+/// Who must start anew for `bundle` to be in force everywhere, and the first file for which. Looked for in what lies in force, and in
+/// what did before a swap that nobody settled: whoever died then may have restarted nothing.
+#[must_use]
+pub(super) fn due(root: &Path, config: &NodeConfig, bundle: &Bundle) -> BTreeMap<Process, String> {
+    let folder = credentials_folder(config);
+    let reads_another = |path: &String| {
+        let stands = credentials::in_force(root, folder, path);
+        bundle.text(path).is_some_and(|comes| stands.iter().any(|stands| !same(stands, comes)))
+    };
+    let processes = Process::of(config).iter().filter_map(|process| {
+        let mut paths = process.reads().iter().map(|name| format!("{folder}/{name}"));
+        Some((*process, paths.find(reads_another)?))
+    });
+    processes.collect()
+}
+
+/// Whether two files say the same to who reads them: several authorities, or several keys, in whatever order.
+fn same(one: &str, other: &str) -> bool {
+    parts(one) == parts(other)
+}
+
+fn parts(text: &str) -> BTreeSet<&str> {
+    text.split_inclusive("-----END ").flat_map(|part| part.split("-----BEGIN ")).map(str::trim).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+    use slipway_core::pki::policy::KUBERNETES_DIR;
+    use slipway_driver::ports::Secret;
+
+    use super::*;
+    use crate::credentials::{below, write};
+
+    fn bundle(files: &[(&str, &str)]) -> Bundle {
+        let files: BTreeMap<String, &str> =
+            files.iter().map(|(name, text)| (format!("{KUBERNETES_DIR}/{name}"), *text)).collect();
+        Bundle::read(&Secret::new(json!({ "format": 1, "files": files }).to_string().into_bytes())).unwrap()
+    }
+
+    fn names(due: &BTreeMap<Process, String>) -> Vec<&'static str> {
+        due.keys().map(|process| process.name()).collect()
+    }
+
+    #[test]
+    fn who_reads_at_its_start_what_changes_is_started_anew_and_nobody_else() {
+        let root = tempfile::tempdir().unwrap();
+        let controller = NodeConfig::read(include_str!("../kube/testdata/controller.json")).unwrap();
+        let worker = NodeConfig::read(include_str!("../kube/testdata/worker.json")).unwrap();
+        std::fs::create_dir_all(below(root.path(), KUBERNETES_DIR)).unwrap();
+        for name in ["apiserver.pem", "tokens.csv", "ca.pem", "service-account-key.pem"] {
+            std::fs::write(below(root.path(), &format!("{KUBERNETES_DIR}/{name}")), "one").unwrap();
+        }
+        let due =
+            |config: &NodeConfig, files: &[(&str, &str)]| names(&due(root.path(), config, &bundle(files)));
+        assert_eq!(due(&controller, &[("apiserver.pem", "two"), ("tokens.csv", "one")]), [""; 0]);
+        assert_eq!(due(&controller, &[("tokens.csv", "two")]), ["kube-apiserver"]);
+        let signing = [("service-account-key.pem", "two")];
+        assert_eq!(due(&controller, &signing), ["kube-apiserver", "kube-controller-manager"]);
+        let authority = [("ca.pem", "two")];
+        assert_eq!(due(&controller, &authority), ["kube-controller-manager", "kube-scheduler", "kubelet"]);
+        assert_eq!(due(&worker, &authority), ["kubelet"]);
+        assert_eq!(due(&worker, &[("bootstrap-token", "two")]), [""; 0], "it is read when it is used");
+    }
+
+    #[test]
+    fn p8_a_swap_that_nobody_settled_is_not_taken_for_a_restart() {
+        let root = tempfile::tempdir().unwrap();
+        let config = NodeConfig::read(include_str!("../kube/testdata/controller.json")).unwrap();
+        let (one, two) = (bundle(&[("tokens.csv", "one")]), bundle(&[("tokens.csv", "two")]));
+        write(root.path(), "a1", &one).unwrap().settle().unwrap();
+        // Died before it restarted anybody.
+        drop(write(root.path(), "a2", &two).unwrap());
+        for bundle in [&one, &two] {
+            assert_eq!(names(&due(root.path(), &config, bundle)), ["kube-apiserver"]);
+        }
+        write(root.path(), "a2", &two).unwrap().settle().unwrap();
+        assert_eq!(names(&due(root.path(), &config, &two)), [""; 0]);
+    }
+
+    #[test]
+    fn the_order_of_authorities_says_nothing() {
+        let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+        let (a, b) = (pem("QUE="), pem("QkI="));
+        assert!(same(&format!("{a}{b}"), &format!("{b}{a}")));
+        assert!(!same(&a, &format!("{a}{b}")) && !same(&a, &b));
+        assert!(!same("token-1,user", "token-2,user"));
+    }
+}

@@ -1,0 +1,56 @@
+//! The certificates that lie on a node for somebody to call with. Nobody serves them, so no handshake tells how old they are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use slipway_core::node::NodeConfig;
+use slipway_core::node::report::Held;
+use slipway_pki::verify::Facts;
+
+use super::{credentials_folder, listeners};
+use crate::credentials::below;
+use crate::http;
+
+/// What the kubelet asked for by itself, and renews by itself: certificate and key.
+pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+
+/// Those of a node that was told `config`, whose files lie below `root`, by path. Authorities sign, and call nobody; what cannot be
+/// read is none.
+#[must_use]
+pub fn held(root: &Path, config: &NodeConfig) -> Vec<Held> {
+    let folder = credentials_folder(config);
+    let served: Vec<PathBuf> =
+        listeners::listeners(root, config).into_iter().filter_map(|listener| listener.file).collect();
+    let names = fs::read_dir(below(root, folder)).into_iter().flatten().filter_map(Result::ok);
+    let mut paths: Vec<String> = names
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".pem") && !name.starts_with('.'))
+        .map(|name| format!("{folder}/{name}"))
+        .filter(|path| !served.contains(&below(root, path)))
+        .collect();
+    match config {
+        NodeConfig::Etcd(_) => {}
+        NodeConfig::Controller(_) | NodeConfig::Worker(_) => paths.push(KUBELET_CLIENT.to_owned()),
+    }
+    paths.sort();
+    paths.iter().filter_map(|path| Some(described(path, leaf(&below(root, path))?))).collect()
+}
+
+/// The first certificate of a file, if it is a leaf.
+#[must_use]
+pub fn leaf(file: &Path) -> Option<Facts> {
+    let first = http::certificates(file).ok()?.into_iter().next()?;
+    Facts::read(&first).ok().filter(|facts| !facts.authority)
+}
+
+fn described(path: &str, facts: Facts) -> Held {
+    Held {
+        path: path.to_owned(),
+        serial: facts.serial,
+        fingerprint: facts.fingerprint,
+        subject: facts.subject,
+        issuer: facts.issuer,
+        not_before: facts.not_before,
+        not_after: facts.not_after,
+    }
+}

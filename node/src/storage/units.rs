@@ -1,0 +1,73 @@
+//! What systemd is told of a worker's disks.
+//!
+//! A mount names a link below [`LINKS`], which `slipway-storage.service` makes at each boot before anything is mounted: its units stay
+//! as they are, whatever the kernel calls a disk, and whether an instance store is the one of before or another, empty one. containerd
+//! and the kubelet start when all is mounted, or not at all: pods would fill the root volume.
+
+use std::fmt::Write as _;
+
+use super::{Disk, STORE};
+use crate::machine::disk::mount_unit;
+use crate::machine::{File, Furniture, Unit};
+
+/// Of links to disks. It is empty at every boot.
+pub(super) const LINKS: &str = "/run/slipway/disks";
+const SERVICE: &str = "slipway-storage.service";
+const FOLDERS: &str = "slipway-folders.service";
+
+/// Where a folder lies that is bound to the machine's own disks.
+fn place(folder: &str) -> String {
+    format!("{STORE}/{}", folder.trim_matches('/').replace('/', "-"))
+}
+
+/// Units and drop-ins, in the order in which they are started; `holds`: folders that are bound to [`STORE`].
+pub(super) fn furniture(disks: &[Disk], holds: &[String]) -> Furniture {
+    let mut units = vec![Unit { name: SERVICE.to_owned(), content: Some(service()) }];
+    for disk in disks {
+        let what = format!("{LINKS}/{}", disk.link);
+        units.push(mount(&disk.path, &what, &disk.file_system, "noatime", SERVICE));
+    }
+    if !holds.is_empty() {
+        units.push(Unit { name: FOLDERS.to_owned(), content: Some(folders(holds)) });
+        units.extend(holds.iter().map(|folder| mount(folder, &place(folder), "none", "bind", FOLDERS)));
+    }
+    let paths: Vec<&str> =
+        disks.iter().map(|disk| disk.path.as_str()).chain(holds.iter().map(String::as_str)).collect();
+    let wait = format!("[Unit]\nRequiresMountsFor={}\n", paths.join(" "));
+    let drop_in = |of: &str| {
+        File::public(format!("/etc/systemd/system/{of}.service.d/50-slipway-storage.conf"), wait.clone())
+    };
+    Furniture { files: vec![drop_in("containerd"), drop_in("kubelet")], units }
+}
+
+fn service() -> String {
+    "[Unit]\nDescription=Slipway: this worker's disks\nAfter=local-fs.target\n\n\
+     [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/var/lib/slipway/slipway-node storage\n\
+     # A file system is checked as long as that takes.\nTimeoutStartSec=infinity\n\n\
+     [Install]\nWantedBy=multi-user.target\n"
+        .to_owned()
+}
+
+fn folders(holds: &[String]) -> String {
+    let mut all = String::new();
+    for folder in holds {
+        let _ = write!(all, " {}", place(folder));
+    }
+    format!(
+        "[Unit]\nDescription=Slipway: folders on this machine's own disks\nRequiresMountsFor={STORE}\n\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=mkdir -p{all}\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
+/// By default a mount comes before `local-fs.target`, and so before every service: this one comes after one. That is wanted, and not
+/// required, as whoever starts that service anew would unmount it; without what the service makes, it fails by itself.
+fn mount(path: &str, what: &str, kind: &str, options: &str, after: &str) -> Unit {
+    let content = format!(
+        "[Unit]\nDescription=Slipway: {path}\nDefaultDependencies=no\nWants={after}\nAfter={after}\n\
+         Conflicts=umount.target\nBefore=umount.target\n\n\
+         [Mount]\nWhat={what}\nWhere={path}\nType={kind}\nOptions={options}\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    );
+    Unit { name: mount_unit(path), content: Some(content) }
+}

@@ -1,0 +1,164 @@
+//! Run Command of Systems Manager: one verb of the node agent, on one machine.
+
+use std::collections::HashMap;
+
+use aws_sdk_ssm::operation::get_command_invocation::GetCommandInvocationOutput;
+use aws_sdk_ssm::types::{CommandFilter, CommandFilterKey};
+use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView};
+use slipway_driver::ports::{Commands, PortResult};
+
+use crate::error::{code, port_error};
+
+/// How long Run Command waits for a machine to take a command. One that is up takes it within seconds; one that is not shall not
+/// begin later, when the rollout is elsewhere.
+const DELIVERY_S: i32 = 120;
+
+/// Pages of commands that are read at most, 50 a page. They come newest first: a rollout's commands to one machine are few, and
+/// one that is older than 250 others of its document was of another rollout.
+const MAX_PAGES: u32 = 5;
+
+/// Characters of standard output that `GetCommandInvocation` gives at most.
+const MOST_OUTPUT: usize = 24_000;
+
+/// Characters of a problem that are told: the end of what was printed says most.
+const MOST_PROBLEM: usize = 600;
+
+/// Run Command.
+#[derive(Debug, Clone)]
+pub struct RunCommand {
+    client: aws_sdk_ssm::Client,
+}
+
+impl RunCommand {
+    pub(crate) fn new(client: aws_sdk_ssm::Client) -> Self {
+        Self { client }
+    }
+
+    /// The id of the newest command that bears `command`'s token.
+    async fn find(&self, command: &Command) -> PortResult<Option<String>> {
+        let filter = CommandFilter::builder()
+            .key(CommandFilterKey::DocumentName)
+            .value(command.verb.document())
+            .build()
+            .expect("a filter has a key and a value");
+        let mut token = None;
+        for _ in 0..MAX_PAGES {
+            let page = self.client.list_commands().instance_id(&command.instance).filters(filter.clone());
+            let page = match page.max_results(50).set_next_token(token.take()).send().await {
+                Ok(page) => page,
+                // Nothing was ever asked of a machine that Run Command does not know.
+                Err(error) if code(&error) == "InvalidInstanceId" => return Ok(None),
+                Err(error) => return Err(port_error("ssm:ListCommands", subject(command), &error)),
+            };
+            token = page.next_token().filter(|token| !token.is_empty()).map(str::to_owned);
+            let found = page.commands().iter().find(|sent| sent.comment() == Some(&command.token));
+            if let Some(id) = found.and_then(|sent| sent.command_id()) {
+                return Ok(Some(id.to_owned()));
+            }
+            if token.is_none() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn subject(command: &Command) -> String {
+    format!("{} on {}", command.verb.document(), command.instance)
+}
+
+impl Commands for RunCommand {
+    async fn send(&self, command: &Command) -> PortResult<()> {
+        if self.find(command).await?.is_some() {
+            return Ok(());
+        }
+        let parameters: HashMap<String, Vec<String>> =
+            command.verb.parameters().into_iter().map(|(name, value)| (name, vec![value])).collect();
+        let call = self.client.send_command().document_name(command.verb.document());
+        let call = call.instance_ids(&command.instance).comment(&command.token);
+        let call = call.timeout_seconds(DELIVERY_S);
+        match call.set_parameters((!parameters.is_empty()).then_some(parameters)).send().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(port_error("ssm:SendCommand", subject(command), &error)),
+        }
+    }
+
+    async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
+        let Some(id) = self.find(command).await? else { return Ok(None) };
+        match self.client.get_command_invocation().command_id(&id).instance_id(&command.instance).send().await
+        {
+            Ok(found) => Ok(Some(view(&found))),
+            // A moment after it was sent.
+            Err(error) if code(&error) == "InvocationDoesNotExist" => {
+                Ok(Some(CommandView { status: CommandStatus::Pending, answer: None, problem: None }))
+            }
+            Err(error) => Err(port_error("ssm:GetCommandInvocation", subject(command), &error)),
+        }
+    }
+}
+
+fn view(found: &GetCommandInvocationOutput) -> CommandView {
+    let details = found.status_details().unwrap_or_default();
+    let status = status(details)
+        .or_else(|| found.status().and_then(|status| self::status(status.as_str())))
+        // A word that this release does not know: what was asked for has not been answered as it should.
+        .unwrap_or(CommandStatus::Failed);
+    match status {
+        CommandStatus::Pending | CommandStatus::InProgress => {
+            return CommandView { status, answer: None, problem: None };
+        }
+        CommandStatus::Success
+        | CommandStatus::Failed
+        | CommandStatus::TimedOut
+        | CommandStatus::Undelivered => {}
+    }
+    let printed = found.standard_output_content().unwrap_or_default();
+    let answer = serde_json::from_str(printed).ok().filter(serde_json::Value::is_object);
+    let mut problem = Vec::new();
+    if status != CommandStatus::Success {
+        problem.push(if details.is_empty() { "Failed".to_owned() } else { details.to_owned() });
+        if found.response_code() > 0 {
+            problem.push(format!("it ended with status {}", found.response_code()));
+        }
+    }
+    if answer.is_none() {
+        // Agents put `--output truncated--` in the place of what is too much.
+        let cut = printed.chars().count() >= MOST_OUTPUT || printed.trim_end().ends_with("truncated--");
+        match printed {
+            "" if status == CommandStatus::Success => problem.push("it printed nothing".to_owned()),
+            "" => {}
+            _ if cut => problem.push(format!("its answer was cut after {MOST_OUTPUT} characters")),
+            _ => problem.push(format!("it printed no answer, but: {}", tail(printed))),
+        }
+        if let Some(errors) = found.standard_error_content().filter(|errors| !errors.trim().is_empty()) {
+            problem.push(tail(errors).to_owned());
+        }
+    }
+    CommandView { status, answer, problem: (!problem.is_empty()).then(|| problem.join("; ")) }
+}
+
+/// The end of `text`.
+fn tail(text: &str) -> &str {
+    let text = text.trim();
+    let from = text.char_indices().rev().nth(MOST_PROBLEM - 1).map_or(0, |(index, _)| index);
+    &text[from..]
+}
+
+/// `StatusDetails`, or `Status` where there is none. The documentation spells the former with spaces, the service without.
+fn status(word: &str) -> Option<CommandStatus> {
+    let word: String = word.chars().filter(|c| !c.is_whitespace()).collect();
+    Some(match word.as_str() {
+        "Pending" | "Delayed" => CommandStatus::Pending,
+        "InProgress" | "Cancelling" => CommandStatus::InProgress,
+        "Success" => CommandStatus::Success,
+        "Failed" | "Cancelled" | "Canceled" | "Terminated" => CommandStatus::Failed,
+        "ExecutionTimedOut" | "TimedOut" => CommandStatus::TimedOut,
+        "DeliveryTimedOut" | "Undeliverable" | "InvalidPlatform" | "AccessDenied" => {
+            CommandStatus::Undelivered
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Run Command's answers as the service words them.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::json;
+use slipway_core::rollout::fleet::{Command, CommandStatus, Verb};
+use slipway_driver::ports::{Commands, ErrorKind};
+
+use super::RunCommand;
+use crate::testing::{Answer, Server};
+
+const NONE: Answer = (200, r#"{"Commands":[]}"#);
+const SENT: Answer = (
+    200,
+    r#"{"Commands":[{"CommandId":"c-2","Comment":"a/2/other"},{"CommandId":"c-1","Comment":"a/1/drain/i-2"}]}"#,
+);
+
+fn commands(answers: &[Answer]) -> (Server, RunCommand) {
+    let server = Server::new(answers);
+    let commands = server.aws().commands();
+    (server, commands)
+}
+
+fn drain() -> Command {
+    Command {
+        token: "a/1/drain/i-2".to_owned(),
+        instance: "i-1".to_owned(),
+        verb: Verb::Drain { node: "i-2".to_owned(), for_s: 600, force_after_s: None },
+    }
+}
+
+fn refusal(kind: &str) -> Answer {
+    (400, Box::leak(format!(r#"{{"__type":"{kind}","message":"words"}}"#).into_boxed_str()))
+}
+
+fn invocation(details: &str, output: &str) -> Answer {
+    let body = json!({
+        "CommandId": "c-1",
+        "InstanceId": "i-1",
+        "Status": "Whatever",
+        "StatusDetails": details,
+        "ResponseCode": if details == "Failed" { 1 } else { -1 },
+        "StandardOutputContent": output,
+        "StandardErrorContent": "warned\n",
+    });
+    (200, Box::leak(body.to_string().into_boxed_str()))
+}
+
+#[tokio::test]
+async fn p8_a_command_of_a_token_is_sent_once() {
+    let page = (200, r#"{"Commands":[{"CommandId":"c-9","Comment":"x"}],"NextToken":"more"}"#);
+    let (server, commands) = commands(&[
+        NONE,
+        (200, r#"{"Command":{"CommandId":"c-1"}}"#),
+        page,
+        SENT,
+        refusal("InvalidInstanceId"),
+        refusal("InvalidInstanceId"),
+        refusal("ThrottlingException"),
+        NONE,
+        refusal("AccessDeniedException"),
+    ]);
+    commands.send(&drain()).await.unwrap();
+    commands.send(&drain()).await.unwrap();
+    for expected in [ErrorKind::Invalid, ErrorKind::Transient, ErrorKind::Denied] {
+        assert_eq!(commands.send(&drain()).await.unwrap_err().kind, expected);
+    }
+    let bodies: Vec<serde_json::Value> = server
+        .requests()
+        .iter()
+        .take(4)
+        .map(|request| serde_json::from_str(&request.body).unwrap())
+        .collect();
+    assert_eq!(bodies[0]["InstanceId"], "i-1");
+    assert_eq!(bodies[0]["Filters"], json!([{"key": "DocumentName", "value": "Slipway-Drain"}]));
+    assert_eq!(
+        bodies[1],
+        json!({
+            "DocumentName": "Slipway-Drain",
+            "InstanceIds": ["i-1"],
+            "Comment": "a/1/drain/i-2",
+            "TimeoutSeconds": 120,
+            "Parameters": {"Node": ["i-2"], "For": ["600"], "ForceAfter": ["never"]},
+        })
+    );
+    assert_eq!(bodies[3]["NextToken"], "more", "a token on a later page is found");
+}
+
+#[tokio::test]
+async fn an_answer_is_whole_or_none_and_says_why() {
+    let cut = format!(r#"{{"waiting":"{}"#, "x".repeat(24_000));
+    let (_server, commands) = commands(&[
+        SENT,
+        invocation("Success", r#"{"done":true}"#),
+        SENT,
+        invocation("Failed", r#"{"code":"api-unreachable"}"#),
+        SENT,
+        invocation("Success", &cut),
+        SENT,
+        invocation("Success", "Killed"),
+        SENT,
+        invocation("Success", ""),
+        SENT,
+        refusal("InvocationDoesNotExist"),
+        NONE,
+        SENT,
+        refusal("ThrottlingException"),
+    ]);
+    let answer = async || commands.answer(&drain()).await.unwrap();
+    let seen = answer().await.unwrap();
+    assert_eq!(
+        (seen.status, seen.answer, seen.problem),
+        (CommandStatus::Success, Some(json!({"done": true})), None)
+    );
+    let seen = answer().await.unwrap();
+    assert_eq!(
+        (seen.status, seen.answer, seen.problem.as_deref()),
+        (
+            CommandStatus::Failed,
+            Some(json!({"code": "api-unreachable"})),
+            Some("Failed; it ended with status 1")
+        )
+    );
+    let seen = answer().await.unwrap();
+    assert_eq!(
+        (seen.answer, seen.problem.as_deref()),
+        (None, Some("its answer was cut after 24000 characters; warned"))
+    );
+    let seen = answer().await.unwrap();
+    assert_eq!(
+        (seen.answer, seen.problem.as_deref()),
+        (None, Some("it printed no answer, but: Killed; warned"))
+    );
+    let seen = answer().await.unwrap();
+    assert_eq!(
+        (seen.status, seen.problem.as_deref()),
+        (CommandStatus::Success, Some("it printed nothing; warned"))
+    );
+    assert_eq!(answer().await.unwrap().status, CommandStatus::Pending);
+    assert_eq!(answer().await, None);
+    assert_eq!(commands.answer(&drain()).await.unwrap_err().kind, ErrorKind::Transient);
+}
+
+#[test]
+fn each_word_of_run_command_is_told_apart_with_and_without_spaces() {
+    for (word, expected) in [
+        ("Pending", CommandStatus::Pending),
+        ("Delayed", CommandStatus::Pending),
+        ("In Progress", CommandStatus::InProgress),
+        ("InProgress", CommandStatus::InProgress),
+        ("Success", CommandStatus::Success),
+        ("Failed", CommandStatus::Failed),
+        ("Cancelled", CommandStatus::Failed),
+        ("Terminated", CommandStatus::Failed),
+        ("Execution Timed Out", CommandStatus::TimedOut),
+        ("ExecutionTimedOut", CommandStatus::TimedOut),
+        ("Delivery Timed Out", CommandStatus::Undelivered),
+        ("DeliveryTimedOut", CommandStatus::Undelivered),
+        ("Undeliverable", CommandStatus::Undelivered),
+        ("Access Denied", CommandStatus::Undelivered),
+    ] {
+        assert_eq!(super::status(word), Some(expected), "{word}");
+    }
+    assert_eq!(super::status("Brand New"), None);
+}
+
+#[test]
+fn of_much_that_was_printed_the_end_is_told() {
+    let text = format!("{}ä-end", "ö".repeat(2_000));
+    let tail = super::tail(&text);
+    assert_eq!((tail.chars().count(), tail.ends_with("ä-end")), (600, true));
+    assert_eq!(super::tail("  short \n"), "short");
+}

@@ -1,0 +1,173 @@
+//! Auto Scaling: groups, and the machines in them.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LaunchTemplateSpecification};
+use slipway_core::node::TERMINATE_HOOK;
+use slipway_core::rollout::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
+use slipway_driver::ports::{ErrorKind, Groups, PortError, PortResult};
+
+use crate::error::{code, port_error, words};
+
+const DESCRIBE: &str = "autoscaling:DescribeAutoScalingGroups";
+
+/// Auto Scaling.
+#[derive(Debug, Clone)]
+pub struct AutoScaling {
+    client: aws_sdk_autoscaling::Client,
+}
+
+impl AutoScaling {
+    pub(crate) fn new(client: aws_sdk_autoscaling::Client) -> Self {
+        Self { client }
+    }
+}
+
+impl Groups for AutoScaling {
+    async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
+        // The machines of a group come with it, all of them: only groups have pages.
+        match self.client.describe_auto_scaling_groups().auto_scaling_group_names(name).send().await {
+            Ok(found) => found
+                .auto_scaling_groups
+                .unwrap_or_default()
+                .into_iter()
+                .find(|group| group.auto_scaling_group_name() == Some(name))
+                .map(|group| view(name, &group))
+                .transpose(),
+            Err(error) => Err(port_error(DESCRIBE, name, &error)),
+        }
+    }
+
+    async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+        const OPERATION: &str = "autoscaling:SetDesiredCapacity";
+        let refused = |message: &str| PortError {
+            kind: ErrorKind::Invalid,
+            operation: OPERATION,
+            subject: group.to_owned(),
+            message: message.to_owned(),
+        };
+        let desired = i32::try_from(desired).map_err(|_| refused("no group has so many machines"))?;
+        // A rollout's own pace is the better cooldown.
+        let call = self.client.set_desired_capacity().honor_cooldown(false);
+        match call.auto_scaling_group_name(group).desired_capacity(desired).send().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(port_error(OPERATION, group, &error)),
+        }
+    }
+
+    async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
+        const OPERATION: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
+        // Auto Scaling takes the call for a machine that waits in its terminate hook, too, and would shrink the group once more.
+        let Some(seen) = self.group(group).await? else { return Ok(()) };
+        match seen.machines.get(instance).map(|machine| machine.lifecycle) {
+            None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => return Ok(()),
+            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => {}
+        }
+        let call = self.client.terminate_instance_in_auto_scaling_group().instance_id(instance);
+        match call.should_decrement_desired_capacity(shrink).send().await {
+            Ok(_) => Ok(()),
+            // It went between the look and the call.
+            Err(error) if code(&error) == "ValidationError" && words(&error).contains("not found") => Ok(()),
+            Err(error) => Err(port_error(OPERATION, format!("{instance} of {group}"), &error)),
+        }
+    }
+
+    async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {
+        let call = self.client.complete_lifecycle_action().lifecycle_hook_name(TERMINATE_HOOK);
+        let call = call.auto_scaling_group_name(group).instance_id(instance);
+        match call.lifecycle_action_result("CONTINUE").send().await {
+            Ok(_) => Ok(()),
+            Err(error) if waits_for_nothing(code(&error), words(&error)) => Ok(()),
+            Err(error) => {
+                let subject = format!("{TERMINATE_HOOK} of {group} for {instance}");
+                Err(port_error("autoscaling:CompleteLifecycleAction", subject, &error))
+            }
+        }
+    }
+
+    async fn prolong_termination(&self, group: &str, instance: &str) -> PortResult<()> {
+        let call = self.client.record_lifecycle_action_heartbeat().lifecycle_hook_name(TERMINATE_HOOK);
+        match call.auto_scaling_group_name(group).instance_id(instance).send().await {
+            Ok(_) => Ok(()),
+            Err(error) if waits_for_nothing(code(&error), words(&error)) => Ok(()),
+            Err(error) => {
+                let subject = format!("{TERMINATE_HOOK} of {group} for {instance}");
+                Err(port_error("autoscaling:RecordLifecycleActionHeartbeat", subject, &error))
+            }
+        }
+    }
+}
+
+/// The hook was settled, or its time was over, or the machine is gone.
+fn waits_for_nothing(code: &str, words: &str) -> bool {
+    code == "ValidationError" && words.contains("No active Lifecycle Action")
+}
+
+/// What the API says of a group, or why it cannot be told.
+fn view(name: &str, group: &AutoScalingGroup) -> PortResult<GroupView> {
+    let unreadable = |message: String| PortError {
+        kind: ErrorKind::Invalid,
+        operation: DESCRIBE,
+        subject: name.to_owned(),
+        message,
+    };
+    let count = |what: &str, value: Option<i32>| {
+        value
+            .and_then(|value| u32::try_from(value).ok())
+            .ok_or_else(|| unreadable(format!("an answer without {what}")))
+    };
+    let mixed = group.mixed_instances_policy().and_then(|policy| policy.launch_template());
+    let template =
+        group.launch_template().or_else(|| mixed.and_then(|mixed| mixed.launch_template_specification()));
+    let mut machines = BTreeMap::new();
+    for instance in group.instances() {
+        let (Some(id), Some(machine)) = (instance.instance_id(), machine(instance)) else {
+            return Err(unreadable("an answer with a machine that has no id, zone or state".to_owned()));
+        };
+        machines.insert(id.to_owned(), machine);
+    }
+    Ok(GroupView {
+        name: name.to_owned(),
+        desired: count("DesiredCapacity", group.desired_capacity())?,
+        min: count("MinSize", group.min_size())?,
+        max: count("MaxSize", group.max_size())?,
+        template: template.and_then(version),
+        machines,
+        tags: group
+            .tags()
+            .iter()
+            .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value()?.to_owned())))
+            .collect(),
+    })
+}
+
+fn machine(instance: &Instance) -> Option<MachineView> {
+    Some(MachineView {
+        zone: instance.availability_zone()?.to_owned(),
+        lifecycle: lifecycle(instance.lifecycle_state()?.as_str()),
+        healthy: instance.health_status().is_some_and(|health| health.eq_ignore_ascii_case("healthy")),
+        template: instance.launch_template().and_then(version),
+    })
+}
+
+fn version(specification: &LaunchTemplateSpecification) -> Option<TemplateVersion> {
+    let id = specification.launch_template_id()?.to_owned();
+    // No version is the template's default one, by the API's own rule.
+    Some(TemplateVersion { id, version: specification.version().unwrap_or("$Default").to_owned() })
+}
+
+/// A state that this release does not know is nothing that a rollout brought about.
+fn lifecycle(state: &str) -> Lifecycle {
+    match state {
+        "Pending" | "Pending:Wait" | "Pending:Proceed" => Lifecycle::Pending,
+        "InService" => Lifecycle::InService,
+        "Terminating:Wait" => Lifecycle::TerminatingWait,
+        "Terminating" | "Terminating:Proceed" | "Terminating:Retained" | "Terminated" => {
+            Lifecycle::Terminating
+        }
+        _ => Lifecycle::Elsewhere,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! The API's answers as Auto Scaling words them.
+#![allow(clippy::unwrap_used)]
+
+use slipway_core::rollout::fleet::{Lifecycle, TemplateVersion};
+use slipway_driver::ports::{ErrorKind, Groups};
+
+use super::AutoScaling;
+use crate::testing::{Answer, Server};
+
+const EMPTY: Answer = (200, "<R/>");
+const TERMINATED: Answer = (
+    200,
+    "<TerminateInstanceInAutoScalingGroupResponse><TerminateInstanceInAutoScalingGroupResult><Activity><ActivityId>a</ActivityId><AutoScalingGroupName>a-pool-x</AutoScalingGroupName><Cause>c</Cause><StartTime>2026-11-20T12:00:00Z</StartTime><StatusCode>InProgress</StatusCode></Activity></TerminateInstanceInAutoScalingGroupResult></TerminateInstanceInAutoScalingGroupResponse>",
+);
+
+fn groups(answers: &[Answer]) -> (Server, AutoScaling) {
+    let server = Server::new(answers);
+    let groups = server.aws().groups();
+    (server, groups)
+}
+
+fn leak(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+fn refusal(code: &str, words: &str) -> Answer {
+    (
+        400,
+        leak(format!(
+            "<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{words}</Message></Error></ErrorResponse>"
+        )),
+    )
+}
+
+fn machine(id: &str, state: &str) -> String {
+    format!(
+        "<member><InstanceId>{id}</InstanceId><AvailabilityZone>eu-west-1a</AvailabilityZone><LifecycleState>{state}</LifecycleState><HealthStatus>Healthy</HealthStatus><LaunchTemplate><LaunchTemplateId>lt-1</LaunchTemplateId><LaunchTemplateName>n</LaunchTemplateName><Version>3</Version></LaunchTemplate><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member>"
+    )
+}
+
+/// A group of name `a-pool-x`.
+fn group(inside: &str) -> Answer {
+    let xml = format!(
+        "<DescribeAutoScalingGroupsResponse><DescribeAutoScalingGroupsResult><AutoScalingGroups><member><AutoScalingGroupName>a-pool-x</AutoScalingGroupName><MinSize>1</MinSize><MaxSize>9</MaxSize><DesiredCapacity>3</DesiredCapacity>{inside}</member></AutoScalingGroups></DescribeAutoScalingGroupsResult></DescribeAutoScalingGroupsResponse>"
+    );
+    (200, leak(xml))
+}
+
+const NO_GROUP: Answer = (
+    200,
+    "<DescribeAutoScalingGroupsResponse><DescribeAutoScalingGroupsResult><AutoScalingGroups/></DescribeAutoScalingGroupsResult></DescribeAutoScalingGroupsResponse>",
+);
+
+#[tokio::test]
+async fn a_group_is_told_with_its_machines_and_each_with_what_it_was_launched_from() {
+    let template =
+        "<LaunchTemplate><LaunchTemplateId>lt-1</LaunchTemplateId><Version>4</Version></LaunchTemplate>";
+    let mixed = "<MixedInstancesPolicy><LaunchTemplate><LaunchTemplateSpecification><LaunchTemplateId>lt-2</LaunchTemplateId><Version>7</Version></LaunchTemplateSpecification></LaunchTemplate></MixedInstancesPolicy>";
+    let states = [
+        ("Pending:Wait", Lifecycle::Pending),
+        ("InService", Lifecycle::InService),
+        ("Terminating:Wait", Lifecycle::TerminatingWait),
+        ("Terminating:Proceed", Lifecycle::Terminating),
+        ("Terminating:Retained", Lifecycle::Terminating),
+        ("Standby", Lifecycle::Elsewhere),
+        ("Warmed:Running", Lifecycle::Elsewhere),
+        ("BrandNew", Lifecycle::Elsewhere),
+    ];
+    let machines: String =
+        states.iter().enumerate().map(|(n, (state, _))| machine(&format!("i-{n}"), state)).collect();
+    let tags = "<Tags><member><Key>slipway:cluster</Key><Value>a</Value></member></Tags>";
+    let (server, groups) = groups(&[
+        group(&format!("{template}<Instances>{machines}</Instances>{tags}")),
+        group(mixed),
+        NO_GROUP,
+    ]);
+    let seen = groups.group("a-pool-x").await.unwrap().unwrap();
+    assert_eq!((seen.desired, seen.min, seen.max), (3, 1, 9));
+    assert_eq!(seen.template, Some(TemplateVersion { id: "lt-1".to_owned(), version: "4".to_owned() }));
+    assert_eq!(seen.tags["slipway:cluster"], "a");
+    for (n, (state, lifecycle)) in states.iter().enumerate() {
+        let machine = &seen.machines[&format!("i-{n}")];
+        assert_eq!(machine.lifecycle, *lifecycle, "{state}");
+        assert_eq!((machine.zone.as_str(), machine.healthy), ("eu-west-1a", true));
+        assert_eq!(machine.template.as_ref().unwrap().version, "3");
+    }
+    let seen = groups.group("a-pool-x").await.unwrap().unwrap();
+    assert_eq!(seen.template, Some(TemplateVersion { id: "lt-2".to_owned(), version: "7".to_owned() }));
+    assert_eq!(groups.group("a-pool-x").await.unwrap(), None);
+    assert!(server.requests()[0].body.contains("AutoScalingGroupNames.member.1=a-pool-x"));
+}
+
+#[tokio::test]
+async fn p8_terminating_twice_takes_one_machine_and_shrinks_once() {
+    let machines = format!(
+        "<Instances>{}{}</Instances>",
+        machine("i-1", "InService"),
+        machine("i-2", "Terminating:Wait")
+    );
+    let seen = group(&machines);
+    let gone =
+        refusal("ValidationError", "Instance Id not found - No managed instance found for instance ID: i-1");
+    let floor = refusal("ValidationError", "Currently, desiredSize equals minSize (1).");
+    let (server, groups) = groups(&[
+        seen,
+        TERMINATED,
+        seen,
+        seen,
+        NO_GROUP,
+        seen,
+        gone,
+        seen,
+        floor,
+        seen,
+        refusal("ScalingActivityInProgress", "busy"),
+    ]);
+    groups.terminate("a-pool-x", "i-1", true).await.unwrap();
+    groups.terminate("a-pool-x", "i-2", true).await.unwrap();
+    groups.terminate("a-pool-x", "i-3", true).await.unwrap();
+    groups.terminate("a-pool-x", "i-1", true).await.unwrap();
+    groups.terminate("a-pool-x", "i-1", false).await.unwrap();
+    let kind = async || groups.terminate("a-pool-x", "i-1", true).await.unwrap_err().kind;
+    assert_eq!(kind().await, ErrorKind::Invalid);
+    assert_eq!(kind().await, ErrorKind::Transient);
+    let calls: Vec<String> = server
+        .requests()
+        .into_iter()
+        .map(|request| request.body)
+        .filter(|body| body.contains("Action=TerminateInstanceInAutoScalingGroup"))
+        .collect();
+    assert_eq!(calls.len(), 4);
+    assert!(calls[0].contains("InstanceId=i-1&ShouldDecrementDesiredCapacity=true"), "{}", calls[0]);
+    assert!(calls[1].contains("ShouldDecrementDesiredCapacity=false"), "{}", calls[1]);
+}
+
+#[tokio::test]
+async fn p8_a_hook_that_waits_for_nothing_is_settled() {
+    let nothing = refusal("ValidationError", "No active Lifecycle Action found with instance ID i-1");
+    let unknown = refusal("ValidationError", "Lifecycle hook not found");
+    let throttled = refusal("Throttling", "Rate exceeded");
+    let (server, groups) =
+        groups(&[EMPTY, nothing, unknown, EMPTY, nothing, throttled, EMPTY, refusal("AccessDenied", "no")]);
+    groups.complete_termination("g", "i-1").await.unwrap();
+    groups.complete_termination("g", "i-1").await.unwrap();
+    assert_eq!(groups.complete_termination("g", "i-1").await.unwrap_err().kind, ErrorKind::Invalid);
+    groups.prolong_termination("g", "i-1").await.unwrap();
+    groups.prolong_termination("g", "i-1").await.unwrap();
+    assert_eq!(groups.prolong_termination("g", "i-1").await.unwrap_err().kind, ErrorKind::Transient);
+    groups.set_desired("g", 4).await.unwrap();
+    assert_eq!(groups.set_desired("g", 4).await.unwrap_err().kind, ErrorKind::Denied);
+
+    let bodies: Vec<String> = server.requests().into_iter().map(|request| request.body).collect();
+    for part in [
+        "Action=CompleteLifecycleAction",
+        "LifecycleHookName=slipway-terminate",
+        "LifecycleActionResult=CONTINUE",
+    ] {
+        assert!(bodies[0].contains(part), "{}", bodies[0]);
+    }
+    assert!(bodies[3].contains("Action=RecordLifecycleActionHeartbeat"), "{}", bodies[3]);
+    for part in ["Action=SetDesiredCapacity", "DesiredCapacity=4", "HonorCooldown=false"] {
+        assert!(bodies[6].contains(part), "{}", bodies[6]);
+    }
+}

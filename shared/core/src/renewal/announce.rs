@@ -1,0 +1,119 @@
+//! What is said of certificates before they end: once a threshold, not each day.
+
+use jiff::Timestamp;
+
+use super::{Announced, Observed, Standing, days_before, days_left};
+use crate::pki::{Origin, policy};
+
+/// The thresholds of a leaf, in days before its end; at 0 it has expired.
+pub const LEAF_DAYS: [u32; 6] = [30, 14, 7, 3, 1, 0];
+
+/// Those of an authority: to rotate one takes longer.
+pub const AUTHORITY_DAYS: [u32; 9] = [365, 180, 90, 30, 14, 7, 3, 1, 0];
+
+/// Something to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// The asset.
+    pub certificate: String,
+    /// When it ends.
+    pub ends: Timestamp,
+    /// Whole days until then; negative once it has.
+    pub days_left: i64,
+    /// The threshold that is passed.
+    pub threshold_days: u32,
+    /// Where it is in use, if another is in the store already.
+    pub place: Option<String>,
+    /// From when it is renewed by itself, if it is.
+    pub renewed_from: Option<Timestamp>,
+    /// The same in words.
+    pub message: String,
+    /// What its owner does.
+    pub help: String,
+}
+
+/// The smallest threshold that `ends` has passed.
+fn threshold(ends: Timestamp, thresholds: &[u32], now: Timestamp) -> Option<u32> {
+    thresholds.iter().copied().filter(|days| days_before(ends, *days) <= now).min()
+}
+
+/// What is to be said of `standing` and was not yet, and what is then known to have been said.
+pub(super) fn announce(
+    observed: &Observed<'_>,
+    standing: &Standing,
+    now: Timestamp,
+) -> (Option<Announcement>, Option<Announced>) {
+    let thresholds = if standing.group.is_some() { &LEAF_DAYS[..] } else { &AUTHORITY_DAYS[..] };
+    let (ends, fingerprint, place) = standing.first_end();
+    let Some(days) = threshold(ends, thresholds, now) else { return (None, None) };
+    let said = Announced { fingerprint: fingerprint.to_owned(), days };
+    let before = observed.state.announced.get(&standing.name);
+    if let Some(before) = before.filter(|before| before.fingerprint == fingerprint && before.days <= days) {
+        return (None, Some(before.clone()));
+    }
+    let left = days_left(ends, now);
+    let name = &standing.name;
+    let when = match left {
+        _ if ends <= now => format!("expired at {ends}"),
+        0 => format!("expires within a day, at {ends}"),
+        1 => format!("expires in a day, at {ends}"),
+        left => format!("expires in {left} days, at {ends}"),
+    };
+    let message = match place {
+        None => format!("{name} {when}"),
+        Some(place) => format!(
+            "{name} is renewed in the store, and the one before it is still in use: {place}; that one {when}"
+        ),
+    };
+    let announcement = Announcement {
+        certificate: name.clone(),
+        ends,
+        days_left: left,
+        threshold_days: days,
+        place: place.map(str::to_owned),
+        renewed_from: standing.renewed_from,
+        message,
+        help: help(observed, standing, place.is_some()),
+    };
+    (Some(announcement), Some(said))
+}
+
+fn help(observed: &Observed<'_>, standing: &Standing, elsewhere: bool) -> String {
+    let (cluster, name) = (&observed.cluster.name, &standing.name);
+    if elsewhere {
+        return format!(
+            "see what the rollout waits for (slipway status {cluster}); if none is open, upload the spec again, \
+             or send Slipway-Refresh to the node"
+        );
+    }
+    match (standing.origin, standing.group) {
+        (Origin::Generated, None) => format!("rotate it, in stages: slipway rotate-ca {name}"),
+        (Origin::Imported | Origin::Provided, None) => {
+            format!(
+                "it is your own authority: have another issued, then rotate to it (slipway rotate-ca {name})"
+            )
+        }
+        (Origin::Imported | Origin::Provided, Some(_)) => {
+            let (certificate, key) = policy::import_files(name);
+            format!(
+                "you issue it: put the new certificate and its key into clusters/{cluster}/import/ as {certificate} and {key}, \
+                 then upload the spec again"
+            )
+        }
+        (Origin::Generated, Some(_)) => {
+            let issuer = standing.issuer.as_deref().unwrap_or_default();
+            match standing.renewed_from {
+                _ if !standing.gains() => {
+                    format!(
+                        "no new one would last longer: its authority {issuer} ends. Rotate that: slipway rotate-ca {issuer}"
+                    )
+                }
+                Some(from) => format!("nothing: it is renewed by itself from {from}"),
+                None => format!(
+                    "set certificatesConfiguration.rolloutBeforeExpiry.enabled, or renew it by hand: slipway certs renew {name} \
+                     --cluster {cluster}"
+                ),
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What is known of a cluster's nodes, from what they said of themselves and from what was rolled out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use slipway_core::node::NodeStatus;
+use slipway_core::pki::Role;
+use slipway_core::pki::rotation::{Heard, Seen};
+use slipway_core::render::Rendering;
+use slipway_core::rollout::Rollout;
+
+use crate::error::{FlowError, FlowResult};
+use crate::keys;
+use crate::ports::{Listing, Objects};
+use crate::store::{self, AT_A_TIME};
+
+/// The machines that there are, by role, as far as somebody asked Auto Scaling.
+pub type Machines = BTreeMap<Role, BTreeSet<String>>;
+
+/// A cluster has at most so many nodes, with those that are gone.
+const MOST: usize = 100_000;
+
+/// What every node of `cluster` said last, and what its machines start with. A report that cannot be read is none.
+///
+/// # Errors
+/// If a port fails, or a release that is deployed is lost: then nobody knows what machines start with.
+pub async fn see<A: Objects + Listing>(assets: &A, cluster: &str, machines: Machines) -> FlowResult<Seen> {
+    let boots_with = boots_with(assets, cluster).await?;
+    let prefix = format!("clusters/{cluster}/nodes/");
+    let listed = assets.list(&prefix, MOST).await?;
+    let reads = listed.into_iter().filter_map(|one| {
+        let (role, node) = one.key.strip_prefix(&prefix)?.strip_suffix("/status.json")?.split_once('/')?;
+        let (role, node) = (role.parse::<Role>().ok()?, node.to_owned());
+        // What is known to be gone says nothing.
+        let gone = machines.get(&role).is_some_and(|machines| !machines.contains(&node));
+        (!gone && boots_with.contains_key(&role)).then_some(async move {
+            let object = assets.get(&one.key).await?;
+            let status = object.and_then(|object| serde_json::from_slice::<NodeStatus>(&object.bytes).ok());
+            FlowResult::Ok(status.map(|status| (role, node, Heard::from(&status))))
+        })
+    });
+    let reads: Vec<_> = reads.collect();
+    let heard: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
+    let mut nodes: BTreeMap<Role, BTreeMap<String, Heard>> = BTreeMap::new();
+    for (role, node, heard) in heard.into_iter().flatten() {
+        nodes.entry(role).or_default().insert(node, heard);
+    }
+    Ok(Seen { nodes, machines, boots_with, vouched: false })
+}
+
+/// What the launch templates of each role that stands carry, and what a rollout under way is bringing to them.
+async fn boots_with<A: Objects>(assets: &A, cluster: &str) -> FlowResult<BTreeMap<Role, BTreeSet<String>>> {
+    let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
+    let Some(rollout) = rollout else { return Ok(BTreeMap::new()) };
+    let mut stacks: BTreeSet<(Option<String>, String)> =
+        rollout.standing().into_iter().map(|(stack, release)| (Some(stack), release)).collect();
+    stacks.extend(rollout.active.map(|active| (None, active.target)));
+    let ids: BTreeSet<String> = stacks.iter().map(|(_, release)| release.clone()).collect();
+    let loads = ids.into_iter().map(|id| async move {
+        let key = keys::release(cluster, &id);
+        let release = store::load::<Rendering>(assets, &key).await?.value;
+        let release = release.ok_or_else(|| FlowError::Corrupt {
+            key,
+            problem: "is lost, and what is deployed refers to it".to_owned(),
+            cure: "bring back a version of the object (the bucket keeps them), or upload the spec again"
+                .to_owned(),
+        })?;
+        FlowResult::Ok((id, release))
+    });
+    let releases: BTreeMap<String, Rendering> =
+        stream::iter(loads).buffer_unordered(AT_A_TIME).try_collect().await?;
+    let mut boots: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
+    for (stack, release) in &stacks {
+        for (role, node) in &releases[release].roles {
+            if stack.as_ref().is_none_or(|stack| *stack == node.stack) {
+                boots.entry(role.clone()).or_default().insert(node.credentials_digest.clone());
+            }
+        }
+    }
+    Ok(boots)
+}

@@ -1,0 +1,147 @@
+//! What a scan counts, as lines of CloudWatch's embedded metric format: a JSON object on standard output is a metric, and costs
+//! no call.
+//!
+//! Metrics are paid for by name and dimension, in the hours in which they are written. So each cluster has one, of the
+//! certificate that ends first, and a certificate has its own while it is near its end.
+
+use std::io::Write as _;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use slipway_driver::scan::Scanned;
+
+/// The namespace of our metrics.
+const NAMESPACE: &str = "Slipway";
+/// A certificate has a metric of its own when it ends in so many days.
+const NEAR_DAYS: f64 = 60.0;
+/// So many certificates of a cluster have one at the most: those that end first.
+const MOST: usize = 50;
+
+/// Writes what `scanned` says, and a line for each finding: those are what the alarm `ScanNeedsPerson` counts.
+pub fn report(scanned: &Scanned, now: Timestamp) {
+    let mut out = std::io::stdout().lock();
+    for line in lines(scanned, now) {
+        // Whoever closed our output hears no metrics.
+        let _ = writeln!(out, "{line}");
+    }
+    drop(out);
+    for finding in &scanned.findings {
+        tracing::error!(
+            errorType = "Slipway.Finding",
+            key = finding.key,
+            help = finding.help,
+            "{}",
+            finding.message
+        );
+    }
+    for failed in &scanned.failed {
+        tracing::error!(errorType = "Slipway.Renewal", certificates = ?failed.certificates, "{}", failed.message);
+    }
+}
+
+/// The metrics of a scan, one object each.
+#[must_use]
+pub fn lines(scanned: &Scanned, now: Timestamp) -> Vec<Value> {
+    let mut days: Vec<(f64, &str)> = scanned
+        .standings
+        .iter()
+        .map(|one| ((one.first_end().0.as_second() - now.as_second()) as f64 / 86_400.0, one.name.as_str()))
+        .collect();
+    days.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let cluster = &scanned.cluster;
+    let mut whole = json!({
+        "Cluster": cluster,
+        "Findings": scanned.findings.len(),
+        "RenewalsFailed": scanned.failed.len(),
+        "Renewed": scanned.renewed.len(),
+    });
+    let mut names = vec!["Findings", "RenewalsFailed", "Renewed"];
+    if let Some((first, _)) = days.first() {
+        whole["DaysToExpiry"] = json!(first);
+        names.push("DaysToExpiry");
+    }
+    let near = days.iter().take_while(|(left, _)| *left <= NEAR_DAYS).take(MOST);
+    let near = near.map(|(left, name)| {
+        let one = json!({"Cluster": cluster, "Certificate": name, "DaysToExpiry": left});
+        embedded(one, &[&["Cluster", "Certificate"]], &["DaysToExpiry"], now)
+    });
+    let whole = embedded(whole, &[&[], &["Cluster"]], &names, now);
+    std::iter::once(whole).chain(near).collect()
+}
+
+fn embedded(mut line: Value, dimensions: &[&[&str]], names: &[&str], now: Timestamp) -> Value {
+    let metrics: Vec<Value> = names.iter().map(|name| json!({"Name": name, "Unit": "None"})).collect();
+    line["_aws"] = json!({
+        "Timestamp": now.as_millisecond(),
+        "CloudWatchMetrics": [{"Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": metrics}],
+    });
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use slipway_core::pki::Origin;
+    use slipway_core::renewal::{Elsewhere, Group, Standing};
+
+    use super::*;
+
+    #[test]
+    fn each_cluster_has_a_metric_and_a_certificate_only_near_its_end() {
+        let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
+        let at = |days: i64| now + jiff::SignedDuration::from_hours(24 * days);
+        let standing = |name: &str, days: i64, elsewhere: Option<i64>| Standing {
+            name: name.to_owned(),
+            issuer: None,
+            origin: Origin::Generated,
+            group: Some(Group::Etcd),
+            fingerprint: "a".to_owned(),
+            begins: now,
+            ends: at(days),
+            elsewhere: Vec::from_iter(elsewhere.map(|days| Elsewhere {
+                ends: at(days),
+                fingerprint: "b".to_owned(),
+                place: "etcd-client on i-1 (etcd-0)".to_owned(),
+            })),
+            renewed_from: None,
+            next_end: None,
+            days: 365,
+        };
+        let scanned = Scanned {
+            cluster: "prod".to_owned(),
+            standings: vec![
+                standing("ca", 3000, None),
+                standing("apiserver", 20, None),
+                standing("etcd-peer-0", 364, Some(2)),
+            ],
+            renewed: vec!["etcd-peer-0".to_owned()],
+            failed: Vec::new(),
+            announced: Vec::new(),
+            findings: Vec::new(),
+        };
+        let lines = lines(&scanned, now);
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0]["DaysToExpiry"], 2.0, "what a node still has counts");
+        assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([[], ["Cluster"]]));
+        assert_eq!(lines[0]["_aws"]["Timestamp"], 1_795_176_000_000_i64);
+        assert_eq!(
+            (&lines[1]["Certificate"], &lines[1]["DaysToExpiry"]),
+            (&json!("etcd-peer-0"), &json!(2.0))
+        );
+        assert_eq!(
+            lines[2]["_aws"]["CloudWatchMetrics"][0]["Dimensions"],
+            json!([["Cluster", "Certificate"]])
+        );
+        // Each name that is declared is there, as CloudWatch asks it.
+        for line in &lines {
+            let directive = &line["_aws"]["CloudWatchMetrics"][0];
+            let metrics = directive["Metrics"].as_array().unwrap().iter().map(|one| &one["Name"]);
+            let dimensions =
+                directive["Dimensions"].as_array().unwrap().iter().flat_map(|set| set.as_array().unwrap());
+            for name in metrics.chain(dimensions) {
+                assert!(line.get(name.as_str().unwrap()).is_some(), "{name} of {line}");
+            }
+        }
+    }
+}

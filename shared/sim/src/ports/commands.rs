@@ -1,0 +1,72 @@
+//! Run Command in this process, as `slipway-aws` reads it off the wire.
+
+use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView};
+use slipway_driver::ports::{Commands, PortResult};
+
+use super::{SharedWorld, lock, port_error};
+use crate::world::{CommandRequest, Details, Sent};
+
+/// As `slipway-aws` says it.
+const DELIVERY_S: u32 = 120;
+
+/// Run Command in this process.
+#[derive(Debug, Clone)]
+pub struct SimulatedCommands {
+    world: SharedWorld,
+}
+
+impl SimulatedCommands {
+    /// A handle of `world`.
+    #[must_use]
+    pub fn new(world: SharedWorld) -> Self {
+        Self { world }
+    }
+
+    fn find(&self, command: &Command) -> PortResult<Option<String>> {
+        let listed = lock(&self.world).list_commands(Some(&command.instance), Some(command.verb.document()));
+        let listed = listed.map_err(|error| port_error("ssm:ListCommands", &command.instance, &error))?;
+        Ok(listed.into_iter().find(|sent| sent.comment == command.token).map(|sent| sent.id))
+    }
+}
+
+impl Commands for SimulatedCommands {
+    async fn send(&self, command: &Command) -> PortResult<()> {
+        if self.find(command)?.is_some() {
+            return Ok(());
+        }
+        let request = CommandRequest {
+            document: command.verb.document().to_owned(),
+            parameters: command.verb.parameters(),
+            instance: command.instance.clone(),
+            comment: command.token.clone(),
+            timeout_s: DELIVERY_S,
+        };
+        let sent = lock(&self.world).send_command(request);
+        sent.map(drop).map_err(|error| port_error("ssm:SendCommand", &command.instance, &error))
+    }
+
+    async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
+        let Some(id) = self.find(command)? else { return Ok(None) };
+        let found = lock(&self.world).command_invocation(&id, &command.instance);
+        let found =
+            found.map_err(|error| port_error("ssm:GetCommandInvocation", &command.instance, &error))?;
+        Ok(Some(view(&found)))
+    }
+}
+
+fn view(sent: &Sent) -> CommandView {
+    let status = match sent.details {
+        Details::Pending => CommandStatus::Pending,
+        Details::InProgress => CommandStatus::InProgress,
+        Details::Success => CommandStatus::Success,
+        Details::Failed => CommandStatus::Failed,
+        Details::ExecutionTimedOut => CommandStatus::TimedOut,
+        Details::DeliveryTimedOut => CommandStatus::Undelivered,
+    };
+    let mut problem = None;
+    if sent.details.is_over() && sent.details != Details::Success {
+        let ended = if sent.response_code > 0 { "; it ended with status 1" } else { "" };
+        problem = Some(format!("{}{ended}", sent.details.name()));
+    }
+    CommandView { status, answer: serde_json::from_str(&sent.output).ok(), problem }
+}

@@ -1,0 +1,100 @@
+//! Auto Scaling in this process, as `slipway-aws` reads it off the wire.
+
+use slipway_core::node::TERMINATE_HOOK;
+use slipway_core::rollout::fleet::{GroupView, Lifecycle, MachineView};
+use slipway_driver::ports::{Groups, PortResult};
+
+use super::{SharedWorld, lock, port_error};
+use crate::world::{ApiError, Group, HookResult, Machine, Termination};
+
+/// Auto Scaling in this process.
+#[derive(Debug, Clone)]
+pub struct SimulatedGroups {
+    world: SharedWorld,
+}
+
+impl SimulatedGroups {
+    /// A handle of `world`.
+    #[must_use]
+    pub fn new(world: SharedWorld) -> Self {
+        Self { world }
+    }
+}
+
+fn waits_for_nothing(error: &ApiError) -> bool {
+    error.code == "ValidationError" && error.message.contains("No active Lifecycle Action")
+}
+
+impl Groups for SimulatedGroups {
+    async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
+        match lock(&self.world).groups(&[name.to_owned()]) {
+            Ok(found) => Ok(found.first().map(|(group, machines)| view(group, machines))),
+            Err(error) => Err(port_error("autoscaling:DescribeAutoScalingGroups", name, &error)),
+        }
+    }
+
+    async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+        let set = lock(&self.world).set_desired_capacity(group, desired);
+        set.map_err(|error| port_error("autoscaling:SetDesiredCapacity", group, &error))
+    }
+
+    async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
+        let Some(seen) = self.group(group).await? else { return Ok(()) };
+        match seen.machines.get(instance).map(|machine| machine.lifecycle) {
+            None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => return Ok(()),
+            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => {}
+        }
+        let asked = Termination { instance: instance.to_owned(), shrink };
+        match lock(&self.world).terminate_instance(&asked) {
+            Ok(()) => Ok(()),
+            Err(error) if error.code == "ValidationError" && error.message.contains("not found") => Ok(()),
+            Err(error) => {
+                Err(port_error("autoscaling:TerminateInstanceInAutoScalingGroup", instance, &error))
+            }
+        }
+    }
+
+    async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {
+        let mut world = lock(&self.world);
+        match world.complete_lifecycle_action(group, TERMINATE_HOOK, instance, HookResult::Continue) {
+            Ok(()) => Ok(()),
+            Err(error) if waits_for_nothing(&error) => Ok(()),
+            Err(error) => Err(port_error("autoscaling:CompleteLifecycleAction", instance, &error)),
+        }
+    }
+
+    async fn prolong_termination(&self, group: &str, instance: &str) -> PortResult<()> {
+        match lock(&self.world).record_heartbeat(group, TERMINATE_HOOK, instance) {
+            Ok(()) => Ok(()),
+            Err(error) if waits_for_nothing(&error) => Ok(()),
+            Err(error) => Err(port_error("autoscaling:RecordLifecycleActionHeartbeat", instance, &error)),
+        }
+    }
+}
+
+fn view(group: &Group, machines: &[Machine]) -> GroupView {
+    GroupView {
+        name: group.name.clone(),
+        desired: group.desired,
+        min: group.min,
+        max: group.max,
+        template: group.template.clone(),
+        machines: machines.iter().map(|machine| (machine.id.clone(), seen(machine))).collect(),
+        tags: group.tags.clone(),
+    }
+}
+
+fn seen(machine: &Machine) -> MachineView {
+    use crate::world::State;
+    MachineView {
+        zone: machine.zone.clone(),
+        lifecycle: match machine.state {
+            State::Pending | State::PendingWait | State::PendingProceed => Lifecycle::Pending,
+            State::InService => Lifecycle::InService,
+            State::TerminatingWait => Lifecycle::TerminatingWait,
+            State::TerminatingProceed | State::TerminatingRetained => Lifecycle::Terminating,
+        },
+        healthy: machine.healthy,
+        template: machine.template.clone(),
+    }
+}

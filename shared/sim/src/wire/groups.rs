@@ -1,0 +1,123 @@
+//! Auto Scaling's actions.
+
+use super::query::{Query, page_token};
+use super::xml::Xml;
+use crate::world::{ApiError, ApiResult, Group, HookResult, Machine, Termination, World};
+
+pub(super) fn perform(world: &mut World, action: &str, query: &Query) -> ApiResult<Xml> {
+    let mut xml = Xml::default();
+    match action {
+        "DescribeAutoScalingGroups" => describe(world, query, &mut xml)?,
+        "SetDesiredCapacity" => {
+            let (name, desired) =
+                (query.required("AutoScalingGroupName")?, query.required("DesiredCapacity")?);
+            // What waits for no cooldown waits for none that is not modelled.
+            query.never("HonorCooldown")?;
+            query.finish()?;
+            let desired =
+                desired.parse().map_err(|_| ApiError::validation(format!("{desired} is no capacity")))?;
+            world.set_desired_capacity(name, desired)?;
+        }
+        "TerminateInstanceInAutoScalingGroup" => {
+            let instance = query.required("InstanceId")?.to_owned();
+            let shrink = query.required("ShouldDecrementDesiredCapacity")? == "true";
+            query.finish()?;
+            world.terminate_instance(&Termination { instance: instance.clone(), shrink })?;
+            let id = world.request_id();
+            xml.nest("Activity", |xml| {
+                xml.leaf("ActivityId", id)
+                    .leaf("Cause", "instance was taken out of service in response to a user request")
+                    .leaf("Description", format!("Terminating EC2 instance: {instance}"))
+                    .leaf("StatusCode", "InProgress")
+                    .leaf("Progress", 0);
+            });
+        }
+        "CompleteLifecycleAction" => {
+            let (group, hook) = hook(query)?;
+            let instance = query.required("InstanceId")?.to_owned();
+            let result = match query.required("LifecycleActionResult")? {
+                "CONTINUE" => HookResult::Continue,
+                "ABANDON" => HookResult::Abandon,
+                other => {
+                    return Err(ApiError::validation(format!(
+                        "Lifecycle action result {other} is not one of CONTINUE, ABANDON"
+                    )));
+                }
+            };
+            query.finish()?;
+            world.complete_lifecycle_action(&group, &hook, &instance, result)?;
+        }
+        "RecordLifecycleActionHeartbeat" => {
+            let (group, hook) = hook(query)?;
+            let instance = query.required("InstanceId")?.to_owned();
+            query.finish()?;
+            world.record_heartbeat(&group, &hook, &instance)?;
+        }
+        other => return Err(ApiError::not_modelled(&format!("The action {other} of Auto Scaling"))),
+    }
+    Ok(xml)
+}
+
+fn hook(query: &Query) -> ApiResult<(String, String)> {
+    let group = query.required("AutoScalingGroupName")?.to_owned();
+    Ok((group, query.required("LifecycleHookName")?.to_owned()))
+}
+
+fn describe(world: &mut World, query: &Query, xml: &mut Xml) -> ApiResult<()> {
+    let names: Vec<String> =
+        query.list("AutoScalingGroupNames").unwrap_or_default().into_iter().map(str::to_owned).collect();
+    let most: usize = match query.take("MaxRecords") {
+        None => 50,
+        Some(text) => text.parse().map_err(|_| ApiError::validation(format!("{text} is no number")))?,
+    };
+    let from = query.page()?;
+    query.finish()?;
+    let (region, account) = (world.config().region.clone(), world.config().account.clone());
+    let found = world.groups(&names)?;
+    let next = from + most;
+    let more = next < found.len();
+    xml.list("AutoScalingGroups", found.iter().skip(from).take(most), |xml, (group, machines)| {
+        shown(xml, &format!("arn:aws:autoscaling:{region}:{account}"), group, machines);
+    });
+    xml.maybe("NextToken", more.then(|| page_token(next)));
+    Ok(())
+}
+
+fn shown(xml: &mut Xml, arn: &str, group: &Group, machines: &[Machine]) {
+    let name = &group.name;
+    xml.leaf("AutoScalingGroupName", name)
+        .leaf("AutoScalingGroupARN", format!("{arn}:autoScalingGroup:0:autoScalingGroupName/{name}"));
+    if let Some(template) = &group.template {
+        xml.nest("LaunchTemplate", |xml| {
+            xml.leaf("LaunchTemplateId", &template.id).leaf("Version", &template.version);
+        });
+    }
+    xml.leaf("MinSize", group.min)
+        .leaf("MaxSize", group.max)
+        .leaf("DesiredCapacity", group.desired)
+        .leaf("DefaultCooldown", 300)
+        .texts("AvailabilityZones", &group.zones)
+        .leaf("HealthCheckType", "EC2")
+        .leaf("HealthCheckGracePeriod", 0)
+        .list("Instances", machines, |xml, machine| {
+            xml.leaf("InstanceId", &machine.id)
+                .leaf("AvailabilityZone", &machine.zone)
+                .leaf("LifecycleState", machine.state.name())
+                .leaf("HealthStatus", if machine.healthy { "Healthy" } else { "Unhealthy" });
+            if let Some(template) = &machine.template {
+                xml.nest("LaunchTemplate", |xml| {
+                    xml.leaf("LaunchTemplateId", &template.id).leaf("Version", &template.version);
+                });
+            }
+            xml.leaf("ProtectedFromScaleIn", false);
+        })
+        .time("CreatedTime", group.created_at)
+        .list("Tags", &group.tags, |xml, (key, value)| {
+            xml.leaf("ResourceId", name)
+                .leaf("ResourceType", "auto-scaling-group")
+                .leaf("Key", key)
+                .leaf("Value", value)
+                .leaf("PropagateAtLaunch", true);
+        })
+        .leaf("NewInstancesProtectedFromScaleIn", false);
+}

@@ -1,0 +1,258 @@
+//! etcd: members with volumes that outlive their machines, a quorum, a leader, and how long one takes to catch up.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::World;
+use super::super::fleet::Machine;
+use super::super::fleet::groups_of;
+use super::{ClusterTask, seconds};
+
+/// Entries a second that a cluster writes while it has a leader.
+const WRITES: f64 = 20.0;
+/// Entries a second that a member takes in while it catches up.
+const CATCHES_UP: f64 = 4_000.0;
+/// A member that lacks more than this is sent a snapshot of the whole database.
+const KEPT: u64 = 100_000;
+/// Bytes of the database.
+pub(crate) const DATABASE: u64 = 256 << 20;
+/// Bytes a second of a snapshot.
+const SENDS: f64 = 40_000_000.0;
+/// From a process's start to its first word.
+const STARTS_S: (f64, f64) = (1.0, 3.0);
+/// What a process takes to be started again.
+const RESTARTS_S: (f64, f64) = (2.0, 5.0);
+
+/// The etcd of a cluster.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Etcd {
+    /// By role: `etcd-0`.
+    pub(crate) members: BTreeMap<String, Member>,
+    pub(crate) leader: Option<String>,
+    pub(crate) term: u64,
+    /// What was agreed on at `index_at`.
+    index: u64,
+    index_at: Timestamp,
+    /// When each snapshot was taken.
+    pub(crate) snapshots: Vec<Timestamp>,
+}
+
+/// A member of the membership.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    /// Its number, in hex.
+    pub(crate) id: String,
+    pub(crate) learner: bool,
+    /// The machine that has its volume.
+    pub(crate) attached: Option<String>,
+    pub(crate) process: Option<Process>,
+    /// What it had taken in when its process started, or stopped.
+    applied: u64,
+}
+
+/// A member's process.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    pub(crate) machine: String,
+    since: Timestamp,
+    pub(crate) caught_up_at: Timestamp,
+}
+
+impl Etcd {
+    /// What the cluster has agreed on.
+    pub(crate) fn index(&self, now: Timestamp) -> u64 {
+        let more = if self.leader.is_some() { seconds(self.index_at, now) * WRITES } else { 0.0 };
+        self.index + more as u64
+    }
+
+    /// How many entries a member lacks.
+    pub(crate) fn behind(&self, member: &Member, now: Timestamp) -> u64 {
+        let lacks = self.index(now).saturating_sub(member.applied);
+        match &member.process {
+            None => lacks,
+            Some(process) if process.caught_up_at <= now => 0,
+            Some(process) => {
+                let whole = seconds(process.since, process.caught_up_at).max(0.001);
+                let left = seconds(now, process.caught_up_at) / whole;
+                ((lacks as f64 * left) as u64).max(1)
+            }
+        }
+    }
+
+    /// Whether a member serves.
+    pub(crate) fn is_up(member: &Member, now: Timestamp) -> bool {
+        member.process.as_ref().is_some_and(|process| process.caught_up_at <= now)
+    }
+
+    /// How many voters there are, and how many of them serve.
+    pub(crate) fn voters(&self, now: Timestamp) -> (usize, usize) {
+        let voters = self.members.values().filter(|member| !member.learner);
+        let up = voters.clone().filter(|member| Self::is_up(member, now)).count();
+        (voters.count(), up)
+    }
+
+    fn fold(&mut self, now: Timestamp) {
+        self.index = self.index(now);
+        self.index_at = now;
+    }
+}
+
+impl World {
+    /// A member's machine goes on with its bootstrap; `true`: the member is healthy.
+    pub(super) fn etcd_joins(&mut self, cluster: &str, role: &str, machine: &Machine) -> bool {
+        let now = self.now;
+        if self.etcd(cluster).members.is_empty() {
+            self.found(cluster);
+        }
+        if !self.etcd(cluster).members.contains_key(role) && !self.add_learner(cluster, role) {
+            return false;
+        }
+        let etcd = self.etcd(cluster);
+        let Some(member) = etcd.members.get_mut(role) else { return false };
+        match &member.attached {
+            Some(other) if *other != machine.id => return false,
+            Some(_) | None => member.attached = Some(machine.id.clone()),
+        }
+        let Some(process) = &member.process else {
+            self.etcd_starts(cluster, role, &machine.id);
+            return false;
+        };
+        if process.caught_up_at > now {
+            return false;
+        }
+        if etcd.members[role].learner && etcd.leader.is_some() {
+            if let Some(member) = etcd.members.get_mut(role) {
+                member.learner = false;
+            }
+            self.tell(format!("{role} of {cluster} has caught up and gets a vote"));
+            self.etcd_changed(cluster);
+        }
+        let etcd = self.etcd(cluster);
+        etcd.leader.is_some() && !etcd.members[role].learner
+    }
+
+    fn etcd(&mut self, cluster: &str) -> &mut Etcd {
+        &mut self.fleet.clusters.entry(cluster.to_owned()).or_default().etcd
+    }
+
+    /// Those whose groups exist now found the cluster.
+    fn found(&mut self, cluster: &str) {
+        let founders = groups_of(self.fleet.groups.values(), cluster, "etcd-");
+        let now = self.now;
+        let members: Vec<(String, Member)> =
+            founders.into_iter().map(|role| (role.clone(), self.new_member(cluster, &role, false))).collect();
+        let etcd = self.etcd(cluster);
+        etcd.index_at = now;
+        etcd.members.extend(members);
+    }
+
+    fn new_member(&self, cluster: &str, role: &str, learner: bool) -> Member {
+        let id = self.hex(&format!("member {cluster} {role}"))[..16].to_owned();
+        Member { id, learner, attached: None, process: None, applied: 0 }
+    }
+
+    /// A newcomer is added, if there is a quorum to add it and no other learner.
+    fn add_learner(&mut self, cluster: &str, role: &str) -> bool {
+        let member = self.new_member(cluster, role, true);
+        let etcd = self.etcd(cluster);
+        if etcd.leader.is_none() || etcd.members.values().any(|member| member.learner) {
+            return false;
+        }
+        etcd.members.insert(role.to_owned(), member);
+        self.tell(format!("{role} is added to etcd of {cluster} as a learner"));
+        true
+    }
+
+    /// A member's process starts, and takes in what it lacks.
+    fn etcd_starts(&mut self, cluster: &str, role: &str, machine: &str) {
+        let now = self.now;
+        let starts_s = self.draw_s("etcd starts", STARTS_S.0, STARTS_S.1);
+        let pace = self.config.pace;
+        let etcd = self.etcd(cluster);
+        let index = etcd.index(now);
+        let Some(member) = etcd.members.get_mut(role) else { return };
+        let lacks = index.saturating_sub(member.applied);
+        let sent = if lacks > KEPT || (member.learner && member.applied == 0) {
+            DATABASE as f64 / SENDS
+        } else {
+            0.0
+        };
+        let long_s = (starts_s + sent + lacks as f64 / CATCHES_UP) * pace;
+        let caught_up_at = now + SignedDuration::from_secs_f64(long_s);
+        member.process = Some(Process { machine: machine.to_owned(), since: now, caught_up_at });
+        self.tell(format!("{role} of {cluster} starts on {machine}, {lacks} entries behind"));
+        self.sequence += 1;
+        let task = ClusterTask::EtcdSettles { cluster: cluster.to_owned() };
+        self.queue.insert((caught_up_at, self.sequence), super::Task::Cluster(task));
+    }
+
+    /// A member's process is gone; its volume is not.
+    pub(super) fn etcd_stops(&mut self, cluster: &str, role: &str) {
+        let now = self.now;
+        let etcd = self.etcd(cluster);
+        let Some(member) = etcd.members.get(role) else { return };
+        let applied = etcd.index(now).saturating_sub(etcd.behind(member, now));
+        let Some(member) = etcd.members.get_mut(role) else { return };
+        if member.process.take().is_some() {
+            member.applied = applied;
+            self.tell(format!("{role} of {cluster} stops"));
+            self.etcd_changed(cluster);
+        }
+    }
+
+    /// A member is started again, on the same machine.
+    pub(in crate::world) fn etcd_restarts(&mut self, machine: &Machine) {
+        let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
+        self.etcd_stops(&cluster, machine.role());
+        let seconds = self.draw_s("etcd restarts", RESTARTS_S.0, RESTARTS_S.1);
+        self.cluster_after_s(seconds, ClusterTask::EtcdReturns { machine: machine.id.clone() });
+    }
+
+    pub(super) fn etcd_returns(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
+        if machine.power != super::Power::Up {
+            return;
+        }
+        let (Some(cluster), role) = (machine.cluster().map(str::to_owned), machine.role().to_owned()) else {
+            return;
+        };
+        let attached = self.etcd(&cluster).members.get(&role).and_then(|member| member.attached.as_deref());
+        if attached == Some(id) {
+            self.etcd_starts(&cluster, &role, id);
+        }
+    }
+
+    /// Somebody came or went: is there a quorum, and who leads?
+    pub(super) fn etcd_changed(&mut self, cluster: &str) {
+        let now = self.now;
+        let etcd = self.etcd(cluster);
+        let (voters, up) = etcd.voters(now);
+        let serves = |etcd: &Etcd, role: &String| {
+            etcd.members.get(role).is_some_and(|member| !member.learner && Etcd::is_up(member, now))
+        };
+        if etcd.leader.as_ref().is_some_and(|leader| serves(etcd, leader)) && up > voters / 2 {
+            return;
+        }
+        etcd.fold(now);
+        let before = etcd.leader.take();
+        if up > voters / 2 {
+            let fit: Vec<String> = etcd.members.keys().filter(|role| serves(etcd, role)).cloned().collect();
+            let chosen = self.draw(&format!("leader of {cluster}"));
+            let chosen = fit[((chosen * fit.len() as f64) as usize).min(fit.len() - 1)].clone();
+            self.lead(cluster, chosen);
+        } else if before.is_some() {
+            self.tell(format!("etcd of {cluster} has lost its quorum: {up} of {voters} members serve"));
+        }
+    }
+
+    /// A member leads from now on.
+    pub(in crate::world) fn lead(&mut self, cluster: &str, role: String) {
+        let now = self.now;
+        let etcd = self.etcd(cluster);
+        etcd.fold(now);
+        etcd.term += 1;
+        etcd.leader = Some(role.clone());
+        self.tell(format!("{role} leads etcd of {cluster}"));
+    }
+}

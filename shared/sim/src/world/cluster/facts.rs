@@ -1,0 +1,91 @@
+//! What is so of a cluster, for whoever checks the world from outside.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use slipway_core::drain::Owner;
+
+use super::super::World;
+use super::Etcd;
+
+/// A cluster, as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterFacts {
+    /// By role.
+    pub members: BTreeMap<String, MemberFacts>,
+    /// The role of who leads.
+    pub leader: Option<String>,
+    /// When each snapshot was taken.
+    pub snapshots: Vec<Timestamp>,
+    /// The machines whose API server answers.
+    pub api_servers: Vec<String>,
+    /// Pods that a workload has, by node, those that are ending left out; the empty name has those that are nowhere.
+    pub pods: BTreeMap<String, usize>,
+    /// Nodes to which nothing is scheduled.
+    pub cordoned: Vec<String>,
+    /// Pods that were lost with their machine.
+    pub losses: Vec<Loss>,
+    /// How many evictions were granted.
+    pub evicted: u64,
+    /// How many pods were deleted against their budget.
+    pub forced: u64,
+}
+
+/// A member of etcd, as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberFacts {
+    /// It has a vote.
+    pub voter: bool,
+    /// Its process runs and has caught up.
+    pub up: bool,
+    /// The machine that its process runs on.
+    pub machine: Option<String>,
+}
+
+/// Pods that went with their machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// When.
+    pub at: Timestamp,
+    /// The machine.
+    pub machine: String,
+    /// Its role.
+    pub role: String,
+    /// How many.
+    pub pods: usize,
+    /// Somebody had asked for its end; `false`: it died.
+    pub asked: bool,
+}
+
+impl World {
+    /// The cluster of that name; `None`: no machine of it ever came up.
+    #[must_use]
+    pub fn cluster_facts(&self, name: &str) -> Option<ClusterFacts> {
+        let cluster = self.fleet.clusters.get(name)?;
+        let mut pods: BTreeMap<String, usize> = BTreeMap::new();
+        let running = cluster.kube.pods.values();
+        for pod in running.filter(|pod| pod.owner == Owner::Controller && pod.terminating.is_none()) {
+            *pods.entry(pod.node.clone().unwrap_or_default()).or_default() += 1;
+        }
+        let members = cluster.etcd.members.iter().map(|(role, member)| {
+            let facts = MemberFacts {
+                voter: !member.learner,
+                up: Etcd::is_up(member, self.now),
+                machine: member.process.as_ref().map(|process| process.machine.clone()),
+            };
+            (role.clone(), facts)
+        });
+        let nodes = cluster.kube.nodes.iter().filter(|(_, node)| node.drain.cordoned);
+        Some(ClusterFacts {
+            members: members.collect(),
+            leader: cluster.etcd.leader.clone(),
+            snapshots: cluster.etcd.snapshots.clone(),
+            api_servers: self.api_servers(name),
+            pods,
+            cordoned: nodes.map(|(name, _)| name.clone()).collect(),
+            losses: cluster.losses.clone(),
+            evicted: cluster.kube.evicted,
+            forced: cluster.kube.forced,
+        })
+    }
+}

@@ -1,0 +1,264 @@
+//! Nodes and workloads: what is scheduled where, and what comes back when a node goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use slipway_core::drain::{NodeState, ObjectName, Owner};
+
+use super::super::World;
+use super::super::fleet::{Machine, State};
+use super::{ClusterTask, Loss};
+
+/// How long a pod takes from its node to its first answer.
+const STARTS_S: (f64, f64) = (4.0, 25.0);
+
+/// What the API servers of a cluster hold.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kube {
+    /// By name, which is the machine's id.
+    pub(crate) nodes: BTreeMap<String, Node>,
+    /// By UID.
+    pub(crate) pods: BTreeMap<String, Pod>,
+    pub(crate) workloads: Vec<Workload>,
+    /// Counts pods.
+    made: u64,
+    pub(crate) evicted: u64,
+    pub(crate) forced: u64,
+}
+
+/// A node.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Node {
+    /// `controller`, `pool-general`.
+    pub(crate) role: String,
+    pub(crate) drain: NodeState,
+}
+
+/// Something that keeps so many pods on the nodes of one role.
+#[derive(Debug, Clone)]
+pub(crate) struct Workload {
+    pub(crate) name: ObjectName,
+    pub(crate) role: String,
+    pub(crate) replicas: usize,
+    /// How many of its pods may be missing; `None`: it has no budget.
+    pub(crate) may_miss: Option<usize>,
+    pub(crate) empty_dir: bool,
+}
+
+/// A pod.
+#[derive(Debug, Clone)]
+pub(crate) struct Pod {
+    pub(crate) name: ObjectName,
+    pub(crate) uid: String,
+    /// Which workload makes it again; `None`: a DaemonSet, or its kubelet.
+    pub(crate) workload: Option<usize>,
+    pub(crate) owner: Owner,
+    pub(crate) node: Option<String>,
+    pub(crate) created: Timestamp,
+    pub(crate) healthy: bool,
+    /// For how long it has been healthy, or not.
+    pub(crate) since: Timestamp,
+    pub(crate) terminating: Option<Timestamp>,
+}
+
+impl World {
+    /// A kubelet makes itself known.
+    pub(super) fn node_joins(&mut self, cluster: &str, machine: &Machine) {
+        let role = machine.role().to_owned();
+        let kube = self.kube(cluster);
+        if kube.nodes.contains_key(&machine.id) {
+            return;
+        }
+        let is_first = kube.nodes.values().all(|node| node.role != role);
+        kube.nodes.insert(machine.id.clone(), Node { role: role.clone(), drain: NodeState::default() });
+        self.pod(
+            cluster,
+            "kube-system",
+            &format!("flannel-{}", machine.id),
+            None,
+            Owner::DaemonSet,
+            Some(machine),
+        );
+        if role == "controller" {
+            let name = format!("kube-apiserver-{}", machine.id);
+            self.pod(cluster, "kube-system", &name, None, Owner::Kubelet, Some(machine));
+        }
+        if is_first {
+            self.deploy(cluster, &role, &machine.group);
+        }
+        self.schedule_pods(cluster);
+    }
+
+    fn kube(&mut self, cluster: &str) -> &mut Kube {
+        &mut self.fleet.clusters.entry(cluster.to_owned()).or_default().kube
+    }
+
+    /// The workloads of a role: what somebody runs there.
+    fn deploy(&mut self, cluster: &str, role: &str, group: &str) {
+        if self.kube(cluster).workloads.iter().any(|workload| workload.role == role) {
+            return;
+        }
+        let nodes = self.fleet.groups.get(group).map_or(1, |group| group.desired.max(1)) as usize;
+        let stubborn = self.fleet.faults.stubborn_budget;
+        let names: &[&str] = if role == "controller" { &["coredns"] } else { &["shop", "search", "batch"] };
+        for name in names {
+            let replicas = match *name {
+                "coredns" => 2,
+                "shop" => nodes + 1,
+                "search" => nodes.div_ceil(2) + 1,
+                _ => nodes.div_ceil(3),
+            };
+            let may_miss = match *name {
+                "batch" => None,
+                _ if self.chance("stubborn budget", stubborn) => Some(0),
+                _ => Some((replicas / 4).max(1)),
+            };
+            let namespace = if role == "controller" { "kube-system" } else { role };
+            let workload = Workload {
+                name: ObjectName::new(namespace, *name),
+                role: role.to_owned(),
+                replicas,
+                may_miss,
+                empty_dir: *name == "batch",
+            };
+            self.kube(cluster).workloads.push(workload);
+        }
+        self.replenish(cluster);
+    }
+
+    /// Every workload has as many pods as it should: those that end are replaced at once.
+    pub(super) fn replenish(&mut self, cluster: &str) {
+        let kube = self.kube(cluster);
+        let mut missing = Vec::new();
+        for (index, workload) in kube.workloads.iter().enumerate() {
+            let pods =
+                kube.pods.values().filter(|pod| pod.workload == Some(index) && pod.terminating.is_none());
+            missing.push((index, workload.name.clone(), workload.replicas.saturating_sub(pods.count())));
+        }
+        for (index, name, count) in missing {
+            for _ in 0..count {
+                let number = self.kube(cluster).made;
+                let pod = format!("{}-{number}", name.name);
+                self.pod(cluster, &name.namespace, &pod, Some(index), Owner::Controller, None);
+            }
+        }
+    }
+
+    fn pod(
+        &mut self,
+        cluster: &str,
+        namespace: &str,
+        name: &str,
+        workload: Option<usize>,
+        owner: Owner,
+        on: Option<&Machine>,
+    ) {
+        let now = self.now;
+        let kube = self.kube(cluster);
+        kube.made += 1;
+        let pod = Pod {
+            name: ObjectName::new(namespace, name),
+            uid: format!("{:08}", kube.made),
+            workload,
+            owner,
+            node: on.map(|machine| machine.id.clone()),
+            created: now,
+            healthy: on.is_some(),
+            since: now,
+            terminating: None,
+        };
+        kube.pods.insert(pod.uid.clone(), pod);
+    }
+
+    /// Pods that are nowhere go to the node of their role that has fewest, as long as one takes any.
+    pub(super) fn schedule_pods(&mut self, cluster: &str) {
+        let serves = self.api_serves(cluster) || self.kube(cluster).nodes.len() == 1;
+        if !serves {
+            return;
+        }
+        let now = self.now;
+        let kube = self.kube(cluster);
+        let mut load: BTreeMap<String, usize> = BTreeMap::new();
+        for pod in kube.pods.values() {
+            if let Some(node) = &pod.node {
+                *load.entry(node.clone()).or_default() += 1;
+            }
+        }
+        let pending: Vec<(String, String)> = kube
+            .pods
+            .values()
+            .filter(|pod| pod.node.is_none())
+            .filter_map(|pod| Some((pod.uid.clone(), kube.workloads.get(pod.workload?)?.role.clone())))
+            .collect();
+        let mut placed = Vec::new();
+        for (uid, role) in pending {
+            let open = kube.nodes.iter().filter(|(_, node)| node.role == role && !node.drain.cordoned);
+            let Some(node) = open
+                .map(|(name, _)| name.clone())
+                .min_by_key(|name| (load.get(name).copied().unwrap_or_default(), name.clone()))
+            else {
+                continue;
+            };
+            *load.entry(node.clone()).or_default() += 1;
+            if let Some(pod) = kube.pods.get_mut(&uid) {
+                pod.node = Some(node);
+                pod.created = now;
+            }
+            placed.push(uid);
+        }
+        for uid in placed {
+            let seconds = self.draw_s("pod starts", STARTS_S.0, STARTS_S.1);
+            self.cluster_after_s(seconds, ClusterTask::PodReady { cluster: cluster.to_owned(), pod: uid });
+        }
+    }
+
+    pub(super) fn pod_ready(&mut self, cluster: &str, uid: &str) {
+        let now = self.now;
+        if let Some(pod) = self.kube(cluster).pods.get_mut(uid)
+            && pod.node.is_some()
+            && !pod.healthy
+            && pod.terminating.is_none()
+        {
+            pod.healthy = true;
+            pod.since = now;
+        }
+    }
+
+    pub(super) fn pod_gone(&mut self, cluster: &str, uid: &str) {
+        self.kube(cluster).pods.remove(uid);
+    }
+
+    /// A node's machine stands still: its pods are lost, and made again elsewhere.
+    pub(super) fn node_leaves(&mut self, cluster: &str, machine: &Machine) {
+        let now = self.now;
+        let kube = self.kube(cluster);
+        if kube.nodes.remove(&machine.id).is_none() {
+            return;
+        }
+        let on_it: BTreeSet<String> = kube
+            .pods
+            .values()
+            .filter(|pod| pod.node.as_deref() == Some(machine.id.as_str()))
+            .map(|pod| pod.uid.clone())
+            .collect();
+        let lost = on_it.iter().filter(|uid| {
+            kube.pods[*uid].owner == Owner::Controller && kube.pods[*uid].terminating.is_none()
+        });
+        let lost = lost.count();
+        kube.pods.retain(|uid, _| !on_it.contains(uid));
+        if lost > 0 {
+            let asked = machine.state == State::TerminatingProceed;
+            let loss = Loss {
+                at: now,
+                machine: machine.id.clone(),
+                role: machine.role().to_owned(),
+                pods: lost,
+                asked,
+            };
+            self.fleet.clusters.entry(cluster.to_owned()).or_default().losses.push(loss);
+            self.tell(format!("{lost} pods of {} are lost with it", machine.id));
+        }
+        self.replenish(cluster);
+        self.schedule_pods(cluster);
+    }
+}

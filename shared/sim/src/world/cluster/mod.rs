@@ -1,0 +1,143 @@
+//! What runs on the machines of a cluster: etcd, API servers, kubelets and pods, as much of them as a rollout meets.
+
+mod drain;
+mod etcd;
+mod facts;
+mod kube;
+mod pods;
+
+use jiff::{SignedDuration, Timestamp};
+
+pub(crate) use drain::{Drain, Looked};
+pub(crate) use etcd::{DATABASE, Etcd};
+pub use facts::{ClusterFacts, Loss, MemberFacts};
+pub(crate) use kube::Kube;
+
+use super::World;
+use super::execute::Task;
+use super::fleet::{Machine, Power};
+
+/// A cluster.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cluster {
+    pub(crate) etcd: Etcd,
+    pub(crate) kube: Kube,
+    pub(crate) losses: Vec<Loss>,
+}
+
+/// Something that happens in a cluster at a time.
+#[derive(Debug, Clone)]
+pub(crate) enum ClusterTask {
+    /// A member of etcd may have caught up.
+    EtcdSettles { cluster: String },
+    /// A member's process is back after a restart.
+    EtcdReturns { machine: String },
+    /// A pod's containers are ready.
+    PodReady { cluster: String, pod: String },
+    /// A pod has ended.
+    PodGone { cluster: String, pod: String },
+}
+
+/// How long what is on a machine takes to start, once it may.
+const CONTROLLER_S: (f64, f64) = (20.0, 45.0);
+const KUBELET_S: (f64, f64) = (8.0, 25.0);
+
+impl World {
+    pub(super) fn run_cluster(&mut self, task: ClusterTask) {
+        match task {
+            ClusterTask::EtcdSettles { cluster } => self.etcd_changed(&cluster),
+            ClusterTask::EtcdReturns { machine } => self.etcd_returns(&machine),
+            ClusterTask::PodReady { cluster, pod } => self.pod_ready(&cluster, &pod),
+            ClusterTask::PodGone { cluster, pod } => self.pod_gone(&cluster, &pod),
+        }
+    }
+
+    fn cluster_after_s(&mut self, seconds: f64, task: ClusterTask) {
+        self.after_s(seconds, Task::Cluster(task));
+    }
+
+    /// A machine's agent goes on as far as it can; `true`: what is on it is healthy.
+    pub(super) fn joins_its_cluster(&mut self, id: &str) -> bool {
+        let Some(machine) = self.fleet.machines.get(id).cloned() else { return false };
+        let Some(cluster) = machine.cluster().map(str::to_owned) else { return true };
+        let role = machine.role().to_owned();
+        self.fleet.clusters.entry(cluster.clone()).or_default();
+        if role.starts_with("etcd-") {
+            return self.etcd_joins(&cluster, &role, &machine);
+        }
+        let (can_start, long) = if role == "controller" {
+            (self.fleet.clusters[&cluster].etcd.leader.is_some(), CONTROLLER_S)
+        } else {
+            (self.api_serves(&cluster), KUBELET_S)
+        };
+        if !can_start {
+            return false;
+        }
+        match machine.starts {
+            None => {
+                let seconds = self.draw_s("components", long.0, long.1);
+                let at = self.now + SignedDuration::from_secs_f64(seconds * self.config.pace);
+                if let Some(machine) = self.fleet.machines.get_mut(id) {
+                    machine.starts = Some(at);
+                }
+                false
+            }
+            Some(at) if at > self.now => false,
+            Some(_) => {
+                self.node_joins(&cluster, &machine);
+                true
+            }
+        }
+    }
+
+    /// A machine that ran stands still: etcd loses a member's process, the API a server, pods their node.
+    pub(super) fn left_its_cluster(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
+        let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
+        if !self.fleet.clusters.contains_key(&cluster) {
+            return;
+        }
+        if machine.role().starts_with("etcd-") {
+            self.etcd_stops(&cluster, machine.role());
+        }
+        self.node_leaves(&cluster, &machine);
+    }
+
+    /// A machine is gone, and with it what it had attached.
+    pub(super) fn let_go_of_volume(&mut self, machine: &Machine) {
+        let Some(cluster) = machine.cluster().and_then(|name| self.fleet.clusters.get_mut(name)) else {
+            return;
+        };
+        if let Some(member) = cluster.etcd.members.get_mut(machine.role())
+            && member.attached.as_deref() == Some(machine.id.as_str())
+        {
+            member.attached = None;
+        }
+    }
+
+    /// Whether an API server of that cluster answers.
+    pub(super) fn api_serves(&self, cluster: &str) -> bool {
+        !self.api_servers(cluster).is_empty()
+    }
+
+    /// The machines whose API server answers, in the order of their ids.
+    pub(super) fn api_servers(&self, cluster: &str) -> Vec<String> {
+        if self.fleet.clusters.get(cluster).is_none_or(|one| one.etcd.leader.is_none()) {
+            return Vec::new();
+        }
+        let machines = self.fleet.machines.values();
+        let serves = machines.filter(|machine| {
+            machine.cluster() == Some(cluster)
+                && machine.role() == "controller"
+                && machine.power == Power::Up
+                && machine.ready
+                && machine.restarting.is_none_or(|until| until <= self.now)
+        });
+        serves.map(|machine| machine.id.clone()).collect()
+    }
+}
+
+/// Seconds from one instant to a later one.
+fn seconds(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64().max(0.0)
+}

@@ -1,0 +1,270 @@
+//! What `slipway-node` does and answers when a document names one of its verbs.
+
+use serde_json::{Value, json};
+use slipway_core::node::report::{Applied, ComponentHealth, Instance};
+use slipway_core::node::{EtcdHealth, EtcdMemberHealth, NodeStatus};
+
+use super::super::World;
+use super::super::cluster::{DATABASE, Etcd};
+use super::super::fleet::{Machine, Power};
+
+/// A member that is this far behind would have to catch up before it could lead.
+const BEHIND_AT_MOST: u64 = 1_000;
+/// Beyond this etcd takes no more writes.
+const QUOTA: u64 = 8 << 30;
+/// How long a controller's static pods take to be started again.
+const RESTARTS_S: (f64, f64) = (5.0, 20.0);
+
+type Outcome = Result<Value, Value>;
+
+impl World {
+    /// Does what a command says, on the machine that it was sent to.
+    pub(super) fn perform_verb(&mut self, place: usize) -> Outcome {
+        let sent = self.fleet.commands[place].clone();
+        let Some(machine) = self.fleet.machines.get(&sent.instance).cloned() else {
+            return Err(failure("config.unreadable", "this machine was never told who it is", false));
+        };
+        let cluster = machine.cluster().unwrap_or_default().to_owned();
+        let is_member = machine.role().starts_with("etcd-");
+        match sent.document.as_str() {
+            "Slipway-Status" => Ok(value(&self.node_status(&cluster, &machine))),
+            "Slipway-Refresh" => self.refresh(&machine, &sent.parameters),
+            "Slipway-Uncordon" => {
+                let node = sent.parameters.get("Node").cloned().unwrap_or_default();
+                if self.uncordon(&cluster, &node) {
+                    return Ok(json!({"node": node, "cordoned": false}));
+                }
+                Err(failure(
+                    "drain.no-node",
+                    &format!("the cluster has no node `{node}`"),
+                    !self.api_serves(&cluster),
+                ))
+            }
+            _ if !is_member => {
+                Err(failure("etcd.no-member", &format!("{} is no etcd member", machine.role()), false))
+            }
+            "Slipway-EtcdHealth" => Ok(value(&self.etcd_health(&cluster, machine.role()))),
+            "Slipway-EtcdMoveLeader" => self.move_leader(&cluster, machine.role()),
+            "Slipway-EtcdSnapshot" => self.snapshot(&cluster, machine.role()),
+            other => Err(failure("usage", &format!("{other} is not modelled"), false)),
+        }
+    }
+
+    fn refresh(
+        &mut self,
+        machine: &Machine,
+        parameters: &std::collections::BTreeMap<String, String>,
+    ) -> Outcome {
+        let wanted = parameters.get("Credentials").cloned().unwrap_or_default();
+        let restarts = parameters.get("Restart").is_some_and(|word| word == "allowed");
+        let changed = machine.credentials != wanted;
+        if changed {
+            if let Some(machine) = self.fleet.machines.get_mut(&machine.id) {
+                machine.credentials.clone_from(&wanted);
+            }
+            self.tell(format!("{} of {} takes new credentials", machine.id, machine.group));
+            if restarts {
+                self.restart(machine);
+            }
+        }
+        Ok(json!({
+            "changed": changed,
+            "credentials": wanted,
+            "restarted": changed && restarts,
+            "served": [],
+        }))
+    }
+
+    /// What reads files at its start alone is started again.
+    fn restart(&mut self, machine: &Machine) {
+        if machine.role().starts_with("etcd-") {
+            return self.etcd_restarts(machine);
+        }
+        if machine.role() == "controller" {
+            let seconds = self.draw_s("controller restarts", RESTARTS_S.0, RESTARTS_S.1);
+            let until = self.now + jiff::SignedDuration::from_secs_f64(seconds * self.config.pace);
+            if let Some(machine) = self.fleet.machines.get_mut(&machine.id) {
+                machine.restarting = Some(until);
+            }
+        }
+    }
+
+    fn snapshot(&mut self, cluster: &str, role: &str) -> Outcome {
+        let now = self.now;
+        let version = self.etcd_version();
+        let Some(etcd) = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.etcd) else {
+            return Err(failure("etcd.unreachable", "etcd does not answer", true));
+        };
+        let serves = etcd.members.get(role).is_some_and(|member| Etcd::is_up(member, now));
+        if !serves || etcd.leader.is_none() {
+            return Err(failure("etcd.no-leader", "the cluster has no leader", true));
+        }
+        etcd.snapshots.push(now);
+        let revision = etcd.index(now);
+        let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+        let sha256 = self.hex(&format!("snapshot {cluster} {time}"));
+        Ok(json!({
+            "time": time,
+            "key": format!("clusters/{cluster}/etcd-snapshots/{time}"),
+            "size": DATABASE,
+            "sha256": sha256,
+            "revision": revision,
+            "version": version,
+            "sealedUnder": "arn:aws:kms:simulated",
+        }))
+    }
+
+    fn move_leader(&mut self, cluster: &str, role: &str) -> Outcome {
+        let now = self.now;
+        let Some(etcd) = self.fleet.clusters.get(cluster).map(|found| &found.etcd) else {
+            return Err(failure("etcd.unreachable", "etcd does not answer", true));
+        };
+        if !etcd.members.get(role).is_some_and(|member| Etcd::is_up(member, now)) {
+            return Err(failure("etcd.unreachable", "etcd does not answer", true));
+        }
+        let Some(leader) = etcd.leader.clone() else {
+            return Err(failure("etcd.no-leader", "the cluster has no leader", true));
+        };
+        let number = |role: &str| etcd.members.get(role).map(|member| member.id.clone()).unwrap_or_default();
+        if leader != role {
+            return Ok(json!({"moved": false, "leader": number(&leader), "reason": "another member leads"}));
+        }
+        let others = etcd.members.iter().filter(|(other, member)| *other != role && !member.learner);
+        if others.clone().next().is_none() {
+            return Ok(
+                json!({"moved": false, "leader": number(&leader), "reason": "no other member has a vote"}),
+            );
+        }
+        let fit = others
+            .filter(|(_, member)| Etcd::is_up(member, now) && etcd.behind(member, now) <= BEHIND_AT_MOST);
+        let Some((to, id)) = fit.map(|(to, member)| (to.clone(), member.id.clone())).next() else {
+            let message = format!("{role} leads, and no other voter answers that is well and close behind");
+            return Err(failure("etcd.nobody-else", &message, true));
+        };
+        self.lead(cluster, to);
+        Ok(json!({"moved": true, "leader": id}))
+    }
+
+    fn etcd_version(&self) -> &'static str {
+        "3.6.5"
+    }
+
+    /// As `slipway-node etcd health` judges it.
+    fn etcd_health(&self, cluster: &str, role: &str) -> EtcdHealth {
+        let now = self.now;
+        let mut health =
+            EtcdHealth { format: EtcdHealth::FORMAT, name: role.to_owned(), ..EtcdHealth::default() };
+        let etcd = self.fleet.clusters.get(cluster).map(|found| &found.etcd);
+        let Some((etcd, member)) = etcd.and_then(|etcd| Some((etcd, etcd.members.get(role)?))) else {
+            health.problems.push("etcd does not answer".to_owned());
+            return health;
+        };
+        if member.process.is_none() {
+            health.problems.push("etcd does not answer".to_owned());
+            return health;
+        }
+        let index = etcd.index(now);
+        let behind = etcd.behind(member, now);
+        let leader = etcd.leader.as_ref().and_then(|leader| etcd.members.get(leader));
+        health.id = Some(member.id.clone());
+        health.cluster_id = Some(self.hex(&format!("etcd of {cluster}"))[..16].to_owned());
+        health.version = Some(self.etcd_version().to_owned());
+        health.learner = member.learner;
+        health.leads = etcd.leader.as_deref() == Some(role);
+        health.leader = leader.map(|leader| leader.id.clone());
+        health.term = etcd.term;
+        health.raft_index = index;
+        health.raft_applied_index = index.saturating_sub(behind);
+        health.revision = health.raft_applied_index;
+        health.behind = leader.is_some().then_some(behind);
+        health.db_size = DATABASE;
+        health.db_size_in_use = DATABASE / 2;
+        health.db_quota = Some(QUOTA);
+        if leader.is_none() {
+            health.problems.push("there is no leader".to_owned());
+        }
+        if member.learner {
+            health.problems.push("it is a learner, and has no vote yet".to_owned());
+        } else if leader.is_some() && Etcd::is_up(member, now) {
+            health.serving = true;
+        } else {
+            health.problems.push("it does not serve: no majority answers".to_owned());
+        }
+        for (name, member) in &etcd.members {
+            let reachable = member.process.is_some();
+            let url = |port: u32| vec![format!("https://{name}.{cluster}.internal:{port}")];
+            health.members.push(EtcdMemberHealth {
+                id: member.id.clone(),
+                name: name.clone(),
+                peer_urls: url(2380),
+                client_urls: url(2379),
+                learner: member.learner,
+                reachable,
+                leads: etcd.leader.as_ref() == Some(name),
+                behind: (reachable && leader.is_some()).then(|| etcd.behind(member, now)),
+                problem: (!reachable).then(|| "connection refused".to_owned()),
+            });
+            if !reachable {
+                health.problems.push(format!("{name} cannot be reached: connection refused"));
+            }
+        }
+        health.healthy = health.problems.is_empty();
+        health
+    }
+
+    fn node_status(&self, cluster: &str, machine: &Machine) -> NodeStatus {
+        let role = machine.role();
+        let is_member = role.starts_with("etcd-");
+        let etcd = is_member.then(|| self.etcd_health(cluster, role));
+        let api = self.api_servers(cluster).contains(&machine.id);
+        let component = |name: &str, healthy: bool| ComponentHealth {
+            name: name.to_owned(),
+            healthy,
+            problem: (!healthy).then(|| "it does not answer".to_owned()),
+        };
+        let components = if let Some(etcd) = &etcd {
+            vec![component("etcd", etcd.serving)]
+        } else if role == "controller" {
+            let names = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+            names
+                .into_iter()
+                .map(|name| component(name, api))
+                .chain([component("kubelet", machine.ready)])
+                .collect()
+        } else {
+            vec![component("kubelet", machine.ready)]
+        };
+        let hex = self.hex(&format!("address {}", machine.id));
+        let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap_or_default();
+        NodeStatus {
+            format: NodeStatus::FORMAT,
+            at: self.now,
+            cluster: cluster.to_owned(),
+            role: role.to_owned(),
+            instance: Some(Instance {
+                id: machine.id.clone(),
+                availability_zone: machine.zone.clone(),
+                private_address: format!("10.0.{}.{}", byte(0), byte(2)),
+            }),
+            applied: Applied {
+                config: machine.node.as_ref().map(|node| node.config.clone()),
+                credentials: Some(machine.credentials.clone()),
+                agent: machine.node.as_ref().and_then(|node| node.agent.clone()),
+                as_asked: machine.ready,
+            },
+            served: Vec::new(),
+            held: Vec::new(),
+            healthy: machine.power == Power::Up && components.iter().all(|one| one.healthy),
+            components,
+            etcd,
+        }
+    }
+}
+
+fn value(of: &impl serde::Serialize) -> Value {
+    serde_json::to_value(of).unwrap_or_default()
+}
+
+fn failure(code: &str, message: &str, passing: bool) -> Value {
+    json!({"error": {"code": code, "message": message, "help": "see docs/runbook.md", "passing": passing}})
+}

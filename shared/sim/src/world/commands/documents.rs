@@ -1,0 +1,113 @@
+//! The documents of Systems Manager that an installation has, as `infra/template.yaml` makes them.
+
+use std::collections::BTreeMap;
+
+use super::super::error::{ApiError, ApiResult};
+
+/// A parameter's name; what it is if nobody says (`None`: somebody must); whether a value is one.
+type Parameter = (&'static str, Option<&'static str>, fn(&str) -> bool);
+
+/// A document.
+struct Document {
+    name: &'static str,
+    parameters: &'static [Parameter],
+    /// `timeoutSeconds` of its step.
+    timeout_s: u32,
+    /// How long its verb takes mostly.
+    takes_s: (f64, f64),
+}
+
+const DOCUMENTS: [Document; 7] = [
+    Document { name: "Slipway-Status", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
+    Document {
+        name: "Slipway-Refresh",
+        parameters: &[("Credentials", None, is_digest), ("Restart", Some("never"), is_restart)],
+        timeout_s: 900,
+        takes_s: (2.0, 70.0),
+    },
+    Document { name: "Slipway-EtcdHealth", parameters: &[], timeout_s: 120, takes_s: (0.2, 1.5) },
+    Document { name: "Slipway-EtcdMoveLeader", parameters: &[], timeout_s: 300, takes_s: (0.3, 2.0) },
+    Document { name: "Slipway-EtcdSnapshot", parameters: &[], timeout_s: 1_800, takes_s: (5.0, 40.0) },
+    Document {
+        name: "Slipway-Drain",
+        parameters: &[
+            ("Node", None, is_node),
+            ("For", Some("3000"), is_seconds),
+            ("ForceAfter", Some("never"), is_force),
+        ],
+        timeout_s: 172_800,
+        takes_s: (1.0, 1.0),
+    },
+    Document {
+        name: "Slipway-Uncordon",
+        parameters: &[("Node", None, is_node)],
+        timeout_s: 120,
+        takes_s: (0.3, 2.0),
+    },
+];
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_restart(text: &str) -> bool {
+    matches!(text, "allowed" | "never")
+}
+
+fn is_node(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    !text.is_empty() && text.len() <= 253 && text.chars().all(fits) && !text.starts_with(['-', '.'])
+}
+
+fn is_seconds(text: &str) -> bool {
+    !text.starts_with('0') && text.len() <= 5 && text.parse::<u32>().is_ok()
+}
+
+fn is_force(text: &str) -> bool {
+    text == "never" || (!text.starts_with('0') && text.len() <= 6 && text.parse::<u32>().is_ok())
+}
+
+fn find(name: &str) -> Option<&'static Document> {
+    DOCUMENTS.iter().find(|document| document.name == name)
+}
+
+/// Refuses a command that its document does not take.
+pub(super) fn check(name: &str, parameters: &BTreeMap<String, String>) -> ApiResult<()> {
+    let document = find(name).ok_or_else(|| ApiError::invalid_document(name))?;
+    for given in parameters.keys() {
+        if !document.parameters.iter().any(|(known, ..)| known == given) {
+            return Err(ApiError::invalid_parameters(format!("Invalid parameter name {given} for {name}")));
+        }
+    }
+    for (known, default, fits) in document.parameters {
+        let value = parameters.get(*known).map(String::as_str).or(*default);
+        let value =
+            value.ok_or_else(|| ApiError::invalid_parameters(format!("Parameter {known} is required")))?;
+        if !fits(value) {
+            return Err(ApiError::invalid_parameters(format!(
+                "Parameter {known} does not match its pattern"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// How long a command of that document may run.
+pub(super) fn timeout_s(name: &str) -> u32 {
+    find(name).map_or(120, |document| document.timeout_s)
+}
+
+/// How long it runs mostly.
+pub(super) fn takes_s(name: &str) -> (f64, f64) {
+    find(name).map_or((1.0, 1.0), |document| document.takes_s)
+}
+
+/// The node, how long, and after how long by force, if it is a drain.
+pub(super) fn drain(name: &str, parameters: &BTreeMap<String, String>) -> Option<(String, i64, Option<i64>)> {
+    if name != "Slipway-Drain" {
+        return None;
+    }
+    let for_s = parameters.get("For").and_then(|text| text.parse().ok()).unwrap_or(3_000);
+    let force_after = parameters.get("ForceAfter").and_then(|text| text.parse().ok());
+    Some((parameters.get("Node")?.clone(), for_s, force_after))
+}

@@ -1,0 +1,306 @@
+//! Run Command: what is sent, when a machine takes it, what becomes of it.
+
+mod agent;
+mod documents;
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::World;
+use super::cluster::Drain;
+use super::error::{ApiError, ApiResult};
+use super::execute::Task;
+use super::fleet::Power;
+
+/// From a command to the machine that takes it.
+const TAKEN_S: (f64, f64) = (0.5, 3.0);
+/// For how long a command may be in no list, where that is a fault.
+const UNLISTED_S: (f64, f64) = (2.0, 20.0);
+
+/// A command, sent to one machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) id: String,
+    pub(crate) document: String,
+    pub(crate) parameters: BTreeMap<String, String>,
+    pub(crate) instance: String,
+    pub(crate) comment: String,
+    pub(crate) sent_at: Timestamp,
+    pub(crate) timeout_s: u32,
+    /// From when on it is in lists.
+    listed_at: Timestamp,
+    pub(crate) details: Details,
+    /// What was printed.
+    pub(crate) output: String,
+    pub(crate) response_code: i32,
+    pub(crate) started_at: Option<Timestamp>,
+    drain: Option<Drain>,
+}
+
+/// `StatusDetails`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Details {
+    Pending,
+    InProgress,
+    Success,
+    Failed,
+    ExecutionTimedOut,
+    DeliveryTimedOut,
+}
+
+impl Details {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::InProgress => "InProgress",
+            Self::Success => "Success",
+            Self::Failed => "Failed",
+            Self::ExecutionTimedOut => "ExecutionTimedOut",
+            Self::DeliveryTimedOut => "DeliveryTimedOut",
+        }
+    }
+
+    /// `Status`, which knows fewer words.
+    pub(crate) fn status(self) -> &'static str {
+        match self {
+            Self::ExecutionTimedOut | Self::DeliveryTimedOut => "TimedOut",
+            Self::Pending | Self::InProgress | Self::Success | Self::Failed => self.name(),
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        !matches!(self, Self::Pending | Self::InProgress)
+    }
+}
+
+/// Something that happens to a command at a time, by its place among all.
+#[derive(Debug, Clone)]
+pub(crate) enum CommandTask {
+    /// The machine takes it.
+    Taken(usize),
+    /// Nobody has taken it for too long.
+    DeliveryOver(usize),
+    /// It has run for too long.
+    ExecutionOver(usize),
+    /// It ends.
+    Ends(usize),
+    /// A drain looks again.
+    DrainLooks(usize),
+}
+
+/// What `SendCommand` is asked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CommandRequest {
+    pub(crate) document: String,
+    pub(crate) parameters: BTreeMap<String, String>,
+    pub(crate) instance: String,
+    pub(crate) comment: String,
+    pub(crate) timeout_s: u32,
+}
+
+impl World {
+    /// `SendCommand`: the command's id.
+    pub(crate) fn send_command(&mut self, request: CommandRequest) -> ApiResult<String> {
+        self.enter("SendCommand")?;
+        documents::check(&request.document, &request.parameters)?;
+        if request.comment.chars().count() > 100 {
+            return Err(ApiError::validation_exception(
+                "1 validation error detected: Value at 'comment' failed to satisfy constraint: Member must have length less than or equal to 100",
+            ));
+        }
+        if !(30..=2_592_000).contains(&request.timeout_s) {
+            return Err(ApiError::validation_exception(
+                "1 validation error detected: Value at 'timeoutSeconds' failed to satisfy constraint: Member must have value between 30 and 2592000",
+            ));
+        }
+        let known = self.fleet.machines.get(&request.instance).is_some_and(|one| one.power == Power::Up);
+        if !known {
+            let account = &self.config.account;
+            return Err(ApiError::invalid_instance_id(format!(
+                "Instances [[{}]] not in a valid state for account {account}",
+                request.instance
+            )));
+        }
+        let id = self.uuid();
+        let unlisted = self.fleet.faults.command_unlisted;
+        let mut listed_at = self.now;
+        if self.chance("unlisted command", unlisted) {
+            listed_at += SignedDuration::from_secs_f64(self.draw_s("unlisted", UNLISTED_S.0, UNLISTED_S.1));
+        }
+        let place = self.fleet.commands.len();
+        self.tell(format!("{} is sent to {}", request.document, request.instance));
+        self.fleet.commands.push(Sent {
+            id: id.clone(),
+            document: request.document,
+            parameters: request.parameters,
+            instance: request.instance,
+            comment: request.comment,
+            sent_at: self.now,
+            timeout_s: request.timeout_s,
+            listed_at,
+            details: Details::Pending,
+            output: String::new(),
+            response_code: -1,
+            started_at: None,
+            drain: None,
+        });
+        let seconds = self.draw_s("command taken", TAKEN_S.0, TAKEN_S.1);
+        self.after_s(seconds, Task::Command(CommandTask::Taken(place)));
+        self.exactly_after_s(request.timeout_s, Task::Command(CommandTask::DeliveryOver(place)));
+        Ok(id)
+    }
+
+    /// `ListCommands`, newest first: of one machine, of one document.
+    pub(crate) fn list_commands(
+        &mut self,
+        instance: Option<&str>,
+        document: Option<&str>,
+    ) -> ApiResult<Vec<Sent>> {
+        self.enter("ListCommands")?;
+        let now = self.now;
+        let sent = self.fleet.commands.iter().rev().filter(|sent| sent.listed_at <= now);
+        let sent = sent.filter(|sent| instance.is_none_or(|id| sent.instance == id));
+        Ok(sent.filter(|sent| document.is_none_or(|name| sent.document == name)).cloned().collect())
+    }
+
+    /// `GetCommandInvocation`.
+    pub(crate) fn command_invocation(&mut self, id: &str, instance: &str) -> ApiResult<Sent> {
+        self.enter("GetCommandInvocation")?;
+        let mut sent = self.fleet.commands.iter();
+        let found = sent.find(|sent| sent.id == id && sent.instance == instance).cloned();
+        found.ok_or_else(|| ApiError::invocation_does_not_exist(id))
+    }
+
+    pub(super) fn run_command(&mut self, task: CommandTask) {
+        match task {
+            CommandTask::Taken(place) => self.command_taken(place),
+            CommandTask::DeliveryOver(place) => {
+                if self.fleet.commands[place].details == Details::Pending {
+                    self.command_ends(place, Details::DeliveryTimedOut, None);
+                }
+            }
+            CommandTask::ExecutionOver(place) => {
+                if self.fleet.commands[place].details == Details::InProgress {
+                    self.command_ends(place, Details::ExecutionTimedOut, None);
+                }
+            }
+            CommandTask::Ends(place) => self.command_done(place),
+            CommandTask::DrainLooks(place) => self.command_drains(place),
+        }
+    }
+
+    fn is_up(&self, place: usize) -> bool {
+        let instance = &self.fleet.commands[place].instance;
+        self.fleet.machines.get(instance).is_some_and(|machine| machine.power == Power::Up)
+    }
+
+    fn command_taken(&mut self, place: usize) {
+        if !self.is_up(place) || self.fleet.commands[place].details != Details::Pending {
+            return;
+        }
+        let now = self.now;
+        let faults = self.fleet.faults;
+        let sent = &mut self.fleet.commands[place];
+        sent.details = Details::InProgress;
+        sent.started_at = Some(now);
+        let (document, parameters) = (sent.document.clone(), sent.parameters.clone());
+        self.exactly_after_s(
+            documents::timeout_s(&document),
+            Task::Command(CommandTask::ExecutionOver(place)),
+        );
+        if self.chance("command hangs", faults.command_hangs) {
+            return self.tell(format!("{document} hangs"));
+        }
+        if let Some((node, for_s, force_after)) = documents::drain(&document, &parameters) {
+            let ends_at = now + SignedDuration::from_secs(for_s);
+            self.fleet.commands[place].drain = Some(Drain::new(&node, ends_at, force_after));
+            return self.after_s(0.5, Task::Command(CommandTask::DrainLooks(place)));
+        }
+        let (least, most) = documents::takes_s(&document);
+        let seconds = self.draw_s("command runs", least, most);
+        self.after_s(seconds, Task::Command(CommandTask::Ends(place)));
+        if self.chance("command doubled", faults.command_doubled) {
+            let seconds = seconds + self.draw_s("command runs again", least, most);
+            self.after_s(seconds, Task::Command(CommandTask::Ends(place)));
+        }
+    }
+
+    /// The verb has done what it does.
+    fn command_done(&mut self, place: usize) {
+        if !self.is_up(place) {
+            return;
+        }
+        let fails = self.fleet.faults.command_fails;
+        if self.chance("command fails", fails) {
+            let error = json!({"error": {
+                "code": "machine.busy", "message": "the machine is too busy to answer",
+                "help": "try again", "passing": true,
+            }});
+            return self.command_ends(place, Details::Failed, Some(error));
+        }
+        match self.perform_verb(place) {
+            Ok(answer) => self.command_ends(place, Details::Success, Some(answer)),
+            Err(error) => self.command_ends(place, Details::Failed, Some(error)),
+        }
+    }
+
+    fn command_drains(&mut self, place: usize) {
+        if !self.is_up(place) || self.fleet.commands[place].details.is_over() {
+            return;
+        }
+        let instance = self.fleet.commands[place].instance.clone();
+        let cluster = self.fleet.machines[&instance].cluster().unwrap_or_default().to_owned();
+        let Some(mut drain) = self.fleet.commands[place].drain.take() else { return };
+        match self.drain_looks(&cluster, &mut drain) {
+            super::cluster::Looked::Again(at) => {
+                self.fleet.commands[place].drain = Some(drain);
+                self.sequence += 1;
+                self.queue.insert((at, self.sequence), Task::Command(CommandTask::DrainLooks(place)));
+            }
+            super::cluster::Looked::Answer(Ok(answer)) => {
+                self.command_ends(place, Details::Success, Some(answer));
+            }
+            super::cluster::Looked::Answer(Err(error)) => {
+                self.command_ends(place, Details::Failed, Some(error));
+            }
+        }
+    }
+
+    fn command_ends(&mut self, place: usize, details: Details, answer: Option<Value>) {
+        let sent = &mut self.fleet.commands[place];
+        if sent.details.is_over() {
+            return;
+        }
+        sent.details = details;
+        sent.response_code = match details {
+            Details::Success => 0,
+            Details::Failed => 1,
+            Details::Pending
+            | Details::InProgress
+            | Details::ExecutionTimedOut
+            | Details::DeliveryTimedOut => -1,
+        };
+        sent.output = answer.map(|answer| answer.to_string()).unwrap_or_default();
+        let line = format!("{} on {} ends: {}", sent.document, sent.instance, details.name());
+        let (id, document, instance) = (sent.id.clone(), sent.document.clone(), sent.instance.clone());
+        self.tell(line);
+        let resource =
+            format!("arn:aws:ec2:{}:{}:instance/{instance}", self.config.region, self.config.account);
+        let detail = json!({
+            "command-id": id,
+            "document-name": document,
+            "instance-id": instance,
+            "status": details.status(),
+        });
+        self.send_event("aws.ssm", "EC2 Command Invocation Status-change Notification", &resource, detail);
+    }
+
+    /// What a limit is set to is kept whatever the world's pace is.
+    fn exactly_after_s(&mut self, seconds: u32, task: Task) {
+        self.sequence += 1;
+        let at = self.now + SignedDuration::from_secs(seconds.into());
+        self.queue.insert((at, self.sequence), task);
+    }
+}

@@ -1,0 +1,83 @@
+//! How machines may fail.
+
+use super::super::World;
+
+/// What may go wrong by itself, each as a probability. None of it does by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FleetFaults {
+    /// A machine boots, but takes up to ten times as long.
+    pub slow_boot: f64,
+    /// A machine never comes up.
+    pub dead_boot: f64,
+    /// A machine's agent gives it up.
+    pub failed_boot: f64,
+    /// A command runs until its document's time is over.
+    pub command_hangs: f64,
+    /// A command fails, though nothing is wrong with the node.
+    pub command_fails: f64,
+    /// A command is carried out twice.
+    pub command_doubled: f64,
+    /// A command is in no list for some seconds.
+    pub command_unlisted: f64,
+    /// A workload has a budget that never allows an eviction.
+    pub stubborn_budget: f64,
+}
+
+/// How a machine's boot goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fate {
+    /// Well, so many times slower than usual.
+    Boots(f64),
+    /// It never comes up.
+    Dead,
+    /// Its agent gives it up.
+    GivesUp,
+}
+
+impl World {
+    /// From now on so much goes wrong with machines and commands.
+    pub fn set_fleet_faults(&mut self, faults: FleetFaults) {
+        self.fleet.faults = faults;
+    }
+
+    /// The next machines of `group` fare so, one each, whatever the odds are.
+    pub fn set_fate(&mut self, group: &str, fates: impl IntoIterator<Item = Fate>) {
+        self.fleet.fates.entry(group.to_owned()).or_default().extend(fates);
+    }
+
+    /// A number in [0, 1) that follows from the seed, how much has happened, and `label`.
+    pub(in crate::world) fn draw(&mut self, label: &str) -> f64 {
+        self.sequence += 1;
+        let hex = self.hex(&format!("draw {} {label}", self.sequence));
+        let number = u32::from_str_radix(&hex[..8], 16).unwrap_or_default();
+        f64::from(number) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    /// A number of seconds between `least` and `most`.
+    pub(in crate::world) fn draw_s(&mut self, label: &str, least: f64, most: f64) -> f64 {
+        least + (most - least) * self.draw(label)
+    }
+
+    /// Whether something of that probability happens. What never happens draws no number, so that a world without a fault is the
+    /// same whether or not the fault is known.
+    pub(in crate::world) fn chance(&mut self, label: &str, probability: f64) -> bool {
+        probability > 0.0 && self.draw(label) < probability
+    }
+
+    pub(super) fn fate(&mut self, group: &str) -> Fate {
+        if let Some(fate) = self.fleet.fates.get_mut(group).and_then(std::collections::VecDeque::pop_front) {
+            return fate;
+        }
+        let faults = self.fleet.faults;
+        if self.chance("dead boot", faults.dead_boot) {
+            return Fate::Dead;
+        }
+        if self.chance("failed boot", faults.failed_boot) {
+            return Fate::GivesUp;
+        }
+        if self.chance("slow boot", faults.slow_boot) {
+            return Fate::Boots(self.draw_s("slow boot", 2.0, 10.0));
+        }
+        Fate::Boots(1.0)
+    }
+}

@@ -1,0 +1,203 @@
+//! Groups and launch templates, as CloudFormation applies them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use slipway_core::rollout::fleet::TemplateVersion;
+
+use super::super::stack::Resource;
+use super::super::{World, physical};
+use super::{FleetTask, Group, Hook, HookResult};
+
+const GROUP: &str = "AWS::AutoScaling::AutoScalingGroup";
+const TEMPLATE: &str = "AWS::EC2::LaunchTemplate";
+const HOOK: &str = "AWS::AutoScaling::LifecycleHook";
+
+/// How long Auto Scaling takes before it looks at a group that was changed.
+const LOOKS_S: (f64, f64) = (2.0, 10.0);
+
+impl World {
+    /// CloudFormation has made `resource`, or changed it.
+    pub(in crate::world) fn applied(&mut self, resource: &Resource) {
+        let Some(id) = resource.physical_id.clone() else { return };
+        match resource.kind.as_str() {
+            TEMPLATE => {
+                let version = resource.attributes.get("LatestVersionNumber").and_then(Value::as_str);
+                let version = version.and_then(|text| text.parse().ok()).unwrap_or(1);
+                let data = resource.properties.get("LaunchTemplateData").cloned().unwrap_or_default();
+                self.fleet.templates.entry(id).or_default().insert(version, data);
+            }
+            GROUP => self.group_applied(&id, resource),
+            HOOK => self.hook_applied(&id, &resource.properties, true),
+            _ => {}
+        }
+    }
+
+    /// CloudFormation has deleted `resource`.
+    pub(in crate::world) fn unmade(&mut self, resource: &Resource) {
+        let Some(id) = resource.physical_id.as_deref() else { return };
+        match resource.kind.as_str() {
+            TEMPLATE => {
+                self.fleet.templates.remove(id);
+            }
+            HOOK => self.hook_applied(id, &resource.properties, false),
+            GROUP if self.fleet.groups.remove(id).is_some() => {
+                // CloudFormation waits until the group is empty; hooks that wait are over with it.
+                let machines: Vec<String> = self.machines_of(id);
+                for machine in machines {
+                    self.stops(&machine);
+                    self.gone(&machine);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn group_applied(&mut self, name: &str, resource: &Resource) {
+        let properties = &resource.properties;
+        let (min, max) = (number(properties, "MinSize"), number(properties, "MaxSize"));
+        let (min, max) = (min.unwrap_or_default(), max.unwrap_or_default());
+        let created_at = self.fleet.groups.get(name).map_or(self.now, |group| group.created_at);
+        let before = self.fleet.groups.get(name).map(|group| group.desired);
+        let desired =
+            number(properties, "DesiredCapacity").or(before).unwrap_or(min).clamp(min, max.max(min));
+        let group = Group {
+            name: name.to_owned(),
+            min,
+            max,
+            desired,
+            template: self.template_of(properties),
+            zones: self.zones_of(properties),
+            launch_hook: hook(properties, "autoscaling:EC2_INSTANCE_LAUNCHING"),
+            terminate_hook: hook(properties, "autoscaling:EC2_INSTANCE_TERMINATING"),
+            retains: properties.pointer("/InstanceLifecyclePolicy/RetentionTriggers/TerminateHookAbandon")
+                == Some(&Value::from("retain")),
+            tags: tags(resource),
+            created_at,
+        };
+        self.fleet.groups.insert(name.to_owned(), group);
+        self.look_soon(name);
+    }
+
+    /// A hook that is a resource of its own.
+    fn hook_applied(&mut self, name: &str, properties: &Value, is_there: bool) {
+        let group = properties.get("AutoScalingGroupName").and_then(Value::as_str).unwrap_or_default();
+        let launches = text(properties, "LifecycleTransition") == "autoscaling:EC2_INSTANCE_LAUNCHING";
+        let Some(group) = self.fleet.groups.get_mut(group) else { return };
+        let place = if launches { &mut group.launch_hook } else { &mut group.terminate_hook };
+        *place = is_there.then(|| Hook { name: name.to_owned(), ..read_hook(properties) });
+    }
+
+    /// The template that a group launches, at the version that this means now.
+    fn template_of(&self, properties: &Value) -> Option<TemplateVersion> {
+        let mixed = properties.pointer("/MixedInstancesPolicy/LaunchTemplate/LaunchTemplateSpecification");
+        let specification = properties.get("LaunchTemplate").or(mixed)?;
+        let id = match specification.get("LaunchTemplateId").and_then(Value::as_str) {
+            Some(id) => id.to_owned(),
+            None => self.template_by_name(text(specification, "LaunchTemplateName"))?,
+        };
+        Some(TemplateVersion { id, version: text(specification, "Version").to_owned() })
+    }
+
+    fn template_by_name(&self, name: &str) -> Option<String> {
+        let stacks = self.stacks.values().filter(|stack| !stack.is_deleted());
+        let mut found = stacks.flat_map(|stack| stack.resources.values());
+        let found = found.find(|one| {
+            one.kind == TEMPLATE
+                && one
+                    .physical_id
+                    .as_deref()
+                    .is_some_and(|id| physical::identity(TEMPLATE, id, &one.properties) == name)
+        });
+        found?.physical_id.clone()
+    }
+
+    /// What a version of a template holds.
+    pub(super) fn template_data(&self, template: &TemplateVersion) -> Option<(u64, &Value)> {
+        let versions = self.fleet.templates.get(&template.id)?;
+        let found = match template.version.as_str() {
+            "$Latest" => versions.last_key_value(),
+            "$Default" => versions.first_key_value(),
+            number => versions.get_key_value(&number.parse().ok()?),
+        };
+        found.map(|(number, data)| (*number, data))
+    }
+
+    /// The zones of a group's subnets. A subnet that this world did not make lies wherever there is room.
+    fn zones_of(&self, properties: &Value) -> Vec<String> {
+        let all = self.config.zones();
+        let subnets = properties.get("VPCZoneIdentifier").and_then(Value::as_array);
+        let subnets = subnets.into_iter().flatten().filter_map(Value::as_str);
+        let mut zones: Vec<String> = Vec::new();
+        for (index, subnet) in subnets.enumerate() {
+            let made = self.things.get(&("AWS::EC2::Subnet".to_owned(), subnet.to_owned()));
+            let zone = made.map(|thing| text(&thing.properties, "AvailabilityZone").to_owned());
+            let zone = zone.filter(|zone| !zone.is_empty()).unwrap_or_else(|| all[index % all.len()].clone());
+            if !zones.contains(&zone) {
+                zones.push(zone);
+            }
+        }
+        if zones.is_empty() { all } else { zones }
+    }
+
+    pub(super) fn look_soon(&mut self, group: &str) {
+        let seconds = self.draw_s("look at a group", LOOKS_S.0, LOOKS_S.1);
+        self.fleet_after_s(seconds, FleetTask::Reconcile { group: group.to_owned() });
+    }
+
+    /// The ids of the machines of a group, in the order of their launch.
+    pub(super) fn machines_of(&self, group: &str) -> Vec<String> {
+        let machines = self.fleet.machines.values().filter(|machine| machine.group == group);
+        let mut machines: Vec<_> =
+            machines.map(|machine| (machine.launched_at, machine.id.clone())).collect();
+        machines.sort();
+        machines.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(value: &Value, key: &str) -> Option<u32> {
+    let value = value.get(key)?;
+    let found = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+    u32::try_from(found).ok()
+}
+
+fn hook(properties: &Value, transition: &str) -> Option<Hook> {
+    let hooks = properties.get("LifecycleHookSpecificationList").and_then(Value::as_array)?;
+    hooks.iter().find(|one| text(one, "LifecycleTransition") == transition).map(read_hook)
+}
+
+fn read_hook(properties: &Value) -> Hook {
+    Hook {
+        name: text(properties, "LifecycleHookName").to_owned(),
+        heartbeat_s: number(properties, "HeartbeatTimeout").unwrap_or(3_600),
+        default: match text(properties, "DefaultResult") {
+            "CONTINUE" => HookResult::Continue,
+            _ => HookResult::Abandon,
+        },
+    }
+}
+
+/// The group's own tags, and those of its stack.
+fn tags(resource: &Resource) -> BTreeMap<String, String> {
+    let own = resource.properties.get("Tags").and_then(Value::as_array).into_iter().flatten();
+    let own = own.map(|tag| (text(tag, "Key").to_owned(), text(tag, "Value").to_owned()));
+    resource.stack_tags.clone().into_iter().chain(own).collect()
+}
+
+/// Names of the groups of one cluster whose role begins so.
+pub(in crate::world) fn groups_of<'a>(
+    groups: impl Iterator<Item = &'a Group>,
+    cluster: &str,
+    role: &str,
+) -> BTreeSet<String> {
+    let tag = |group: &Group, key: &str| group.tags.get(key).cloned().unwrap_or_default();
+    groups
+        .filter(|group| tag(group, "slipway:cluster") == cluster)
+        .map(|group| tag(group, "slipway:role"))
+        .filter(|found| found.starts_with(role))
+        .collect()
+}

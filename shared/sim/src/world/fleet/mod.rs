@@ -1,0 +1,201 @@
+//! Auto Scaling and the machines that it launches.
+//!
+//! Groups come to be from the templates that CloudFormation applies (`made`), keep as many machines as they want (`scaling`), and
+//! hold them in their lifecycle hooks (`hooks`) until the machine's agent (`boot`), or whoever drains it, speaks for them. `api` is
+//! what others may ask.
+
+mod api;
+mod boot;
+mod events;
+mod faults;
+mod hooks;
+mod made;
+mod scaling;
+mod userdata;
+mod view;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use slipway_core::node::NodeFile;
+use slipway_core::rollout::fleet::TemplateVersion;
+
+pub(crate) use api::Termination;
+pub use faults::{Fate, FleetFaults};
+pub(super) use made::groups_of;
+pub use view::MachineFacts;
+
+use super::cluster::Cluster;
+use super::commands::Sent;
+
+/// All that is beyond CloudFormation's own.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fleet {
+    /// What each version of each launch template holds (`LaunchTemplateData`).
+    pub(super) templates: BTreeMap<String, BTreeMap<u64, Value>>,
+    /// By name.
+    pub(super) groups: BTreeMap<String, Group>,
+    /// By id; those that are gone are not here.
+    pub(super) machines: BTreeMap<String, Machine>,
+    /// What runs on the machines, by the cluster's name.
+    pub(super) clusters: BTreeMap<String, Cluster>,
+    /// Run Command's commands, in the order in which they were sent.
+    pub(super) commands: Vec<Sent>,
+    pub(super) faults: FleetFaults,
+    /// What was said of the next machines of a group.
+    pub(super) fates: BTreeMap<String, VecDeque<Fate>>,
+    /// Counts machines, so that each has an id of its own.
+    pub(super) launched: u64,
+    /// What happened, a line each.
+    pub(super) story: Vec<(Timestamp, String)>,
+}
+
+/// An Auto Scaling group.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    pub(crate) desired: u32,
+    pub(crate) template: Option<TemplateVersion>,
+    /// Of its subnets, in their order.
+    pub(crate) zones: Vec<String>,
+    pub(crate) launch_hook: Option<Hook>,
+    pub(crate) terminate_hook: Option<Hook>,
+    /// Whether one whose terminate hook ends by `ABANDON` is kept.
+    pub(crate) retains: bool,
+    pub(crate) tags: BTreeMap<String, String>,
+    pub(crate) created_at: Timestamp,
+}
+
+/// A lifecycle hook of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hook {
+    pub(crate) name: String,
+    /// Seconds that it waits after a heartbeat.
+    pub(crate) heartbeat_s: u32,
+    /// What follows if nobody says.
+    pub(crate) default: HookResult,
+}
+
+/// How a hook ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HookResult {
+    Continue,
+    Abandon,
+}
+
+/// A machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    pub(crate) id: String,
+    pub(crate) group: String,
+    pub(crate) zone: String,
+    pub(crate) template: Option<TemplateVersion>,
+    pub(crate) launched_at: Timestamp,
+    pub(crate) state: State,
+    /// EC2's opinion.
+    pub(crate) healthy: bool,
+    pub(crate) power: Power,
+    /// What its userdata says; `None`: nothing of Slipway's.
+    pub(crate) node: Option<NodeFile>,
+    /// Digest of the credentials that are in force.
+    pub(crate) credentials: String,
+    /// Its agent has finished.
+    pub(crate) ready: bool,
+    /// When what runs on it has started.
+    pub(crate) starts: Option<Timestamp>,
+    /// What runs on it is started again until then.
+    pub(crate) restarting: Option<Timestamp>,
+    pub(crate) waits: Option<Waits>,
+    pub(crate) fate: Fate,
+}
+
+/// A hook that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Waits {
+    pub(crate) hook: Hook,
+    pub(crate) since: Timestamp,
+    /// When it ends by itself.
+    pub(crate) deadline: Timestamp,
+    pub(crate) token: String,
+}
+
+/// `LifecycleState`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    Pending,
+    PendingWait,
+    PendingProceed,
+    InService,
+    TerminatingWait,
+    TerminatingProceed,
+    TerminatingRetained,
+}
+
+impl State {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::PendingWait => "Pending:Wait",
+            Self::PendingProceed => "Pending:Proceed",
+            Self::InService => "InService",
+            Self::TerminatingWait => "Terminating:Wait",
+            Self::TerminatingProceed => "Terminating:Proceed",
+            Self::TerminatingRetained => "Terminating:Retained",
+        }
+    }
+
+    /// Whether the group counts it.
+    pub(crate) fn counts(self) -> bool {
+        match self {
+            Self::Pending | Self::PendingWait | Self::PendingProceed | Self::InService => true,
+            Self::TerminatingWait | Self::TerminatingProceed | Self::TerminatingRetained => false,
+        }
+    }
+}
+
+/// Whether a machine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Power {
+    /// EC2 has it; nothing of it can be reached.
+    Starting,
+    /// It runs, and Systems Manager knows it.
+    Up,
+    /// It runs no more.
+    Down,
+}
+
+/// Something that happens to machines at a time.
+#[derive(Debug, Clone)]
+pub(crate) enum FleetTask {
+    /// A group looks whether it has as many machines as it wants.
+    Reconcile { group: String },
+    /// A machine's system is up.
+    Boots { machine: String },
+    /// Its agent looks whether it can go on.
+    Bootstraps { machine: String },
+    /// A hook may have waited long enough.
+    HookEnds { machine: String, token: String },
+    /// A launch goes on after its hook.
+    InService { machine: String },
+    /// A machine that is terminated stops.
+    Stops { machine: String },
+    /// It is gone.
+    Gone { machine: String },
+    /// Auto Scaling learns that a machine is dead.
+    Unhealthy { machine: String },
+}
+
+impl Machine {
+    /// `prod`, if it is a cluster's.
+    pub(crate) fn cluster(&self) -> Option<&str> {
+        self.node.as_ref().map(|node| node.cluster.as_str())
+    }
+
+    /// `etcd-0`, `controller`, `pool-general`, …; empty if it is nobody's.
+    pub(crate) fn role(&self) -> &str {
+        self.node.as_ref().map_or("", |node| node.role.as_str())
+    }
+}

@@ -1,0 +1,201 @@
+//! Groups keep as many machines as they want.
+
+use std::collections::BTreeMap;
+
+use super::super::World;
+use super::{FleetTask, Machine, Power, State, userdata};
+
+/// How long a machine takes until its system is up and Systems Manager knows it.
+const SYSTEM_S: (f64, f64) = (35.0, 75.0);
+/// How long a machine takes to stop once it is terminated.
+const STOPS_S: (f64, f64) = (5.0, 30.0);
+/// From then until Auto Scaling forgets it.
+const FORGETS_S: (f64, f64) = (10.0, 40.0);
+/// How long Auto Scaling takes to learn that a machine is dead.
+const NOTICES_S: (f64, f64) = (60.0, 180.0);
+
+impl World {
+    pub(in crate::world) fn run_fleet(&mut self, task: FleetTask) {
+        match task {
+            FleetTask::Reconcile { group } => self.reconcile(&group),
+            FleetTask::Boots { machine } => self.boots(&machine),
+            FleetTask::Bootstraps { machine } => self.bootstraps(&machine),
+            FleetTask::HookEnds { machine, token } => self.hook_ends(&machine, &token),
+            FleetTask::InService { machine } => self.in_service(&machine),
+            FleetTask::Stops { machine } => {
+                self.stops(&machine);
+                let seconds = self.draw_s("forget a machine", FORGETS_S.0, FORGETS_S.1);
+                self.fleet_after_s(seconds, FleetTask::Gone { machine });
+            }
+            FleetTask::Gone { machine } => self.gone(&machine),
+            FleetTask::Unhealthy { machine } => self.unhealthy(&machine),
+        }
+    }
+
+    pub(super) fn fleet_after_s(&mut self, seconds: f64, task: FleetTask) {
+        self.after_s(seconds, super::super::execute::Task::Fleet(task));
+    }
+
+    /// Launches or takes away what is wanted more or less.
+    fn reconcile(&mut self, name: &str) {
+        let Some(group) = self.fleet.groups.get(name) else { return };
+        let wanted = group.desired as usize;
+        let counted: Vec<String> =
+            self.machines_of(name).into_iter().filter(|id| self.fleet.machines[id].state.counts()).collect();
+        for _ in counted.len()..wanted {
+            self.launch(name);
+        }
+        for _ in wanted..counted.len() {
+            if let Some(machine) = self.scale_in(name) {
+                self.tell(format!("{name} has too many machines and lets go of {machine}"));
+                self.begin_termination(&machine);
+            }
+        }
+    }
+
+    /// Whom a group lets go of: of the zone that has most, who was launched first.
+    fn scale_in(&self, name: &str) -> Option<String> {
+        let counts = self.zones_in_use(name);
+        let machines = self.machines_of(name).into_iter().map(|id| &self.fleet.machines[&id]);
+        let machines = machines.filter(|machine| machine.state.counts());
+        let most = machines.clone().map(|machine| counts[&machine.zone]).max()?;
+        machines.into_iter().find(|machine| counts[&machine.zone] == most).map(|machine| machine.id.clone())
+    }
+
+    fn zones_in_use(&self, name: &str) -> BTreeMap<String, usize> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for machine in self.fleet.machines.values().filter(|one| one.group == name && one.state.counts()) {
+            *counts.entry(machine.zone.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    fn launch(&mut self, name: &str) {
+        let group = self.fleet.groups[name].clone();
+        let counts = self.zones_in_use(name);
+        let zone = group.zones.iter().min_by_key(|zone| counts.get(*zone).copied().unwrap_or_default());
+        let Some(zone) = zone.cloned() else { return };
+        self.fleet.launched += 1;
+        let hex = self.hex(&format!("machine {name} {}", self.fleet.launched));
+        let id = format!("i-0{}", &hex[..16]);
+        let found = group.template.as_ref().and_then(|template| self.template_data(template));
+        let (version, node) = match found {
+            Some((version, data)) => (Some(version.to_string()), userdata::node_file(data)),
+            None => (None, None),
+        };
+        let template = group.template.clone().zip(version).map(|(mut template, version)| {
+            template.version = version;
+            template
+        });
+        let fate = self.fate(name);
+        let machine = Machine {
+            id: id.clone(),
+            group: name.to_owned(),
+            zone,
+            template,
+            launched_at: self.now,
+            state: if group.launch_hook.is_some() { State::PendingWait } else { State::Pending },
+            healthy: true,
+            power: Power::Starting,
+            credentials: node.as_ref().map(|node| node.credentials.clone()).unwrap_or_default(),
+            node,
+            ready: false,
+            starts: None,
+            restarting: None,
+            waits: None,
+            fate,
+        };
+        self.tell(format!("{name} launches {id} in {}", machine.zone));
+        self.fleet.machines.insert(id.clone(), machine);
+        if let Some(hook) = group.launch_hook {
+            self.wait_for_hook(&id, hook);
+        }
+        match fate {
+            super::Fate::Dead => {}
+            super::Fate::GivesUp | super::Fate::Boots(_) => {
+                let slower = if let super::Fate::Boots(slower) = fate { slower } else { 1.0 };
+                let seconds = self.draw_s("boot", SYSTEM_S.0, SYSTEM_S.1) * slower;
+                self.fleet_after_s(seconds, FleetTask::Boots { machine: id });
+            }
+        }
+    }
+
+    /// A machine is on its way out: through its terminate hook, if its group has one.
+    pub(super) fn begin_termination(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return };
+        if !machine.state.counts() {
+            return;
+        }
+        machine.waits = None;
+        machine.state = State::TerminatingWait;
+        let hook = self.fleet.groups.get(&machine.group).and_then(|group| group.terminate_hook.clone());
+        let group = machine.group.clone();
+        match hook {
+            Some(hook) => self.wait_for_hook(id, hook),
+            None => self.proceed(id),
+        }
+        self.look_soon(&group);
+    }
+
+    /// Nothing holds a machine any more.
+    pub(super) fn proceed(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return };
+        machine.state = State::TerminatingProceed;
+        machine.waits = None;
+        let seconds = self.draw_s("stop a machine", STOPS_S.0, STOPS_S.1);
+        self.fleet_after_s(seconds, FleetTask::Stops { machine: id.to_owned() });
+    }
+
+    /// It runs no more: whatever was on it is gone.
+    pub(super) fn stops(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return };
+        if machine.power == Power::Down {
+            return;
+        }
+        let was_up = machine.power == Power::Up;
+        machine.power = Power::Down;
+        machine.ready = false;
+        let line = format!("{id} of {} stops", machine.group);
+        self.tell(line);
+        if was_up {
+            self.left_its_cluster(id);
+        }
+    }
+
+    pub(super) fn gone(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.remove(id) else { return };
+        self.let_go_of_volume(&machine);
+        self.terminated(&machine);
+        if self.fleet.groups.contains_key(&machine.group) {
+            self.look_soon(&machine.group);
+        }
+    }
+
+    /// A machine dies: its hardware fails, its zone is lost, or its spot price is no longer enough.
+    pub fn kill_machine(&mut self, id: &str) {
+        if !self.fleet.machines.contains_key(id) {
+            return;
+        }
+        self.stops(id);
+        let seconds = self.draw_s("notice a dead machine", NOTICES_S.0, NOTICES_S.1);
+        self.fleet_after_s(seconds, FleetTask::Unhealthy { machine: id.to_owned() });
+    }
+
+    fn unhealthy(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return };
+        machine.healthy = false;
+        let line = format!("{} finds {id} unhealthy", machine.group);
+        self.tell(line);
+        self.begin_termination(id);
+    }
+
+    pub(in crate::world) fn tell(&mut self, line: String) {
+        self.fleet.story.push((self.now, line));
+    }
+
+    /// What happened to machines and clusters since the last call, a line each.
+    #[must_use]
+    pub fn story(&mut self) -> Vec<(jiff::Timestamp, String)> {
+        std::mem::take(&mut self.fleet.story)
+    }
+}

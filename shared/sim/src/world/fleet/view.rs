@@ -1,0 +1,63 @@
+//! What is so of the machines, for whoever checks the world from outside.
+
+use jiff::Timestamp;
+use slipway_core::rollout::fleet::TemplateVersion;
+
+use super::super::World;
+use super::{Power, State};
+
+/// A machine, as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineFacts {
+    /// `i-…`.
+    pub id: String,
+    /// Its group.
+    pub group: String,
+    /// `etcd-0`, `controller`, `pool-general`, …; empty if it is nobody's.
+    pub role: String,
+    /// The cluster; empty if it is nobody's.
+    pub cluster: String,
+    /// `eu-west-1a`.
+    pub zone: String,
+    /// What it was launched from.
+    pub template: Option<TemplateVersion>,
+    /// When.
+    pub launched_at: Timestamp,
+    /// Whether it runs.
+    pub power: Power,
+    /// Its agent has said that it is healthy.
+    pub ready: bool,
+    /// It is on its way out.
+    pub leaving: bool,
+    /// It was kept, since nobody had drained it.
+    pub retained: bool,
+    /// Digest of the configuration that it was launched with.
+    pub config: String,
+    /// Digest of the credentials that are in force.
+    pub credentials: String,
+}
+
+impl World {
+    /// Every machine, in the order of their ids.
+    #[must_use]
+    pub fn machines(&self) -> Vec<MachineFacts> {
+        let machines = self.fleet.machines.values();
+        machines
+            .map(|machine| MachineFacts {
+                id: machine.id.clone(),
+                group: machine.group.clone(),
+                role: machine.role().to_owned(),
+                cluster: machine.cluster().unwrap_or_default().to_owned(),
+                zone: machine.zone.clone(),
+                template: machine.template.clone(),
+                launched_at: machine.launched_at,
+                power: machine.power,
+                ready: machine.ready,
+                leaving: !machine.state.counts(),
+                retained: machine.state == State::TerminatingRetained,
+                config: machine.node.as_ref().map(|node| node.config.clone()).unwrap_or_default(),
+                credentials: machine.credentials.clone(),
+            })
+            .collect()
+    }
+}

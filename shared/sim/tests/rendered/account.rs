@@ -1,0 +1,105 @@
+//! What Slipway renders, as an account has it.
+
+use std::sync::{Arc, Mutex};
+
+use slipway_core::cluster::Cluster;
+use slipway_core::digest::sha256_hex;
+use slipway_core::lock::Lock;
+use slipway_core::patch::Patch;
+use slipway_core::pki::Role;
+use slipway_core::render::{Inputs, Rendering, Site, Stack, render};
+use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
+use slipway_core::spec;
+use slipway_driver::ports::Stacks as _;
+use slipway_sim::memory::MemoryBucket;
+use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
+use slipway_sim::{Config, World};
+
+pub(crate) fn cluster(text: &str) -> Cluster {
+    spec::parse(text.as_bytes(), None).unwrap().cluster
+}
+
+/// `cluster` with everything pinned and credentials for every role.
+pub(crate) fn rendering(cluster: &Cluster) -> Rendering {
+    patched_rendering(cluster, &[])
+}
+
+pub(crate) fn patched_rendering(cluster: &Cluster, patches: &[Patch]) -> Rendering {
+    let mut pinned = Lock { format: Lock::FORMAT, ..Lock::default() };
+    let missing = pinned.missing(cluster);
+    pinned.pin_known(&missing);
+    pinned
+        .images
+        .extend(missing.parameters.into_iter().map(|name| (name, "ami-0123456789abcdef0".to_owned())));
+    pinned.program_files.extend(missing.program_files.into_keys().map(|url| {
+        let digest = sha256_hex(url.as_bytes());
+        (url, digest)
+    }));
+    pinned.addon_images.extend(missing.addon_images.into_iter().map(|reference| {
+        let digest = format!("sha256:{}", sha256_hex(reference.as_bytes()));
+        (reference, digest)
+    }));
+    let members = cluster.etcd.members.iter().map(|member| Role::Etcd(member.index));
+    let pools = cluster.pools.iter().map(|pool| Role::Pool(pool.name.clone()));
+    let roles = members.chain([Role::Controller]).chain(pools);
+    let credentials = roles.map(|role| (role.clone(), sha256_hex(role.to_string().as_bytes()))).collect();
+    let site = Site {
+        asset_bucket: "assets".to_owned(),
+        kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(),
+        region: None,
+        issuer_bucket: Some("issuer".to_owned()),
+    };
+    render(&Inputs { patches, ..Inputs::new(cluster, &pinned, &credentials, &site) }).unwrap()
+}
+
+pub(crate) struct Account {
+    pub(crate) world: SharedWorld,
+    pub(crate) bucket: MemoryBucket,
+    pub(crate) stacks: SimulatedStacks,
+    change_sets: u32,
+}
+
+impl Account {
+    pub(crate) fn new(region: &str) -> Self {
+        let config = Config { region: region.to_owned(), ..Config::default() };
+        let world = Arc::new(Mutex::new(World::new(config)));
+        let bucket = MemoryBucket::new("assets", region);
+        let stacks = SimulatedStacks::new(Arc::clone(&world), bucket.clone());
+        Self { world, bucket, stacks, change_sets: 0 }
+    }
+
+    /// Brings `stack` to its template; which resources that replaced or removed, or `None` if nothing changed.
+    pub(crate) async fn bring(&mut self, stack: &Stack, create: bool) -> Option<Vec<String>> {
+        self.change_sets += 1;
+        let name = format!("change-{}", self.change_sets);
+        let template_key = stack.template_key("any");
+        self.bucket.upload(&template_key, stack.body.clone());
+        let tags = stack.tags.clone();
+        let request =
+            ChangeSetRequest { stack: stack.name.clone(), name: name.clone(), create, template_key, tags };
+        self.stacks.create_change_set(&request).await.unwrap();
+        lock(&self.world).settle();
+        let view = self.stacks.change_set(&stack.name, &name).await.unwrap().unwrap();
+        if view.status == ChangeSetStatus::NoChanges {
+            return None;
+        }
+        assert_eq!(view.status, ChangeSetStatus::Ready, "{}: {:?}", stack.name, view.reason);
+        self.stacks.execute_change_set(&stack.name, &name, &name).await.unwrap();
+        lock(&self.world).settle();
+        let wanted = if create { StackStatus::CreateComplete } else { StackStatus::UpdateComplete };
+        let status = self.stacks.stack(&stack.name).await.unwrap().unwrap().status;
+        let failures = self.stacks.failures(&stack.name).await.unwrap();
+        assert_eq!(status, wanted, "{}: {failures:#?}", stack.name);
+        Some(view.replaces)
+    }
+
+    pub(crate) async fn launch(text: &str) -> (Self, Rendering) {
+        let cluster = cluster(text);
+        let mut account = Self::new(&cluster.region);
+        let rendering = rendering(&cluster);
+        for stack in &rendering.stacks {
+            account.bring(stack, true).await;
+        }
+        (account, rendering)
+    }
+}

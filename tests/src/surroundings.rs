@@ -1,0 +1,176 @@
+//! What an agent finds around its machine: S3 and KMS of moto's, a metadata service; and the hands of systemd and a kubelet.
+#![allow(clippy::missing_panics_doc, reason = "a test's room may panic")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use axum::http::Method;
+use serde_json::{Value, json};
+use slipway_core::node::NodeStatus;
+use slipway_core::pki::{Role, manifest};
+use slipway_driver::keys;
+use slipway_driver::ports::{Crypto as _, Keys as _};
+use slipway_node::aws::{Aws, Endpoints};
+use slipway_node::failure::{Failure, Outcome};
+use slipway_node::machine::apply::Host;
+use slipway_node::machine::commands::{Commands, Ran};
+use slipway_node::refresh::{Order, Refreshed, refresh};
+use slipway_pki::AwsLc;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::client::Client;
+use crate::imds::Imds;
+use crate::moto::Moto;
+
+const REGION: &str = "eu-west-1";
+const BUCKET: &str = "assets";
+/// Whose nodes they are.
+const CLUSTER: &str = "production";
+/// Every machine here; their roles tell them apart.
+pub const INSTANCE: &str = "i-0123456789abcdef0";
+
+/// AWS, as far as a node of the cluster `production` asks for it.
+#[derive(Debug)]
+pub struct Surroundings {
+    moto: Moto,
+    imds: Imds,
+    /// The KMS key's ARN.
+    pub key: String,
+    aws: Aws,
+}
+
+impl Surroundings {
+    /// With an empty bucket.
+    pub async fn start() -> Self {
+        let moto = Moto::start(&[]).await.expect("nothing fails here");
+        let imds =
+            Imds::start(INSTANCE, "eu-west-1a", "10.0.0.5", "ASIANODE").await.expect("nothing fails here");
+        let operator = Client::new(moto.url(), REGION, "OPERATOR");
+        let place = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+        operator.s3(Method::PUT, BUCKET, "", place.to_vec()).await.expect("nothing fails here");
+        let made =
+            operator.json("kms", "TrentService.CreateKey", json!({})).await.expect("nothing fails here");
+        let key = made["KeyMetadata"]["Arn"].as_str().expect("nothing fails here").to_owned();
+        let variables: BTreeMap<String, String> = environment(&moto, &imds).into();
+        let endpoints = Endpoints::read(|name| variables.get(name).cloned());
+        Self { aws: Aws::new(&endpoints, REGION).expect("nothing fails here"), moto, imds, key }
+    }
+
+    /// Seals a bundle of `role` as rendering does, and puts it where the agent looks; its digest.
+    pub async fn publish(&self, role: &Role, files: &BTreeMap<String, String>) -> String {
+        let files = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
+        let plain = manifest::plaintext(&files);
+        let digest = slipway_core::digest::keyed_hex(b"the cluster's digest key", &plain);
+        self.seal(role, &digest, &plain).await;
+        digest
+    }
+
+    /// As [`Surroundings::publish`], under the digest that rendering gave it.
+    pub async fn publish_as(&self, role: &Role, digest: &str, files: &BTreeMap<String, String>) {
+        let files = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
+        self.seal(role, digest, &manifest::plaintext(&files)).await;
+    }
+
+    async fn seal(&self, role: &Role, digest: &str, plain: &[u8]) {
+        let context = BTreeMap::from([
+            ("cluster".to_owned(), CLUSTER.to_owned()),
+            ("role".to_owned(), role.to_string()),
+        ]);
+        let data_key =
+            self.aws.keys(Some(self.key.clone())).generate(None, &context).await.expect("nothing fails here");
+        let sealed = AwsLc.seal(&data_key, &context, plain).expect("nothing fails here");
+        let key = keys::credentials(CLUSTER, &role.to_string(), digest);
+        self.aws.bucket(BUCKET).put(&key, &sealed).await.expect("nothing fails here");
+    }
+
+    /// What lies there.
+    pub async fn object(&self, key: &str) -> Vec<u8> {
+        self.aws.bucket(BUCKET).get(key).await.expect("nothing fails here").expect("nothing fails here")
+    }
+
+    /// What the node of that role told there.
+    pub async fn status(&self, role: &Role) -> NodeStatus {
+        let key = keys::node_status(CLUSTER, &role.to_string(), INSTANCE);
+        serde_json::from_slice(&self.object(&key).await).expect("nothing fails here")
+    }
+
+    /// Puts something there.
+    pub async fn put(&self, key: &str, bytes: &[u8]) {
+        self.aws.bucket(BUCKET).put(key, bytes).await.expect("nothing fails here");
+    }
+
+    /// Lets a machine know who it is: its `config.json`, which lies there, and its credentials.
+    pub fn host(&self, root: &Path, role: &Role, credentials: &str) {
+        let home = root.join("var/lib/slipway");
+        let config = std::fs::read(home.join("config.json")).expect("it is configured");
+        let node = json!({
+            "format": 1, "cluster": CLUSTER, "role": role.to_string(), "region": REGION, "assetBucket": BUCKET,
+            "agent": Value::Null, "config": slipway_core::digest::sha256_hex(&config), "credentials": credentials,
+        });
+        std::fs::write(home.join("node.json"), node.to_string()).expect("it can be written");
+    }
+
+    /// What an agent's environment must say to find everything here.
+    #[must_use]
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        environment(&self.moto, &self.imds).into()
+    }
+
+    /// Refreshes the credentials of the machine at `root`. `played` is asked to play systemd, with the unit that is to be restarted; and
+    /// with `None` again and again, to play whoever looks at files.
+    ///
+    /// # Errors
+    /// As the verb.
+    pub async fn refresh(
+        &self,
+        root: &Path,
+        order: &Order,
+        mut played: impl AsyncFnMut(Option<&str>),
+    ) -> Outcome<Refreshed> {
+        let variables = self.environment();
+        let endpoints = Endpoints::read(|name| variables.get(name).cloned());
+        let (asks, mut asked) = mpsc::unbounded_channel::<Asked>();
+        let host = Host { root: root.to_owned(), commands: Hands { asks } };
+        let refreshing = refresh(&host, &endpoints, order);
+        tokio::pin!(refreshing);
+        loop {
+            tokio::select! {
+                done = &mut refreshing => return done,
+                Some((unit, done)) = asked.recv() => {
+                    played(Some(&unit)).await;
+                    // Whoever asked may have lost patience.
+                    let _ = done.send(());
+                }
+                () = tokio::time::sleep(Duration::from_millis(100)) => played(None).await,
+            }
+        }
+    }
+}
+
+type Asked = (String, oneshot::Sender<()>);
+
+/// `systemctl restart`, by somebody else.
+#[derive(Debug)]
+struct Hands {
+    asks: mpsc::UnboundedSender<Asked>,
+}
+
+impl Commands for Hands {
+    async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+        let (("systemctl", ["restart", unit]), (done, is_done)) = ((program, arguments), oneshot::channel())
+        else {
+            return Err(Failure::lasting("test", format!("nobody plays {program} {arguments:?}"), ""));
+        };
+        self.asks.send(((*unit).to_owned(), done)).expect("somebody plays");
+        is_done.await.expect("somebody plays");
+        Ok(Ran { status: Some(0), stdout: String::new(), stderr: String::new() })
+    }
+}
+
+fn environment(moto: &Moto, imds: &Imds) -> [(String, String); 2] {
+    [
+        ("AWS_ENDPOINT_URL".to_owned(), moto.url().to_owned()),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT".to_owned(), imds.url().to_owned()),
+    ]
+}

@@ -1,0 +1,368 @@
+//! Scans through the real flow and real cryptography, over buckets and keys in memory: what they renew, what comes of it, and what
+//! they find.
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
+
+#[path = "scanning/damage.rs"]
+mod damage;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::event::Event;
+use slipway_core::pki::{Manifest, Role};
+use slipway_core::plan::{NodeAction, Plan};
+use slipway_core::render::Site;
+use slipway_core::renewal::{Asked, State};
+use slipway_driver::ports::{Condition, Objects as _};
+use slipway_driver::rendering::{self, RenderPorts, render_newest};
+use slipway_driver::scan::{Outcome, ScanPorts, Scanned, fan_out, scan};
+use slipway_driver::{FlowResult, keys, store};
+use slipway_pki::AwsLc;
+use slipway_sim::memory::{
+    Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY,
+};
+use slipway_sim::mortal::Life;
+use slipway_tests::workshop::rolled_out;
+
+const PRODUCTION: &str = include_str!("../../examples/production.yaml");
+const NAME: &str = "production";
+const X86_64: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
+
+fn launch() -> Timestamp {
+    "2026-11-20T12:00:00Z".parse().unwrap()
+}
+
+fn days(days: i64) -> SignedDuration {
+    SignedDuration::from_hours(24 * days)
+}
+
+struct World {
+    specs: MemoryBucket,
+    assets: MemoryBucket,
+    issuer: MemoryBucket,
+    keys: MemoryKeys,
+    parameters: MemoryParameters,
+    bus: MemoryBus,
+}
+
+impl World {
+    /// A cluster as it was launched.
+    async fn launched(spec: &str) -> Self {
+        let world = Self {
+            specs: MemoryBucket::new("specs", "eu-west-1"),
+            assets: MemoryBucket::new("assets", "eu-west-1"),
+            issuer: MemoryBucket::new("issuer", "eu-west-1"),
+            keys: MemoryKeys::new(1),
+            parameters: MemoryParameters::new([(X86_64, "ami-0123456789abcdef0")]),
+            bus: MemoryBus::new(),
+        };
+        world.specs.upload(&keys::spec(NAME), spec);
+        world.assets.set_clock(launch());
+        let plan = world.planned(launch()).await.unwrap();
+        world.deployed(&plan).await;
+        drop(world.bus.drain());
+        world
+    }
+
+    /// The same cluster once more, so that something else may happen to it.
+    fn copy(&self) -> Self {
+        let copy = |bucket: &MemoryBucket| {
+            let copy = MemoryBucket::new(bucket.name(), "eu-west-1");
+            copy.set_clock(launch());
+            for key in bucket.keys() {
+                copy.upload(&key, bucket.peek(&key).unwrap());
+            }
+            copy
+        };
+        Self {
+            specs: copy(&self.specs),
+            assets: copy(&self.assets),
+            issuer: copy(&self.issuer),
+            keys: self.keys.clone(),
+            parameters: self.parameters.clone(),
+            bus: MemoryBus::new(),
+        }
+    }
+
+    /// What the render function does when it hears of renewed certificates.
+    async fn planned(&self, now: Timestamp) -> Option<Plan> {
+        let ports = RenderPorts {
+            specs: &self.specs,
+            assets: &self.assets,
+            issuer: Some(&self.issuer),
+            keys: &self.keys,
+            parameters: &self.parameters,
+            registry: &MemoryRegistry::default(),
+            bus: &self.bus,
+            crypto: &AwsLc,
+        };
+        let site = Site {
+            asset_bucket: "assets".to_owned(),
+            kms_key_arn: OWN_KEY.to_owned(),
+            region: None,
+            issuer_bucket: Some("issuer".to_owned()),
+        };
+        match render_newest(&ports, &site, NAME, now).await.unwrap() {
+            rendering::Outcome::Planned(plan) => Some(*plan),
+            rendering::Outcome::Unchanged => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn deployed(&self, plan: &Plan) {
+        let rollout = store::json(&rolled_out(plan));
+        self.assets.put(&keys::rollout(NAME), rollout, Condition::Always).await.unwrap();
+    }
+
+    async fn try_scan(&self, asked: &Asked, now: Timestamp, life: &Life) -> FlowResult<Outcome> {
+        let ports = ScanPorts {
+            specs: &life.of(&self.specs),
+            assets: &life.of(&self.assets),
+            keys: &life.of(&self.keys),
+            bus: &life.of(&self.bus),
+            crypto: &AwsLc,
+        };
+        scan(&ports, NAME, asked, now).await
+    }
+
+    async fn scan(&self, now: Timestamp) -> Scanned {
+        self.assets.set_clock(now);
+        match self.try_scan(&Asked::default(), now, &Life::unending()).await.unwrap() {
+            Outcome::Scanned(scanned) => *scanned,
+            Outcome::Nothing(why) => panic!("{why}"),
+        }
+    }
+
+    fn manifest(&self) -> Manifest {
+        serde_json::from_slice(&self.assets.peek(&keys::manifest(NAME)).unwrap()).unwrap()
+    }
+
+    fn state(&self) -> State {
+        serde_json::from_slice(&self.assets.peek(&keys::scan(NAME)).unwrap()).unwrap()
+    }
+
+    /// What was said and not heard yet, by kind.
+    fn said(&self) -> BTreeMap<String, usize> {
+        let mut said = BTreeMap::new();
+        for event in self.bus.drain() {
+            *said.entry(event.to_wire().0).or_default() += 1;
+        }
+        said
+    }
+}
+
+fn certificates(manifest: &Manifest) -> BTreeMap<String, (String, Timestamp)> {
+    let certificates = manifest.assets.iter().filter_map(|(name, entry)| {
+        Some((name.clone(), (entry.fingerprint.clone(), entry.certificate.as_ref()?.not_after)))
+    });
+    certificates.collect()
+}
+
+fn actions(plan: &Plan) -> BTreeMap<String, NodeAction> {
+    plan.nodes.iter().map(|node| (node.role.to_string(), node.action)).collect()
+}
+
+/// P2, P7: the demonstration, without processes.
+#[tokio::test]
+async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_control_plane_alone() {
+    let world = World::launched(PRODUCTION).await;
+    let (before, quiet) = (world.manifest(), launch() + days(300));
+    let scanned = world.scan(quiet).await;
+    assert_eq!(
+        (scanned.renewed.len(), scanned.findings.len(), scanned.standings.len()),
+        (0, 0, 19),
+        "{scanned:?}"
+    );
+    assert_eq!(world.said(), BTreeMap::new());
+    assert_eq!(world.manifest(), before);
+
+    let now = launch() + days(359);
+    let scanned = world.scan(now).await;
+    assert_eq!(scanned.renewed.len(), 15, "{:?}", scanned.renewed);
+    assert_eq!(world.said(), [("Certificate Renewed".to_owned(), 1)].into(), "nothing is said to expire");
+    let (old, new) = (certificates(&before), certificates(&world.manifest()));
+    for (name, (fingerprint, ends)) in &new {
+        let renewed = scanned.renewed.contains(name);
+        assert_eq!(*fingerprint != old[name].0, renewed, "{name}");
+        assert_eq!(renewed, !name.ends_with("-ca") && name != "ca", "{name}");
+        assert!(*ends >= now + days(364), "{name} ends {ends}");
+    }
+
+    let plan = world.planned(now).await.unwrap();
+    for (role, action) in actions(&plan) {
+        let wanted = if role.starts_with("pool-") { NodeAction::Untouched } else { NodeAction::Replace };
+        assert_eq!(action, wanted, "{role}: {}", plan.to_text());
+    }
+    assert!(plan.renewal.urgent.is_none(), "six days are time enough");
+    let controller = plan.nodes.iter().find(|node| node.role == Role::Controller).unwrap();
+    assert!(
+        controller.reasons[0].contains("apiserver") && controller.reasons[0].contains("strategy is rollout")
+    );
+    world.deployed(&plan).await;
+    world.said();
+
+    // Another scan finds nothing to do, and knows that the old ones are gone once the rollout has reached its goal.
+    let rollout = slipway_core::rollout::Rollout {
+        last: Some(slipway_core::rollout::Ended {
+            plan: plan.id.clone(),
+            spec_version: String::new(),
+            target: plan.to.clone(),
+            result: slipway_core::rollout::RolloutResult::Succeeded,
+            message: String::new(),
+            ended_at: now,
+            steps: Vec::new(),
+        }),
+        ..rolled_out(&plan)
+    };
+    world.assets.upload(&keys::rollout(NAME), store::json(&rollout));
+    let scanned = world.scan(now + days(1)).await;
+    assert_eq!((scanned.renewed.len(), scanned.announced.len()), (0, 0));
+    assert_eq!((world.said(), world.state().superseded), (BTreeMap::new(), BTreeMap::new()));
+}
+
+/// Seed 002: in place, where the spec says so; and controllers do not roll for etcd's.
+#[tokio::test]
+async fn p2_refresh_replaces_nobody() {
+    let spec = PRODUCTION.replace("strategy: rollout", "strategy: refresh");
+    assert_ne!(spec, PRODUCTION);
+    let world = World::launched(&spec).await;
+    world.scan(launch() + days(359)).await;
+    let plan = world.planned(launch() + days(359)).await.unwrap();
+    for (role, action) in actions(&plan) {
+        let wanted = if role.starts_with("pool-") { NodeAction::Untouched } else { NodeAction::Refresh };
+        assert_eq!(action, wanted, "{role}");
+    }
+}
+
+/// P7: what expires within days, or has expired, waits for no approval; nothing else is let through with it.
+#[tokio::test]
+async fn p7_an_expired_certificate_waits_for_no_approval() {
+    let spec = PRODUCTION.replace("approval: auto", "approval: manual");
+    assert_ne!(spec, PRODUCTION);
+    for (passed, urgent) in [(350, false), (363, true), (400, true)] {
+        let world = World::launched(&spec).await;
+        let now = launch() + days(passed);
+        world.scan(now).await;
+        let renewed = world.bus.drain().into_iter().find_map(|event| match event {
+            Event::CertificateRenewed(detail) => Some(detail),
+            _ => None,
+        });
+        assert_eq!(renewed.unwrap().urgent.is_some(), urgent, "after {passed} days");
+        let plan = world.planned(now).await.unwrap();
+        assert_eq!(!plan.needs_approval(), urgent, "{}", plan.summary());
+        let asked = world.said().contains_key("Rollout Requested");
+        assert_eq!(asked, urgent, "after {passed} days");
+        assert_eq!(
+            plan.summary().contains("neither approval nor a maintenance window"),
+            urgent,
+            "{}",
+            plan.summary()
+        );
+        let word = if passed == 400 { "expired 2027-11-20" } else { "expires 2027-11-20" };
+        assert_eq!(plan.to_text().contains(word), urgent, "{}", plan.to_text());
+    }
+}
+
+/// P8: killed at any call, a scan is finished by the next; nothing is renewed twice, and what was renewed is said.
+#[tokio::test]
+async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
+    let now = launch() + days(359);
+    let base = World::launched(PRODUCTION).await;
+    let total = {
+        let (world, life) = (base.copy(), Life::unending());
+        world.try_scan(&Asked::default(), now, &life).await.unwrap();
+        life.calls()
+    };
+    assert!(total > 60, "{total} calls");
+    for (last, after) in (0..total).flat_map(|last| [(last, false), (last, true)]) {
+        let (world, at) = (base.copy(), format!("at call {last}, after: {after}"));
+        let died = world.try_scan(&Asked::default(), now, &Life::until(last, after)).await;
+        // The last write is what it remembers: an answer that is lost then is the only one that nobody misses.
+        assert!(died.is_err(), "{at}");
+        world.scan(now).await;
+        let renewed = world.manifest();
+        assert!(world.said().get("Certificate Renewed").is_some_and(|said| *said >= 1), "{at}");
+        // All of it in one version of the inventory: that there are two says that nothing was renewed twice.
+        assert_eq!(world.assets.versions(&keys::manifest(NAME)), 2, "{at}");
+        let third = world.scan(now).await;
+        assert!(third.renewed.is_empty() && world.manifest() == renewed, "{at}");
+        assert_eq!(world.state().superseded.len(), 14, "{at}: nodes still have the old ones");
+        if last % 16 == 0 {
+            assert!(world.planned(now).await.is_some(), "{at}");
+        }
+    }
+}
+
+/// P8: two scans at once renew once.
+#[tokio::test]
+async fn p8_of_two_scans_one_renews() {
+    let world = World::launched(PRODUCTION).await;
+    let now = launch() + days(359);
+    let (life, asked) = (Life::unending(), Asked::default());
+    let (one, other) = tokio::join!(world.try_scan(&asked, now, &life), world.try_scan(&asked, now, &life));
+    let lost: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
+    assert!(lost.len() < 2 && lost.iter().all(slipway_driver::FlowError::is_transient), "{lost:?}");
+    assert_eq!(world.assets.versions(&keys::manifest(NAME)), 2);
+    assert!(world.scan(now).await.renewed.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_renewed_and_a_doubled_event_renews_nothing() {
+    let world = World::launched(PRODUCTION).await;
+    let asked =
+        Asked { certificates: vec!["scheduler".to_owned()], everything: false, at: Some(launch() + days(1)) };
+    for (now, renewed) in [(launch() + days(1), 1), (launch() + days(2), 0)] {
+        let outcome = world.try_scan(&asked, now, &Life::unending()).await.unwrap();
+        let Outcome::Scanned(scanned) = outcome else { panic!("{outcome}") };
+        assert_eq!(scanned.renewed.len(), renewed);
+    }
+    let plan = world.planned(launch() + days(2)).await.unwrap();
+    let touched: Vec<_> = plan.nodes.iter().filter(|node| node.action != NodeAction::Untouched).collect();
+    assert_eq!(touched.len(), 1);
+    assert_eq!(touched[0].role, Role::Controller);
+}
+
+#[tokio::test]
+async fn every_cluster_is_asked_for_once_and_ten_thousand_are_no_more_memory() {
+    let (assets, bus) = (MemoryBucket::new("assets", "eu-west-1"), MemoryBus::new());
+    for index in 0..2_345 {
+        assets.upload(&keys::manifest(&format!("c{index}")), "{}");
+        assets.upload(&keys::status(&format!("c{index}")), "{}");
+    }
+    assets.upload("clusters/not a cluster/x", "");
+    assets.upload("agent/manifest.json", "{}");
+    assert_eq!(fan_out(&assets, &bus).await.unwrap(), 2_345);
+    let asked: Vec<String> = bus.events().iter().map(|event| event.cluster().to_owned()).collect();
+    assert_eq!(asked.iter().collect::<BTreeSet<_>>().len(), asked.len());
+    assert_eq!(asked.len(), 2_345);
+    // A page at a time: three of clusters, and one that says that there are no more.
+    assert_eq!(assets.journal().count("s3:ListObjectsV2"), 4);
+    assert_eq!(bus.journal().count("events:PutEvents"), 3);
+}
+
+#[tokio::test]
+async fn p7_what_cannot_be_renewed_is_said_and_holds_up_no_more_than_it_must() {
+    let world = World::launched(PRODUCTION).await;
+    let manifest = world.manifest();
+    let key = keys::private_half(NAME, "etcd-ca", &manifest.assets["etcd-ca"].fingerprint);
+    world.assets.purge(&key);
+    let now = launch() + days(359);
+    let scanned = world.scan(now).await;
+    assert_eq!(scanned.failed.len(), 1, "{:?}", scanned.failed);
+    assert!(scanned.failed[0].certificates.contains(&"etcd-peer-1".to_owned()));
+    assert!(scanned.failed[0].message.contains("etcd-ca"), "{}", scanned.failed[0].message);
+    assert!(scanned.renewed.contains(&"apiserver".to_owned()), "{:?}", scanned.renewed);
+    let said = world.said();
+    assert_eq!((said["Renewal Failed"], said["Certificate Renewed"]), (1, 1));
+    // A refusal of KMS is an error of the function: nothing of it is the certificates' fault.
+    let world = World::launched(PRODUCTION).await;
+    world.keys.faults().plan(
+        "kms:Decrypt",
+        "",
+        Fault::Before(slipway_driver::ports::ErrorKind::Transient),
+        1,
+    );
+    let outcome = world.try_scan(&Asked::default(), now, &Life::unending()).await;
+    assert!(outcome.is_err(), "it is tried again: {outcome:?}");
+    assert_eq!(world.scan(now).await.renewed.len(), 15);
+}

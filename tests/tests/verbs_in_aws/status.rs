@@ -1,0 +1,159 @@
+//! `slipway status`: what nodes, spec and rollout left in the bucket, judged.
+
+use std::time::Instant;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use slipway_tests::installation::Installation;
+
+use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, installation, named, spec};
+
+async fn status(slipway: &Installation, arguments: &str) -> Run {
+    named(slipway, ADMINISTRATOR, &format!("status --cluster {CLUSTER} {arguments}")).await
+}
+
+async fn node_object(slipway: &Installation, name: &str, bytes: impl Into<Vec<u8>>) {
+    let key = format!("clusters/{CLUSTER}/nodes/{name}");
+    slipway.world().upload("AssetBucket", &key, bytes.into()).await.unwrap();
+}
+
+/// A bootstrap report of a machine that came up with what is planned, or gave up.
+async fn boot(
+    slipway: &Installation,
+    role: &str,
+    instance: &str,
+    failure: Option<(&str, &str, &str)>,
+) -> Vec<u8> {
+    let desired: Value = slipway.document(CLUSTER, "desired.json").await.unwrap().unwrap();
+    let release = format!("releases/{}.json", desired["target"].as_str().unwrap());
+    let release: Value = slipway.document(CLUSTER, &release).await.unwrap().unwrap();
+    let asked = &release["roles"][role];
+    let report = json!({
+        "format": 1, "instance": instance, "role": role, "agent": "0.1.0", "at": Timestamp::now(),
+        "config": asked["configDigest"], "credentials": asked["credentialsDigest"],
+        "state": if failure.is_some() { "given-up" } else { "healthy" },
+        "step": failure.map(|(step, _, _)| step),
+        "failure": failure.map(|(_, message, help)| json!({"code": "x", "message": message, "help": help})),
+    });
+    serde_json::to_vec(&report).unwrap()
+}
+
+/// What a member or controller tells hourly.
+fn serves(role: &str, certificate: &Value, days: i64, problem: Option<&str>) -> Vec<u8> {
+    let end = Timestamp::now() + SignedDuration::from_hours(24 * days + 1);
+    let report = json!({
+        "format": 1, "at": Timestamp::now(), "cluster": CLUSTER, "role": role,
+        "applied": {"config": "c", "credentials": "k", "agent": "a", "asAsked": true},
+        "served": [{
+            "name": "kube-apiserver", "address": "127.0.0.1:6443", "verifiable": true,
+            "certificate": {
+                "serial": "1f", "fingerprint": certificate, "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
+                "notBefore": Timestamp::now(), "notAfter": end, "verifies": true,
+            },
+        }],
+        "components": [{"name": "kube-scheduler", "healthy": problem.is_none(), "problem": problem}],
+        "healthy": problem.is_none(),
+    });
+    serde_json::to_vec(&report).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
+    let slipway = installation(0).await;
+    let before = slipway.assets().await.unwrap();
+    let shown = status(&slipway, "--exit-code").await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for words in ["accepted", "succeeded", "none has reported", "364 d left", "nothing needs anybody"] {
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
+    }
+    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+
+    // Issue 5: an instance that cannot come up is reported unhealthy, with a reason that shows here.
+    let gave_up = Some(("storage", "no volume \u{1b}[2J with the tag", "attach the volume of etcd-0"));
+    node_object(&slipway, "etcd-0/i-0bad.json", boot(&slipway, "etcd-0", "i-0bad", gave_up).await).await;
+    node_object(&slipway, "pool-general/i-0ok.json", boot(&slipway, "pool-general", "i-0ok", None).await)
+        .await;
+    node_object(&slipway, "controller/i-0c.json", boot(&slipway, "controller", "i-0c", None).await).await;
+    // It serves a certificate that the store has no longer, and a component is down.
+    let late = serves("controller", &json!("0".repeat(64)), 3, Some("connection refused"));
+    node_object(&slipway, "controller/i-0c/status.json", late).await;
+    node_object(&slipway, "controller/i-0z/status.json", b"{".to_vec()).await;
+    node_object(&slipway, "controller/i-0z.json", vec![b' '; 300_000]).await;
+    let shown = status(&slipway, "--exit-code").await;
+    assert_eq!(shown.code, 1, "{shown:?}");
+    for words in [
+        "i-0bad (etcd-0) gave up at storage just now: no volume  [2J with the tag",
+        "attach the volume of etcd-0",
+        "i-0c (controller) is not well: kube-scheduler: connection refused",
+        "i-0c (controller) serves a certificate on kube-apiserver with 3 d left; the store has a newer one, which is not in use",
+        "runs an earlier configuration",
+        "nodes/controller/i-0z.json cannot be read: 300000 bytes are more than any node says",
+        "nodes/controller/i-0z/status.json cannot be read: 1 bytes that are no report",
+        "2 up, 1 given up",
+    ] {
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
+    }
+    assert!(!shown.out.contains('\u{1b}'), "no terminal obeys a node: {}", shown.out);
+    let machine = status(&slipway, "--output json").await.json();
+    assert_eq!((&machine["ok"], &machine["well"]), (&json!(true), &json!(false)));
+    let bad = machine["nodes"].as_array().unwrap().iter().find(|node| node["instance"] == "i-0bad").unwrap();
+    assert_eq!(
+        (&bad["standing"], &bad["bootstrap"]["failure"]["help"]),
+        (&json!("givenUp"), &json!("attach the volume of etcd-0"))
+    );
+
+    // What it serves is what the store has; and the member came up on another machine.
+    let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
+    let current = serves("controller", &manifest["assets"]["apiserver"]["fingerprint"], 300, None);
+    node_object(&slipway, "controller/i-0c/status.json", current).await;
+    node_object(&slipway, "etcd-0/i-0new.json", boot(&slipway, "etcd-0", "i-0new", None).await).await;
+    let shown = status(&slipway, "--exit-code").await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for words in ["3 up", "1 of the past", "300 d left (kube-apiserver)"] {
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
+    }
+    assert!(!shown.out.contains("i-0bad"), "it is history: {}", shown.out);
+    assert!(status(&slipway, "--all").await.out.contains("i-0bad"));
+
+    // A spec that was refused, and a document that nobody can read.
+    let mark = slipway.world().observer().mark();
+    slipway.upload(CLUSTER, spec().replacen("1.37", "0.1", 1)).await.unwrap();
+    assert!(slipway.event(mark, &["Spec Rejected"], PATIENCE).await.is_some());
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    let key = format!("clusters/{CLUSTER}/pki/manifest.json");
+    slipway.world().upload("AssetBucket", &key, b"{}".to_vec()).await.unwrap();
+    let shown = status(&slipway, "--exit-code").await;
+    assert_eq!(shown.code, 1, "{shown:?}");
+    for words in [
+        "refused",
+        "the newest spec was refused",
+        "slipway apply cluster.yaml --cluster minimal",
+        "pki/manifest.json cannot be read",
+    ] {
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_nodes_are_shown_within_seconds() {
+    const NODES: usize = 1_050;
+    let slipway = installation(0).await;
+    let report = boot(&slipway, "pool-general", "i-0", None).await;
+    let lane = async |first: usize| {
+        for number in (first..NODES).step_by(4) {
+            let name = format!("pool-general/i-{number:05}.json");
+            node_object(&slipway, &name, report.clone()).await;
+        }
+    };
+    tokio::join!(lane(0), lane(1), lane(2), lane(3));
+    let (mark, began) = (slipway.world().observer().mark(), Instant::now());
+    let shown = status(&slipway, "--output json").await.json();
+    let took = began.elapsed();
+    assert_eq!(shown["nodes"].as_array().unwrap().len(), NODES);
+    let calls = slipway.world().observer().calls(mark);
+    let lists = calls.iter().filter(|call| call.action == "s3:ListBucket").count();
+    assert!(lists <= 4, "two pages of nodes, and whether the cluster is there: {lists}");
+    println!("{NODES} nodes in {} calls and {took:?} against moto", calls.len());
+    let text = status(&slipway, "").await.out;
+    assert!(text.lines().count() < 70 && text.contains("more that are up or of the past"), "{text}");
+}
