@@ -21,6 +21,7 @@ pub(crate) struct PatchArgs {
 }
 
 /// A spec as read, with its patches.
+#[derive(Debug)]
 pub(crate) struct Source {
     /// Where it was read from.
     path: PathBuf,

@@ -1,5 +1,7 @@
 //! `slipway render`.
 
+mod again;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -20,6 +22,8 @@ use crate::local::{
 };
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
+
+pub(super) use again::{Changed, Rendered};
 
 /// Render a spec into a directory: stacks, userdata, sealed credentials.
 ///

@@ -10,21 +10,19 @@ use slipway_core::cluster::Cluster;
 use slipway_core::pki::manifest::PolicyError;
 use slipway_core::pki::rotation::{self as stages, Next, Seen, Wait};
 use slipway_core::pki::{Manifest, Role, policy};
-use slipway_core::plan::Baseline;
 use slipway_driver::credentials::rotation::{self, Did, Machines, Rotated};
 use slipway_driver::error::{FlowError, FlowResult};
 use slipway_driver::ports::{Keys, Objects};
-use slipway_driver::{issuer, keys, store};
+use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
 
 use crate::Exit;
 use crate::cloud::{AWS, Cloud, CloudArgs};
 use crate::commands::certs::renew::standing::{Standing, standing, upload};
-use crate::commands::render;
+use crate::commands::render::Rendered;
 use crate::failure::Failure;
-use crate::local::{LocalRegistry, SiteArgs, Workspace};
 use crate::printer::Printer;
-use crate::source::{PatchArgs, Source};
+use crate::source::PatchArgs;
 
 /// Exchange an authority, or the key that signs service accounts' tokens, in stages: both are trusted; the new one issues; the old one goes.
 ///
@@ -130,64 +128,28 @@ fn next_upload(cluster: &Cluster, specs: &S3Bucket, uploaded: Option<bool>) -> S
 }
 
 async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> Result<Exit, Failure> {
-    let source = Source::read(file, &args.patches)?;
-    let cluster = match source.parse() {
-        Ok(accepted) => accepted.cluster,
-        Err(findings) => {
-            printer.refused(&source, &findings);
-            return Ok(Exit::Findings);
-        }
+    let Some(rendered) = Rendered::find(file, &args.patches, out, printer)? else {
+        return Ok(Exit::Findings);
     };
+    let cluster = &rendered.cluster;
     let seen = Seen { vouched: args.everywhere, ..Seen::default() };
     let now = Timestamp::now();
-    // Looked at before it is opened: opening makes a directory.
-    let before = Workspace::look(out)?.release()?.ok_or_else(|| {
-        let problem = format!("nothing was rendered into {}", out.display());
-        Failure::refused(problem, "name the directory that `slipway render` wrote")
-    })?;
-    let workspace = Workspace::open(out)?;
-    let (folder, site) = workspace.claim(&cluster, &SiteArgs::default())?;
     let key = keys::manifest(&cluster.name);
-    let manifest = store::load::<Manifest>(&folder, &key).await?.value.ok_or_else(|| {
+    let manifest = store::load::<Manifest>(&rendered.folder, &key).await?.value.ok_or_else(|| {
         Failure::refused(format!("{} holds no credentials", out.display()), "render the spec into it first")
     })?;
     if args.dry_run {
-        let (text, machine) = foreseen(args, &cluster, &manifest, &seen, now)?;
+        let (text, machine) = foreseen(args, cluster, &manifest, &seen, now)?;
         printer.result(&text, &machine);
         return Ok(Exit::Done);
     }
-    let keys = render::keys(&workspace)?;
-    let registry = LocalRegistry::new(false);
-    let baseline = Baseline::whole(Some(before.clone()));
-    let rendered =
-        async || render::prepared(&folder, &keys, &registry, &site, &cluster.name, &source, &baseline).await;
-    let first = match rendered().await? {
-        Ok(prepared) => prepared,
-        Err(findings) => {
-            printer.refused(&source, &findings);
-            return Ok(Exit::Findings);
-        }
-    };
-    if first.rendering.id() != before.id() {
-        return Err(Failure::refused(
-            "the spec says more than was rendered, and a rotation changes nothing else",
-            "run `slipway render` first, and look at what it changes with `slipway plan`",
-        ));
-    }
-    let done = act(args, &folder, &keys, &cluster, &manifest, &seen, now).await?;
-    let prepared = match rendered().await? {
-        Ok(prepared) => prepared,
-        Err(findings) => {
-            printer.refused(&source, &findings);
-            return Ok(Exit::Findings);
-        }
-    };
-    let manifest = &prepared.credentials.manifest;
-    let documents = issuer::documents(&folder, &AwsLc, &cluster, manifest, &site).await?;
-    let changed = render::write(&workspace, Some(&before), &prepared.rendering, documents)?;
-    let (mut text, mut machine) = told(&done);
-    machine["changed"] = json!(changed);
-    let _ = writeln!(text, "{} files changed", changed.len());
+    let changed = rendered.change("a rotation", printer, async |folder, keys| {
+        Ok(act(args, folder, keys, cluster, &manifest, &seen, now).await?)
+    });
+    let Some(changed) = changed.await? else { return Ok(Exit::Findings) };
+    let (mut text, mut machine) = told(&changed.done);
+    machine["changed"] = json!(changed.files);
+    let _ = writeln!(text, "{} files changed", changed.files.len());
     printer.result(&text, &machine);
     Ok(Exit::Done)
 }

@@ -148,6 +148,11 @@ impl Place {
         files
     }
 
+    /// Every file below the place with its content.
+    fn bytes(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        self.files().into_iter().map(|(path, (bytes, _))| (path, bytes)).collect()
+    }
+
     fn relative(&self, path: &Path) -> PathBuf {
         path.strip_prefix(self.dir.path()).unwrap().to_owned()
     }

@@ -59,3 +59,23 @@ fn what_is_no_authority_is_refused_and_nothing_is_written() {
     }
     assert_eq!(place.read("out/credentials/pki/manifest.json"), before);
 }
+
+#[test]
+fn a_spec_that_says_more_is_refused_and_no_byte_of_the_folder_changes() {
+    let place = Place::small();
+    assert_eq!(place.run("render cluster.yaml --out out").code, 0);
+    // Rendering it would issue a certificate anew, and change a stack.
+    let more = format!("{SMALL}kubernetes:\n  apiServer:\n    certSANs: [k8s.small.example.com]\n");
+    place.write("cluster.yaml", more.replace("maxSize: 3", "maxSize: 4"));
+    let before = place.bytes();
+    for verb in ["rotate-ca etcd-ca", "certs renew scheduler"] {
+        let run = place.run(&format!("{verb} cluster.yaml --out out"));
+        assert_eq!(run.code, 1, "{}", run.told());
+        assert!(run.told().contains("the spec says more than was rendered"), "{}", run.told());
+        assert_eq!(place.bytes(), before, "{verb}");
+    }
+    place.write("cluster.yaml", "clusterName: [");
+    let before = place.bytes();
+    assert_eq!(place.run("rotate-ca etcd-ca cluster.yaml --out out").code, 1);
+    assert_eq!(place.bytes(), before);
+}

@@ -6,17 +6,15 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::json;
-use slipway_core::plan::Baseline;
-use slipway_driver::{credentials, issuer};
+use slipway_driver::credentials;
 use slipway_pki::AwsLc;
 
 use crate::Exit;
 use crate::cloud::{AWS, CloudArgs};
-use crate::commands::render;
+use crate::commands::render::{Changed, Rendered};
 use crate::failure::Failure;
-use crate::local::{LocalRegistry, Overlay, SiteArgs, Workspace};
 use crate::printer::Printer;
-use crate::source::{PatchArgs, Source};
+use crate::source::PatchArgs;
 
 /// Issue one certificate of a rendered cluster, or of one in AWS, anew. Everything else keeps its bytes: only the bundles that
 /// hold it get a new digest, and only the nodes that receive them change.
@@ -67,56 +65,16 @@ pub(in crate::commands) async fn run(args: &Args, printer: &Printer) -> Result<E
     let (Some(file), Some(out)) = (&args.file, &args.out) else {
         return Err(Failure::refused("neither a directory nor a cluster is named", "see --help"));
     };
-    let source = Source::read(file, &args.patches)?;
-    let cluster = match source.parse() {
-        Ok(accepted) => accepted.cluster,
-        Err(findings) => {
-            printer.refused(&source, &findings);
-            return Ok(Exit::Findings);
-        }
+    let Some(rendered) = Rendered::find(file, &args.patches, out, printer)? else {
+        return Ok(Exit::Findings);
     };
-    // Looked at before it is opened: opening makes a directory.
-    let before = Workspace::look(out)?.release()?.ok_or_else(|| {
-        let problem = format!("nothing was rendered into {}", out.display());
-        Failure::refused(problem, "name the directory that `slipway render` wrote")
-    })?;
-    let workspace = Workspace::open(out)?;
-    let (folder, site) = workspace.claim(&cluster, &SiteArgs::default())?;
-    let keys = render::keys(&workspace)?;
-    let registry = LocalRegistry::new(false);
-    let baseline = Baseline::whole(Some(before.clone()));
-
-    // What the spec would change besides is not done in passing: it is looked at in memory.
-    let (overlay, _) = workspace.claim(&cluster, &SiteArgs::default())?;
-    let overlay = Overlay::new(overlay);
-    let first =
-        match render::prepared(&overlay, &keys, &registry, &site, &cluster.name, &source, &baseline).await? {
-            Ok(prepared) => prepared,
-            Err(findings) => {
-                printer.refused(&source, &findings);
-                return Ok(Exit::Findings);
-            }
-        };
-    if first.rendering.id() != before.id() {
-        return Err(Failure::refused(
-            "the spec says more than was rendered, and renewing a certificate changes nothing else",
-            "run `slipway render` first, and look at what it changes with `slipway plan`",
-        ));
-    }
-
-    let now = Timestamp::now();
-    let renewed = credentials::renew(&folder, &keys, &AwsLc, &cluster, &args.name, args.new_key, now).await?;
-    let prepared =
-        match render::prepared(&folder, &keys, &registry, &site, &cluster.name, &source, &baseline).await? {
-            Ok(prepared) => prepared,
-            Err(findings) => {
-                printer.refused(&source, &findings);
-                return Ok(Exit::Findings);
-            }
-        };
-    let manifest = &prepared.credentials.manifest;
-    let documents = issuer::documents(&folder, &AwsLc, &cluster, manifest, &site).await?;
-    let changed = render::write(&workspace, Some(&before), &prepared.rendering, documents)?;
+    let (cluster, now) = (&rendered.cluster, Timestamp::now());
+    let changed = rendered.change("renewing a certificate", printer, async |folder, keys| {
+        Ok(credentials::renew(folder, keys, &AwsLc, cluster, &args.name, args.new_key, now).await?)
+    });
+    let Some(Changed { done: renewed, manifest, files: changed }) = changed.await? else {
+        return Ok(Exit::Findings);
+    };
     let facts = manifest.assets.get(&args.name).and_then(|entry| entry.certificate.as_ref());
     let (serial, end) =
         facts.map(|facts| (facts.serial.clone(), facts.not_after.to_string())).unwrap_or_default();

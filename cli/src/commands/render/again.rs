@@ -1,0 +1,111 @@
+//! A rendered directory whose credentials change, and nothing else does: what the spec would change besides is not done in passing.
+
+use std::path::Path;
+
+use slipway_core::cluster::Cluster;
+use slipway_core::pki::Manifest;
+use slipway_core::plan::Baseline;
+use slipway_core::render::{Rendering, Site};
+use slipway_driver::issuer;
+use slipway_driver::ports::Objects;
+use slipway_driver::rendering::Prepared;
+use slipway_pki::AwsLc;
+
+use crate::failure::Failure;
+use crate::local::{Folder, LocalKeys, LocalRegistry, Overlay, SiteArgs, Workspace};
+use crate::printer::Printer;
+use crate::source::{PatchArgs, Source};
+
+/// A directory that was rendered before, and the spec that it was rendered from.
+#[derive(Debug)]
+pub(in crate::commands) struct Rendered {
+    pub(in crate::commands) cluster: Cluster,
+    pub(in crate::commands) folder: Folder,
+    source: Source,
+    workspace: Workspace,
+    site: Site,
+    before: Rendering,
+}
+
+/// What a change led to.
+#[derive(Debug)]
+pub(in crate::commands) struct Changed<T> {
+    pub(in crate::commands) done: T,
+    /// The inventory after it.
+    pub(in crate::commands) manifest: Manifest,
+    /// Names of the files beside the credentials that are others now.
+    pub(in crate::commands) files: Vec<String>,
+}
+
+impl Rendered {
+    /// Looks at the directory `out` and at the spec `file`; `None`: the spec was refused, and why was said. Nothing is written.
+    pub(in crate::commands) fn find(
+        file: &Path,
+        patches: &PatchArgs,
+        out: &Path,
+        printer: &Printer,
+    ) -> Result<Option<Self>, Failure> {
+        let source = Source::read(file, patches)?;
+        let cluster = match source.parse() {
+            Ok(accepted) => accepted.cluster,
+            Err(findings) => {
+                printer.refused(&source, &findings);
+                return Ok(None);
+            }
+        };
+        // Looked at before it is opened: opening makes a directory.
+        let before = Workspace::look(out)?.release()?.ok_or_else(|| {
+            let problem = format!("nothing was rendered into {}", out.display());
+            Failure::refused(problem, "name the directory that `slipway render` wrote")
+        })?;
+        let workspace = Workspace::open(out)?;
+        let (folder, site) = workspace.claim(&cluster, &SiteArgs::default())?;
+        Ok(Some(Self { cluster, folder, source, workspace, site, before }))
+    }
+
+    /// Changes credentials by `act`, then renders what follows from it. A spec that says more than was rendered is refused before: by
+    /// `what`, such as "renewing a certificate", nothing else changes. `None`: the spec was refused, and why was said.
+    pub(in crate::commands) async fn change<T>(
+        &self,
+        what: &str,
+        printer: &Printer,
+        act: impl AsyncFnOnce(&Folder, &LocalKeys<AwsLc>) -> Result<T, Failure>,
+    ) -> Result<Option<Changed<T>>, Failure> {
+        let keys = super::keys(&self.workspace)?;
+        // In memory: whoever is refused has changed nothing.
+        let (folder, _) = self.workspace.claim(&self.cluster, &SiteArgs::default())?;
+        let Some(first) = self.prepared(&Overlay::new(folder), &keys, printer).await? else {
+            return Ok(None);
+        };
+        if first.rendering.id() != self.before.id() {
+            return Err(Failure::refused(
+                format!("the spec says more than was rendered, and {what} changes nothing else"),
+                "run `slipway render` first, and look at what it changes with `slipway plan`",
+            ));
+        }
+        let done = act(&self.folder, &keys).await?;
+        let Some(prepared) = self.prepared(&self.folder, &keys, printer).await? else { return Ok(None) };
+        let manifest = prepared.credentials.manifest;
+        let documents = issuer::documents(&self.folder, &AwsLc, &self.cluster, &manifest, &self.site).await?;
+        let files = super::write(&self.workspace, Some(&self.before), &prepared.rendering, documents)?;
+        Ok(Some(Changed { done, manifest, files }))
+    }
+
+    async fn prepared<O: Objects>(
+        &self,
+        objects: &O,
+        keys: &LocalKeys<AwsLc>,
+        printer: &Printer,
+    ) -> Result<Option<Prepared>, Failure> {
+        let registry = LocalRegistry::new(false);
+        let baseline = Baseline::whole(Some(self.before.clone()));
+        let (site, cluster, source) = (&self.site, &self.cluster.name, &self.source);
+        match super::prepared(objects, keys, &registry, site, cluster, source, &baseline).await? {
+            Ok(prepared) => Ok(Some(prepared)),
+            Err(findings) => {
+                printer.refused(source, &findings);
+                Ok(None)
+            }
+        }
+    }
+}
