@@ -171,11 +171,29 @@ impl Documents {
             },
         };
         let rollout = self.state();
+        // The report is written after the state that it tells of: one that lags behind does not count.
+        let lags = view.generation != rollout.generation;
         match (&rollout.active, &rollout.last) {
-            (Some(active), _) => view.started_at = Some(active.started_at),
-            (None, Some(last)) => view.ended_at = Some(last.ended_at),
+            (Some(active), _) => {
+                view.started_at = Some(active.started_at);
+                if lags {
+                    "running".clone_into(&mut view.state);
+                    view.message = format!("plan {} has begun", active.plan);
+                    view.plan = Some(active.plan.clone());
+                    view.stacks.clear();
+                }
+            }
+            (None, Some(last)) => {
+                view.ended_at = Some(last.ended_at);
+                if lags || view.state == "running" {
+                    word(last.result).clone_into(&mut view.state);
+                    view.message.clone_from(&last.message);
+                    view.plan = Some(last.plan.clone());
+                }
+            }
             (None, None) => {}
         }
+        view.generation = rollout.generation;
         view.running = rollout.active.is_some();
         // Nobody wakes the rollout function to say that a plan waits: it is seen here.
         if let (Some(desired), Some(plan)) = (&self.desired, &self.plan)
@@ -241,4 +259,64 @@ fn known<T>(document: Result<Option<T>, Finding>, unread: &mut Vec<Finding>) -> 
         unread.push(finding);
         None
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn documents(rollout: Value, report: Option<Value>) -> Documents {
+        let status = json!({"format": 1, "cluster": "c", "spec": null, "rollout": report});
+        Documents {
+            status: serde_json::from_value(status).unwrap(),
+            rollout: serde_json::from_value(rollout).unwrap(),
+            desired: None,
+            manifest: None,
+            plan: None,
+            release: None,
+            unread: Vec::new(),
+        }
+    }
+
+    fn rollout(active: bool, last: &str) -> Value {
+        let active = active.then(|| {
+            json!({
+                "plan": "p2", "specVersion": "v", "target": "t", "startedAt": "2026-11-22T12:00:00Z", "changeSet": "s",
+                "steps": [], "nodesLeft": 0, "stacksLeft": [],
+            })
+        });
+        json!({
+            "format": 1, "cluster": "c", "generation": 2, "deployed": {}, "active": active, "outbox": [],
+            "approved": null, "said": null,
+            "last": {
+                "plan": "p2", "specVersion": "v", "target": "t", "result": last, "message": "as it ended",
+                "endedAt": "2026-11-22T12:10:00Z", "steps": [],
+            },
+        })
+    }
+
+    fn report(state: &str, generation: u64) -> Option<Value> {
+        Some(
+            json!({"state": state, "generation": generation, "plan": "p", "message": "as it was told", "stacks": {}}),
+        )
+    }
+
+    #[test]
+    fn a_report_that_lags_behind_the_state_is_not_believed() {
+        for (rollout, report, state, message) in [
+            (rollout(true, "succeeded"), report("running", 2), "running", "as it was told"),
+            (rollout(true, "succeeded"), report("stuck", 2), "stuck", "as it was told"),
+            (rollout(true, "succeeded"), report("succeeded", 1), "running", "plan p2 has begun"),
+            (rollout(true, "succeeded"), None, "running", "plan p2 has begun"),
+            (rollout(false, "succeeded"), report("running", 2), "succeeded", "as it ended"),
+            (rollout(false, "failed"), report("running", 2), "failed", "as it ended"),
+            (rollout(false, "failed"), report("succeeded", 1), "failed", "as it ended"),
+            (rollout(false, "succeeded"), report("succeeded", 2), "succeeded", "as it was told"),
+        ] {
+            let seen = documents(rollout, report.clone()).rollout_view();
+            assert_eq!((seen.state.as_str(), seen.message.as_str()), (state, message), "{report:?}");
+        }
+    }
 }

@@ -128,7 +128,20 @@ pub(super) struct InUse<'a> {
     pub(super) stored: bool,
 }
 
+/// When something was said: by the bucket's clock, which has whole seconds, and within one by the machine's.
+type Moment = (Timestamp, Timestamp);
+
+impl Boot {
+    fn moment(&self) -> Moment {
+        (self.heard, self.at)
+    }
+}
+
 impl Serves {
+    fn moment(&self) -> Moment {
+        (self.heard, self.at)
+    }
+
     /// The certificates that others check.
     pub(super) fn in_use(&self) -> impl Iterator<Item = InUse<'_>> {
         let served = self.served.iter().filter(|served| served.verifiable).filter_map(|served| {
@@ -239,9 +252,16 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
     nodes
 }
 
+/// When a machine spoke last, by its own clock.
+fn said(node: &Node) -> Option<Timestamp> {
+    let (boot, status) =
+        (node.bootstrap.as_ref().map(|boot| boot.at), node.status.as_ref().map(|status| status.at));
+    boot.max(status)
+}
+
 /// How the machines of one role stand; `gone`: the release has no such role any more.
 fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Timestamp) {
-    machines.sort_by_key(|node| Reverse(node.heard));
+    machines.sort_by_key(|node| Reverse((node.heard, said(node))));
     // One that came up afterwards shows that whatever was in the way is so no more.
     let up = |node: &Node| match &node.bootstrap {
         Some(boot) => boot.state == BootstrapState::Healthy,
@@ -256,8 +276,12 @@ fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Times
         let given_up = node.bootstrap.as_ref().filter(|boot| boot.state == BootstrapState::GivenUp);
         node.standing = match given_up {
             // Unless it was brought up by hand since.
-            Some(boot) if node.status.as_ref().is_none_or(|status| status.heard < boot.heard) => {
-                if last_up.is_some_and(|up| up > boot.heard) { Standing::Earlier } else { Standing::GivenUp }
+            Some(boot) if node.status.as_ref().is_none_or(|status| status.moment() < boot.moment()) => {
+                if last_up.is_some_and(|up| up > boot.moment()) {
+                    Standing::Earlier
+                } else {
+                    Standing::GivenUp
+                }
             }
             Some(_) | None if (gone && !young) || places >= most => Standing::Earlier,
             Some(_) | None => {
@@ -268,9 +292,10 @@ fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Times
     }
 }
 
-/// When a machine came up, or, if nobody knows, when it was heard.
-fn booted(node: &Node) -> Option<Timestamp> {
-    node.bootstrap.as_ref().map(|boot| boot.heard).or(Some(node.heard))
+/// When a machine came up, or, if nobody knows, when it said how it is.
+fn booted(node: &Node) -> Option<Moment> {
+    let status = || node.status.as_ref().map(Serves::moment);
+    node.bootstrap.as_ref().map(Boot::moment).or_else(status)
 }
 
 /// Of a machine that may well be there.
@@ -379,6 +404,21 @@ mod tests {
         reports.push(boot("controller", "next", 10, "healthy"));
         let after = stand(&reports, &release("controller", 3));
         assert!(after.contains(&told("bad", Standing::Earlier)), "{after:?}");
+    }
+
+    #[test]
+    fn within_one_second_of_the_bucket_the_machines_clocks_tell_which_came_later() {
+        let at = |mut report: Report, second: i8| {
+            if let Said::Boot(boot) = &mut report.said {
+                boot.at = boot.at + SignedDuration::from_millis(i64::from(second));
+            }
+            report
+        };
+        let bad = at(boot("etcd-0", "bad", 10, "given-up"), 1);
+        let good = at(boot("etcd-0", "good", 10, "healthy"), 2);
+        let expected = vec![told("good", Standing::Up), told("bad", Standing::Earlier)];
+        assert_eq!(stand(&[bad.clone(), good.clone()], &release("etcd-0", 1)), expected);
+        assert_eq!(stand(&[good, bad], &release("etcd-0", 1)), expected);
     }
 
     #[test]

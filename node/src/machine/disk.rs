@@ -177,7 +177,12 @@ impl<C: Commands> Host<C> {
             }
             Kind::Member => return Ok(()),
         };
-        finish(&path)
+        finish(&path)?;
+        // The room of the mark. Where this is lost to a death, the file system grows when it is mounted.
+        if kind == Kind::Ext4 {
+            self.commands.must("resize2fs", &[&disk]).await?;
+        }
+        Ok(())
     }
 
     /// Repairs what a machine that died left on the disk, which is not mounted. XFS does that by itself when it is.

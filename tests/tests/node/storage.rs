@@ -208,7 +208,7 @@ impl Worker {
                 return Err(Failure::lasting("command.absent", "no mdadm", "take another image"));
             }
             ("mdadm", _) => self.mdadm(arguments),
-            ("mkfs.ext4" | "e2fsck", _) => return System.run(program, arguments).await,
+            ("mkfs.ext4" | "e2fsck" | "resize2fs", _) => return System.run(program, arguments).await,
             ("systemctl", "is-active") => {
                 ran.status = Some(i32::from(!self.state.lock().unwrap().active.contains(&last)));
             }
