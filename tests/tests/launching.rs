@@ -37,6 +37,10 @@ enum Delivery {
     },
 }
 
+fn approves(plan: String) -> Waker {
+    Waker::Order { order: slipway_core::rollout::Order::Approve { plan }, at: None }
+}
+
 struct Account {
     specs: MemoryBucket,
     assets: MemoryBucket,
@@ -499,9 +503,9 @@ async fn p3_a_manual_plan_moves_nothing_until_it_is_approved() {
     let Outcome::Planned(plan) = account.render(spec).await else { panic!() };
     let report = account.invoke(None, Waker::Event, &Life::unending()).await.unwrap().unwrap();
     assert_eq!(report.state, "waiting-for-approval");
-    account.invoke(None, Waker::Approval("some-other-plan".to_owned()), &Life::unending()).await.unwrap();
+    account.invoke(None, approves("some-other-plan".to_owned()), &Life::unending()).await.unwrap();
     assert!(account.stacks().is_empty());
-    account.invoke(None, Waker::Approval(plan.id.clone()), &Life::unending()).await.unwrap();
+    account.invoke(None, approves(plan.id.clone()), &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
 }

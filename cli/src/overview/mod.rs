@@ -206,6 +206,9 @@ impl Documents {
                 view.state = "waiting-for-approval".to_owned();
                 view.message = format!("plan {} waits for an approval: {}", plan.id, plan.summary());
                 view.waits = Some(plan.summary());
+            } else if let Some(since) = rollout.paused_since() {
+                view.state = "paused".to_owned();
+                view.message = format!("plan {} waits: everything was paused at {since}", plan.id);
             } else {
                 view.state = "about-to-begin".to_owned();
                 view.message = format!("plan {} was asked for: {}", plan.id, plan.summary());
@@ -230,11 +233,7 @@ fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
 
 /// How the last rollout ended, in the word that reports use.
 pub(crate) fn word(result: RolloutResult) -> &'static str {
-    match result {
-        RolloutResult::Succeeded => "succeeded",
-        RolloutResult::Failed => "failed",
-        RolloutResult::Superseded => "superseded",
-    }
+    result.as_str()
 }
 
 /// One document: there or not, or what is wrong with it.

@@ -25,6 +25,8 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Rollout Waiting", schemars::schema_for!(RolloutReport)),
         ("Rollout Succeeded", schemars::schema_for!(RolloutReport)),
         ("Rollout Failed", schemars::schema_for!(RolloutReport)),
+        ("Rollout Paused", schemars::schema_for!(RolloutReport)),
+        ("Rollout Aborted", schemars::schema_for!(RolloutReport)),
         ("Scan Requested", schemars::schema_for!(ScanRequested)),
         ("Renewal Requested", schemars::schema_for!(RenewalRequested)),
         ("Certificate Expiring", schemars::schema_for!(CertificateExpiring)),
@@ -67,6 +69,12 @@ pub enum Event {
     /// A rollout stopped by itself.
     #[serde(rename = "Rollout Failed")]
     RolloutFailed(RolloutReport),
+    /// A person had it paused: nothing new starts.
+    #[serde(rename = "Rollout Paused")]
+    RolloutPaused(RolloutReport),
+    /// A person ended a rollout.
+    #[serde(rename = "Rollout Aborted")]
+    RolloutAborted(RolloutReport),
     /// Asks that certificates be looked at; without a cluster those of every cluster.
     #[serde(rename = "Scan Requested")]
     ScanRequested(ScanRequested),
@@ -243,7 +251,9 @@ impl Event {
             Self::RolloutStep(detail)
             | Self::RolloutWaiting(detail)
             | Self::RolloutSucceeded(detail)
-            | Self::RolloutFailed(detail) => &detail.cluster,
+            | Self::RolloutFailed(detail)
+            | Self::RolloutPaused(detail)
+            | Self::RolloutAborted(detail) => &detail.cluster,
             Self::ScanRequested(detail) => detail.cluster.as_deref().unwrap_or_default(),
             Self::RenewalRequested(detail) => &detail.cluster,
             Self::CertificateExpiring(detail) => &detail.cluster,

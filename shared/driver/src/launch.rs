@@ -10,7 +10,7 @@ use slipway_core::event::{Event, PlanReady};
 use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::Rendering;
 use slipway_core::rollout::{
-    AddonsPointer, Effect, Observed, Report, Rollout, StackStatus, Wanted, decide, to_observe,
+    AddonsPointer, Effect, Given, Observed, Order, Report, Rollout, StackStatus, Wanted, decide, to_observe,
 };
 use slipway_core::status::{Desired, Status};
 
@@ -46,8 +46,13 @@ pub struct Wake {
 pub enum Waker {
     /// A new plan, or CloudFormation.
     Event,
-    /// A person, who approves the plan of that id.
-    Approval(String),
+    /// A person, who tells it something.
+    Order {
+        /// What.
+        order: Order,
+        /// When it was given; `None`: just now.
+        at: Option<Timestamp>,
+    },
     /// The tick.
     Tick,
 }
@@ -124,7 +129,7 @@ async fn steps<A: Objects, S: Stacks, B: Bus, T: Ticks>(
             break;
         }
         if let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? {
-            // An approval counts once: what it began may be over before the next round.
+            // An order counts once: what it began may be over before the next round.
             wake.by = Waker::Event;
             perform_and_record(ports, &key, stored).await?;
         }
@@ -155,23 +160,11 @@ async fn observe<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     now: Timestamp,
 ) -> FlowResult<Observed> {
     let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?;
-    let approval = match &wake.by {
-        Waker::Event | Waker::Tick => None,
-        Waker::Approval(plan) if desired.value.as_ref().is_some_and(|desired| &desired.plan == plan) => {
-            Some(plan.clone())
-        }
-        Waker::Approval(plan) => {
-            tracing::warn!(
-                cluster = wake.cluster,
-                plan,
-                "approval of a plan that is not the newest: ignored"
-            );
-            None
-        }
-    };
-    let wanted = wanted(ports, state, &desired, approval.is_some()).await?;
-    let look = to_observe(state, wanted.as_ref(), approval.as_deref(), now);
-    let mut observed = Observed { desired: wanted, approval, ..Observed::default() };
+    let order = given(wake, state, desired.value.as_ref(), now);
+    let approved = order.as_ref().is_some_and(|given| matches!(given.order, Order::Approve { .. }));
+    let wanted = wanted(ports, state, &desired, approved).await?;
+    let look = to_observe(state, wanted.as_ref(), order.as_ref(), now);
+    let mut observed = Observed { desired: wanted, order, ..Observed::default() };
     for (name, change_set) in &look.stacks {
         let stack = ports.stacks.stack(name).await?;
         if let Some(view) = &stack {
@@ -190,6 +183,24 @@ async fn observe<A: Objects, S: Stacks, B: Bus, T: Ticks>(
         }
     }
     Ok(observed)
+}
+
+/// What a person tells it, if it is meant for anything that there is.
+fn given(wake: &Wake, state: &Rollout, desired: Option<&Desired>, now: Timestamp) -> Option<Given> {
+    let (order, at) = match &wake.by {
+        Waker::Event | Waker::Tick => return None,
+        Waker::Order { order, at } => (order, at.unwrap_or(now)),
+    };
+    let meant = match order {
+        Order::Approve { plan } => desired.is_some_and(|desired| &desired.plan == plan),
+        // A name that was mistyped is no cluster, and gets no state.
+        Order::Pause | Order::Resume => desired.is_some() || state.generation > 0,
+        Order::Abort { .. } | Order::Skip { .. } => state.active.is_some(),
+    };
+    if !meant {
+        tracing::warn!(cluster = wake.cluster, ?order, "an order about nothing that there is: ignored");
+    }
+    meant.then(|| Given { order: order.clone(), at })
 }
 
 /// What should be executed, if that is something other than what is being executed or was.

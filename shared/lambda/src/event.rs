@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use slipway_core::renewal::Asked;
+use slipway_core::rollout::Order;
 use slipway_driver::keys::{cluster_of_patch, cluster_of_spec};
 use slipway_driver::launch::{Wake, Waker};
 use slipway_driver::rendering::Upload;
@@ -106,7 +107,7 @@ struct ScanDetail {
 /// # Errors
 /// If it is none of the events that the function's rules and its schedule let through, or names something that cannot be.
 pub fn to_scan(event: Value) -> Result<ToScan, Failure> {
-    let at: Option<Timestamp> = event.get("time").and_then(Value::as_str).and_then(|time| time.parse().ok());
+    let at = given_at(&event);
     let event = envelope(event)?;
     let asked = match (event.source.as_str(), event.detail_type.as_str()) {
         ("slipway", "Scan Requested" | "Rollout Succeeded") => None,
@@ -166,6 +167,7 @@ pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failu
 /// # Errors
 /// If it is none of the events that the function's rules let through, or names something that cannot be.
 pub fn woken(event: Value) -> Result<Woken, Failure> {
+    let at = given_at(&event);
     let event = envelope(event)?;
     match (event.source.as_str(), event.detail_type.as_str()) {
         ("slipway", "Rollout Requested") => {
@@ -181,7 +183,8 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
             let plan = plan.ok_or_else(|| {
                 Failure::malformed("a Rollout Approved event must name the plan that it approves")
             })?;
-            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Approval(plan) }))
+            let by = Waker::Order { order: Order::Approve { plan }, at };
+            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by }))
         }
         ("aws.cloudformation", "CloudFormation Stack Status Change") => {
             let StackChange { stack_id } = detail(event)?;
@@ -194,6 +197,11 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
         }
         _ => Err(unexpected(&event)),
     }
+}
+
+/// When the event was put on the bus.
+fn given_at(event: &Value) -> Option<Timestamp> {
+    event.get("time").and_then(Value::as_str).and_then(|time| time.parse().ok())
 }
 
 fn envelope(event: Value) -> Result<EventBridgeEvent<Value>, Failure> {
@@ -345,7 +353,8 @@ mod tests {
         let about = |by| Woken::Cluster(Wake { cluster: "prod".to_owned(), by });
         let named = json!({"cluster": "prod", "plan": "p1"});
         assert_eq!(ours("Rollout Requested", named.clone()).unwrap(), about(Waker::Event));
-        assert_eq!(ours("Rollout Approved", named.clone()).unwrap(), about(Waker::Approval("p1".to_owned())));
+        let approves = Waker::Order { order: Order::Approve { plan: "p1".to_owned() }, at: None };
+        assert_eq!(ours("Rollout Approved", named.clone()).unwrap(), about(approves));
         assert_eq!(ours("Rollout Tick", json!({"cluster": "prod"})).unwrap(), about(Waker::Tick));
         assert_eq!(kind(ours("Rollout Approved", json!({"cluster": "prod"}))), "Slipway.Event.Malformed");
         assert_eq!(kind(ours("Plan Ready", named)), "Slipway.Event.Malformed");

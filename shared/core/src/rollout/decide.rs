@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
+use super::orders::{Given, hear, paused};
 use super::stack_step::advance;
 use super::{
     Active, Decision, Effect, Ended, Observed, Report, Rollout, RolloutResult, Step, StepState, ToObserve,
@@ -22,11 +23,11 @@ const AT_A_TIME: usize = 10;
 pub fn to_observe(
     rollout: &Rollout,
     wanted: Option<&Wanted>,
-    approval: Option<&str>,
+    order: Option<&Given>,
     now: Timestamp,
 ) -> ToObserve {
     let mut state = rollout.clone();
-    begin(&mut state, wanted, approval, now);
+    begin(&mut state, wanted, order, now);
     let of = |active: &Active| -> BTreeMap<String, String> {
         let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
         turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect()
@@ -44,7 +45,7 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     next.outbox.clear();
     // Before anything begins: a plan that was made while they stood is then stale, and made anew.
     next.left.retain(|stack, _| !observed.gone.contains(stack));
-    let mut effects = begin(&mut next, observed.desired.as_ref(), observed.approval.as_deref(), now);
+    let mut effects = begin(&mut next, observed.desired.as_ref(), observed.order.as_ref(), now);
     let Some(mut active) = next.active.take() else {
         let report = idle(&next, observed);
         return finish(next, effects, report);
@@ -52,6 +53,7 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
 
     let mut words = Words::default();
     let before = active.clone();
+    let stopped = active.aborted.is_some() || next.paused_since().is_some();
     // Several waves may be done at once (nothing to change): go on until something must be waited for.
     while let Some(wave) = turn(&active.steps).first().map(|step| step.kind.wave()) {
         for at in 0..active.steps.len() {
@@ -59,9 +61,10 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
             if step.kind.wave() != wave {
                 continue;
             }
-            // After a failure nothing new starts; what CloudFormation works at is seen to its end (P10).
+            // After a failure or a person's word nothing new starts; what CloudFormation works at is seen to its end (P10).
             let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
-            if failed && step.state != StepState::Executing {
+            let held = failed || stopped;
+            if held && step.state != StepState::Executing {
                 continue;
             }
             // Its turn has only just come: it was not looked at. The next wake does.
@@ -69,6 +72,12 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
             let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
             let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
             let moved = advance(&active, step, stack.as_ref(), change_set, failures);
+            if held && moved.effects.iter().any(starts_something) {
+                // It was told to execute, and CloudFormation never heard: it need not hear now.
+                words.of(step, "was not begun".to_owned());
+                active.steps[at].state = StepState::ChangeSet;
+                continue;
+            }
             words.of(step, moved.words);
             effects.extend(moved.effects);
             if moved.state == StepState::Done {
@@ -88,31 +97,24 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
 }
 
 /// Starts what is wanted, if nothing is open and it may start.
-fn begin(
-    state: &mut Rollout,
-    wanted: Option<&Wanted>,
-    approval: Option<&str>,
-    now: Timestamp,
-) -> Vec<Effect> {
-    let Some(wanted) = wanted else { return Vec::new() };
-    if approval == Some(wanted.plan.id.as_str()) && !state.is_spent(&wanted.desired) {
-        state.approved = approval.map(str::to_owned);
-    }
-    if state.active.is_some() || !is_due(state, wanted) {
-        return Vec::new();
-    }
-    // Said at once, and not only after somebody has approved it.
+fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, now: Timestamp) -> Vec<Effect> {
+    let mut effects = order.map(|given| hear(state, given, wanted)).unwrap_or_default();
+    let Some(wanted) = wanted.filter(|wanted| state.active.is_none() && is_due(state, wanted)) else {
+        return effects;
+    };
+    // Said at once, and not only after somebody has approved it or let it go on.
     if let Some(why) = wanted.plan.not_executable() {
-        return refuse(state, wanted, why, now);
+        effects.extend(refuse(state, wanted, why, now));
+        return effects;
     }
-    if !approved(state, wanted) {
-        return Vec::new();
+    if !approved(state, wanted) || state.paused_since().is_some() {
+        return effects;
     }
     state.generation += 1;
     state.said = None;
     let active = open(state.generation, wanted, now);
     let reference = PlanReference { cluster: state.cluster.clone(), plan: wanted.plan.id.clone() };
-    let mut effects = vec![Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))];
+    effects.extend([Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))]);
     if makes_control_plane(&wanted.plan) {
         effects.extend(hand_over(state, &active));
     }
@@ -179,6 +181,8 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         nodes_left: plan.count(NodeAction::Replace) + plan.count(NodeAction::Refresh),
         stacks_left: in_action(StackAction::Delete).map(|stack| stack.name.clone()).collect(),
         addons: AddonStep::of(generation, wanted),
+        aborted: None,
+        skipped: BTreeSet::new(),
     }
 }
 
@@ -190,6 +194,18 @@ fn turn(steps: &[Step]) -> Vec<&Step> {
         return Vec::new();
     };
     steps.iter().filter(|step| step.kind.wave() == wave && step.state != StepState::Done).collect()
+}
+
+/// Whether it makes CloudFormation begin something.
+fn starts_something(effect: &Effect) -> bool {
+    match effect {
+        Effect::CreateChangeSet(_) | Effect::ExecuteChangeSet { .. } | Effect::DeleteStack { .. } => true,
+        Effect::DeleteChangeSet { .. }
+        | Effect::PointAddons(_)
+        | Effect::ArmTick
+        | Effect::DisarmTick
+        | Effect::Publish(_) => false,
+    }
 }
 
 /// Ends the rollout if it is at its end, and says how it stands.
@@ -210,10 +226,12 @@ fn conclude(
             StepState::Waiting | StepState::ChangeSet | StepState::Executing | StepState::Done => None,
         })
         .collect();
-    // A change set that was asked for starts nothing by itself: after a failure it is left.
+    let paused_since = next.paused_since();
+    // A change set that was asked for starts nothing by itself: after a failure or a person's word it is left.
+    let stopped = !failures.is_empty() || active.aborted.is_some() || paused_since.is_some();
     let in_flight = active.steps.iter().any(|step| match step.state {
         StepState::Executing => true,
-        StepState::ChangeSet => failures.is_empty(),
+        StepState::ChangeSet => !stopped,
         StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
     });
     let done = active.steps.iter().all(|step| step.state == StepState::Done);
@@ -222,7 +240,10 @@ fn conclude(
         .as_ref()
         .is_some_and(|wanted| wanted.plan.to != active.target && approved(next, wanted));
 
-    let ended = if done {
+    let ended = if active.aborted.is_some() {
+        (!in_flight).then(|| (RolloutResult::Aborted, aborted(&active, &failures)))
+    } else if done && paused_since.is_none() {
+        // The add-ons follow, so that a pause holds this too.
         Some((RolloutResult::Succeeded, succeeded(&active)))
     } else if !failures.is_empty() && !in_flight {
         Some((RolloutResult::Failed, failures.join("; ")))
@@ -232,8 +253,18 @@ fn conclude(
         None
     };
     let Some((result, message)) = ended else {
-        let message = words.waiting(&active.steps);
-        if next.said.as_deref() != Some(message.as_str()) {
+        let (state, message) = match (active.aborted, paused_since) {
+            (Some(_), _) => ("aborting", format!("aborting: {}", words.waiting(&active.steps))),
+            (None, Some(since)) => {
+                let now =
+                    if in_flight { format!("; {}", words.waiting(&active.steps)) } else { String::new() };
+                ("paused", format!("{}{now}", paused(next, since)))
+            }
+            (None, None) => ("running", words.waiting(&active.steps)),
+        };
+        if paused_since.is_some() && active.aborted.is_none() {
+            // Said once, when it was paused.
+        } else if next.said.as_deref() != Some(message.as_str()) {
             let event = detail(next, &active, &message);
             effects.push(Effect::Publish(if moved {
                 Event::RolloutStep(event)
@@ -242,13 +273,13 @@ fn conclude(
             }));
             next.said = Some(message.clone());
         }
-        let report = report("running", next, &active.plan, message, words.stacks(&active.steps));
+        let report = report(state, next, &active.plan, message, words.stacks(&active.steps));
         next.active = Some(active);
         return report;
     };
 
     let event = detail(next, &active, &message);
-    let (state, event) = match result {
+    let event = match result {
         RolloutResult::Succeeded => {
             // What goes on standing is remembered with the release that it is at.
             for stack in &active.stacks_left {
@@ -259,14 +290,23 @@ fn conclude(
                 release.clone_from(&active.target);
             }
             effects.extend(hand_over(next, &active));
-            ("succeeded", Event::RolloutSucceeded(event))
+            Event::RolloutSucceeded(event)
         }
-        RolloutResult::Failed => ("failed", Event::RolloutFailed(event)),
-        RolloutResult::Superseded => ("superseded", Event::RolloutStep(event)),
+        RolloutResult::Failed => Event::RolloutFailed(event),
+        RolloutResult::Superseded => Event::RolloutStep(event),
+        RolloutResult::Aborted => {
+            // Whoever still holds an order to execute one finds nothing to execute.
+            let made = active.steps.iter().filter(|step| step.state == StepState::ChangeSet);
+            effects.extend(made.map(|step| Effect::DeleteChangeSet {
+                stack: step.stack.clone(),
+                name: active.change_set.clone(),
+            }));
+            Event::RolloutAborted(event)
+        }
     };
     effects.push(Effect::Publish(event));
     effects.push(Effect::DisarmTick);
-    let report = report(state, next, &active.plan, message.clone(), words.stacks(&active.steps));
+    let report = report(result.as_str(), next, &active.plan, message.clone(), words.stacks(&active.steps));
     next.approved = None;
     next.last = Some(Ended {
         plan: active.plan,
@@ -304,6 +344,16 @@ fn succeeded(active: &Active) -> String {
     message
 }
 
+/// What an abort leaves behind.
+fn aborted(active: &Active, failures: &[&str]) -> String {
+    let done = active.steps.iter().filter(|step| step.state == StepState::Done).count();
+    let failed = failures.iter().map(|reason| format!("; {reason}")).collect::<String>();
+    format!(
+        "aborted: {done} of {} stacks are as planned, the others as they were{failed}; upload the spec again to go on",
+        active.steps.len()
+    )
+}
+
 fn idle(rollout: &Rollout, observed: &Observed) -> Report {
     let waits = observed.desired.as_ref().filter(|wanted| {
         wanted.plan.needs_approval()
@@ -319,20 +369,24 @@ fn idle(rollout: &Rollout, observed: &Observed) -> Report {
         );
         return report("waiting-for-approval", rollout, &wanted.plan.id, message, Default::default());
     }
+    let held = observed.desired.as_ref().filter(|wanted| is_due(rollout, wanted));
+    if let (Some(since), Some(wanted)) = (rollout.paused_since(), held) {
+        let message = format!("plan {} waits: {}", wanted.plan.id, paused(rollout, since));
+        return report("paused", rollout, &wanted.plan.id, message, Default::default());
+    }
     match &rollout.last {
         None => Report {
             state: "idle".to_owned(),
             message: "nothing was rolled out yet".to_owned(),
             ..Report::default()
         },
-        Some(last) => {
-            let state = match last.result {
-                RolloutResult::Succeeded => "succeeded",
-                RolloutResult::Failed => "failed",
-                RolloutResult::Superseded => "superseded",
-            };
-            report(state, rollout, &last.plan, last.message.clone(), Words::default().stacks(&last.steps))
-        }
+        Some(last) => report(
+            last.result.as_str(),
+            rollout,
+            &last.plan,
+            last.message.clone(),
+            Words::default().stacks(&last.steps),
+        ),
     }
 }
 

@@ -10,6 +10,7 @@ mod addons;
 mod decide;
 pub mod fleet;
 mod observed;
+pub mod orders;
 mod stack_step;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use decide::{decide, to_observe};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
+pub use orders::{Given, Order, Switch};
 
 /// `clusters/<name>/rollout.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +61,9 @@ pub struct Rollout {
     pub approved: Option<String>,
     /// The reason for waiting that was last said on the bus, so that each is said once.
     pub said: Option<String>,
+    /// The newest pause or resume; `None`: nobody ever paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<Switch>,
 }
 
 /// A rollout that is open.
@@ -84,6 +89,12 @@ pub struct Active {
     /// The add-ons that it leads to; `None` where an older Slipway began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons: Option<AddonStep>,
+    /// When it was told to abort.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<Timestamp>,
+    /// Machines that it was told to leave as they are.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub skipped: BTreeSet<String>,
 }
 
 /// One stack to create or update.
@@ -150,6 +161,21 @@ pub enum RolloutResult {
     Failed,
     /// A newer spec took its place between two steps.
     Superseded,
+    /// A person ended it.
+    Aborted,
+}
+
+impl RolloutResult {
+    /// The state that a report has from then on.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Superseded => "superseded",
+            Self::Aborted => "aborted",
+        }
+    }
 }
 
 /// What is to be done to the world. Performing one twice is performing it once.
@@ -204,8 +230,8 @@ pub struct Observed {
     pub failures: BTreeMap<String, Vec<ResourceFailure>>,
     /// What should be executed, with its plan and release, if there is any.
     pub desired: Option<Wanted>,
-    /// A plan that somebody approves just now.
-    pub approval: Option<String>,
+    /// What a person tells it just now.
+    pub order: Option<Given>,
     /// What CloudFormation does not know, or no longer, of what [`to_observe`] named as left.
     pub gone: BTreeSet<String>,
 }
@@ -245,7 +271,7 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// `idle`, `running`, `waiting-for-approval`, `succeeded`, `failed`, `superseded`, `stuck`.
+    /// `idle`, `running`, `paused`, `aborting`, `waiting-for-approval`, `succeeded`, `failed`, `superseded`, `aborted`, `stuck`.
     pub state: String,
     /// Counts the rollouts.
     pub generation: u64,
@@ -279,6 +305,7 @@ impl Rollout {
             outbox: Vec::new(),
             approved: None,
             said: None,
+            switch: None,
         }
     }
 

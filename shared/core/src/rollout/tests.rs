@@ -2,6 +2,7 @@
 
 mod addons;
 mod left;
+mod orders;
 
 use std::collections::BTreeMap;
 
@@ -69,6 +70,10 @@ fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wante
     let desired =
         Desired { format: 1, spec_version: "v1".to_owned(), plan: plan.id.clone(), target: plan.to.clone() };
     Wanted { desired, plan, release: release.clone() }
+}
+
+fn approving(plan: &str) -> Given {
+    Given { order: Order::Approve { plan: plan.to_owned() }, at: Timestamp::UNIX_EPOCH }
 }
 
 /// A CloudFormation that does at once what it is told, and keeps a log.
@@ -166,7 +171,7 @@ impl Fake {
                 .collect(),
             failures: look.stacks.keys().map(|name| (name.clone(), vec![failure.clone()])).collect(),
             desired: wanted.cloned(),
-            approval: approval.map(str::to_owned),
+            order: approval.map(approving),
             gone: look.left.iter().filter(|name| !self.stacks.contains_key(*name)).cloned().collect(),
         }
     }
@@ -180,7 +185,8 @@ impl Fake {
         twice: bool,
     ) -> (Rollout, Report) {
         for _ in 0..60 {
-            let look = to_observe(&state, Some(wanted), approval, Timestamp::UNIX_EPOCH);
+            let order = approval.map(approving);
+            let look = to_observe(&state, Some(wanted), order.as_ref(), Timestamp::UNIX_EPOCH);
             let decision =
                 decide(&state, &self.observe(&look, Some(wanted), approval), Timestamp::UNIX_EPOCH);
             self.perform(&decision.effects);

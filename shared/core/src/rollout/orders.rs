@@ -1,0 +1,135 @@
+//! What people tell a rollout: approve, pause, resume, abort, skip a machine (P10).
+//!
+//! An order may come twice, late, and after one that was given later. So each carries when it was given: a pause or a resume counts
+//! only against an older one, and an abort only against a rollout that had begun by then. Where the clocks leave it open, the order
+//! that stops counts.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{Active, Effect, Ended, Rollout, Wanted};
+use crate::event::{Event, RolloutReport};
+
+/// What a person tells a rollout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Execute the plan of that id.
+    Approve {
+        /// Its id.
+        plan: String,
+    },
+    /// Start nothing new, in this rollout and in any to come, until told to go on.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End the rollout that is open, once what CloudFormation works at has ended.
+    Abort {
+        /// The plan that it executes; `None`: whichever was open when the order was given.
+        plan: Option<String>,
+    },
+    /// Leave this machine as it is.
+    Skip {
+        /// `i-…`.
+        instance: String,
+    },
+}
+
+/// An order, and when it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// What.
+    pub order: Order,
+    /// When, by the clock of whoever carried it.
+    pub at: Timestamp,
+}
+
+/// The newest pause or resume that counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Switch {
+    /// Which of the two.
+    pub paused: bool,
+    /// When it was given.
+    pub at: Timestamp,
+}
+
+/// How far the clock of whoever carries an order may be behind ours: an abort that was given this long before the rollout began still
+/// counts. Clocks in AWS are kept within a second (Amazon Time Sync), and an event's time has whole seconds.
+const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(5);
+
+/// Machines that a rollout is told to leave at most: its state stays small, whoever floods it.
+const MOST_SKIPPED: usize = 1_000;
+
+/// Takes note of `given`.
+pub(super) fn hear(state: &mut Rollout, given: &Given, wanted: Option<&Wanted>) -> Vec<Effect> {
+    match &given.order {
+        Order::Approve { plan } => {
+            let meant = wanted.filter(|wanted| &wanted.plan.id == plan && !state.is_spent(&wanted.desired));
+            if meant.is_some() {
+                state.approved = Some(plan.clone());
+            }
+            Vec::new()
+        }
+        Order::Pause => {
+            let older = state.switch.as_ref().is_some_and(|switch| given.at < switch.at);
+            let already = state.paused_since().is_some();
+            if older || already {
+                return Vec::new();
+            }
+            state.switch = Some(Switch { paused: true, at: given.at });
+            // What is waited for then is said again after a resume.
+            state.said = None;
+            vec![Effect::Publish(Event::RolloutPaused(RolloutReport {
+                cluster: state.cluster.clone(),
+                plan: plan_of(state),
+                message: paused(state, given.at),
+            }))]
+        }
+        Order::Resume => {
+            if state.paused_since().is_some_and(|since| given.at > since) {
+                state.switch = Some(Switch { paused: false, at: given.at });
+                state.said = None;
+            }
+            Vec::new()
+        }
+        Order::Abort { plan } => {
+            if let Some(active) = state.active.as_mut().filter(|active| active.aborted.is_none()) {
+                let meant = match plan {
+                    Some(plan) => plan == &active.plan,
+                    None => given.at.saturating_add(CLOCKS_APART).is_ok_and(|at| at >= active.started_at),
+                };
+                if meant {
+                    active.aborted = Some(given.at);
+                    state.said = None;
+                }
+            }
+            Vec::new()
+        }
+        Order::Skip { instance } => {
+            if let Some(active) = state.active.as_mut().filter(|active| active.skipped.len() < MOST_SKIPPED) {
+                active.skipped.insert(instance.clone());
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// The plan that a pause is about: the one that is being executed, or was last.
+fn plan_of(state: &Rollout) -> String {
+    let active = state.active.as_ref().map(|active: &Active| &active.plan);
+    let last = state.last.as_ref().map(|last: &Ended| &last.plan);
+    active.or(last).cloned().unwrap_or_default()
+}
+
+/// That it is paused, and what goes on.
+pub(super) fn paused(state: &Rollout, since: Timestamp) -> String {
+    format!("paused since {since}: nothing new starts; `slipway resume {}` goes on", state.cluster)
+}
+
+impl Rollout {
+    /// Since when nothing new may start; `None`: it may.
+    #[must_use]
+    pub fn paused_since(&self) -> Option<Timestamp> {
+        self.switch.as_ref().filter(|switch| switch.paused).map(|switch| switch.at)
+    }
+}
