@@ -7,7 +7,7 @@
 //! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
 //! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
-//! - [`cloud`]: the simulated CloudFormation and Scheduler, which `shared/sim` is, wired in.
+//! - [`cloud`]: the simulated CloudFormation, Scheduler, Auto Scaling and Run Command, which `shared/sim` is, wired in.
 //! - [`registry`]: container images, as far as their digests.
 //! - [`router`]: brings what moto's patterns match to the functions.
 //! - [`workshop`]: none of that: the render flow alone, in memory.

@@ -119,9 +119,7 @@ impl Embedded {
         let deployed = deploy(&plain, &target).await?;
         let reach = Reach::new(&client, &lambda, &observer, gateway.bell(), &deployed);
         let cloud = Cloud::start(&settings.region, settings.speed, &gateway.templates_url(), reach).await?;
-        for service in ["cloudformation", "scheduler"] {
-            gateway.serve_elsewhere(service, cloud.endpoint());
-        }
+        gateway.serve_by_world(cloud.world(), cloud.endpoint());
         let router = Router::start(
             client.clone(),
             &gateway,

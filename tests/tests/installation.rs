@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
+#[path = "installation/fleet.rs"]
+mod fleet;
+
 use std::collections::BTreeSet;
 
 use slipway_tests::deploy::translate;

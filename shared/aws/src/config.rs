@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, SdkConfig};
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_s3::config::{Credentials, SharedCredentialsProvider};
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_types::service_config::ServiceConfigKey;
@@ -62,6 +63,24 @@ impl Aws {
     pub async fn at_a_terminal() -> Result<Self, NoRegion> {
         let (attempt, operation) = BY_A_SLOW_LINE;
         Self::patient_for(attempt, operation).await
+    }
+
+    /// An AWS in which everything is at one address and an access key is all that a caller shows: an emulator on loopback.
+    ///
+    /// # Errors
+    /// If `region` is empty.
+    pub fn emulated(url: &str, region: &str, access_key: &str) -> Result<Self, NoRegion> {
+        let credentials = Credentials::new(access_key, "secret", None, None, "emulator");
+        let region = (!region.is_empty()).then(|| Region::new(region.to_owned()));
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(region)
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .endpoint_url(url)
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .retry_config(RetryConfig::standard())
+            .build();
+        Self::new(config)
     }
 
     async fn patient_for(attempt: Duration, operation: Duration) -> Result<Self, NoRegion> {
@@ -174,7 +193,6 @@ fn has_s3_endpoint(config: &SdkConfig) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use aws_config::Region;
     use slipway_driver::ports::Objects;
 
     use super::*;

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use super::fleet::{self, Fleet};
 use crate::client::ACCOUNT;
 use crate::iam::Request;
 
@@ -19,6 +20,8 @@ pub(super) struct Identified {
     pub(super) service: String,
     /// What must be allowed: usually one thing; also the role that is handed over, the template that is read.
     pub(super) needs: Vec<Request>,
+    /// It names a machine or a group that is not there: there are no tags to judge it by, and its service says so itself.
+    pub(super) about_nothing: bool,
 }
 
 /// Reads a request. `Err` says what is not understood.
@@ -27,6 +30,7 @@ pub(super) fn identify(
     uri: &Uri,
     headers: &HeaderMap,
     body: &[u8],
+    fleet: &Fleet,
 ) -> Result<Identified, String> {
     let credential = headers
         .get("authorization")
@@ -40,12 +44,23 @@ pub(super) fn identify(
     let scope = Scope { region };
     let target = headers.get("x-amz-target").and_then(|value| value.to_str().ok());
     let operation = target.and_then(|target| target.split_once('.')).map(|(_, operation)| operation);
+    let mut about_nothing = false;
     let mut needs = match (service, operation) {
         ("s3", _) => vec![s3(method, uri, headers)?],
         ("cloudformation", _) => scope.cloudformation(body)?,
         ("scheduler", _) => scope.scheduler(method, uri, body)?,
         ("kms", Some(operation)) => vec![scope.kms(operation, &parse(body)?)],
         ("events", Some(operation)) => scope.events(operation, &parse(body)?),
+        ("autoscaling", None) => {
+            let asked = scope.autoscaling(body, fleet)?;
+            about_nothing = asked.about_nothing;
+            asked.needs
+        }
+        ("ssm", Some(operation)) if fleet::is_of_commands(operation) => {
+            let asked = scope.commands(operation, &parse(body)?, fleet)?;
+            about_nothing = asked.about_nothing;
+            asked.needs
+        }
         ("ssm", Some(operation)) => scope.ssm(operation, &parse(body)?),
         ("sqs", Some(operation)) => vec![scope.sqs(operation, &parse(body)?)],
         (service, Some(operation)) => vec![need(&format!("{service}:{operation}"), "*".to_owned())],
@@ -58,22 +73,22 @@ pub(super) fn identify(
         add(need, "s3:TlsVersion", "1.3");
         add(need, "aws:RequestedRegion", region);
     }
-    Ok(Identified { access_key: access_key.to_owned(), service: service.to_owned(), needs })
+    Ok(Identified { access_key: access_key.to_owned(), service: service.to_owned(), needs, about_nothing })
 }
 
 fn parse(body: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|error| format!("body is not JSON: {error}"))
 }
 
-fn need(action: &str, resource: String) -> Request {
+pub(super) fn need(action: &str, resource: String) -> Request {
     Request { action: action.to_owned(), resource, context: BTreeMap::new() }
 }
 
-fn add(request: &mut Request, key: &str, value: &str) {
+pub(super) fn add(request: &mut Request, key: &str, value: &str) {
     request.context.entry(key.to_ascii_lowercase()).or_default().push(value.to_owned());
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
@@ -128,12 +143,12 @@ fn s3(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Request, String
     Ok(need(action, resource))
 }
 
-struct Scope<'a> {
+pub(super) struct Scope<'a> {
     region: &'a str,
 }
 
 impl Scope<'_> {
-    fn arn(&self, service: &str, rest: &str) -> String {
+    pub(super) fn arn(&self, service: &str, rest: &str) -> String {
         format!("arn:aws:{service}:{}:{ACCOUNT}:{rest}", self.region)
     }
 
@@ -287,7 +302,8 @@ mod tests {
 
     fn needs(method: Method, uri: &str, service: &str, body: &str) -> Vec<(String, String)> {
         let identified =
-            identify(&method, &uri.parse().unwrap(), &headers(service), body.as_bytes()).unwrap();
+            identify(&method, &uri.parse().unwrap(), &headers(service), body.as_bytes(), &Fleet::default())
+                .unwrap();
         identified.needs.into_iter().map(|need| (need.action, need.resource)).collect()
     }
 
@@ -300,7 +316,8 @@ mod tests {
         );
         assert_eq!(one(Method::HEAD, "/b/k+1").1, "arn:aws:s3:::b/k+1");
         assert_eq!(one(Method::GET, "/b?list-type=2").0, "s3:ListBucket");
-        let odd = identify(&Method::PUT, &"/b/k?acl".parse().unwrap(), &headers("s3"), b"");
+        let odd =
+            identify(&Method::PUT, &"/b/k?acl".parse().unwrap(), &headers("s3"), b"", &Fleet::default());
         assert!(odd.unwrap_err().contains("not modelled"));
     }
 

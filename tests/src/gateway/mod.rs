@@ -4,6 +4,7 @@
 //! each call by the policies of that function's role *in the template*: a missing grant fails here as in AWS.
 //! Callers that it does not know (the harness, a person's AWS CLI) are the operator, who may do anything.
 
+mod fleet;
 mod identify;
 mod refuse;
 
@@ -16,6 +17,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use slipway_sim::ports::SharedWorld;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -23,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::client::{ACCOUNT, Client, ClientError};
 use crate::iam::{self, Decision, Request, Statement};
 use crate::observe::{Call, Observed, Observer};
+use fleet::Fleet;
 use identify::{Identified, identify};
 
 pub use refuse::Refusal;
@@ -56,8 +59,10 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Rules {
-    /// Where services live that are not moto's.
+    /// Where services, or single actions of theirs, live that are not moto's.
     upstreams: BTreeMap<String, String>,
+    /// Whose tags conditions are about.
+    fleet: Fleet,
     /// By access key.
     principals: BTreeMap<String, Principal>,
     /// Policies of buckets, keys and queues, by ARN.
@@ -150,9 +155,20 @@ impl Gateway {
         Arc::clone(&self.shared.bell)
     }
 
-    /// Sends the calls of `service` (its signing name) to `url` instead of moto.
-    pub fn serve_elsewhere(&self, service: &str, url: &str) {
-        self.rules(|rules| rules.upstreams.insert(service.to_owned(), url.to_owned()));
+    /// Sends the calls of `what` (a service's signing name, or one action, `ssm:SendCommand`) to `url` instead of moto.
+    pub fn serve_elsewhere(&self, what: &str, url: &str) {
+        self.rules(|rules| rules.upstreams.insert(what.to_owned(), url.to_owned()));
+    }
+
+    /// Sends what a simulated world answers to it, and judges by the tags of its groups and machines from now on.
+    pub fn serve_by_world(&self, world: SharedWorld, url: &str) {
+        for what in ["cloudformation", "scheduler", "autoscaling"] {
+            self.serve_elsewhere(what, url);
+        }
+        for operation in fleet::OF_COMMANDS {
+            self.serve_elsewhere(&format!("ssm:{operation}"), url);
+        }
+        self.rules(|rules| rules.fleet = Fleet::of(world));
     }
 
     /// From now on calls signed with `access_key` are `principal`'s.
@@ -224,7 +240,8 @@ async fn handle(
     if let Some(place) = uri.path().strip_prefix(FOR_CLOUDFORMATION) {
         return shared.read_for_cloudformation(place).await;
     }
-    let identified = match identify(&method, &uri, &headers, &body) {
+    let fleet = shared.rules.read().unwrap_or_else(PoisonError::into_inner).fleet.clone();
+    let identified = match identify(&method, &uri, &headers, &body, &fleet) {
         Ok(identified) => identified,
         Err(reason) => {
             shared.observer.record(Observed::Call(Call {
@@ -298,6 +315,9 @@ impl Shared {
 
     /// Why the call is not allowed; `None` if it is.
     fn forbidden(&self, identified: &Identified, caller: &str) -> Option<String> {
+        if identified.about_nothing {
+            return None;
+        }
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let principal = rules.principals.get(&identified.access_key)?;
         identified.needs.iter().find_map(|need| {
@@ -360,7 +380,8 @@ impl Shared {
     ) -> (StatusCode, Response) {
         let base = {
             let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-            rules.upstreams.get(&identified.service).unwrap_or(&self.moto).clone()
+            let action = identified.needs.first().and_then(|need| rules.upstreams.get(&need.action));
+            action.or_else(|| rules.upstreams.get(&identified.service)).unwrap_or(&self.moto).clone()
         };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         for hop in ["host", "connection", "content-length", "transfer-encoding", "expect"] {

@@ -183,9 +183,19 @@ fn read_hook(properties: &Value) -> Hook {
 
 /// The group's own tags, and those of its stack.
 fn tags(resource: &Resource) -> BTreeMap<String, String> {
-    let own = resource.properties.get("Tags").and_then(Value::as_array).into_iter().flatten();
-    let own = own.map(|tag| (text(tag, "Key").to_owned(), text(tag, "Value").to_owned()));
-    resource.stack_tags.clone().into_iter().chain(own).collect()
+    resource.stack_tags.clone().into_iter().chain(listed(resource.properties.get("Tags"))).collect()
+}
+
+/// What a launch template with this `LaunchTemplateData` tags its machines with.
+pub(super) fn machine_tags(data: &Value) -> BTreeMap<String, String> {
+    let all = data.get("TagSpecifications").and_then(Value::as_array).into_iter().flatten();
+    let of_machines = all.filter(|one| text(one, "ResourceType") == "instance");
+    of_machines.flat_map(|one| listed(one.get("Tags"))).collect()
+}
+
+fn listed(tags: Option<&Value>) -> impl Iterator<Item = (String, String)> {
+    let tags = tags.and_then(Value::as_array).into_iter().flatten();
+    tags.map(|tag| (text(tag, "Key").to_owned(), text(tag, "Value").to_owned()))
 }
 
 /// Names of the groups of one cluster whose role begins so.

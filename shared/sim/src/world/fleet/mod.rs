@@ -93,6 +93,8 @@ pub(crate) struct Machine {
     pub(crate) group: String,
     pub(crate) zone: String,
     pub(crate) template: Option<TemplateVersion>,
+    /// As its launch template gives them.
+    pub(crate) tags: BTreeMap<String, String>,
     pub(crate) launched_at: Timestamp,
     pub(crate) state: State,
     /// EC2's opinion.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::World;
-use super::{FleetTask, Machine, Power, State, userdata};
+use super::{FleetTask, Machine, Power, State, made, userdata};
 
 /// How long a machine takes until its system is up and Systems Manager knows it.
 const SYSTEM_S: (f64, f64) = (35.0, 75.0);
@@ -79,9 +79,11 @@ impl World {
         let hex = self.hex(&format!("machine {name} {}", self.fleet.launched));
         let id = format!("i-0{}", &hex[..16]);
         let found = group.template.as_ref().and_then(|template| self.template_data(template));
-        let (version, node) = match found {
-            Some((version, data)) => (Some(version.to_string()), userdata::node_file(data)),
-            None => (None, None),
+        let (version, node, tags) = match found {
+            Some((version, data)) => {
+                (Some(version.to_string()), userdata::node_file(data), made::machine_tags(data))
+            }
+            None => (None, None, BTreeMap::new()),
         };
         let template = group.template.clone().zip(version).map(|(mut template, version)| {
             template.version = version;
@@ -93,6 +95,7 @@ impl World {
             group: name.to_owned(),
             zone,
             template,
+            tags,
             launched_at: self.now,
             state: if group.launch_hook.is_some() { State::PendingWait } else { State::Pending },
             healthy: true,

@@ -1,5 +1,7 @@
 //! What is so of the machines, for whoever checks the world from outside.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use slipway_core::rollout::fleet::TemplateVersion;
 
@@ -38,6 +40,18 @@ pub struct MachineFacts {
 }
 
 impl World {
+    /// The tags of the group of that name; `None`: there is none.
+    #[must_use]
+    pub fn group_tags(&self, name: &str) -> Option<&BTreeMap<String, String>> {
+        self.fleet.groups.get(name).map(|group| &group.tags)
+    }
+
+    /// The group of a machine, and the machine's tags; `None`: there is no such machine.
+    #[must_use]
+    pub fn machine_tags(&self, id: &str) -> Option<(&str, &BTreeMap<String, String>)> {
+        self.fleet.machines.get(id).map(|machine| (machine.group.as_str(), &machine.tags))
+    }
+
     /// Every machine, in the order of their ids.
     #[must_use]
     pub fn machines(&self) -> Vec<MachineFacts> {

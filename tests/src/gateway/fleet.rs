@@ -1,0 +1,108 @@
+//! Auto Scaling and Run Command in the terms of IAM: which groups and machines a call is about, and the tags that they have.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use slipway_sim::ports::{SharedWorld, lock};
+
+use super::identify::{Scope, add, need, text};
+use crate::iam::Request;
+
+/// The operations of Systems Manager that are Run Command's.
+pub(super) const OF_COMMANDS: [&str; 4] =
+    ["SendCommand", "ListCommands", "ListCommandInvocations", "GetCommandInvocation"];
+
+/// Whether `operation` of Systems Manager is Run Command's.
+pub(super) fn is_of_commands(operation: &str) -> bool {
+    OF_COMMANDS.contains(&operation)
+}
+
+/// The groups and machines of a simulated world; none without one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fleet(Option<SharedWorld>);
+
+/// What a call is about.
+pub(super) struct Asked {
+    pub(super) needs: Vec<Request>,
+    /// As of `Identified`.
+    pub(super) about_nothing: bool,
+}
+
+impl Asked {
+    /// Actions that know no resource.
+    fn of_all(action: &str) -> Self {
+        Self { needs: vec![need(action, "*".to_owned())], about_nothing: false }
+    }
+}
+
+type Tags = BTreeMap<String, String>;
+
+impl Fleet {
+    pub(super) fn of(world: SharedWorld) -> Self {
+        Self(Some(world))
+    }
+
+    fn group_tags(&self, name: &str) -> Option<Tags> {
+        lock(self.0.as_ref()?).group_tags(name).cloned()
+    }
+
+    fn machine(&self, id: &str) -> Option<(String, Tags)> {
+        lock(self.0.as_ref()?).machine_tags(id).map(|(group, tags)| (group.to_owned(), tags.clone()))
+    }
+}
+
+impl Scope<'_> {
+    pub(super) fn autoscaling(&self, body: &[u8], fleet: &Fleet) -> Result<Asked, String> {
+        let form: BTreeMap<String, String> = form_urlencoded::parse(body).into_owned().collect();
+        let field = |name: &str| form.get(name).map_or("", String::as_str);
+        let action = format!("autoscaling:{}", field("Action"));
+        let name = match field("Action") {
+            "DescribeAutoScalingGroups" => return Ok(Asked::of_all(&action)),
+            "TerminateInstanceInAutoScalingGroup" => {
+                fleet.machine(field("InstanceId")).map(|(group, _)| group).unwrap_or_default()
+            }
+            "SetDesiredCapacity" | "CompleteLifecycleAction" | "RecordLifecycleActionHeartbeat" => {
+                field("AutoScalingGroupName").to_owned()
+            }
+            other => return Err(format!("autoscaling {other:?} is not modelled by the gateway")),
+        };
+        let resource = self.arn("autoscaling", &format!("autoScalingGroup:0:autoScalingGroupName/{name}"));
+        let mut request = need(&action, resource);
+        let tags = fleet.group_tags(&name);
+        tagged(&mut request, &["aws:ResourceTag", "autoscaling:ResourceTag"], tags.as_ref());
+        Ok(Asked { needs: vec![request], about_nothing: tags.is_none() })
+    }
+
+    pub(super) fn commands(&self, operation: &str, body: &Value, fleet: &Fleet) -> Result<Asked, String> {
+        let action = format!("ssm:{operation}");
+        if operation != "SendCommand" {
+            return Ok(Asked::of_all(&action));
+        }
+        if body.get("Targets").is_some() {
+            return Err("ssm SendCommand by targets is not modelled by the gateway".to_owned());
+        }
+        let document = match text(body, "DocumentName") {
+            arn if arn.starts_with("arn:") => arn.to_owned(),
+            name => self.arn("ssm", &format!("document/{name}")),
+        };
+        // Each of them must be granted: the document, and every machine.
+        let mut asked = Asked { needs: vec![need(&action, document)], about_nothing: false };
+        for id in body["InstanceIds"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let mut request = need(&action, self.arn("ec2", &format!("instance/{id}")));
+            let machine = fleet.machine(id);
+            let tags = machine.as_ref().map(|(_, tags)| tags);
+            tagged(&mut request, &["aws:ResourceTag", "ssm:resourceTag"], tags);
+            asked.about_nothing |= machine.is_none();
+            asked.needs.push(request);
+        }
+        Ok(asked)
+    }
+}
+
+fn tagged(request: &mut Request, keys: &[&str], tags: Option<&Tags>) {
+    for (tag, value) in tags.into_iter().flatten() {
+        for key in keys {
+            add(request, &format!("{key}/{tag}"), value);
+        }
+    }
+}

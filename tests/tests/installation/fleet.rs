@@ -1,0 +1,138 @@
+//! Auto Scaling and Run Command of the embedded AWS, by the SDK, under the permissions that the template gives the rollout function.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use serde_json::json;
+use slipway_aws::Aws;
+use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView, Lifecycle, Verb};
+use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _};
+use slipway_tests::client::Client;
+use slipway_tests::gateway::Principal;
+use slipway_tests::iam;
+use slipway_tests::installation::Installation;
+use slipway_tests::tools;
+use slipway_tests::world::Settings;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The access keys of two functions.
+const ROLLOUT: &str = "ASIASLIPWAYROLLOUT";
+const RENDER: &str = "ASIASLIPWAYRENDER";
+
+/// Looks until there is something to see.
+async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
+    let looks = async {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("never: {what}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_and_nobody_elses() {
+    // Machines boot in a tenth of a second.
+    let slipway = Installation::start(&Settings { speed: 1_000.0, ..Settings::default() }).await.unwrap();
+    let world = slipway.world();
+    let mark = world.observer().mark();
+    let spec = std::fs::read_to_string(tools::root().join("examples/minimal.yaml")).unwrap();
+    slipway.upload("minimal", spec).await.unwrap();
+    let ends = ["Rollout Succeeded", "Rollout Failed", "Spec Rejected"];
+    assert_eq!(slipway.event(mark, &ends, PATIENCE).await.unwrap().0, "Rollout Succeeded");
+
+    let aws = |key: &str| Aws::emulated(world.gateway().url(), world.region(), key).unwrap();
+    let (groups, commands) = (&aws(ROLLOUT).groups(), &aws(ROLLOUT).commands());
+    let pool = "minimal-pool-general";
+    let serving = async |group: &str, but: &str| {
+        until(&format!("a machine of {group} serves"), || async move {
+            let seen = groups.group(group).await.unwrap()?;
+            let mut machines = seen.machines.into_iter();
+            let found = machines.find(|(id, one)| one.lifecycle == Lifecycle::InService && *id != but);
+            found.map(|(id, _)| id)
+        })
+        .await
+    };
+    let (controller, worker) = (serving("minimal-control-plane", "").await, serving(pool, "").await);
+    let seen = groups.group(pool).await.unwrap().unwrap();
+    assert_eq!(seen.tags["slipway:cluster"], "minimal");
+    groups.set_desired(pool, seen.desired).await.unwrap();
+
+    // A verb runs, and is asked for once a token.
+    let status = Command { token: "minimal/1/status".to_owned(), instance: controller, verb: Verb::Status };
+    for _ in 0..2 {
+        commands.send(&status).await.unwrap();
+    }
+    let over = |view: CommandView| {
+        let waits = matches!(view.status, CommandStatus::Pending | CommandStatus::InProgress);
+        (!waits).then_some(view)
+    };
+    let status = &status;
+    let answer =
+        until("the verb's answer", || async move { commands.answer(status).await.unwrap().and_then(over) });
+    let answer = answer.await;
+    assert_eq!((answer.status, answer.problem), (CommandStatus::Success, None));
+    assert_eq!(answer.answer.unwrap()["role"], "controller");
+
+    // A machine goes through its hook, and another comes in its place.
+    groups.terminate(pool, &worker, false).await.unwrap();
+    let held = groups.group(pool).await.unwrap().unwrap();
+    assert_eq!(held.machines[&worker].lifecycle, Lifecycle::TerminatingWait);
+    groups.prolong_termination(pool, &worker).await.unwrap();
+    groups.complete_termination(pool, &worker).await.unwrap();
+    serving(pool, &worker).await;
+    let worker = &worker;
+    until("the old one is gone", || async move {
+        let seen = groups.group(pool).await.unwrap()?;
+        (!seen.machines.contains_key(worker)).then_some(())
+    })
+    .await;
+    // What is not there any more is said by its service, in its own words.
+    groups.terminate(pool, worker, false).await.unwrap();
+    groups.complete_termination(pool, worker).await.unwrap();
+    let late = Command { token: "minimal/1/late".to_owned(), instance: worker.clone(), verb: Verb::Status };
+    assert_eq!(commands.send(&late).await.unwrap_err().kind, ErrorKind::Invalid);
+    let refused: Vec<_> = world.observer().calls(mark).into_iter().filter_map(|call| call.refused).collect();
+    assert_eq!(refused, Vec::<String>::new());
+
+    // Restoring etcd is a person's; another function does none of it; tags decide.
+    let restore = json!({
+        "DocumentName": "Slipway-EtcdRestore", "InstanceIds": [status.instance], "TimeoutSeconds": 60,
+        "Parameters": {"Snapshot": ["20261121T204500Z"]},
+    });
+    let wire = Client::new(world.gateway().url(), world.region(), ROLLOUT);
+    let no = wire.json("ssm", "AmazonSSM.SendCommand", restore).await.unwrap_err();
+    assert!(format!("{no:?}").contains("AccessDenied"), "{no:?}");
+    let denied = async |key: &str| {
+        let (groups, commands) = (aws(key).groups(), aws(key).commands());
+        let again = Command { token: format!("{key}/status"), ..status.clone() };
+        let tried = BTreeMap::from([
+            ("set", groups.set_desired(pool, 1).await.map_err(|error| error.kind)),
+            ("send", commands.send(&again).await.map_err(|error| error.kind)),
+        ]);
+        tried
+            .into_iter()
+            .filter(|(_, result)| *result == Err(ErrorKind::Denied))
+            .map(|(what, _)| what)
+            .collect::<Vec<_>>()
+    };
+    let both: Vec<&str> = vec!["send", "set"];
+    assert_eq!(denied(RENDER).await, both);
+    for (cluster, wanted) in [("another", &both), ("minimal", &Vec::new())] {
+        let statements = iam::parse(&json!({"Statement": [
+            {"Sid": "Look", "Effect": "Allow", "Action": ["ssm:ListCommands"], "Resource": "*"},
+            {"Sid": "Document", "Effect": "Allow", "Action": "ssm:SendCommand",
+             "Resource": format!("arn:aws:ssm:{}:123456789012:document/Slipway-Status", world.region())},
+            {"Sid": "Machines", "Effect": "Allow", "Action": "ssm:SendCommand", "Resource": "arn:aws:ec2:*:*:instance/*",
+             "Condition": {"StringEquals": {"ssm:resourceTag/slipway:cluster": cluster}}},
+            {"Sid": "Groups", "Effect": "Allow", "Action": "autoscaling:SetDesiredCapacity", "Resource": "*",
+             "Condition": {"StringEquals": {"aws:ResourceTag/slipway:cluster": cluster}}},
+        ]}));
+        let name = format!("of {cluster}");
+        world.gateway().know("AKIAOTHER", Principal { name, statements: statements.unwrap() });
+        assert_eq!(denied("AKIAOTHER").await, *wanted, "{cluster}");
+    }
+}
