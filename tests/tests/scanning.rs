@@ -4,6 +4,8 @@
 
 #[path = "scanning/damage.rs"]
 mod damage;
+#[path = "scanning/recovery.rs"]
+mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
 

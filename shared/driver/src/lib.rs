@@ -22,6 +22,7 @@ pub mod launch;
 pub mod lock;
 pub mod patches;
 pub mod ports;
+pub mod recovery;
 pub mod refusal;
 pub mod rendering;
 pub mod scan;

@@ -12,6 +12,7 @@
 mod announce;
 mod decide;
 mod groups;
+pub mod recovery;
 mod reported;
 mod standing;
 mod state;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases;
+mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
 

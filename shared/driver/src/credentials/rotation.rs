@@ -20,6 +20,7 @@ use crate::error::{FlowError, FlowResult};
 use crate::ports::{Crypto, Keys, Objects};
 use crate::{keys, store};
 
+pub(crate) use seen::standing_releases;
 pub use seen::{Machines, see};
 
 /// What became of one rotation.

@@ -114,18 +114,7 @@ pub async fn scan<S: Objects, A: Objects + Listing, K: Keys, B: Bus, C: Crypto>(
         Ok(seen) => seen,
         Err(why) => return Ok(Outcome::Nothing(why)),
     };
-    let observed = renewal::Observed {
-        cluster: &seen.cluster,
-        manifest: &seen.manifest,
-        stored: &seen.stored,
-        nodes: &seen.nodes,
-        wished: seen.wished.as_ref(),
-        state: &seen.state,
-        asked,
-    };
-    let mut decision = renewal::decide(&observed, now);
-    decision.findings.extend(seen.findings.clone());
-    decision.next.findings.clone_from(&decision.findings);
+    let mut decision = seen.decide(asked, now);
     let mut stored = seen.stored_state.clone();
     if !decision.renew.is_empty() {
         // What is about to be replaced is written down first: whoever dies after the renewal leaves it to the next scan.
@@ -157,6 +146,52 @@ pub async fn scan<S: Objects, A: Objects + Listing, K: Keys, B: Bus, C: Crypto>(
         announced: decision.announce.into_iter().map(|one| one.certificate).collect(),
         findings: decision.findings,
     })))
+}
+
+/// What a scan would do.
+#[derive(Debug, Clone)]
+pub struct Foreseen {
+    /// The spec that counts.
+    pub cluster: Cluster,
+    /// The inventory.
+    pub manifest: Manifest,
+    /// What it would decide.
+    pub decision: Decision,
+}
+
+/// Looks as [`scan`] does, and decides; nothing is renewed, written or said. The inner error: there is nothing to look at, and why.
+///
+/// # Errors
+/// As [`scan`].
+pub async fn foresee<S: Objects, A: Objects + Listing, K, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, K, B, C>,
+    cluster: &str,
+    asked: &Asked,
+    now: Timestamp,
+) -> FlowResult<Result<Foreseen, &'static str>> {
+    let seen = observe::observe(ports, cluster, now).await?;
+    Ok(seen.map(|seen| {
+        let decision = seen.decide(asked, now);
+        Foreseen { cluster: seen.cluster, manifest: seen.manifest, decision }
+    }))
+}
+
+impl observe::Seen {
+    fn decide(&self, asked: &Asked, now: Timestamp) -> Decision {
+        let observed = renewal::Observed {
+            cluster: &self.cluster,
+            manifest: &self.manifest,
+            stored: &self.stored,
+            nodes: &self.nodes,
+            wished: self.wished.as_ref(),
+            state: &self.state,
+            asked,
+        };
+        let mut decision = renewal::decide(&observed, now);
+        decision.findings.extend(self.findings.clone());
+        decision.next.findings.clone_from(&decision.findings);
+        decision
+    }
 }
 
 /// Takes what is being exchanged a stage further, and begins what the policy asks for. What cannot be is a finding: it holds up no

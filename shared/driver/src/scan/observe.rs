@@ -16,7 +16,7 @@ use slipway_core::status::Desired;
 use super::ScanPorts;
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Bus, Crypto, Keys, Listing, Objects};
+use crate::ports::{Crypto, Listing, Objects};
 use crate::store::{self, AT_A_TIME};
 
 /// A certificate in PEM is some kilobytes; what is larger is none, and is not read.
@@ -55,7 +55,7 @@ struct ReleasedRole {
 }
 
 /// Looks. The inner error: there is nothing to look at, and why.
-pub(super) async fn observe<S: Objects, A: Objects + Listing, K: Keys, B: Bus, C: Crypto>(
+pub(super) async fn observe<S: Objects, A: Objects + Listing, K, B, C: Crypto>(
     ports: &ScanPorts<'_, S, A, K, B, C>,
     name: &str,
     now: Timestamp,

@@ -1,6 +1,7 @@
 //! What is known of a cluster's nodes, from what they said of themselves and from what was rolled out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::node::NodeStatus;
@@ -50,8 +51,24 @@ pub async fn see<A: Objects + Listing>(assets: &A, cluster: &str, machines: Mach
 
 /// What the launch templates of each role that stands carry, and what a rollout under way is bringing to them.
 async fn boots_with<A: Objects>(assets: &A, cluster: &str) -> FlowResult<BTreeMap<Role, BTreeSet<String>>> {
+    let mut boots: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
+    for (stack, release) in standing_releases(assets, cluster).await? {
+        for (role, node) in &release.roles {
+            if stack.as_ref().is_none_or(|stack| *stack == node.stack) {
+                boots.entry(role.clone()).or_default().insert(node.credentials_digest.clone());
+            }
+        }
+    }
+    Ok(boots)
+}
+
+/// The release that each stack is at that stands, and with no stack the one that a rollout under way leads all of them to.
+pub(crate) async fn standing_releases<A: Objects>(
+    assets: &A,
+    cluster: &str,
+) -> FlowResult<Vec<(Option<String>, Arc<Rendering>)>> {
     let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
-    let Some(rollout) = rollout else { return Ok(BTreeMap::new()) };
+    let Some(rollout) = rollout else { return Ok(Vec::new()) };
     let mut stacks: BTreeSet<(Option<String>, String)> =
         rollout.standing().into_iter().map(|(stack, release)| (Some(stack), release)).collect();
     stacks.extend(rollout.active.map(|active| (None, active.target)));
@@ -65,17 +82,9 @@ async fn boots_with<A: Objects>(assets: &A, cluster: &str) -> FlowResult<BTreeMa
             cure: "bring back a version of the object (the bucket keeps them), or upload the spec again"
                 .to_owned(),
         })?;
-        FlowResult::Ok((id, release))
+        FlowResult::Ok((id, Arc::new(release)))
     });
-    let releases: BTreeMap<String, Rendering> =
+    let releases: BTreeMap<String, Arc<Rendering>> =
         stream::iter(loads).buffer_unordered(AT_A_TIME).try_collect().await?;
-    let mut boots: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
-    for (stack, release) in &stacks {
-        for (role, node) in &releases[release].roles {
-            if stack.as_ref().is_none_or(|stack| *stack == node.stack) {
-                boots.entry(role.clone()).or_default().insert(node.credentials_digest.clone());
-            }
-        }
-    }
-    Ok(boots)
+    Ok(stacks.into_iter().map(|(stack, release)| (stack, Arc::clone(&releases[&release]))).collect())
 }

@@ -211,7 +211,7 @@ impl World {
 
     pub(super) fn etcd_returns(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
-        if machine.power != super::Power::Up {
+        if machine.power != super::Power::Up || machine.expired {
             return;
         }
         let (Some(cluster), role) = (machine.cluster().map(str::to_owned), machine.role().to_owned()) else {

@@ -2,6 +2,7 @@
 
 mod drain;
 mod etcd;
+mod expiry;
 mod facts;
 mod kube;
 mod pods;
@@ -131,6 +132,7 @@ impl World {
                 && machine.role() == "controller"
                 && machine.power == Power::Up
                 && machine.ready
+                && !machine.expired
                 && machine.restarting.is_none_or(|until| until <= self.now)
         });
         serves.map(|machine| machine.id.clone()).collect()

@@ -63,16 +63,23 @@ impl World {
                 machine.credentials.clone_from(&wanted);
             }
             self.tell(format!("{} of {} takes new credentials", machine.id, machine.group));
+            self.no_longer_expired(machine);
             if restarts {
                 self.restart(machine);
             }
         }
-        Ok(json!({
+        let mut answer = json!({
             "changed": changed,
             "credentials": wanted,
-            "restarted": changed && restarts,
+            "restarted": if changed && restarts { restarted(machine.role()) } else { &[] },
             "served": [],
-        }))
+        });
+        match self.kubelet_asks(machine) {
+            None => {}
+            Some(Ok(())) => answer["kubelet"] = json!({"refused": "it has expired", "serial": "01"}),
+            Some(Err(why)) => return Err(failure("refresh.kubelet", &why, true)),
+        }
+        Ok(answer)
     }
 
     /// What reads files at its start alone is started again.
@@ -258,6 +265,15 @@ impl World {
             components,
             etcd,
         }
+    }
+}
+
+/// What reads some of its credentials at its start alone, as the agent names it.
+fn restarted(role: &str) -> &'static [&'static str] {
+    match role {
+        "controller" => &["kube-apiserver"],
+        _ if role.starts_with("etcd-") => &["etcd"],
+        _ => &["kubelet"],
     }
 }
 

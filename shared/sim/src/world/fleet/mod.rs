@@ -110,6 +110,10 @@ pub(crate) struct Machine {
     pub(crate) starts: Option<Timestamp>,
     /// What runs on it is started again until then.
     pub(crate) restarting: Option<Timestamp>,
+    /// The certificates that it has have expired.
+    pub(crate) expired: bool,
+    /// Its kubelet's own certificate has.
+    pub(crate) locked_out: bool,
     pub(crate) waits: Option<Waits>,
     pub(crate) fate: Fate,
 }

@@ -105,6 +105,8 @@ impl World {
             ready: false,
             starts: None,
             restarting: None,
+            expired: false,
+            locked_out: false,
             waits: None,
             fate,
         };

@@ -37,6 +37,8 @@ pub struct MachineFacts {
     pub config: String,
     /// Digest of the credentials that are in force.
     pub credentials: String,
+    /// Something that it presents has expired: its own, or its kubelet's.
+    pub expired: bool,
 }
 
 impl World {
@@ -71,6 +73,7 @@ impl World {
                 retained: machine.state == State::TerminatingRetained,
                 config: machine.node.as_ref().map(|node| node.config.clone()).unwrap_or_default(),
                 credentials: machine.credentials.clone(),
+                expired: machine.expired || machine.locked_out,
             })
             .collect()
     }

@@ -1,0 +1,59 @@
+//! Certificates that have expired: the processes run on, and nobody takes what they present.
+
+use slipway_core::pki::policy::KUBERNETES_DIR;
+
+use super::super::World;
+use super::{ClusterTask, Machine};
+
+impl World {
+    /// Every certificate that a machine of `cluster` has now has expired: members of etcd do not take each other, API servers do not
+    /// reach etcd, and kubelets are let in by nobody. Other credentials, by `Slipway-Refresh`, are good.
+    pub fn expire(&mut self, cluster: &str) {
+        let ids: Vec<String> = self
+            .fleet
+            .machines
+            .values()
+            .filter(|machine| machine.cluster() == Some(cluster))
+            .map(|machine| machine.id.clone())
+            .collect();
+        for id in ids {
+            if let Some(machine) = self.fleet.machines.get_mut(&id) {
+                let role = machine.role().to_owned();
+                let member = role.starts_with("etcd-");
+                // A worker has no certificate of ours: its kubelet asked for its own.
+                machine.expired = member || role == "controller";
+                machine.locked_out = !member;
+                if member {
+                    self.etcd_stops(cluster, &role);
+                }
+            }
+        }
+        self.tell(format!("every certificate of {cluster} has expired"));
+    }
+
+    /// `machine` has other credentials than those that have expired.
+    pub(in crate::world) fn no_longer_expired(&mut self, machine: &Machine) {
+        let Some(found) = self.fleet.machines.get_mut(&machine.id).filter(|machine| machine.expired) else {
+            return;
+        };
+        found.expired = false;
+        if machine.role().starts_with("etcd-") {
+            // The process that ran all the time is taken by its fellows.
+            self.cluster_after_s(1.0, ClusterTask::EtcdReturns { machine: machine.id.clone() });
+        }
+    }
+
+    /// A kubelet that nobody lets in asks for another certificate; `None`: it has a good one. As the agent says why it has none.
+    pub(in crate::world) fn kubelet_asks(&mut self, machine: &Machine) -> Option<Result<(), String>> {
+        let cluster = machine.cluster()?.to_owned();
+        if !self.fleet.machines.get(&machine.id)?.locked_out {
+            return None;
+        }
+        if !self.api_serves(&cluster) {
+            let file = format!("{KUBERNETES_DIR}/kubelet-ca.pem");
+            return Some(Err(format!("no API server signs by {file} yet")));
+        }
+        self.fleet.machines.get_mut(&machine.id)?.locked_out = false;
+        Some(Ok(()))
+    }
+}
