@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::env;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket};
+use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, RunCommand, S3Bucket};
 use slipway_core::event::Event;
 use slipway_driver::error::FlowError;
 use slipway_driver::ports::{Bus as _, Listed, Listing as _, Objects as _, PortError, Secret};
@@ -48,8 +48,27 @@ pub(crate) struct BusArgs {
 impl BusArgs {
     /// Puts `event` on the bus of the cluster's installation.
     pub(crate) async fn publish(&self, cloud: &Cloud, event: Event) -> Result<(), Failure> {
-        let bus = cloud.installation.bus(self.bus.as_deref()).await?;
+        flow(self.of(cloud).await?.publish(&[event]).await)
+    }
+
+    /// The bus of the cluster's installation.
+    pub(crate) async fn of(&self, cloud: &Cloud) -> Result<EventBus, Failure> {
+        let Installation { aws, stack, .. } = &cloud.installation;
+        self.find(aws, stack).await
+    }
+
+    /// Puts `event`, which is about no cluster, on the bus of the installation.
+    pub(crate) async fn publish_to_all(&self, event: Event) -> Result<(), Failure> {
+        let bus = self.find(&signed_in().await?, STACK).await?;
         flow(bus.publish(&[event]).await)
+    }
+
+    async fn find(&self, aws: &Aws, stack: &str) -> Result<EventBus, Failure> {
+        if let Some(name) = known(self.bus.as_deref(), "SLIPWAY_BUS_NAME") {
+            return Ok(aws.bus(&name));
+        }
+        let mut outputs = outputs(aws, stack, "--bus").await?;
+        Ok(aws.bus(&output(&mut outputs, stack, BUS, "--bus")?))
     }
 }
 
@@ -97,11 +116,9 @@ pub(crate) struct Named<'a> {
 
 impl Installation {
     pub(crate) async fn find(named: Named<'_>) -> Result<Self, Failure> {
-        let aws = Aws::at_a_terminal().await.map_err(|error| {
-            Failure::refused(error.to_string(), "the region is that of the Slipway installation")
-        })?;
+        let aws = signed_in().await?;
         let mut specs = known(named.spec_bucket, "SLIPWAY_SPEC_BUCKET");
-        let stack = named.stack.unwrap_or("slipway").to_owned();
+        let stack = named.stack.unwrap_or(STACK).to_owned();
         let assets = match known(named.asset_bucket, "SLIPWAY_ASSET_BUCKET") {
             Some(bucket) => bucket,
             None => {
@@ -122,14 +139,6 @@ impl Installation {
                 Ok(self.aws.bucket(&output(&mut outputs, &self.stack, SPECS, "--spec-bucket")?))
             }
         }
-    }
-
-    async fn bus(&self, given: Option<&str>) -> Result<EventBus, Failure> {
-        if let Some(name) = known(given, "SLIPWAY_BUS_NAME") {
-            return Ok(self.aws.bus(&name));
-        }
-        let mut outputs = outputs(&self.aws, &self.stack, "--bus").await?;
-        Ok(self.aws.bus(&output(&mut outputs, &self.stack, BUS, "--bus")?))
     }
 }
 
@@ -206,6 +215,16 @@ impl Cloud {
         self.installation.aws.keys(own)
     }
 
+    /// Auto Scaling.
+    pub(crate) fn groups(&self) -> AutoScaling {
+        self.installation.aws.groups()
+    }
+
+    /// Run Command.
+    pub(crate) fn commands(&self) -> RunCommand {
+        self.installation.aws.commands()
+    }
+
     /// What lies below `part` of the cluster's folder, `most` at most.
     pub(crate) async fn list(&self, part: &str, most: usize) -> Result<Vec<Listed>, Failure> {
         list(self.assets(), &self.key(part), most).await
@@ -254,6 +273,13 @@ impl Cloud {
 const ASSETS: &str = "AssetBucketName";
 const SPECS: &str = "SpecBucketName";
 const BUS: &str = "BusName";
+/// What the installation's stack is called unless somebody says otherwise.
+const STACK: &str = "slipway";
+
+async fn signed_in() -> Result<Aws, Failure> {
+    let aws = Aws::at_a_terminal().await;
+    aws.map_err(|error| Failure::refused(error.to_string(), "the region is that of the Slipway installation"))
+}
 
 /// What was given, or what the environment says.
 fn known(given: Option<&str>, variable: &str) -> Option<String> {

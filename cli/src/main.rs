@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    apply, approve, certs, completions, init, kubeconfig, migrate, plan, publish_agent, render, rotate_ca,
-    status, validate, watch,
+    apply, approve, certs, completions, init, kubeconfig, migrate, plan, publish_agent, render, renew,
+    rotate_ca, scan, status, validate, watch,
 };
 use printer::{Format, Printer};
 
@@ -65,6 +65,8 @@ enum Command {
     Approve(approve::Args),
     Kubeconfig(kubeconfig::Args),
     Certs(certs::Args),
+    Scan(scan::Args),
+    Renew(renew::Args),
     #[command(name = "rotate-ca")]
     RotateCa(rotate_ca::Args),
     PublishAgent(publish_agent::Args),
@@ -96,6 +98,8 @@ async fn main() -> ExitCode {
         Command::Approve(args) => approve::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,
+        Command::Scan(args) => scan::run(args, &printer).await,
+        Command::Renew(args) => renew::run(args, &printer).await,
         Command::RotateCa(args) => rotate_ca::run(args, &printer).await,
         Command::PublishAgent(args) => publish_agent::run(args, &printer).await,
         Command::Migrate(args) => migrate::run(args, &printer),

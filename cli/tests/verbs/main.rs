@@ -195,6 +195,9 @@ fn the_page_of_help_and_of_each_verb() {
         "kubeconfig",
         "certs show",
         "certs verify",
+        "scan",
+        "renew",
+        "rotate-ca",
         "publish-agent",
         "completions",
     ] {

@@ -199,6 +199,8 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
         &format!("apply {file} --cluster minimal"),
         &format!("apply {file} --cluster minimal --prune"),
         "approve --cluster minimal --yes",
+        "scan --cluster minimal --dry-run",
+        "renew scheduler --cluster minimal",
     ] {
         let grants = grants(arguments);
         if arguments.starts_with("approve") {

@@ -171,3 +171,45 @@ async fn p9_a_kubeconfig_is_for_one_alone() {
     let other = slipway_as_administrator(&slipway, &other).await;
     assert!(other.code == 1 && other.told.contains("has no API endpoint inside"), "{other:?}");
 }
+
+/// What is asked for is issued by the scan function, planned by the render function and rolled out, and the command sees it through.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_is_asked_for_and_watched_to_its_end() {
+    let slipway = crate::installation(0).await;
+    let run = async |arguments: &str| slipway_as_administrator(&slipway, arguments).await;
+    let old: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
+    for (arguments, words) in [
+        ("renew ca --cluster minimal", "it is an authority"),
+        ("renew apisever --cluster minimal", "did you mean apiserver?"),
+        ("renew apiserver --cluster minimla", "holds nothing of a cluster minimla"),
+    ] {
+        let refused = run(arguments).await;
+        assert!(refused.code == 1 && refused.told.contains(words), "{arguments}: {refused:?}");
+    }
+    let before = slipway.assets().await.unwrap();
+    let dry = run("renew --cluster minimal --dry-run --output json").await.json();
+    assert_eq!((dry["certificates"].as_array().unwrap().len(), &dry["asked"]), (11, &json!(false)), "{dry}");
+    let looked = run("scan --cluster minimal --dry-run --output json").await;
+    assert_eq!((looked.code, &looked.json()["wouldRenew"]), (0, &json!([])), "{looked:?}");
+    let recover = run("renew --recover scheduler --cluster minimal --dry-run").await;
+    assert!(recover.code == 0 && recover.out.contains("would be issued anew: scheduler"), "{recover:?}");
+    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+
+    let mark = slipway.world().observer().mark();
+    let watched = run("renew apiserver --cluster minimal --watch").await;
+    assert_eq!(watched.code, 0, "{watched:?}");
+    for words in ["asked to issue anew: apiserver", "they are renewed", "rollout: succeeded"] {
+        assert!(watched.out.contains(words), "{words}: {}", watched.out);
+    }
+    let new: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
+    for (name, entry) in old["assets"].as_object().unwrap() {
+        assert_eq!(new["assets"][name] != *entry, name == "apiserver", "{name}");
+    }
+    for arguments in ["scan --cluster minimal", "scan --all"] {
+        assert_eq!(run(arguments).await.code, 0);
+    }
+    let asked = slipway.event(mark, &["Scan Requested"], PATIENCE).await;
+    assert_eq!(asked.unwrap().1, json!({"cluster": CLUSTER}));
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0);
+}

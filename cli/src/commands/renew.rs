@@ -1,0 +1,164 @@
+//! `slipway renew`.
+
+mod recover;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use slipway_core::event::{Event, RenewalRequested};
+use slipway_core::pki::{Manifest, manifest, policy};
+use slipway_core::renewal::{Asked, Decision};
+use slipway_core::status::Desired;
+use slipway_driver::error::FlowError;
+use slipway_driver::scan::Foreseen;
+use slipway_driver::{keys, store};
+use tokio::time::sleep;
+
+use super::{scan, watch};
+use crate::Exit;
+use crate::cloud::{BusArgs, Cloud, CloudArgs};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Renew certificates of a cluster in AWS now, whatever their dates: the scan function issues them, and the rollout that follows brings
+/// them to nodes.
+///
+/// With --recover, for a cluster whose certificates have expired and whose API is down: they are renewed from here, and brought to
+/// nodes by Run Command in the order in which they need each other, etcd first. It may be interrupted, and run again.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  asked for; with --watch: renewed, and rolled out; with --recover: every node is back
+  1  a NAME is not renewed by Slipway, or nothing came of it in time; with --recover: a node is not back, and why was said
+  2  wrong usage
+  3  something could not be read, or AWS refused
+
+What you need to be allowed in AWS for this is listed in docs/cli.md. `slipway certs renew` issues one certificate without the
+functions, and `slipway rotate-ca` exchanges authorities.
+
+Examples:
+  slipway renew --cluster prod
+  slipway renew apiserver scheduler --cluster prod --watch
+  slipway renew --recover --cluster prod --dry-run
+  slipway renew --recover --cluster prod"
+)]
+pub(crate) struct Args {
+    /// Certificates, as `slipway certs show` calls them; without any, every leaf that Slipway issues, or with --recover those that have
+    /// expired.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Bring back a cluster whose certificates have expired, without its API.
+    #[arg(long, conflicts_with = "watch")]
+    recover: bool,
+    /// Say what would be done; change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait until they are renewed, then watch the rollout to its end.
+    #[arg(long, conflicts_with = "dry_run")]
+    watch: bool,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+/// Within so long the scan function has renewed, and then the render function planned; both take seconds.
+const WITHIN: SignedDuration = SignedDuration::from_mins(5);
+const LOOKS: Duration = Duration::from_secs(2);
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    match args.recover {
+        true => recover::run(args, &cloud, printer).await.map_err(Failure::in_cloud),
+        false => ask(args, &cloud, printer).await.map_err(Failure::in_cloud),
+    }
+}
+
+async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
+    let now = Timestamp::now();
+    let asked = Asked { certificates: args.names.clone(), everything: args.names.is_empty(), at: None };
+    let Foreseen { cluster, manifest, decision } = scan::foreseen(cloud, &asked, now).await?;
+    let names = chosen(&decision);
+    for name in args.names.iter().filter(|name| !names.contains(name)) {
+        let refused = |error: manifest::PolicyError| Failure::refused(error.to_string(), error.cure());
+        manifest::to_renew(&policy::assets(&cluster), &manifest, name, now).map_err(refused)?;
+    }
+    let list = names.join(", ");
+    let mut machine =
+        json!({ "ok": true, "cluster": cloud.cluster, "certificates": names, "asked": !args.dry_run });
+    if args.dry_run {
+        printer.result(&format!("would be issued anew: {list}\nnothing was changed\n"), &machine);
+        return Ok(Exit::Done);
+    }
+    let desired = etag(cloud).await?;
+    let request = RenewalRequested { cluster: cloud.cluster.clone(), certificates: args.names.clone() };
+    args.bus.publish(cloud, Event::RenewalRequested(request)).await?;
+    if !args.watch {
+        machine["watch"] = json!(format!("slipway watch --cluster {}", cloud.cluster));
+        let text = format!(
+            "asked to issue anew: {list}\nthe rollout that brings them to nodes: slipway watch --cluster {}\n",
+            cloud.cluster
+        );
+        printer.result(&text, &machine);
+        return Ok(Exit::Done);
+    }
+    printer.line(&format!("asked to issue anew: {list}"), &machine);
+    let before = fingerprints(&manifest, &names);
+    until(cloud, "renewed them", async || Ok(is_renewed(&before, &inventory(cloud).await?))).await?;
+    printer.line("they are renewed", &json!({ "cluster": cloud.cluster, "renewed": names }));
+    until(cloud, "planned what brings them to nodes", async || Ok(etag(cloud).await? != desired)).await?;
+    watch::to_the_end(cloud, &watch::Pace::default(), printer).await
+}
+
+/// What is to be issued anew.
+fn chosen(decision: &Decision) -> Vec<String> {
+    decision.renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.clone()).collect()
+}
+
+async fn inventory(cloud: &Cloud) -> Result<Manifest, Failure> {
+    let stored = store::load::<Manifest>(cloud.assets(), &keys::manifest(&cloud.cluster)).await?;
+    Ok(stored.value.unwrap_or_default())
+}
+
+/// Which plan is the newest.
+async fn etag(cloud: &Cloud) -> Result<Option<Desired>, Failure> {
+    Ok(store::load::<Desired>(cloud.assets(), &keys::desired(&cloud.cluster)).await?.value)
+}
+
+fn fingerprints(manifest: &Manifest, names: &[String]) -> BTreeMap<String, String> {
+    let of = |name: &String| Some((name.clone(), manifest.assets.get(name)?.fingerprint.clone()));
+    names.iter().filter_map(of).collect()
+}
+
+fn is_renewed(before: &BTreeMap<String, String>, manifest: &Manifest) -> bool {
+    before.iter().all(|(name, old)| manifest.assets.get(name).is_some_and(|entry| entry.fingerprint != *old))
+}
+
+async fn until(
+    cloud: &Cloud,
+    what: &str,
+    done: impl AsyncFn() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let begun = Timestamp::now();
+    loop {
+        match done().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(failure) if failure.is_passing() => {}
+            Err(failure) => return Err(failure),
+        }
+        if Timestamp::now().duration_since(begun) > WITHIN {
+            let problem = format!("nobody has {what} within {} minutes", WITHIN.as_mins());
+            let cure = format!(
+                "slipway status --cluster {} says what the scan found and how the spec stands; the functions' logs say more",
+                cloud.cluster
+            );
+            return Err(FlowError::Refused { problem, cure }.into());
+        }
+        sleep(LOOKS).await;
+    }
+}

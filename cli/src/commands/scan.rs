@@ -1,0 +1,111 @@
+//! `slipway scan`.
+
+use jiff::Timestamp;
+use serde_json::json;
+use slipway_core::event::{Event, ScanRequested};
+use slipway_core::renewal::Asked;
+use slipway_driver::scan::{self, Foreseen, ScanPorts};
+use slipway_pki::AwsLc;
+
+use crate::Exit;
+use crate::cloud::{BusArgs, Cloud, CloudArgs};
+use crate::failure::Failure;
+use crate::overview::plain;
+use crate::printer::Printer;
+
+/// Ask for a scan of certificates now, without waiting for the daily one: of a cluster in AWS, or of all.
+///
+/// A scan renews what is due by `rolloutBeforeExpiry` and says what a person has to look at. With --dry-run it is done here, and
+/// nothing is renewed, written or said on the bus.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required_unless_present("all")),
+    after_help = "\
+Exit codes:
+  0  asked for; with --dry-run: looked, and nothing is to be seen to
+  1  there is no such cluster; with --dry-run: something is due, or somebody has to look at it
+  2  wrong usage
+  3  something could not be read, or the bus refused
+
+What you need to be allowed in AWS for this is listed in docs/cli.md. What the last scan found is in `slipway status`.
+
+Examples:
+  slipway scan --cluster prod
+  slipway scan --cluster prod --dry-run
+  slipway scan --all"
+)]
+pub(crate) struct Args {
+    /// Every cluster of the installation, each by an event of its own.
+    #[arg(long, conflicts_with_all = ["cluster", "dry_run"])]
+    all: bool,
+    /// Look from here, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    if args.all {
+        args.bus.publish_to_all(Event::ScanRequested(ScanRequested { cluster: None })).await?;
+        let text = "asked for a scan of every cluster; slipway status --cluster NAME says what it found\n";
+        printer.result(text, &json!({ "ok": true, "asked": true, "all": true }));
+        return Ok(Exit::Done);
+    }
+    let cloud = args.cloud.named().await?;
+    if args.dry_run {
+        return looked(&cloud, printer).await.map_err(Failure::in_cloud);
+    }
+    let event = Event::ScanRequested(ScanRequested { cluster: Some(cloud.cluster.clone()) });
+    args.bus.publish(&cloud, event).await?;
+    let text = format!("asked for a scan; what it found: slipway status --cluster {}\n", cloud.cluster);
+    printer.result(&text, &json!({ "ok": true, "asked": true, "cluster": cloud.cluster }));
+    Ok(Exit::Done)
+}
+
+/// What a scan would do if `asked` were asked of it now.
+pub(super) async fn foreseen(cloud: &Cloud, asked: &Asked, now: Timestamp) -> Result<Foreseen, Failure> {
+    let specs = cloud.specs().await?;
+    let ports = ScanPorts { specs: &specs, assets: cloud.assets(), keys: &(), bus: &(), crypto: &AwsLc };
+    let name = &cloud.cluster;
+    scan::foresee(&ports, name, asked, now).await?.map_err(|why| {
+        Failure::refused(
+            format!("{name}: {why}"),
+            format!("slipway status --cluster {name} says how it stands"),
+        )
+    })
+}
+
+async fn looked(cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
+    let decision = foreseen(cloud, &Asked::default(), Timestamp::now()).await?.decision;
+    let due: Vec<String> =
+        decision.renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.clone()).collect();
+    let mut text = format!("{} certificates in use\n", decision.standings.len());
+    if !due.is_empty() {
+        text.push_str(&format!("would be renewed: {}\n", due.join(", ")));
+    }
+    if decision.unwished {
+        text.push_str("renewed before, and in no plan yet: a plan would be asked for again\n");
+    }
+    for one in &decision.announce {
+        text.push_str(&format!("{}\n  {}\n", plain(&one.message), plain(&one.help)));
+    }
+    for finding in &decision.findings {
+        text.push_str(&format!("{}: {}\n  {}\n", finding.key, plain(&finding.message), plain(&finding.help)));
+    }
+    let well = due.is_empty() && decision.announce.is_empty() && decision.findings.is_empty();
+    text.push_str(if well { "nothing is due; nothing was changed\n" } else { "nothing was changed\n" });
+    let announced: Vec<_> = decision
+        .announce
+        .iter()
+        .map(|one| json!({ "certificate": one.certificate, "notAfter": one.ends, "message": one.message, "help": one.help }))
+        .collect();
+    let machine = json!({
+        "ok": true, "cluster": cloud.cluster, "asked": false, "wouldRenew": due, "announced": announced,
+        "findings": decision.findings,
+    });
+    printer.result(&text, &machine);
+    Ok(if well { Exit::Done } else { Exit::Findings })
+}
