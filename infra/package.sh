@@ -43,7 +43,11 @@ if command -v rustup >/dev/null; then
     done
     PATH=$path
 fi
-if [ ! -d "$(rustc --print target-libdir --target "$triple")" ]; then
+has_library() { [ -d "$(rustc --print target-libdir --target "$triple")" ]; }
+if ! has_library && [ "$architecture" = arm64 ] && debian=$(infra/rust_arm64.sh); then
+    PATH=$debian:$PATH
+fi
+if ! has_library; then
     echo "package: this toolchain has no standard library for $triple" >&2
     echo "         rustup target add $triple, or package for this machine's processor: infra/package.sh x86_64" >&2
     exit 1

@@ -77,7 +77,7 @@ pub fn kubernetes() -> Option<PathBuf> {
 /// If it was not built.
 pub fn binary(name: &str) -> Result<PathBuf, Absent> {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-    present("the binary", target().join(profile).join(name), format!("cargo build -p {name}"))
+    present("the binary", target().join(profile).join(name), "cargo build --workspace --bins".to_owned())
 }
 
 /// The target directory: the running test or demo lies in it (`<target>/<profile>/…`).
