@@ -6,12 +6,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use slipway_core::node::BootstrapState;
 use slipway_core::pki::Manifest;
+use slipway_core::renewal::State;
 use slipway_core::status::{SpecResult, SpecStatus};
 
 use super::RolloutView;
 use super::certificates::Expiry;
 use super::nodes::{InUse, Node, Serves, Standing};
 use super::reports::Unreadable;
+use super::scanned::fate;
 use super::words::{ago, days_left, left, plain};
 
 /// Something that needs somebody.
@@ -44,7 +46,7 @@ const AUTHORITY_DAYS: i64 = 365;
 /// So many nodes that ail in one way are named one by one.
 const MOST_NODES: usize = 20;
 
-fn finding(gravity: Gravity, about: &str, message: String, help: impl Into<String>) -> Finding {
+pub(super) fn finding(gravity: Gravity, about: &str, message: String, help: impl Into<String>) -> Finding {
     Finding { gravity, about: about.to_owned(), message, help: help.into() }
 }
 
@@ -226,10 +228,16 @@ fn remedy(cluster: &str, one: &InUse<'_>, manifest: Option<&Manifest>) -> (&'sta
 
 /// The command that issues a certificate anew and begins the rollout that brings it.
 fn renew(name: &str, cluster: &str) -> String {
-    format!("slipway certs renew {name} --cluster {cluster} --apply --upload")
+    format!("slipway renew {name} --cluster {cluster} --watch")
 }
 
-pub(super) fn of_certificates(cluster: &str, certificates: &[Expiry]) -> Vec<Finding> {
+pub(super) fn of_certificates(
+    cluster: &str,
+    certificates: &[Expiry],
+    manifest: Option<&Manifest>,
+    scan: Option<&State>,
+    now: Timestamp,
+) -> Vec<Finding> {
     let is = |test: &dyn Fn(&Expiry) -> bool| -> Vec<&Expiry> {
         certificates.iter().filter(|one| test(one)).collect()
     };
@@ -241,13 +249,16 @@ pub(super) fn of_certificates(cluster: &str, certificates: &[Expiry]) -> Vec<Fin
     let expired = is(&|one| one.days_left < 0);
     if !expired.is_empty() {
         let message = format!("expired: {}", names(&expired));
-        let help = format!("for each of them, those of etcd first: {}", renew("NAME", cluster));
+        let help = format!(
+            "slipway renew --cluster {cluster} --watch; if the API does not answer any more: slipway renew --recover --cluster {cluster}"
+        );
         findings.push(finding(Gravity::Wrong, "certificates", message, help));
     }
     for one in is(&|one| !one.authority && (0..SOON_DAYS).contains(&one.days_left)) {
         let gravity = if one.days_left <= LATE_DAYS { Gravity::Wrong } else { Gravity::Notice };
         let message = format!("{} ends in {} d ({})", one.name, one.days_left, one.not_after);
-        findings.push(finding(gravity, &one.name, message, renew(&one.name, cluster)));
+        let help = fate(cluster, &one.name, manifest, scan, now).unwrap_or_else(|help| help);
+        findings.push(finding(gravity, &one.name, message, help));
     }
     for one in is(&|one| one.authority && (0..AUTHORITY_DAYS).contains(&one.days_left)) {
         let gravity = if one.days_left < SOON_DAYS { Gravity::Wrong } else { Gravity::Notice };
@@ -259,7 +270,7 @@ pub(super) fn of_certificates(cluster: &str, certificates: &[Expiry]) -> Vec<Fin
             gravity,
             &one.name,
             message,
-            "have it exchanged in good time; see docs/pki.md",
+            format!("exchange it, in stages: slipway rotate-ca {} --cluster {cluster}", one.name),
         ));
     }
     findings

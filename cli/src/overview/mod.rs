@@ -5,6 +5,7 @@ mod certificates;
 mod findings;
 mod nodes;
 mod reports;
+mod scanned;
 mod text;
 mod words;
 
@@ -15,8 +16,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_core::cluster::Approval;
 use slipway_core::pki::Manifest;
+use slipway_core::pki::rotation::{self, Told};
 use slipway_core::plan::Plan;
 use slipway_core::render::Rendering;
+use slipway_core::renewal::State;
 use slipway_core::rollout::{Rollout, RolloutResult};
 use slipway_core::status::{Desired, SpecStatus, Status};
 use slipway_driver::error::FlowError;
@@ -29,6 +32,7 @@ pub(crate) use certificates::Expiry;
 pub(crate) use findings::{Finding, Gravity};
 pub(crate) use nodes::Node;
 pub(crate) use reports::Reports;
+pub(crate) use scanned::ScanView;
 pub(crate) use text::Page;
 pub(crate) use words::plain;
 
@@ -49,6 +53,10 @@ pub(crate) struct Overview {
     /// Reports of nodes that were not read, because there are too many: the oldest.
     nodes_unread: usize,
     pub(crate) certificates: Vec<Expiry>,
+    /// What is being exchanged, by asset.
+    pub(crate) rotations: BTreeMap<String, Told>,
+    /// What the last scan kept; `None`: there was none.
+    pub(crate) scan: Option<ScanView>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -79,6 +87,7 @@ struct Documents {
     rollout: Option<Rollout>,
     desired: Option<Desired>,
     manifest: Option<Manifest>,
+    scan: Option<State>,
     plan: Option<Plan>,
     release: Option<Rendering>,
     /// Those that are there and cannot be read.
@@ -102,7 +111,10 @@ impl Overview {
         findings.extend(findings::of_rollout(name, &rollout));
         findings.extend(findings::of_nodes(&nodes, now));
         findings.extend(findings::of_use(name, &nodes, documents.manifest.as_ref(), now));
-        findings.extend(findings::of_certificates(name, &certificates));
+        let (manifest, scan) = (documents.manifest.as_ref(), documents.scan.as_ref());
+        findings.extend(findings::of_certificates(name, &certificates, manifest, scan, now));
+        findings.extend(manifest.into_iter().flat_map(|manifest| scanned::of_rotations(name, manifest)));
+        findings.extend(scan.into_iter().flat_map(|scan| scanned::of_scan(name, scan, now)));
         findings.sort_by_key(|finding| finding.gravity);
         Ok(Self {
             ok: true,
@@ -115,6 +127,8 @@ impl Overview {
             nodes,
             nodes_unread: heard.unread,
             certificates,
+            rotations: manifest.map(rotation::words).unwrap_or_default(),
+            scan: scan.map(ScanView::of),
             findings,
         })
     }
@@ -124,11 +138,12 @@ impl Documents {
     /// A document that cannot be understood is a finding; a bucket that refuses is the end.
     async fn read(cloud: &Cloud) -> Result<Self, Failure> {
         let (name, mut unread) = (cloud.cluster.as_str(), Vec::new());
-        let (status, rollout, desired, manifest) = tokio::join!(
+        let (status, rollout, desired, manifest, scan) = tokio::join!(
             document::<Status>(cloud, keys::status(name)),
             document::<Rollout>(cloud, keys::rollout(name)),
             document::<Desired>(cloud, keys::desired(name)),
             document::<Manifest>(cloud, keys::manifest(name)),
+            document::<State>(cloud, keys::scan(name)),
         );
         let desired = known(desired?, &mut unread);
         let (plan, release) = match &desired {
@@ -145,6 +160,7 @@ impl Documents {
             status: known(status?, &mut unread),
             rollout: known(rollout?, &mut unread),
             manifest: known(manifest?, &mut unread),
+            scan: known(scan?, &mut unread),
             desired,
             plan,
             release,
@@ -273,6 +289,7 @@ mod tests {
             rollout: serde_json::from_value(rollout).unwrap(),
             desired: None,
             manifest: None,
+            scan: None,
             plan: None,
             release: None,
             unread: Vec::new(),

@@ -82,15 +82,17 @@ fn help(observed: &Observed<'_>, standing: &Standing, elsewhere: bool) -> String
     let (cluster, name) = (&observed.cluster.name, &standing.name);
     if elsewhere {
         return format!(
-            "see what the rollout waits for (slipway status {cluster}); if none is open, upload the spec again, \
+            "see what the rollout waits for (slipway status --cluster {cluster}); if none is open, upload the spec again, \
              or send Slipway-Refresh to the node"
         );
     }
     match (standing.origin, standing.group) {
-        (Origin::Generated, None) => format!("rotate it, in stages: slipway rotate-ca {name}"),
+        (Origin::Generated, None) => {
+            format!("rotate it, in stages: slipway rotate-ca {name} --cluster {cluster}")
+        }
         (Origin::Imported | Origin::Provided, None) => {
             format!(
-                "it is your own authority: have another issued, then rotate to it (slipway rotate-ca {name})"
+                "it is your own authority: have another issued, then rotate to it (slipway rotate-ca {name} --cluster {cluster})"
             )
         }
         (Origin::Imported | Origin::Provided, Some(_)) => {
@@ -105,12 +107,12 @@ fn help(observed: &Observed<'_>, standing: &Standing, elsewhere: bool) -> String
             match standing.renewed_from {
                 _ if !standing.gains() => {
                     format!(
-                        "no new one would last longer: its authority {issuer} ends. Rotate that: slipway rotate-ca {issuer}"
+                        "no new one would last longer: its authority {issuer} ends. Rotate that: slipway rotate-ca {issuer} --cluster {cluster}"
                     )
                 }
                 Some(from) => format!("nothing: it is renewed by itself from {from}"),
                 None => format!(
-                    "set certificatesConfiguration.rolloutBeforeExpiry.enabled, or renew it by hand: slipway certs renew {name} \
+                    "set certificatesConfiguration.rolloutBeforeExpiry.enabled, or renew it by hand: slipway renew {name} \
                      --cluster {cluster}"
                 ),
             }

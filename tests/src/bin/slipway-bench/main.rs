@@ -1,6 +1,6 @@
 //! `make bench`: what things cost, beside the floor that nobody gets under, measured in one run.
 //!
-//! Medians, because the machines are noisy. The figures that were last written down are in `docs/benchmarks.md`.
+//! `slipway-bench --scanning` measures what a scan costs alone. Medians, because the machines are noisy. The figures that were last written down are in `docs/benchmarks.md`.
 
 #![allow(clippy::print_stdout, reason = "a benchmark is for a person to read")]
 
@@ -26,6 +26,8 @@ use slipway_tests::workshop::Workshop;
 
 type Anyhow<T> = Result<T, Box<dyn Error>>;
 
+/// The argument by which what a scan costs is measured alone.
+const SCANNING: &str = "--scanning";
 const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
 
 #[tokio::main]
@@ -39,6 +41,10 @@ async fn main() -> Anyhow<()> {
         && asked == scanning::FLEET
     {
         return scanning::one_fleet(clusters.parse()?).await;
+    }
+    if std::env::args().nth(1).is_some_and(|asked| asked == SCANNING) {
+        scanning::rates(jiff::Timestamp::now())?;
+        return scanning::fleet();
     }
     let production = PRODUCTION.as_bytes();
     let accepted = spec::parse(production, Some(&spec::Expected { name: "production", region: None }))

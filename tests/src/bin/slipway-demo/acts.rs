@@ -216,7 +216,7 @@ impl Demo {
         );
         self.slipway.daily_scan().await?;
         let Some(plan) = self.plan().await? else { return Ok(()) };
-        self.show(&plan);
+        self.show_nodes(&plan);
         let workers = plan.nodes.iter().filter(|node| matches!(node.role, Role::Pool(_)));
         let untouched =
             workers.clone().count() > 0 && workers.clone().all(|node| node.action == NodeAction::Untouched);
@@ -408,6 +408,14 @@ impl Demo {
         });
         let succeeded = end.await.is_some_and(|end| end == "Rollout Succeeded");
         self.promise(succeeded, &format!("{what} does not succeed"));
+    }
+
+    /// What becomes of each role's nodes: of a renewal the templates say no more than another digest.
+    fn show_nodes(&self, plan: &Plan) {
+        let text = plan.to_text();
+        for line in text.lines().skip_while(|line| *line != "Nodes") {
+            self.narrator.say(&format!("            | {line}"));
+        }
     }
 
     fn show(&self, plan: &Plan) {

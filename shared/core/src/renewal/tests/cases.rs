@@ -94,8 +94,7 @@ fn off_still_warns_and_renews_nothing() {
     assert_eq!((said.threshold_days, said.days_left, said.renewed_from), (30, 29, None));
     assert_eq!(said.message, "apiserver expires in 29 days, at 2027-11-20T12:00:00Z");
     assert!(
-        said.help.contains("rolloutBeforeExpiry.enabled")
-            && said.help.contains("slipway certs renew apiserver")
+        said.help.contains("rolloutBeforeExpiry.enabled") && said.help.contains("slipway renew apiserver")
     );
     world.now = start() + days(337);
     assert_eq!(world.scan(3).announce, [], "not each day");
@@ -117,7 +116,7 @@ fn an_authority_is_announced_a_year_ahead_and_never_renewed() {
     let decision = world.scan(3);
     let said = decision.announce.iter().find(|one| one.certificate == "etcd-ca").unwrap();
     assert_eq!(said.threshold_days, 365);
-    assert_eq!(said.help, "rotate it, in stages: slipway rotate-ca etcd-ca");
+    assert_eq!(said.help, "rotate it, in stages: slipway rotate-ca etcd-ca --cluster base");
     assert!(!decision.renew.iter().flat_map(|one| &one.certificates).any(|one| one.name.ends_with("-ca")));
     // A leaf under it ends with it, and is not renewed for nothing.
     let end = world.ends("ca");

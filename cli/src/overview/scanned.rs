@@ -1,0 +1,169 @@
+//! What the last scan of certificates kept, and which authorities are being exchanged.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use slipway_core::pki::rotation::{self, Told};
+use slipway_core::pki::{Manifest, Origin, policy};
+use slipway_core::renewal::State;
+
+use super::findings::{Finding, Gravity, finding};
+use super::words::{ago, plain};
+
+/// The schedule is daily; one that fell out is made up for by the next.
+const LATE: SignedDuration = SignedDuration::from_hours(50);
+
+/// The last scan, for machines.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ScanView {
+    pub(crate) at: Timestamp,
+    findings: Vec<slipway_core::renewal::Finding>,
+    /// What cannot wait, in words.
+    urgent: Option<String>,
+}
+
+impl ScanView {
+    pub(super) fn of(scan: &State) -> Self {
+        let urgent = scan.urgent.as_ref().map(slipway_core::renewal::Urgent::words);
+        Self { at: scan.at, findings: scan.findings.clone(), urgent }
+    }
+}
+
+/// How each rotation stands, and the command that takes it further.
+pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
+    let told = |(name, rotation): (&String, &rotation::Rotation)| {
+        let Told { stage, is, next, .. } = rotation::told(name, rotation);
+        let you =
+            rotation::after(name, rotation.stage).map(|you| format!("; you: {you}")).unwrap_or_default();
+        let message = format!("{name} is being exchanged, at the stage {stage}: {is}; {next}{you}");
+        let help = format!(
+            "what it waits for: slipway rotate-ca {name} --cluster {cluster} --dry-run; without --dry-run and with --upload it goes on"
+        );
+        finding(Gravity::Notice, name, message, help)
+    };
+    manifest.rotations.iter().map(told).collect()
+}
+
+/// What the last scan found, as far as nothing newer says it: nodes' reports are read themselves.
+pub(super) fn of_scan(cluster: &str, scan: &State, now: Timestamp) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let nodes = slipway_driver::keys::nodes(cluster);
+    for found in scan.findings.iter().filter(|found| !found.key.starts_with(&nodes)) {
+        let message = format!("{}: {} (scanned {})", found.key, plain(&found.message), ago(scan.at, now));
+        findings.push(finding(Gravity::Wrong, &found.key, message, plain(&found.help)));
+    }
+    if let Some(urgent) = &scan.urgent {
+        let help = format!("slipway watch --cluster {cluster} shows the rollout that brings the new ones");
+        findings.push(finding(Gravity::Wrong, &urgent.certificate, urgent.words(), help));
+    }
+    if now.duration_since(scan.at) > LATE {
+        let message =
+            format!("certificates were last looked at {}, and should be each day", ago(scan.at, now));
+        let help =
+            format!("slipway scan --cluster {cluster}; then see the schedule and the scan function's log");
+        findings.push(finding(Gravity::Notice, "certificates", message, help));
+    }
+    findings
+}
+
+/// What becomes of a leaf that ends soon, and what its owner does. `Err`: it should have been renewed, or is not by itself.
+pub(super) fn fate(
+    cluster: &str,
+    name: &str,
+    manifest: Option<&Manifest>,
+    scan: Option<&State>,
+    now: Timestamp,
+) -> Result<String, String> {
+    let brought =
+        manifest.and_then(|manifest| manifest.assets.get(name)).is_some_and(|entry| match entry.origin {
+            Origin::Generated => false,
+            Origin::Imported | Origin::Provided => true,
+        });
+    if brought {
+        let (certificate, key) = policy::import_files(name);
+        return Err(format!(
+            "you issue it: put the new one into import/ beside the spec as {certificate} and {key}, then: slipway apply cluster.yaml \
+             --cluster {cluster}"
+        ));
+    }
+    let by_hand = format!("slipway renew {name} --cluster {cluster} --watch");
+    let told: Option<&BTreeMap<_, _>> = scan.map(|scan| &scan.certificates);
+    match told.and_then(|told| told.get(name)).map(|told| told.renewed_from) {
+        Some(Some(from)) if from > now => Ok(format!("nothing: it is renewed by itself from {from}")),
+        Some(Some(from)) => Err(format!(
+            "it was to be renewed from {from}: the event Renewal Failed, or the scan function's log, says why not; {by_hand}"
+        )),
+        Some(None) => Err(format!(
+            "{by_hand}; certificatesConfiguration.rolloutBeforeExpiry.enabled has it done by itself"
+        )),
+        None => Err(by_hand),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use slipway_core::pki::rotation::{Rotation, Stage};
+    use slipway_core::renewal::{self, Told as Certificate};
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_rotation_shows_its_stage_what_comes_next_and_the_command() {
+        let mut manifest = Manifest::default();
+        let rotation = Rotation {
+            stage: Stage::Trust,
+            aborted: false,
+            begun: at("2026-11-20T12:00:00Z"),
+            since: at("2026-11-20T12:00:00Z"),
+            settled: None,
+            digests: BTreeMap::new(),
+        };
+        manifest.rotations.insert("ca".to_owned(), rotation);
+        let found = of_rotations("prod", &manifest);
+        for words in ["at the stage trust", "once every node has it", "hand out new kubeconfigs"] {
+            assert!(found[0].message.contains(words), "{}", found[0].message);
+        }
+        assert!(found[0].help.contains("slipway rotate-ca ca --cluster prod"), "{}", found[0].help);
+    }
+
+    #[test]
+    fn what_a_scan_found_shows_with_its_age_and_what_its_owner_does() {
+        let (now, then) = (at("2026-11-22T12:00:00Z"), at("2026-11-19T12:00:00Z"));
+        let mut scan = State::new(then);
+        let found = |key: &str| renewal::Finding {
+            key: key.to_owned(),
+            message: "it is lost".to_owned(),
+            help: "bring it back".to_owned(),
+        };
+        scan.findings = vec![
+            found("clusters/prod/pki/apiserver/0.pem"),
+            found("clusters/prod/nodes/etcd-0/i-0/status.json"),
+        ];
+        let told = of_scan("prod", &scan, now);
+        assert_eq!(told.len(), 2, "a node's report is read itself: {told:?}");
+        assert!(told[0].message.contains("it is lost (scanned 3 d ago)") && told[0].help == "bring it back");
+        assert!(told[1].message.contains("last looked at 3 d ago") && told[1].help.contains("slipway scan"));
+
+        let ends = at("2026-12-10T12:00:00Z");
+        for (renewed_from, words, well) in [
+            (Some(at("2026-12-03T12:00:00Z")), "by itself from 2026-12-03", true),
+            (Some(at("2026-11-21T12:00:00Z")), "was to be renewed from 2026-11-21", false),
+            (None, "rolloutBeforeExpiry.enabled", false),
+        ] {
+            let certificate = Certificate { ends, group: None, renewed_from, older: BTreeMap::new() };
+            scan.certificates.insert("apiserver".to_owned(), certificate);
+            let fate = fate("prod", "apiserver", None, Some(&scan), now);
+            assert_eq!(fate.is_ok(), well);
+            let said = fate.unwrap_or_else(|said| said);
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}
