@@ -410,7 +410,7 @@ mod tests {
     fn within_one_second_of_the_bucket_the_machines_clocks_tell_which_came_later() {
         let at = |mut report: Report, second: i8| {
             if let Said::Boot(boot) = &mut report.said {
-                boot.at = boot.at + SignedDuration::from_millis(i64::from(second));
+                boot.at += SignedDuration::from_millis(i64::from(second));
             }
             report
         };
