@@ -9,9 +9,12 @@ use std::env;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, RunCommand, S3Bucket};
 use slipway_core::event::Event;
+use slipway_core::rollout::{Active, Rollout};
+use slipway_core::status::Desired;
 use slipway_driver::error::FlowError;
 use slipway_driver::ports::{Bus as _, Listed, Listing as _, Objects as _, PortError, Secret};
 use slipway_driver::store::AT_A_TIME;
+use slipway_driver::{keys, store};
 use slipway_pki::verify::{File, Found};
 
 use crate::failure::Failure;
@@ -261,6 +264,30 @@ impl Cloud {
         };
         // Who may read an object, IAM says: that is nothing that a mode could tell.
         Ok(File { path, found, mode: 0o600, link: false })
+    }
+
+    /// What is being rolled out, or was; refused where nothing ever was planned.
+    pub(crate) async fn rollout(&self) -> Result<Rollout, Failure> {
+        let name = self.cluster.as_str();
+        let (rollout, desired) = (keys::rollout(name), keys::desired(name));
+        let both = tokio::try_join!(
+            store::load::<Rollout>(self.assets(), &rollout),
+            store::load::<Desired>(self.assets(), &desired),
+        );
+        let (rollout, desired) = both.map_err(|error| Failure::from(error).in_cloud())?;
+        if rollout.value.is_none() && desired.value.is_none() {
+            let problem = format!("nothing was planned yet for the cluster {name}");
+            return Err(Failure::refused(problem, format!("slipway status --cluster {name} says why")));
+        }
+        Ok(rollout.value.unwrap_or_else(|| Rollout::new(name)))
+    }
+
+    /// The rollout that is open; refused where none is.
+    pub(crate) async fn open_rollout(&self) -> Result<Active, Failure> {
+        self.rollout().await?.active.ok_or_else(|| {
+            let problem = format!("no rollout of {} is open", self.cluster);
+            Failure::refused(problem, format!("slipway status --cluster {} says how it stands", self.cluster))
+        })
     }
 
     /// How a person names it.

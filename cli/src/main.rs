@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    apply, approve, certs, completions, init, kubeconfig, migrate, plan, publish_agent, render, renew,
-    rotate_ca, scan, status, validate, watch,
+    abort, apply, approve, certs, completions, init, kubeconfig, migrate, pause, plan, publish_agent, render,
+    renew, resume, rotate_ca, scan, skip, status, validate, watch,
 };
 use printer::{Format, Printer};
 
@@ -63,6 +63,10 @@ enum Command {
     Status(status::Args),
     Watch(watch::Args),
     Approve(approve::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
+    Abort(abort::Args),
+    Skip(skip::Args),
     Kubeconfig(kubeconfig::Args),
     Certs(certs::Args),
     Scan(scan::Args),
@@ -96,6 +100,10 @@ async fn main() -> ExitCode {
         Command::Status(args) => status::run(args, &printer).await,
         Command::Watch(args) => watch::run(args, &printer).await,
         Command::Approve(args) => approve::run(args, &printer).await,
+        Command::Pause(args) => pause::run(args, &printer).await,
+        Command::Resume(args) => resume::run(args, &printer).await,
+        Command::Abort(args) => abort::run(args, &printer).await,
+        Command::Skip(args) => skip::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,
         Command::Scan(args) => scan::run(args, &printer).await,

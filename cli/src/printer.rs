@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource};
@@ -108,6 +109,18 @@ impl Printer {
     /// Whether nobody may be asked, as a program reads.
     pub(crate) fn is_for_machines(&self) -> bool {
         self.format == Format::Json
+    }
+
+    /// Asks a person `question`; `None` where nobody can be asked.
+    pub(crate) fn ask(&self, question: &str) -> Option<Result<bool, Failure>> {
+        if self.is_for_machines() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        self.beside(&format!("{question} [y/N] "));
+        let mut answer = String::new();
+        let read = io::stdin().lock().read_line(&mut answer);
+        let read = read.map_err(|error| Failure::file("read", Path::new("the answer"), &error));
+        Some(read.map(|_| matches!(answer.trim(), "y" | "Y" | "yes")))
     }
 
     /// Bytes that are the same in either format.

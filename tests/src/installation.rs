@@ -131,7 +131,11 @@ impl Installation {
                 | Observed::Log { .. } => {}
             }
         }
+        // Nothing may have been asked of a machine.
+        let commanded =
+            self.world.observer().events(0).iter().any(|(kind, _)| kind.starts_with("EC2 Command"));
         let rules = self.world.deployed().routes.iter().map(|route| &route.rule_arn);
+        let rules = rules.filter(|rule| commanded || !rule.contains("CommandEnded"));
         ends.extend(
             rules.filter(|rule| !used.contains(*rule)).map(|rule| format!("{rule} never brought an event")),
         );

@@ -1,7 +1,5 @@
 //! `slipway approve`.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
-
 use serde_json::json;
 use slipway_core::cluster::Approval;
 use slipway_core::event::{Event, PlanReference};
@@ -138,15 +136,10 @@ fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String
 
 /// Whether a person says yes.
 fn asked(printer: &Printer, plan: &Plan, cloud: &Cloud) -> Result<bool, Failure> {
-    if printer.is_for_machines() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::refused(
+    printer.ask("approve it?").unwrap_or_else(|| {
+        Err(Failure::refused(
             format!("nobody can be asked here whether plan {} is right", plan.id),
             format!("name the plan: slipway approve --cluster {} {}; or say --yes", cloud.cluster, plan.id),
-        ));
-    }
-    printer.beside("approve it? [y/N] ");
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failure::file("read", std::path::Path::new("the answer"), &error))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+        ))
+    })
 }

@@ -1,5 +1,6 @@
 //! One file a verb.
 
+pub(crate) mod abort;
 pub(crate) mod apply;
 pub(crate) mod approve;
 pub(crate) mod certs;
@@ -7,12 +8,15 @@ pub(crate) mod completions;
 pub(crate) mod init;
 pub(crate) mod kubeconfig;
 pub(crate) mod migrate;
+pub(crate) mod pause;
 pub(crate) mod plan;
 pub(crate) mod publish_agent;
 pub(crate) mod render;
 pub(crate) mod renew;
+pub(crate) mod resume;
 pub(crate) mod rotate_ca;
 pub(crate) mod scan;
+pub(crate) mod skip;
 pub(crate) mod status;
 pub(crate) mod validate;
 pub(crate) mod watch;

@@ -111,7 +111,15 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
             Gravity::Notice,
             "rollout",
             format!("the rollout is paused: {}", rollout.message),
-            format!("it goes on by the event Rollout Resume {{\"cluster\": \"{cluster}\"}} on the bus"),
+            format!("slipway resume --cluster {cluster}"),
+        )),
+        "aborted" => Some(finding(
+            Gravity::Notice,
+            "rollout",
+            format!("the rollout of plan {plan} was aborted: {}", rollout.message),
+            format!(
+                "to begin it again, upload the spec again: slipway apply cluster.yaml --cluster {cluster}"
+            ),
         )),
         _ => None,
     }

@@ -201,7 +201,7 @@ impl Documents {
             }
             (None, Some(last)) => {
                 view.ended_at = Some(last.ended_at);
-                if lags || view.state == "running" {
+                if lags || matches!(view.state.as_str(), "running" | "aborting" | "paused") {
                     word(last.result).clone_into(&mut view.state);
                     view.message.clone_from(&last.message);
                     view.plan = Some(last.plan.clone());
@@ -329,6 +329,9 @@ mod tests {
             (rollout(false, "succeeded"), report("running", 2), "succeeded", "as it ended"),
             (rollout(false, "failed"), report("running", 2), "failed", "as it ended"),
             (rollout(false, "failed"), report("succeeded", 1), "failed", "as it ended"),
+            (rollout(false, "aborted"), report("aborting", 2), "aborted", "as it ended"),
+            (rollout(false, "aborted"), report("paused", 2), "aborted", "as it ended"),
+            (rollout(true, "succeeded"), report("aborting", 2), "aborting", "as it was told"),
             (rollout(false, "succeeded"), report("succeeded", 2), "succeeded", "as it was told"),
         ] {
             let seen = documents(rollout, report.clone()).rollout_view();

@@ -192,6 +192,10 @@ fn the_page_of_help_and_of_each_verb() {
         "status",
         "watch",
         "approve",
+        "pause",
+        "resume",
+        "abort",
+        "skip",
         "kubeconfig",
         "certs show",
         "certs verify",
@@ -229,6 +233,8 @@ fn wrong_usage_ends_with_2() {
         "init --cluster-name a",
         "status",
         "apply cluster.yaml",
+        "pause",
+        "skip prod-etcd-0 --cluster prod",
         "validate cluster.yaml --output xml",
     ] {
         let run = place.run(args);

@@ -1,11 +1,11 @@
 //! The rollout function: takes the next safe step of a cluster's rollout, and leaves. Woken by requests and approvals
-//! on the bus, by CloudFormation, and by a tick while a rollout is open.
+//! on the bus, by CloudFormation, Auto Scaling and Run Command, and by a tick while a rollout is open.
 
 use std::process::ExitCode;
 
 use serde_json::Value;
 use slipway_aws::{Aws, CloudFormation, EventBus, S3Bucket};
-use slipway_driver::launch::{RolloutPorts, wake, wake_by_stack};
+use slipway_driver::launch::{RolloutPorts, wake, wake_by_command, wake_by_group, wake_by_stack};
 use slipway_lambda::event::{Woken, woken};
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment};
 
@@ -38,9 +38,12 @@ impl Function for Rollout {
                 Some(wake(&ports, &who, invocation.now).await?)
             }
             Woken::Stack(stack) => wake_by_stack(&ports, &stack, invocation.now).await?,
+            Woken::Group(group) => wake_by_group(&ports, &group, invocation.now).await?,
+            Woken::Command(id) => wake_by_command(&ports, &self.aws.commands(), &id, invocation.now).await?,
+            Woken::Nobody(why) => return Ok(format!("nobody is woken: {why}")),
         };
         Ok(report.map_or_else(
-            || "no rollout of ours waits for that stack".to_owned(),
+            || "no rollout of ours waits for that".to_owned(),
             |report| format!("{}: {}", report.state, report.message),
         ))
     }

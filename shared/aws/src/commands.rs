@@ -95,6 +95,17 @@ impl Commands for RunCommand {
             Err(error) => Err(port_error("ssm:GetCommandInvocation", subject(command), &error)),
         }
     }
+
+    async fn token(&self, id: &str) -> PortResult<Option<String>> {
+        match self.client.list_commands().command_id(id).send().await {
+            Ok(found) => {
+                let comment = found.commands().first().and_then(|sent| sent.comment());
+                Ok(comment.filter(|token| !token.is_empty()).map(str::to_owned))
+            }
+            Err(error) if code(&error) == "InvalidCommandId" => Ok(None),
+            Err(error) => Err(port_error("ssm:ListCommands", id, &error)),
+        }
+    }
 }
 
 fn view(found: &GetCommandInvocationOutput) -> CommandView {

@@ -333,6 +333,8 @@ async fn p8_a_command_is_sent_once_a_token_and_found_again_among_others() {
     let drained = sent.commands().iter().find(|one| one.comment() == Some("prod/7/drain")).unwrap();
     assert_eq!(drained.document_name(), Some("Slipway-Drain"));
     assert_eq!(drained.parameters().unwrap()["For"], ["600"]);
+    let id = drained.command_id().unwrap();
+    assert_eq!(commands.token(id).await.unwrap().as_deref(), Some("prod/7/drain"));
     // moto runs nothing: every command of it succeeds and prints nothing.
     let view = commands.answer(&drain).await.unwrap().unwrap();
     assert_eq!((view.status, view.answer), (CommandStatus::Success, None));

@@ -20,6 +20,10 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Plan Unchanged", schemars::schema_for!(PlanUnchanged)),
         ("Rollout Requested", schemars::schema_for!(PlanReference)),
         ("Rollout Approved", schemars::schema_for!(PlanReference)),
+        ("Rollout Pause", schemars::schema_for!(ClusterReference)),
+        ("Rollout Resume", schemars::schema_for!(ClusterReference)),
+        ("Rollout Abort", schemars::schema_for!(RolloutAbort)),
+        ("Rollout Skip", schemars::schema_for!(RolloutSkip)),
         ("Rollout Started", schemars::schema_for!(PlanReference)),
         ("Rollout Step", schemars::schema_for!(RolloutReport)),
         ("Rollout Waiting", schemars::schema_for!(RolloutReport)),
@@ -54,6 +58,18 @@ pub enum Event {
     /// A person approves a plan that waits.
     #[serde(rename = "Rollout Approved")]
     RolloutApproved(PlanReference),
+    /// A person asks that nothing new be started, in this rollout and in any to come.
+    #[serde(rename = "Rollout Pause")]
+    RolloutPause(ClusterReference),
+    /// A person lets a paused cluster go on.
+    #[serde(rename = "Rollout Resume")]
+    RolloutResume(ClusterReference),
+    /// A person asks that the open rollout end.
+    #[serde(rename = "Rollout Abort")]
+    RolloutAbort(RolloutAbort),
+    /// A person asks that the open rollout leave a machine as it is.
+    #[serde(rename = "Rollout Skip")]
+    RolloutSkip(RolloutSkip),
     /// A rollout has begun.
     #[serde(rename = "Rollout Started")]
     RolloutStarted(PlanReference),
@@ -217,6 +233,35 @@ pub struct PlanReference {
     pub plan: String,
 }
 
+/// Names a cluster. What was asked last counts, by the time at which the event was put on the bus.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterReference {
+    /// `clusterName`.
+    pub cluster: String,
+}
+
+/// Detail of `Rollout Abort`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutAbort {
+    /// `clusterName`.
+    pub cluster: String,
+    /// Id of the plan whose rollout is meant; left out: the one that was open when the event was put on the bus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+}
+
+/// Detail of `Rollout Skip`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutSkip {
+    /// `clusterName`.
+    pub cluster: String,
+    /// The machine's id, `i-…`.
+    pub instance: String,
+}
+
 /// Detail of the `Rollout …` events that report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -248,6 +293,9 @@ impl Event {
             Self::RolloutRequested(detail) | Self::RolloutApproved(detail) | Self::RolloutStarted(detail) => {
                 &detail.cluster
             }
+            Self::RolloutPause(detail) | Self::RolloutResume(detail) => &detail.cluster,
+            Self::RolloutAbort(detail) => &detail.cluster,
+            Self::RolloutSkip(detail) => &detail.cluster,
             Self::RolloutStep(detail)
             | Self::RolloutWaiting(detail)
             | Self::RolloutSucceeded(detail)

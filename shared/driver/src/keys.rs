@@ -203,6 +203,17 @@ pub fn clusters_of_stack(stack: &str) -> Vec<String> {
     plain.chain(pools).filter(|cluster| !cluster.is_empty()).map(str::to_owned).collect()
 }
 
+/// The clusters that an Auto Scaling group of this name may belong to: it is called as its stack, and that of an etcd member
+/// bears the member's number besides.
+#[must_use]
+pub fn clusters_of_group(group: &str) -> Vec<String> {
+    let member =
+        group.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let member =
+        member.and_then(|(stack, _)| stack.strip_suffix("-etcd")).filter(|cluster| !cluster.is_empty());
+    clusters_of_stack(group).into_iter().chain(member.map(str::to_owned)).collect()
+}
+
 /// The digests of the node agent, by architecture.
 pub const AGENT_MANIFEST: &str = "agent/manifest.json";
 
@@ -222,6 +233,16 @@ mod tests {
         assert_eq!(clusters_of_stack("prod-identity"), ["prod"]);
         assert_eq!(clusters_of_stack("a-pool-b-pool-c"), ["a", "a-pool-b"]);
         assert_eq!(clusters_of_stack("somebody-elses"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_group_names_every_cluster_that_it_may_belong_to() {
+        assert_eq!(clusters_of_group("prod-eu-etcd-2"), ["prod-eu"]);
+        assert_eq!(clusters_of_group("prod-control-plane"), ["prod"]);
+        assert_eq!(clusters_of_group("a-pool-b-etcd-0"), ["a", "a-pool-b"]);
+        for other in ["prod-etcd-x", "-etcd-0", "somebody-elses", ""] {
+            assert_eq!(clusters_of_group(other), Vec::<String>::new(), "{other}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Whoever wakes it (a request, CloudFormation, the tick) only names the cluster. A crash after the store finds the
 //! effects in the outbox and performs them again; a lost race performs nothing.
 
+mod wakes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -18,6 +20,8 @@ use crate::error::{FlowError, FlowResult};
 use crate::keys;
 use crate::ports::{Bus, ErrorKind, Objects, PortError, Stacks, Ticks};
 use crate::store::{self, Stored, TRIES};
+
+pub use wakes::{wake_by_command, wake_by_group, wake_by_stack};
 
 /// What a rollout needs of the world.
 #[derive(Debug)]
@@ -55,25 +59,6 @@ pub enum Waker {
     },
     /// The tick.
     Tick,
-}
-
-/// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and has something left to do.
-///
-/// # Errors
-/// As [`wake`].
-pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
-    stack: &str,
-    now: Timestamp,
-) -> FlowResult<Option<Report>> {
-    // CloudFormation's events come from every stack of the account; a cluster's name may hold dashes.
-    for cluster in keys::clusters_of_stack(stack) {
-        let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?.value;
-        if known.is_some_and(|rollout| rollout.is_open() || rollout.left.contains_key(stack)) {
-            return wake(ports, &Wake { cluster, by: Waker::Event }, now).await.map(Some);
-        }
-    }
-    Ok(None)
 }
 
 /// Takes the next safe steps of a cluster's rollout and says how it stands.

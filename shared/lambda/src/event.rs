@@ -23,6 +23,12 @@ pub enum Woken {
     Cluster(Wake),
     /// CloudFormation, about the stack of this name, which may be anybody's.
     Stack(String),
+    /// Auto Scaling, about the group of this name, which may be anybody's.
+    Group(String),
+    /// Run Command, about the command that it calls so, which may be anybody's.
+    Command(String),
+    /// Nobody, and why.
+    Nobody(String),
 }
 
 /// What there is to render anew for.
@@ -87,11 +93,26 @@ struct StackChange {
     stack_id: String,
 }
 
+/// `detail` of what Auto Scaling tells.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct MachineMoved {
+    auto_scaling_group_name: String,
+}
+
+/// `detail` of what Run Command tells.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct CommandChange {
+    command_id: String,
+}
+
 /// `detail` of our own events that wake a rollout.
 #[derive(Deserialize)]
 struct AboutCluster {
     cluster: String,
     plan: Option<String>,
+    instance: Option<String>,
 }
 
 /// `detail` of `Scan Requested` and `Renewal Requested`.
@@ -135,7 +156,7 @@ pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failu
     let event = envelope(event)?;
     let created = match (event.source.as_str(), event.detail_type.as_str()) {
         ("slipway", "Certificate Renewed") => {
-            let AboutCluster { cluster, plan: _ } = detail(event)?;
+            let AboutCluster { cluster, .. } = detail(event)?;
             return Ok(Some(Changed::Credentials(checked(cluster)?)));
         }
         ("aws.s3", "Object Created") => true,
@@ -171,20 +192,22 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
     let event = envelope(event)?;
     match (event.source.as_str(), event.detail_type.as_str()) {
         ("slipway", "Rollout Requested") => {
-            let AboutCluster { cluster, plan: _ } = detail(event)?;
+            let AboutCluster { cluster, .. } = detail(event)?;
             Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Event }))
         }
         ("slipway", "Rollout Tick") => {
-            let AboutCluster { cluster, plan: _ } = detail(event)?;
+            let AboutCluster { cluster, .. } = detail(event)?;
             Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Tick }))
         }
-        ("slipway", "Rollout Approved") => {
-            let AboutCluster { cluster, plan } = detail(event)?;
-            let plan = plan.ok_or_else(|| {
-                Failure::malformed("a Rollout Approved event must name the plan that it approves")
-            })?;
-            let by = Waker::Order { order: Order::Approve { plan }, at };
-            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by }))
+        (
+            "slipway",
+            kind @ ("Rollout Approved" | "Rollout Pause" | "Rollout Resume" | "Rollout Abort"
+            | "Rollout Skip"),
+        ) => {
+            let kind = kind.to_owned();
+            let AboutCluster { cluster, plan, instance } = detail(event)?;
+            let order = order(&kind, plan, instance)?;
+            Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Order { order, at } }))
         }
         ("aws.cloudformation", "CloudFormation Stack Status Change") => {
             let StackChange { stack_id } = detail(event)?;
@@ -195,8 +218,51 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
                 None => Err(Failure::malformed(format!("{stack_id:?} is not the ARN of a stack"))),
             }
         }
+        // What comes here is told as it happens, to anybody's rules, and is only a hint: one that cannot be used is not tried again.
+        ("aws.autoscaling", _) => Ok(match detail::<MachineMoved>(event) {
+            Ok(moved) if fits(&moved.auto_scaling_group_name, 255) => {
+                Woken::Group(moved.auto_scaling_group_name)
+            }
+            Ok(moved) => Woken::Nobody(format!("{:?} is no group of ours", moved.auto_scaling_group_name)),
+            Err(failure) => Woken::Nobody(failure.message().to_owned()),
+        }),
+        ("aws.ssm", _) => Ok(match detail::<CommandChange>(event) {
+            Ok(change) if fits(&change.command_id, 36) => Woken::Command(change.command_id),
+            Ok(change) => Woken::Nobody(format!("{:?} is no command's id", change.command_id)),
+            Err(failure) => Woken::Nobody(failure.message().to_owned()),
+        }),
         _ => Err(unexpected(&event)),
     }
+}
+
+/// What a person says by an event of that kind.
+fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<Order, Failure> {
+    Ok(match kind {
+        "Rollout Pause" => Order::Pause,
+        "Rollout Resume" => Order::Resume,
+        "Rollout Abort" => Order::Abort { plan },
+        "Rollout Skip" => {
+            let instance = instance.filter(|instance| instance.starts_with("i-") && fits(instance, 19));
+            Order::Skip {
+                instance: instance.ok_or_else(|| {
+                    Failure::malformed(
+                        "a Rollout Skip event must name the machine that is left, by its id (i-…)",
+                    )
+                })?,
+            }
+        }
+        _ => Order::Approve {
+            plan: plan.ok_or_else(|| {
+                Failure::malformed("a Rollout Approved event must name the plan that it approves")
+            })?,
+        },
+    })
+}
+
+/// Whether it is a name or an id as ours are: what it becomes part of, it does not lead out of.
+fn fits(name: &str, most: usize) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    !name.is_empty() && name.len() <= most && name.bytes().all(plain)
 }
 
 /// When the event was put on the bus.
@@ -225,10 +291,11 @@ fn unexpected(event: &EventBridgeEvent<Value>) -> Failure {
 /// A cluster's name as specs have it. Anyone in the account may put an event on the bus: a name that is a path would
 /// lead out of the cluster's folder.
 fn checked(cluster: String) -> Result<String, Failure> {
-    let fine = !cluster.is_empty()
-        && cluster.len() <= 64
-        && cluster.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if fine { Ok(cluster) } else { Err(Failure::malformed(format!("{cluster:?} is not a cluster's name"))) }
+    if fits(&cluster, 64) {
+        Ok(cluster)
+    } else {
+        Err(Failure::malformed(format!("{cluster:?} is not a cluster's name")))
+    }
 }
 
 #[cfg(test)]
@@ -368,6 +435,77 @@ mod tests {
         let id = "arn:aws:cloudformation:eu-west-1:123456789012:stack/prod-etcd/8f0a";
         assert_eq!(stack(id).unwrap(), Woken::Stack("prod-etcd".to_owned()));
         assert_eq!(kind(stack("prod-etcd")), "Slipway.Event.Malformed");
+    }
+
+    #[test]
+    fn p10_orders_carry_the_time_at_which_they_were_put_on_the_bus() {
+        let ours = |kind: &str, detail: Value| {
+            woken(
+                json!({"source": "slipway", "detail-type": kind, "detail": detail, "time": "2026-11-22T12:00:00Z"}),
+            )
+        };
+        let at = Some("2026-11-22T12:00:00Z".parse().unwrap());
+        let wakes =
+            |order| Woken::Cluster(Wake { cluster: "prod".to_owned(), by: Waker::Order { order, at } });
+        let prod = json!({"cluster": "prod"});
+        let (p1, machine) = (Some("p1".to_owned()), "i-0abc123def4567890".to_owned());
+        for (kind, detail, order) in [
+            ("Rollout Pause", prod.clone(), Order::Pause),
+            ("Rollout Resume", prod.clone(), Order::Resume),
+            ("Rollout Abort", prod.clone(), Order::Abort { plan: None }),
+            ("Rollout Abort", json!({"cluster": "prod", "plan": "p1"}), Order::Abort { plan: p1 }),
+            (
+                "Rollout Skip",
+                json!({"cluster": "prod", "instance": machine}),
+                Order::Skip { instance: machine },
+            ),
+        ] {
+            assert_eq!(ours(kind, detail).unwrap(), wakes(order), "{kind}");
+        }
+        for (kind, detail) in [
+            ("Rollout Skip", prod),
+            ("Rollout Skip", json!({"cluster": "prod", "instance": "etcd-0"})),
+            ("Rollout Skip", json!({"cluster": "prod", "instance": "i-0/../../x"})),
+            ("Rollout Pause", json!({})),
+            ("Rollout Pause", json!({"cluster": "../prod"})),
+        ] {
+            assert_eq!(self::kind(ours(kind, detail)), "Slipway.Event.Malformed", "{kind}");
+        }
+    }
+
+    /// As the user guides of Auto Scaling and Systems Manager show them.
+    #[test]
+    fn machines_and_commands_wake_and_what_cannot_be_used_wakes_nobody_and_is_no_error() {
+        let told = |source: &str, kind: &str, detail: Value| {
+            woken(json!({"source": source, "detail-type": kind, "detail": detail})).unwrap()
+        };
+        let machine = |group: Value| {
+            let detail = json!({
+                "LifecycleActionToken": "87654321-4321-4321-4321-210987654321", "AutoScalingGroupName": group,
+                "LifecycleHookName": "terminate", "EC2InstanceId": "i-0abc123def4567890",
+                "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+            });
+            told("aws.autoscaling", "EC2 Instance-terminate Lifecycle Action", detail)
+        };
+        assert_eq!(machine(json!("prod-etcd-0")), Woken::Group("prod-etcd-0".to_owned()));
+        let command = |id: Value| {
+            let detail = json!({
+                "command-id": id, "document-name": "Slipway-Drain", "instance-id": "i-0abc123def4567890",
+                "requested-date-time": "2026-11-22T12:00:00Z", "status": "Success",
+            });
+            told("aws.ssm", "EC2 Command Invocation Status-change Notification", detail)
+        };
+        let id = "e8d3c0e4-71f7-4491-898f-c9b35bee5f3b";
+        assert_eq!(command(json!(id)), Woken::Command(id.to_owned()));
+        for (woken, word) in [
+            (machine(json!("../prod-control-plane")), "no group of ours"),
+            (machine(json!("team group_7")), "no group of ours"),
+            (machine(json!(7)), "cannot be read"),
+            (command(json!("")), "no command's id"),
+            (command(Value::Null), "cannot be read"),
+        ] {
+            assert!(matches!(&woken, Woken::Nobody(why) if why.contains(word)), "{woken:?}");
+        }
     }
 
     #[test]

@@ -197,6 +197,10 @@ impl<T: Commands> Commands for Mortal<T> {
     async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
         self.life.call(self.port.answer(command)).await
     }
+
+    async fn token(&self, id: &str) -> PortResult<Option<String>> {
+        self.life.call(self.port.token(id)).await
+    }
 }
 
 impl<T: Stacks> Stacks for Mortal<T> {

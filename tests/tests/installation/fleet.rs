@@ -12,10 +12,14 @@ use slipway_tests::client::Client;
 use slipway_tests::gateway::Principal;
 use slipway_tests::iam;
 use slipway_tests::installation::Installation;
+use slipway_tests::observe::{Observed, Outcome};
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_millis(400);
+/// What the rollout function answers to what concerns no rollout.
+const NOBODY: &str = "no rollout of ours waits for that";
 /// The access keys of two functions.
 const ROLLOUT: &str = "ASIASLIPWAYROLLOUT";
 const RENDER: &str = "ASIASLIPWAYRENDER";
@@ -43,6 +47,8 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     slipway.upload("minimal", spec).await.unwrap();
     let ends = ["Rollout Succeeded", "Rollout Failed", "Spec Rejected"];
     assert_eq!(slipway.event(mark, &ends, PATIENCE).await.unwrap().0, "Rollout Succeeded");
+    assert!(world.settle(QUIET, PATIENCE).await);
+    let rolled = world.observer().mark();
 
     let aws = |key: &str| Aws::emulated(world.gateway().url(), world.region(), key).unwrap();
     let (groups, commands) = (&aws(ROLLOUT).groups(), &aws(ROLLOUT).commands());
@@ -97,6 +103,30 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     assert_eq!(commands.send(&late).await.unwrap_err().kind, ErrorKind::Invalid);
     let refused: Vec<_> = world.observer().calls(mark).into_iter().filter_map(|call| call.refused).collect();
     assert_eq!(refused, Vec::<String>::new());
+
+    // What AWS told of all that reached the function, which found no rollout open, and left.
+    for rule in ["MachineMoved", "CommandEnded"] {
+        let brought = world.observer().wait(rolled, PATIENCE, |seen| match &seen.what {
+            Observed::Routed { rule: which, .. } => which.contains(rule).then_some(()),
+            _ => None,
+        });
+        brought.await.unwrap_or_else(|| panic!("{rule} brought nothing"));
+    }
+    assert!(world.settle(QUIET, PATIENCE).await);
+    let (mut wakes, mut reads) = (0, Vec::new());
+    for seen in world.observer().since(rolled) {
+        match seen.what {
+            Observed::Finished { outcome, .. } => {
+                assert!(matches!(&outcome, Outcome::Answered(said) if *said == NOBODY), "{outcome:?}");
+                wakes += 1;
+            }
+            Observed::Call(call) if call.action.starts_with("s3:") => reads.push(call),
+            _ => {}
+        }
+    }
+    assert!(reads.len() == wakes && wakes >= 4, "each reads one object: {wakes} wakes, {reads:?}");
+    assert!(reads.iter().all(|call| call.resource.ends_with("/clusters/minimal/rollout.json")), "{reads:?}");
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 
     // Restoring etcd is a person's; another function does none of it; tags decide.
     let restore = json!({

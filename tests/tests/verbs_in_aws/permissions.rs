@@ -198,6 +198,8 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
         &format!("kubeconfig --cluster minimal --out {out}"),
         &format!("apply {file} --cluster minimal"),
         &format!("apply {file} --cluster minimal --prune"),
+        "pause --cluster minimal",
+        "resume --cluster minimal",
         "approve --cluster minimal --yes",
         "scan --cluster minimal --dry-run",
         "renew scheduler --cluster minimal",

@@ -153,6 +153,12 @@ pub struct Command {
     pub verb: Verb,
 }
 
+/// The cluster that a command with this token belongs to, if the token is one of ours: what stands before its first slash.
+#[must_use]
+pub fn cluster_of_token(token: &str) -> Option<&str> {
+    token.split_once('/').map(|(cluster, _)| cluster).filter(|cluster| !cluster.is_empty())
+}
+
 /// What became of a [`Command`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

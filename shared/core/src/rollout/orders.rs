@@ -123,7 +123,7 @@ fn plan_of(state: &Rollout) -> String {
 
 /// That it is paused, and what goes on.
 pub(super) fn paused(state: &Rollout, since: Timestamp) -> String {
-    format!("paused since {since}: nothing new starts; `slipway resume {}` goes on", state.cluster)
+    format!("paused since {since}: nothing new starts; `slipway resume --cluster {}` goes on", state.cluster)
 }
 
 impl Rollout {

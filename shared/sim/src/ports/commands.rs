@@ -52,6 +52,13 @@ impl Commands for SimulatedCommands {
             found.map_err(|error| port_error("ssm:GetCommandInvocation", &command.instance, &error))?;
         Ok(Some(view(&found)))
     }
+
+    async fn token(&self, id: &str) -> PortResult<Option<String>> {
+        let listed = lock(&self.world).list_commands(None, None);
+        let listed = listed.map_err(|error| port_error("ssm:ListCommands", id, &error))?;
+        let found = listed.into_iter().find(|sent| sent.id == id);
+        Ok(found.map(|sent| sent.comment).filter(|token| !token.is_empty()))
+    }
 }
 
 fn view(sent: &Sent) -> CommandView {

@@ -77,7 +77,7 @@ fn send(world: &mut World, body: &Map<String, Value>) -> ApiResult<Value> {
 }
 
 fn list(world: &mut World, body: &Map<String, Value>) -> ApiResult<Value> {
-    only(body, &["Filters", "InstanceId", "MaxResults", "NextToken"])?;
+    only(body, &["CommandId", "Filters", "InstanceId", "MaxResults", "NextToken"])?;
     let mut document = None;
     for filter in body.get("Filters").and_then(Value::as_array).into_iter().flatten() {
         match (filter["key"].as_str(), filter["value"].as_str()) {
@@ -93,7 +93,10 @@ fn list(world: &mut World, body: &Map<String, Value>) -> ApiResult<Value> {
         None => 0,
         Some(token) => token.parse().map_err(|_| ApiError::validation_exception("Invalid NextToken"))?,
     };
-    let found = world.list_commands(body.get("InstanceId").and_then(Value::as_str), document)?;
+    let mut found = world.list_commands(body.get("InstanceId").and_then(Value::as_str), document)?;
+    if let Some(id) = body.get("CommandId").and_then(Value::as_str) {
+        found.retain(|sent| sent.id == id);
+    }
     let page: Vec<Value> = found.iter().skip(from).take(most).map(command).collect();
     let next = from + most;
     let mut answer = json!({"Commands": page});

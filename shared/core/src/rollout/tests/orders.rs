@@ -92,7 +92,11 @@ fn p10_after_a_pause_nothing_new_starts_and_a_resume_goes_on_to_the_end() {
         assert_eq!(run.begun().len(), begun, "at {moment}: {:?}", run.fake.log);
         assert_eq!(run.said("Rollout Paused"), 1, "at {moment}");
         assert_eq!((run.report.state.as_str(), run.said("Rollout Succeeded")), ("paused", 0), "at {moment}");
-        assert!(run.report.message.contains("`slipway resume c` goes on"), "{}", run.report.message);
+        assert!(
+            run.report.message.contains("`slipway resume --cluster c` goes on"),
+            "{}",
+            run.report.message
+        );
 
         run.tell(Order::Resume);
         run.rest();

@@ -1,0 +1,77 @@
+//! `slipway abort`.
+
+use serde_json::json;
+use slipway_core::event::{Event, RolloutAbort};
+
+use crate::Exit;
+use crate::cloud::{BusArgs, CloudArgs};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// End the rollout of a cluster in AWS that is open: nothing new starts, and the rest stays as it is.
+///
+/// What CloudFormation or a node works at is seen to its end first. Its plan begins again only with another upload of the spec. On a
+/// terminal you are asked; a script names the plan that is being rolled out, or says --yes.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  asked for, or aborted before
+  1  no rollout is open, PLAN is not the one that is, or you said no
+  2  wrong usage
+  3  something could not be read, or the bus refused
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway abort --cluster prod
+  slipway abort --cluster prod 0123456789abcdef0123
+  slipway abort --cluster prod --yes && slipway watch --cluster prod"
+)]
+pub(crate) struct Args {
+    /// The plan that is being rolled out, as `slipway status` calls it.
+    plan: Option<String>,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    let (name, active) = (cloud.cluster.as_str(), cloud.open_rollout().await?);
+    let (plan, since) = (active.plan.as_str(), active.started_at);
+    if let Some(other) = args.plan.as_deref().filter(|named| *named != plan) {
+        let problem = format!("{other} is not what is being rolled out: that is {plan}");
+        return Err(Failure::refused(problem, format!("look at it: slipway status --cluster {name}")));
+    }
+    let watch = format!("slipway watch --cluster {name}");
+    let before = active.aborted.is_some();
+    let machine = |asked: bool| {
+        let asked = asked.then_some("abort");
+        json!({ "ok": true, "cluster": name, "plan": plan, "asked": asked, "abortedBefore": before })
+    };
+    if before {
+        printer.result(&format!("the rollout of plan {plan} was aborted before; {watch}\n"), &machine(true));
+        return Ok(Exit::Done);
+    }
+    printer.beside(&format!("plan {plan} is being rolled out since {since}\n"));
+    let nobody = || {
+        let problem = format!("nobody can be asked here whether the rollout of plan {plan} is to end");
+        let cure = format!("name the plan: slipway abort --cluster {name} {plan}; or say --yes");
+        Err(Failure::refused(problem, cure))
+    };
+    let sure = args.yes || args.plan.is_some() || printer.ask("abort it?").unwrap_or_else(nobody)?;
+    if !sure {
+        printer.result("nothing was aborted\n", &machine(false));
+        return Ok(Exit::Findings);
+    }
+    let abort = RolloutAbort { cluster: name.to_owned(), plan: Some(plan.to_owned()) };
+    args.bus.publish(&cloud, Event::RolloutAbort(abort)).await?;
+    printer.result(&format!("asked that the rollout of plan {plan} end; {watch}\n"), &machine(true));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,53 @@
+//! `slipway pause`.
+
+use serde_json::json;
+use slipway_core::event::{ClusterReference, Event};
+
+use crate::Exit;
+use crate::cloud::{BusArgs, CloudArgs};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Pause a cluster in AWS: nothing new starts, in the rollout that is open and in any to come, until `slipway resume`.
+///
+/// What CloudFormation or a node works at is seen to its end. Plans go on being made and can be approved meanwhile. What was asked
+/// last counts, in whatever order it arrives.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  asked for, or paused before
+  1  nothing was planned yet, or there is no such cluster
+  2  wrong usage
+  3  something could not be read, or the bus refused
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway pause --cluster prod
+  slipway pause --cluster prod && slipway status --cluster prod"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    let (name, since) = (cloud.cluster.as_str(), cloud.rollout().await?.paused_since());
+    // Also if it is paused: a resume may be on its way that was asked for before.
+    args.bus.publish(&cloud, Event::RolloutPause(ClusterReference { cluster: name.to_owned() })).await?;
+    let text = match since {
+        None => {
+            format!("asked {name} to start nothing new; `slipway resume --cluster {name}` lets it go on\n")
+        }
+        Some(since) => {
+            format!("{name} is paused since {since}; `slipway resume --cluster {name}` lets it go on\n")
+        }
+    };
+    printer.result(&text, &json!({ "ok": true, "cluster": name, "asked": "pause", "pausedSince": since }));
+    Ok(Exit::Done)
+}

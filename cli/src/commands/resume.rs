@@ -1,0 +1,48 @@
+//! `slipway resume`.
+
+use serde_json::json;
+use slipway_core::event::{ClusterReference, Event};
+
+use crate::Exit;
+use crate::cloud::{BusArgs, CloudArgs};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Let a cluster in AWS that was paused go on, from where it stands.
+///
+/// A plan that was approved meanwhile begins. What was asked last counts, in whatever order it arrives.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  asked for; also if it was not paused
+  1  nothing was planned yet, or there is no such cluster
+  2  wrong usage
+  3  something could not be read, or the bus refused
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway resume --cluster prod
+  slipway resume --cluster prod && slipway watch --cluster prod"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    let (name, since) = (cloud.cluster.as_str(), cloud.rollout().await?.paused_since());
+    // Also if it is not paused yet: a pause may be on its way.
+    args.bus.publish(&cloud, Event::RolloutResume(ClusterReference { cluster: name.to_owned() })).await?;
+    let text = match since {
+        Some(since) => format!("{name}, paused since {since}, goes on; slipway watch --cluster {name}\n"),
+        None => format!("{name} was not paused; it goes on\n"),
+    };
+    printer.result(&text, &json!({ "ok": true, "cluster": name, "asked": "resume", "pausedSince": since }));
+    Ok(Exit::Done)
+}

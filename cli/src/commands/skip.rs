@@ -1,0 +1,65 @@
+//! `slipway skip`.
+
+use serde_json::json;
+use slipway_core::event::{Event, RolloutSkip};
+
+use crate::Exit;
+use crate::cloud::{BusArgs, CloudArgs};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Have the rollout of a cluster in AWS leave a machine as it is, for what is left of it.
+///
+/// For a machine that holds a rollout up, such as one whose drain never ends. It stays outdated: the next plan names it again.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  asked for, or skipped before
+  1  no rollout is open, or there is no such cluster
+  2  wrong usage, or NODE is no machine's id
+  3  something could not be read, or the bus refused
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway skip i-0123456789abcdef0 --cluster prod
+  slipway skip i-0123456789abcdef0 --cluster prod --output json"
+)]
+pub(crate) struct Args {
+    /// The machine's id, which is its node's name.
+    #[arg(value_parser = instance)]
+    node: String,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+fn instance(text: &str) -> Result<String, String> {
+    let digits = text.strip_prefix("i-").unwrap_or_default();
+    let fits = (1..=17).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if fits { Ok(text.to_owned()) } else { Err("a machine's id is i- and hexadecimal digits".to_owned()) }
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    let (name, active) = (cloud.cluster.as_str(), cloud.open_rollout().await?);
+    let (instance, before) = (args.node.as_str(), active.skipped.contains(&args.node));
+    if !before {
+        let skip = RolloutSkip { cluster: name.to_owned(), instance: instance.to_owned() };
+        args.bus.publish(&cloud, Event::RolloutSkip(skip)).await?;
+    }
+    let text = if before {
+        format!("the rollout of plan {} leaves {instance} as it is already\n", active.plan)
+    } else {
+        format!("asked that the rollout of plan {} leave {instance} as it is\n", active.plan)
+    };
+    let machine = json!({
+        "ok": true, "cluster": name, "plan": active.plan, "asked": "skip", "instance": instance,
+        "skippedBefore": before,
+    });
+    printer.result(&text, &machine);
+    Ok(Exit::Done)
+}

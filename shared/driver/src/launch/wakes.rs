@@ -1,0 +1,71 @@
+//! From what AWS tells of to the cluster whose rollout may wait for it.
+//!
+//! AWS tells of everybody's stacks, groups and commands. Whose they are is guessed by their names, which costs no call, and held
+//! against the one object that says whether a rollout is open: a guess that is wrong reads it and leaves. What Auto Scaling and Run
+//! Command tell may never come: the tick wakes as well.
+
+use jiff::Timestamp;
+use slipway_core::rollout::fleet::cluster_of_token;
+use slipway_core::rollout::{Report, Rollout};
+
+use super::{RolloutPorts, Wake, Waker, wake};
+use crate::error::FlowResult;
+use crate::keys;
+use crate::ports::{Bus, Commands, Objects, Stacks, Ticks};
+use crate::store;
+
+/// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and has something left to do.
+///
+/// # Errors
+/// As [`wake`].
+pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    stack: &str,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    let waits = |rollout: &Rollout| rollout.is_open() || rollout.left.contains_key(stack);
+    wake_whoever(ports, keys::clusters_of_stack(stack), waits, now).await
+}
+
+/// Wakes the rollout of the cluster that the Auto Scaling group `group` belongs to, if it is open.
+///
+/// # Errors
+/// As [`wake`].
+pub async fn wake_by_group<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    group: &str,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    wake_whoever(ports, keys::clusters_of_group(group), Rollout::is_open, now).await
+}
+
+/// Wakes the rollout that the command which Run Command calls `id` was sent for, if it is open.
+///
+/// # Errors
+/// As [`wake`]; also if Run Command does not say what `id` is.
+pub async fn wake_by_command<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    commands: &impl Commands,
+    id: &str,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    let token = commands.token(id).await?;
+    let cluster = token.as_deref().and_then(cluster_of_token).map(str::to_owned);
+    wake_whoever(ports, cluster.into_iter().collect(), Rollout::is_open, now).await
+}
+
+async fn wake_whoever<A: Objects, S: Stacks, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, B, T>,
+    // More than one, since a cluster's name may hold dashes.
+    clusters: Vec<String>,
+    waits: impl Fn(&Rollout) -> bool + Send + Sync,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    for cluster in clusters {
+        let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?.value;
+        if known.is_some_and(|rollout| waits(&rollout)) {
+            return wake(ports, &Wake { cluster, by: Waker::Event }, now).await.map(Some);
+        }
+    }
+    Ok(None)
+}
