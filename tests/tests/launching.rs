@@ -1,6 +1,9 @@
 //! From a plan to stacks, through the real flows, in a simulated CloudFormation on a virtual clock.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
+#[path = "launching/nodes.rs"]
+mod nodes;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +17,9 @@ use slipway_driver::{FlowResult, keys};
 use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 use slipway_sim::mortal::Life;
-use slipway_sim::ports::{SharedWorld, SimulatedStacks, SimulatedTicks, lock};
+use slipway_sim::ports::{
+    SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, SimulatedTicks, lock,
+};
 use slipway_sim::world::{Config, Outgoing, World};
 
 const PRODUCTION: &str = include_str!("../../examples/production.yaml");
@@ -92,10 +97,14 @@ impl Account {
     /// The rollout function is invoked: by a stack's event, or for the cluster.
     async fn invoke(&self, stack: Option<&str>, by: Waker, life: &Life) -> FlowResult<Option<Report>> {
         let stacks = SimulatedStacks::new(Arc::clone(&self.cloudformation), self.assets.clone());
+        let groups = SimulatedGroups::new(Arc::clone(&self.cloudformation));
+        let commands = SimulatedCommands::new(Arc::clone(&self.cloudformation));
         let ticks = SimulatedTicks::new(Arc::clone(&self.cloudformation), FUNCTION);
         let ports = RolloutPorts {
             assets: &life.of(&self.assets),
             stacks: &life.of(&stacks),
+            groups: &life.of(&groups),
+            commands: &life.of(&commands),
             bus: &life.of(&self.bus),
             ticks: &life.of(&ticks),
         };

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use serde_json::Value;
-use slipway_aws::{Aws, CloudFormation, EventBus, S3Bucket};
+use slipway_aws::{AutoScaling, Aws, CloudFormation, EventBus, RunCommand, S3Bucket};
 use slipway_driver::launch::{RolloutPorts, wake, wake_by_command, wake_by_group, wake_by_stack};
 use slipway_lambda::event::{Woken, woken};
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment};
@@ -13,6 +13,8 @@ struct Rollout {
     aws: Aws,
     assets: S3Bucket,
     stacks: CloudFormation,
+    groups: AutoScaling,
+    commands: RunCommand,
     bus: EventBus,
     told: environment::Rollout,
 }
@@ -23,15 +25,22 @@ impl Function for Rollout {
         let aws = Aws::from_env().await.map_err(Failure::environment)?;
         let assets = aws.bucket(&told.asset_bucket);
         let stacks = aws.stacks(&assets, &told.cloudformation_role_arn);
+        let (groups, commands) = (aws.groups(), aws.commands());
         let bus = aws.bus(&told.bus_name);
-        Ok(Self { aws, assets, stacks, bus, told })
+        Ok(Self { aws, assets, stacks, groups, commands, bus, told })
     }
 
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
         let told = &self.told;
         let ticks = self.aws.ticks(&told.tick_group, &told.tick_role_arn, &invocation.function_arn);
-        let ports =
-            RolloutPorts { assets: &self.assets, stacks: &self.stacks, bus: &self.bus, ticks: &ticks };
+        let ports = RolloutPorts {
+            assets: &self.assets,
+            stacks: &self.stacks,
+            groups: &self.groups,
+            commands: &self.commands,
+            bus: &self.bus,
+            ticks: &ticks,
+        };
         let report = match woken(event)? {
             Woken::Cluster(who) => {
                 invocation.about(&who.cluster);
@@ -39,7 +48,7 @@ impl Function for Rollout {
             }
             Woken::Stack(stack) => wake_by_stack(&ports, &stack, invocation.now).await?,
             Woken::Group(group) => wake_by_group(&ports, &group, invocation.now).await?,
-            Woken::Command(id) => wake_by_command(&ports, &self.aws.commands(), &id, invocation.now).await?,
+            Woken::Command(id) => wake_by_command(&ports, &id, invocation.now).await?,
             Woken::Nobody(why) => return Ok(format!("nobody is woken: {why}")),
         };
         Ok(report.map_or_else(

@@ -9,27 +9,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use slipway_core::event::{Event, PlanReady};
+use slipway_core::node::BootstrapReport;
 use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::Rendering;
+use slipway_core::rollout::fleet::Lifecycle;
 use slipway_core::rollout::{
-    AddonsPointer, Effect, Given, Observed, Order, Report, Rollout, StackStatus, Wanted, decide, to_observe,
+    AddonsPointer, Effect, Given, Observed, Order, Report, Rollout, StackStatus, ToObserve, Wanted, decide,
+    to_observe,
 };
 use slipway_core::status::{Desired, Status};
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Bus, ErrorKind, Objects, PortError, Stacks, Ticks};
+use crate::ports::{Bus, Commands, ErrorKind, Groups, Objects, PortError, Stacks, Ticks};
 use crate::store::{self, Stored, TRIES};
 
 pub use wakes::{wake_by_command, wake_by_group, wake_by_stack};
 
+/// Machines that boot whose reports are read: a role's machines come one after the other, and few words are read anyway.
+const MOST_BOOTING: usize = 3;
+
 /// What a rollout needs of the world.
 #[derive(Debug)]
-pub struct RolloutPorts<'a, A, S, B, T> {
+pub struct RolloutPorts<'a, A, S, G, C, B, T> {
     /// The asset bucket.
     pub assets: &'a A,
     /// CloudFormation.
     pub stacks: &'a S,
+    /// Auto Scaling.
+    pub groups: &'a G,
+    /// Run Command.
+    pub commands: &'a C,
     /// The bus.
     pub bus: &'a B,
     /// The tick.
@@ -66,8 +76,8 @@ pub enum Waker {
 /// # Errors
 /// If a call fails for want of a permission, a resource or luck. What was decided is stored: the next wake goes on.
 /// What will not pass by itself is also said in `status.json`.
-pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+pub async fn wake<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     wake: &Wake,
     now: Timestamp,
 ) -> FlowResult<Report> {
@@ -87,8 +97,8 @@ pub async fn wake<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     result
 }
 
-async fn steps<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     wake: &Wake,
     now: Timestamp,
 ) -> FlowResult<Report> {
@@ -138,8 +148,8 @@ pub(crate) async fn recall(
 }
 
 /// Looks at what the next decision needs, and at nothing else.
-async fn observe<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     wake: &Wake,
     state: &Rollout,
     now: Timestamp,
@@ -167,7 +177,36 @@ async fn observe<A: Objects, S: Stacks, B: Bus, T: Ticks>(
             observed.gone.insert(name.clone());
         }
     }
+    machines(ports, state, &look, &mut observed).await?;
     Ok(observed)
+}
+
+/// Looks at groups, at what became of commands, and at what machines tell that boot.
+async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    state: &Rollout,
+    look: &ToObserve,
+    observed: &mut Observed,
+) -> FlowResult<()> {
+    // Commands first: what is seen of the groups is then never older than an answer that it is held against.
+    for command in &look.commands {
+        let answer = ports.commands.answer(command).await?;
+        observed.answers.insert(command.token.clone(), answer);
+    }
+    for name in &look.groups {
+        observed.groups.insert(name.clone(), ports.groups.group(name).await?);
+    }
+    let Some((role, group)) = &look.booting else { return Ok(()) };
+    let group = observed.groups.get(group).and_then(Option::as_ref);
+    let booting = group.into_iter().flat_map(|group| &group.machines);
+    let booting = booting.filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
+    for (id, _) in booting.take(MOST_BOOTING) {
+        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), id);
+        // For people's words alone: one that cannot be read holds nobody up.
+        let (report, _) = store::load_or_none::<BootstrapReport>(ports.assets, &key).await?;
+        observed.booting.extend(report.value.map(|report| (id.clone(), report)));
+    }
+    Ok(())
 }
 
 /// What a person tells it, if it is meant for anything that there is.
@@ -189,8 +228,8 @@ fn given(wake: &Wake, state: &Rollout, desired: Option<&Desired>, now: Timestamp
 }
 
 /// What should be executed, if that is something other than what is being executed or was.
-async fn wanted<A: Objects, S, B: Bus, T>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+async fn wanted<A: Objects, S, G, C, B: Bus, T>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     state: &Rollout,
     stored: &Stored<Desired>,
     approved: bool,
@@ -211,8 +250,8 @@ async fn wanted<A: Objects, S, B: Bus, T>(
 }
 
 /// The plan was made for a state that has moved on (a rollout was under way): makes it anew from where things are.
-async fn replan<A: Objects, S, B: Bus, T>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+async fn replan<A: Objects, S, G, C, B: Bus, T>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     state: &Rollout,
     stored: &Stored<Desired>,
     desired: &Desired,
@@ -253,11 +292,13 @@ pub(crate) fn plan_ready(plan: &Plan, spec_version: &str) -> Event {
 pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Baseline> {
     let (cluster, addons, mut releases) = (&rollout.cluster, rollout.addons_release(), BTreeMap::new());
     let stacks = rollout.deployed.values().chain(rollout.left.values()).map(String::as_str);
-    for id in stacks.chain(addons).collect::<BTreeSet<_>>() {
+    let behind = rollout.behind.values().flatten().map(String::as_str);
+    for id in stacks.chain(addons).chain(behind).collect::<BTreeSet<_>>() {
         releases.insert(id.to_owned(), required(assets, &keys::release(cluster, id)).await?);
     }
     Baseline::assemble(cluster, &rollout.deployed, &rollout.left, &releases)
         .and_then(|baseline| baseline.with_addons(addons, &releases))
+        .and_then(|baseline| baseline.with_behind(&rollout.behind, &releases))
         .map_err(|id| lost(&keys::release(cluster, &id)))
 }
 
@@ -275,8 +316,8 @@ fn lost(key: &str) -> FlowError {
 }
 
 /// Performs what is in the outbox, then empties it.
-async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     key: &str,
     stored: Stored<Rollout>,
 ) -> FlowResult<()> {
@@ -287,13 +328,24 @@ async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     for effect in &state.outbox {
         tracing::info!(cluster = state.cluster, effect = name(effect), "perform");
         let Err(error) = perform(ports, &state.cluster, effect).await else { continue };
-        match (error, stack_of(effect)) {
+        match (error, refusal_of(effect)) {
             // CloudFormation's no is final: the step has failed, and the rollout says so in its words.
-            (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Some(stack)) => {
+            (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Refusal::Stack(stack)) => {
                 next = next.refused(stack, &format!("CloudFormation refuses {stack}: {message}"));
             }
+            // So is Auto Scaling's.
+            (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Refusal::Group(group)) => {
+                next = next.stuck(group, &format!("Auto Scaling refuses {group}: {message}"));
+            }
+            // A machine that Run Command does not know may be on its way: whoever asked hears that.
+            (
+                FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }),
+                Refusal::Command(token),
+            ) => {
+                next = next.unsent(token, &message);
+            }
             // What can never be said or cleaned up must not hold up what comes after it.
-            (FlowError::Port(error), None) if error.kind == ErrorKind::Invalid && may_be_left(effect) => {
+            (FlowError::Port(error), Refusal::Left) if error.kind == ErrorKind::Invalid => {
                 tracing::error!(cluster = state.cluster, effect = name(effect), %error, "left undone");
             }
             (error, _) => return Err(error),
@@ -304,8 +356,12 @@ async fn perform_and_record<A: Objects, S: Stacks, B: Bus, T: Ticks>(
     Ok(())
 }
 
-async fn perform<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+/// Performs one effect. Twice is once.
+///
+/// # Errors
+/// If the port fails.
+pub async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     cluster: &str,
     effect: &Effect,
 ) -> FlowResult<()> {
@@ -317,6 +373,20 @@ async fn perform<A: Objects, S: Stacks, B: Bus, T: Ticks>(
         Effect::DeleteChangeSet { stack, name } => ports.stacks.delete_change_set(stack, name).await?,
         Effect::DeleteStack { id, token, .. } => ports.stacks.delete_stack(id, token).await?,
         Effect::PointAddons(pointer) => point_addons(ports.assets, cluster, pointer).await?,
+        Effect::Send(command) => ports.commands.send(command).await?,
+        Effect::SetDesired { group, desired } => {
+            // A size names no machine: an invocation that stood still would have one come again that nobody takes away.
+            let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
+            if now.is_some_and(|now| now.outbox.contains(effect)) {
+                ports.groups.set_desired(group, *desired).await?;
+            }
+        }
+        Effect::Terminate { group, instance, shrink } => {
+            ports.groups.terminate(group, instance, *shrink).await?;
+        }
+        Effect::CompleteTermination { group, instance } => {
+            ports.groups.complete_termination(group, instance).await?;
+        }
         Effect::ArmTick => ports.ticks.arm(cluster).await?,
         Effect::DisarmTick => disarm(ports, cluster).await?,
         Effect::Publish(event) => ports.bus.publish(std::slice::from_ref(event)).await?,
@@ -331,28 +401,43 @@ fn name(effect: &Effect) -> &'static str {
         Effect::DeleteChangeSet { .. } => "DeleteChangeSet",
         Effect::DeleteStack { .. } => "DeleteStack",
         Effect::PointAddons(_) => "PointAddons",
+        Effect::Send(_) => "Send",
+        Effect::SetDesired { .. } => "SetDesired",
+        Effect::Terminate { .. } => "Terminate",
+        Effect::CompleteTermination { .. } => "CompleteTermination",
         Effect::ArmTick => "ArmTick",
         Effect::DisarmTick => "DisarmTick",
         Effect::Publish(_) => "Publish",
     }
 }
 
-/// The stack whose step fails if CloudFormation refuses `effect`.
-fn stack_of(effect: &Effect) -> Option<&str> {
-    match effect {
-        Effect::CreateChangeSet(request) => Some(&request.stack),
-        Effect::ExecuteChangeSet { stack, .. } | Effect::DeleteStack { stack, .. } => Some(stack),
-        Effect::DeleteChangeSet { .. }
-        | Effect::PointAddons(_)
-        | Effect::ArmTick
-        | Effect::DisarmTick
-        | Effect::Publish(_) => None,
-    }
+/// What an effect's refusal means.
+enum Refusal<'e> {
+    /// The step of that stack has failed.
+    Stack(&'e str),
+    /// The step of that group's machines has failed.
+    Group(&'e str),
+    /// The command of that token has its answer.
+    Command(&'e str),
+    /// The world is as the state says without it.
+    Left,
+    /// The state is wrong without it: what the node managers were told is part of it.
+    Needed,
 }
 
-/// Whether the world is as the state says without `effect`. What the node managers were told is part of the state.
-fn may_be_left(effect: &Effect) -> bool {
-    !matches!(effect, Effect::PointAddons(_))
+fn refusal_of(effect: &Effect) -> Refusal<'_> {
+    match effect {
+        Effect::CreateChangeSet(request) => Refusal::Stack(&request.stack),
+        Effect::ExecuteChangeSet { stack, .. } | Effect::DeleteStack { stack, .. } => Refusal::Stack(stack),
+        Effect::SetDesired { group, .. }
+        | Effect::Terminate { group, .. }
+        | Effect::CompleteTermination { group, .. } => Refusal::Group(group),
+        Effect::Send(command) => Refusal::Command(&command.token),
+        Effect::PointAddons(_) => Refusal::Needed,
+        Effect::DeleteChangeSet { .. } | Effect::ArmTick | Effect::DisarmTick | Effect::Publish(_) => {
+            Refusal::Left
+        }
+    }
 }
 
 /// Tells the node managers of `pointer`, unless they were told of it or of a later one: an invocation that stood still may
@@ -377,8 +462,8 @@ async fn tell(
 
 /// Deletes the tick; a rollout that began meanwhile gets it back. Whoever begins one stores that first and arms then,
 /// so a tick that was armed before ours was deleted belongs to a rollout that can be seen now.
-async fn disarm<A: Objects, S, B, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+async fn disarm<A: Objects, S, G, C, B, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     cluster: &str,
 ) -> FlowResult<()> {
     ports.ticks.disarm(cluster).await?;

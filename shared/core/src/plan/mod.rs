@@ -28,7 +28,7 @@ use crate::cluster::RolloutPolicy;
 use crate::digest::sha256_hex;
 use crate::members::{MemberPin, Standing};
 use crate::pki::Role;
-use crate::render::{AddonSet, Rendering, StackKind};
+use crate::render::{AddonSet, NodeRole, Rendering, StackKind};
 use crate::skew;
 
 pub use addons::{AddonAction, AddonPlan};
@@ -53,6 +53,9 @@ pub struct Plan {
     /// The release whose add-ons are applied, which this plan starts from; `None` if none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons_from: Option<String>,
+    /// Releases that some nodes of a role may be of besides, which this plan starts from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub behind: BTreeMap<Role, BTreeSet<String>>,
     /// The release (id of a [`Rendering`]) that this plan leads to.
     pub to: String,
     /// How it is to be rolled out.
@@ -237,6 +240,8 @@ pub struct Baseline {
     pub addons: Option<String>,
     /// The stacks and roles, each taken from its own release; `None` if nothing was ever deployed.
     pub rendering: Option<Rendering>,
+    /// What some nodes of a role may be besides, by the release that says so.
+    pub behind: BTreeMap<Role, BTreeMap<String, Option<NodeRole>>>,
 }
 
 impl Baseline {
@@ -276,7 +281,7 @@ impl Baseline {
         }
         whole.stacks.sort_by_key(|stack| stack.kind);
         let left = left.keys().filter(|stack| !deployed.contains_key(*stack)).cloned().collect();
-        Ok(Self { releases: standing, left, addons: None, rendering: Some(whole) })
+        Ok(Self { releases: standing, left, addons: None, rendering: Some(whole), behind: BTreeMap::new() })
     }
 
     /// With the add-ons of the release `addons`, which are applied.
@@ -294,6 +299,24 @@ impl Baseline {
         Ok(Self { addons: Some(id.to_owned()), rendering, ..self })
     }
 
+    /// With roles some of whose nodes may be of other releases, too.
+    ///
+    /// # Errors
+    /// The first of those that `releases` lacks.
+    pub fn with_behind(
+        mut self,
+        behind: &BTreeMap<Role, BTreeSet<String>>,
+        releases: &BTreeMap<String, Rendering>,
+    ) -> Result<Self, String> {
+        for (role, ids) in behind {
+            for id in ids {
+                let node = releases.get(id).ok_or_else(|| id.clone())?.roles.get(role).cloned();
+                self.behind.entry(role.clone()).or_default().insert(id.clone(), node);
+            }
+        }
+        Ok(self)
+    }
+
     /// One release of which every stack is deployed; nothing if there is none.
     #[must_use]
     pub fn whole(release: Option<Rendering>) -> Self {
@@ -301,7 +324,7 @@ impl Baseline {
         let id = release.id();
         let releases = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
         let addons = (!release.addons.digest.is_empty()).then_some(id);
-        Self { releases, left: BTreeSet::new(), addons, rendering: Some(release) }
+        Self { releases, left: BTreeSet::new(), addons, rendering: Some(release), behind: BTreeMap::new() }
     }
 
     /// How etcd stands; `on_its_way`: a rollout is at work, which may be making members that are not written down yet.
@@ -326,8 +349,16 @@ impl Baseline {
 pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
     let to = new.id();
     // The policy is part of what a person approves: a plan that waits is another than one that does not.
-    let start = serde_json::to_string(&(&baseline.releases, &baseline.addons, policy))
+    let mut start = serde_json::to_string(&(&baseline.releases, &baseline.addons, policy))
         .expect("maps of strings and a policy are JSON");
+    let behind: BTreeMap<Role, BTreeSet<String>> = baseline
+        .behind
+        .iter()
+        .map(|(role, releases)| (role.clone(), releases.keys().cloned().collect()))
+        .collect();
+    if !behind.is_empty() {
+        start.push_str(&serde_json::to_string(&behind).expect("roles are written as text"));
+    }
     let stacks = stacks::compare(baseline, new);
     Plan {
         format: Plan::FORMAT,
@@ -335,6 +366,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         cluster: new.cluster.clone(),
         from: baseline.releases.clone(),
         addons_from: baseline.addons.clone(),
+        behind,
         objections: objections(baseline.rendering.as_ref(), new),
         in_use: exports::in_use(baseline, new, &stacks),
         stacks,

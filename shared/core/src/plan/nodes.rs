@@ -19,7 +19,10 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
         .iter()
         .map(|(role, node)| {
             let left = subnets_left(role, old.and_then(|old| old.stack(&node.stack)), new.stack(&node.stack));
-            one(role, old.and_then(|old| old.roles.get(role)), node, &left)
+            let planned = one(role, old.and_then(|old| old.roles.get(role)), node, &left);
+            let behind =
+                baseline.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
+            behind.fold(planned, |planned, before| besides(planned, before, node))
         })
         .collect();
     let gone = old.into_iter().flat_map(|old| &old.roles).filter(|(role, _)| !new.roles.contains_key(role));
@@ -60,6 +63,30 @@ fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]
         reasons.push(resized(before.nodes, after.nodes, nobody));
     }
     NodePlan { role: role.clone(), stack: after.stack.clone(), nodes, action, reasons, undrained }
+}
+
+/// Some nodes of the role may be as `before` besides: the plan is for those, too.
+fn besides(planned: NodePlan, before: &NodeRole, after: &NodeRole) -> NodePlan {
+    let (action, reasons) = judge(before, after);
+    let more = match (planned.action, action) {
+        (NodeAction::Untouched | NodeAction::Refresh, NodeAction::Replace) => true,
+        (NodeAction::Untouched, NodeAction::Refresh) => true,
+        (
+            NodeAction::Create
+            | NodeAction::Replace
+            | NodeAction::Untouched
+            | NodeAction::Refresh
+            | NodeAction::Remove
+            | NodeAction::Left,
+            _,
+        ) => false,
+    };
+    if !more {
+        return planned;
+    }
+    let unfinished = "a rollout ended before all nodes were as it meant them to be".to_owned();
+    let reasons = std::iter::once(unfinished).chain(reasons).collect();
+    NodePlan { action, reasons, nodes: concerned(action, before.nodes, after.nodes), ..planned }
 }
 
 fn created(node: &NodeRole) -> &'static str {

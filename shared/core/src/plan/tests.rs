@@ -340,6 +340,7 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
         left: Default::default(),
         addons: None,
         rendering: Some(release("1", &["b", "c", "d"])),
+        behind: BTreeMap::new(),
     };
     let plan = plan(&before, &release("2", &["a", "b", "c"]), &policy);
     let waits: Vec<String> = plan

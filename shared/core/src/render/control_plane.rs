@@ -70,7 +70,8 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
     let group = Group {
         name: &stack,
         role: &role,
-        size,
+        // One more may come before one goes (P5).
+        size: GroupSize { max: size.max + 1, ..size },
         subnet_ids: context.subnet_ids(&controller.subnets),
         hooks: HOOKS,
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
+use super::nodes::{self, NodeState, Nodes};
 use super::orders::{Given, hear, paused};
 use super::stack_step::advance;
 use super::{
@@ -12,7 +13,8 @@ use super::{
     Wanted,
 };
 use crate::event::{Event, PlanReference, RolloutReport};
-use crate::plan::{NodeAction, StackAction};
+use crate::pki::Role;
+use crate::plan::StackAction;
 
 /// Stacks of one wave that are worked on side by side: an invocation stays bounded however many pools there are, and
 /// CloudFormation throttles whoever asks for more.
@@ -28,14 +30,19 @@ pub fn to_observe(
 ) -> ToObserve {
     let mut state = rollout.clone();
     begin(&mut state, wanted, order, now);
-    let of = |active: &Active| -> BTreeMap<String, String> {
-        let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
-        turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect()
-    };
     // Between two rollouts is time enough to see whether what was left standing is gone.
     let left =
         if rollout.active.is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
-    ToObserve { stacks: state.active.as_ref().map(of).unwrap_or_default(), left }
+    let mut look = ToObserve { left, ..ToObserve::default() };
+    match state.active.as_ref().map(|active| (active, stage(active))) {
+        Some((active, Some(Stage::Stacks(_)))) => {
+            let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
+            look.stacks = turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect();
+        }
+        Some((active, Some(Stage::Nodes))) if !is_held(&state, active) => active.nodes.to_observe(&mut look),
+        Some((_, Some(Stage::Nodes) | None)) | None => {}
+    }
+    look
 }
 
 /// Decides the next safe steps. Total: any state, any observation.
@@ -53,47 +60,114 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
 
     let mut words = Words::default();
     let before = active.clone();
-    let stopped = active.aborted.is_some() || next.paused_since().is_some();
+    let stopped = is_held(&next, &active);
     // Several waves may be done at once (nothing to change): go on until something must be waited for.
-    while let Some(wave) = turn(&active.steps).first().map(|step| step.kind.wave()) {
-        for at in 0..active.steps.len() {
-            let step = &active.steps[at];
-            if step.kind.wave() != wave {
-                continue;
+    while let Some(stage) = stage(&active) {
+        let goes_on = match stage {
+            Stage::Stacks(wave) => {
+                stacks(&mut next, &mut active, wave, observed, &mut words, &mut effects);
+                active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
             }
-            // After a failure or a person's word nothing new starts; what CloudFormation works at is seen to its end (P10).
-            let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
-            let held = failed || stopped;
-            if held && step.state != StepState::Executing {
-                continue;
+            Stage::Nodes if stopped || active.nodes.failure().is_some() => false,
+            Stage::Nodes => {
+                let at = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done).count();
+                let (asked, said) = nodes::advance(&mut active, &next.cluster, observed, now);
+                effects.extend(asked);
+                words.node = said;
+                let done = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done);
+                for step in done.clone().filter(|step| !step.left) {
+                    next.behind.remove(&step.role);
+                }
+                done.count() > at
             }
-            // Its turn has only just come: it was not looked at. The next wake does.
-            let Some(stack) = observed.stacks.get(&step.stack) else { continue };
-            let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
-            let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
-            let moved = advance(&active, step, stack.as_ref(), change_set, failures);
-            if held && moved.effects.iter().any(starts_something) {
-                // It was told to execute, and CloudFormation never heard: it need not hear now.
-                words.of(step, "was not begun".to_owned());
-                active.steps[at].state = StepState::ChangeSet;
-                continue;
-            }
-            words.of(step, moved.words);
-            effects.extend(moved.effects);
-            if moved.state == StepState::Done {
-                next.deployed.insert(step.stack.clone(), active.target.clone());
-                next.left.remove(&step.stack);
-            }
-            active.steps[at].state = moved.state;
-        }
-        if active.steps.iter().any(|step| step.kind.wave() == wave && step.state != StepState::Done) {
+        };
+        if !goes_on {
             break;
         }
     }
 
-    let moved = before.steps != active.steps;
+    let moved = before.steps != active.steps || before.nodes.places() != active.nodes.places();
     let report = conclude(&mut next, active, observed, now, &words, moved, &mut effects);
     finish(next, effects, report)
+}
+
+/// Whether nothing may start: a person said so.
+fn is_held(state: &Rollout, active: &Active) -> bool {
+    active.aborted.is_some() || state.paused_since().is_some()
+}
+
+/// What comes first of what is not done.
+enum Stage {
+    /// The stacks of that wave.
+    Stacks(u8),
+    /// The nodes of a wave whose stacks are done.
+    Nodes,
+}
+
+fn stage(active: &Active) -> Option<Stage> {
+    let stacks = active.steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave());
+    match (stacks, active.nodes.wave()) {
+        (Some(stacks), Some(nodes)) if nodes < stacks => Some(Stage::Nodes),
+        (Some(stacks), _) => Some(Stage::Stacks(stacks)),
+        (None, Some(_)) => Some(Stage::Nodes),
+        (None, None) => None,
+    }
+}
+
+/// Takes the stacks of a wave as far as what was observed allows.
+fn stacks(
+    next: &mut Rollout,
+    active: &mut Active,
+    wave: u8,
+    observed: &Observed,
+    words: &mut Words,
+    effects: &mut Vec<Effect>,
+) {
+    let stopped = is_held(next, active);
+    for at in 0..active.steps.len() {
+        let step = &active.steps[at];
+        if step.kind.wave() != wave {
+            continue;
+        }
+        // After a failure or a person's word nothing new starts; what CloudFormation works at is seen to its end (P10).
+        let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
+        let held = failed || stopped;
+        if held && step.state != StepState::Executing {
+            continue;
+        }
+        // Its turn has only just come: it was not looked at. The next wake does.
+        let Some(stack) = observed.stacks.get(&step.stack) else { continue };
+        let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
+        let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
+        let moved = advance(active, step, stack.as_ref(), change_set, failures);
+        if held && moved.effects.iter().any(starts_something) {
+            // It was told to execute, and CloudFormation never heard: it need not hear now.
+            words.of(step, "was not begun".to_owned());
+            active.steps[at].state = StepState::ChangeSet;
+            continue;
+        }
+        words.of(step, moved.words);
+        effects.extend(moved.effects);
+        if moved.state == StepState::Done {
+            stands(next, active, &step.stack);
+        }
+        active.steps[at].state = moved.state;
+    }
+}
+
+/// A stack is at the target from now on; its nodes are not yet.
+fn stands(next: &mut Rollout, active: &Active, stack: &str) {
+    let before = next.deployed.insert(stack.to_owned(), active.target.clone());
+    next.left.remove(stack);
+    for step in active.nodes.steps.iter().filter(|step| step.stack == stack && step.state != NodeState::Done)
+    {
+        let behind = next.behind.entry(step.role.clone()).or_default();
+        behind.extend(before.clone());
+        behind.remove(&active.target);
+        if behind.is_empty() {
+            next.behind.remove(&step.role);
+        }
+    }
 }
 
 /// Starts what is wanted, if nothing is open and it may start.
@@ -178,7 +252,8 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         started_at: now,
         change_set: format!("slipway-{generation}-{}", plan.id),
         steps,
-        nodes_left: plan.count(NodeAction::Replace) + plan.count(NodeAction::Refresh),
+        nodes_left: nodes::left(plan),
+        nodes: Nodes::of(wanted),
         stacks_left: in_action(StackAction::Delete).map(|stack| stack.name.clone()).collect(),
         addons: AddonStep::of(generation, wanted),
         aborted: None,
@@ -202,6 +277,10 @@ fn starts_something(effect: &Effect) -> bool {
         Effect::CreateChangeSet(_) | Effect::ExecuteChangeSet { .. } | Effect::DeleteStack { .. } => true,
         Effect::DeleteChangeSet { .. }
         | Effect::PointAddons(_)
+        | Effect::Send(_)
+        | Effect::SetDesired { .. }
+        | Effect::Terminate { .. }
+        | Effect::CompleteTermination { .. }
         | Effect::ArmTick
         | Effect::DisarmTick
         | Effect::Publish(_) => false,
@@ -225,6 +304,7 @@ fn conclude(
             StepState::Failed(reason) => Some(reason.as_str()),
             StepState::Waiting | StepState::ChangeSet | StepState::Executing | StepState::Done => None,
         })
+        .chain(active.nodes.failure())
         .collect();
     let paused_since = next.paused_since();
     // A change set that was asked for starts nothing by itself: after a failure or a person's word it is left.
@@ -234,7 +314,7 @@ fn conclude(
         StepState::ChangeSet => !stopped,
         StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
     });
-    let done = active.steps.iter().all(|step| step.state == StepState::Done);
+    let done = stage(&active).is_none();
     let newer = observed
         .desired
         .as_ref()
@@ -247,33 +327,35 @@ fn conclude(
         Some((RolloutResult::Succeeded, succeeded(&active)))
     } else if !failures.is_empty() && !in_flight {
         Some((RolloutResult::Failed, failures.join("; ")))
-    } else if newer && !in_flight {
+    } else if newer && !in_flight && !active.nodes.is_busy() {
         Some((RolloutResult::Superseded, "a newer spec was uploaded; its plan follows".to_owned()))
     } else {
         None
     };
     let Some((result, message)) = ended else {
+        let waiting = words.waiting(&active);
         let (state, message) = match (active.aborted, paused_since) {
-            (Some(_), _) => ("aborting", format!("aborting: {}", words.waiting(&active.steps))),
+            (Some(_), _) => ("aborting", format!("aborting: {waiting}")),
             (None, Some(since)) => {
-                let now =
-                    if in_flight { format!("; {}", words.waiting(&active.steps)) } else { String::new() };
+                let now = if in_flight { format!("; {waiting}") } else { String::new() };
                 ("paused", format!("{}{now}", paused(next, since)))
             }
-            (None, None) => ("running", words.waiting(&active.steps)),
+            (None, None) => ("running", waiting),
         };
+        let reason = words.reason(&message);
         if paused_since.is_some() && active.aborted.is_none() {
             // Said once, when it was paused.
-        } else if next.said.as_deref() != Some(message.as_str()) {
+        } else if next.said.as_ref() != Some(&reason) {
             let event = detail(next, &active, &message);
             effects.push(Effect::Publish(if moved {
                 Event::RolloutStep(event)
             } else {
                 Event::RolloutWaiting(event)
             }));
-            next.said = Some(message.clone());
+            next.said = Some(reason);
         }
-        let report = report(state, next, &active.plan, message, words.stacks(&active.steps));
+        let mut report = report(state, next, &active.plan, message, words.stacks(&active.steps));
+        report.nodes = active.nodes.words(&words.node);
         next.active = Some(active);
         return report;
     };
@@ -289,6 +371,9 @@ fn conclude(
             for release in next.deployed.values_mut() {
                 release.clone_from(&active.target);
             }
+            // Of a role that was not touched nothing is behind; of one that was left, it is.
+            let left = |role: &Role| active.nodes.steps.iter().any(|step| step.left && &step.role == role);
+            next.behind.retain(|role, _| left(role));
             effects.extend(hand_over(next, &active));
             Event::RolloutSucceeded(event)
         }
@@ -306,7 +391,9 @@ fn conclude(
     };
     effects.push(Effect::Publish(event));
     effects.push(Effect::DisarmTick);
-    let report = report(result.as_str(), next, &active.plan, message.clone(), words.stacks(&active.steps));
+    let mut report =
+        report(result.as_str(), next, &active.plan, message.clone(), words.stacks(&active.steps));
+    report.nodes = active.nodes.words(&words.node);
     next.approved = None;
     next.last = Some(Ended {
         plan: active.plan,
@@ -328,9 +415,10 @@ fn succeeded(active: &Active) -> String {
     if let Some(step) = active.addons.as_ref().filter(|step| !step.words.is_empty()) {
         message.push_str(&format!("; add-ons for the controllers to apply: {}", step.words));
     }
+    message.push_str(&active.nodes.summary());
     if active.nodes_left > 0 {
         message.push_str(&format!(
-            "; {} nodes still run the previous release: this version of Slipway does not replace nodes, so replace \
+            "; {} nodes still run the previous release: this version of Slipway does not replace them, so replace \
              them one at a time by terminating them after a drain",
             active.nodes_left
         ));
@@ -403,6 +491,7 @@ fn report(
         plan: Some(plan.to_owned()),
         message,
         stacks,
+        nodes: BTreeMap::new(),
         left: rollout.left.keys().cloned().collect(),
     }
 }
@@ -427,11 +516,15 @@ fn finish(mut next: Rollout, effects: Vec<Effect>, report: Report) -> Decision {
 
 /// What each step says of itself in this decision.
 #[derive(Default)]
-struct Words(BTreeMap<String, String>);
+struct Words {
+    stacks: BTreeMap<String, String>,
+    /// What the node step whose turn it is waits for.
+    node: String,
+}
 
 impl Words {
     fn of(&mut self, step: &Step, words: String) {
-        self.0.insert(step.stack.clone(), words);
+        self.stacks.insert(step.stack.clone(), words);
     }
 
     fn stacks(&self, steps: &[Step]) -> BTreeMap<String, String> {
@@ -445,18 +538,45 @@ impl Words {
         steps
             .iter()
             .map(|step| {
-                (step.stack.clone(), self.0.get(&step.stack).cloned().unwrap_or_else(|| fallback(step)))
+                (step.stack.clone(), self.stacks.get(&step.stack).cloned().unwrap_or_else(|| fallback(step)))
             })
             .collect()
     }
 
     /// One line: what is waited for, and what comes after.
-    fn waiting(&self, steps: &[Step]) -> String {
+    fn waiting(&self, active: &Active) -> String {
+        let steps = &active.steps;
+        let done = steps.iter().filter(|step| step.state == StepState::Done).count();
+        let stacks = format!("{done} of {} stacks done", steps.len());
+        if matches!(stage(active), Some(Stage::Nodes)) {
+            let of = &active.nodes.steps;
+            let done = of.iter().filter(|step| step.state == NodeState::Done).count();
+            return format!("{} ({stacks}, {done} of {} roles' nodes)", self.node, of.len());
+        }
         let now: Vec<String> = turn(steps)
             .iter()
-            .filter_map(|step| self.0.get(&step.stack).map(|words| format!("{}: {words}", step.stack)))
+            .filter_map(|step| self.stacks.get(&step.stack).map(|words| format!("{}: {words}", step.stack)))
             .collect();
-        let done = steps.iter().filter(|step| step.state == StepState::Done).count();
-        format!("{} ({done} of {} stacks done)", now.join("; "), steps.len())
+        format!("{} ({stacks})", now.join("; "))
+    }
+
+    /// What makes `message` another reason than the one before: of a node's words all but what is in brackets, which holds figures that
+    /// change with every look.
+    fn reason(&self, message: &str) -> String {
+        if self.node.is_empty() {
+            return message.to_owned();
+        }
+        let mut depth = 0_u32;
+        message
+            .chars()
+            .filter(|letter| {
+                match letter {
+                    '(' => depth += 1,
+                    ')' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                depth == 0
+            })
+            .collect()
     }
 }

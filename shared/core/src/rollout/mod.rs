@@ -4,11 +4,12 @@
 //! calls [`decide`], stores the next state with its pending effects, performs them. Every effect may be performed
 //! twice: change sets are named and executions carry a token, both derived from generation and stack.
 //!
-//! For now a rollout launches and updates stacks, in order; replacing nodes comes on top of the same shape.
+//! A rollout launches and updates stacks, in waves; the nodes of a wave follow its stacks ([`nodes`]).
 
 mod addons;
 mod decide;
 pub mod fleet;
+pub mod nodes;
 mod observed;
 pub mod orders;
 mod stack_step;
@@ -21,12 +22,16 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
+use crate::node::BootstrapReport;
+use crate::pki::Role;
 use crate::plan::Plan;
 use crate::render::{Rendering, StackKind};
 use crate::status::Desired;
 
 pub use addons::{AddonStep, AddonsPointer};
 pub use decide::{decide, to_observe};
+use fleet::{Command, CommandView, GroupView};
+pub use nodes::{NodeState, NodeStep, Nodes};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
@@ -64,6 +69,10 @@ pub struct Rollout {
     /// The newest pause or resume; `None`: nobody ever paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
+    /// Releases that some nodes of a role may still be of, besides the one that its stack is at: a rollout ended before it had seen
+    /// to them, or left one as it was told.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub behind: BTreeMap<Role, BTreeSet<String>>,
 }
 
 /// A rollout that is open.
@@ -82,8 +91,11 @@ pub struct Active {
     pub change_set: String,
     /// The stacks to create or update, in order.
     pub steps: Vec<Step>,
-    /// Nodes that the plan says to replace or refresh: reported, since this version does not do it.
+    /// Nodes that the plan says to replace and that a person has to see to: reported, since this version does not do it.
     pub nodes_left: u32,
+    /// The nodes to refresh or replace.
+    #[serde(default, skip_serializing_if = "Nodes::is_none")]
+    pub nodes: Nodes,
     /// Stacks that the plan says to delete: reported, since this version does not do it.
     pub stacks_left: Vec<String>,
     /// The add-ons that it leads to; `None` where an older Slipway began it.
@@ -211,6 +223,31 @@ pub enum Effect {
     },
     /// Tell the node managers which add-ons to keep applied.
     PointAddons(AddonsPointer),
+    /// Ask a machine for something.
+    Send(Command),
+    /// Set how many machines a group wants.
+    SetDesired {
+        /// The group.
+        group: String,
+        /// So many.
+        desired: u32,
+    },
+    /// Terminate a machine, through its terminate hook.
+    Terminate {
+        /// Its group.
+        group: String,
+        /// The machine.
+        instance: String,
+        /// Whether the group wants one less from then on.
+        shrink: bool,
+    },
+    /// End the terminate hook of a machine that was drained.
+    CompleteTermination {
+        /// Its group.
+        group: String,
+        /// The machine.
+        instance: String,
+    },
     /// Have the rollout woken regularly.
     ArmTick,
     /// Have it woken no more.
@@ -234,6 +271,12 @@ pub struct Observed {
     pub order: Option<Given>,
     /// What CloudFormation does not know, or no longer, of what [`to_observe`] named as left.
     pub gone: BTreeSet<String>,
+    /// The groups that [`to_observe`] named; `None` for one that does not exist.
+    pub groups: BTreeMap<String, Option<GroupView>>,
+    /// What became of the commands that it named, by their token; `None`: nobody knows of it.
+    pub answers: BTreeMap<String, Option<CommandView>>,
+    /// What machines tell that boot, by their id.
+    pub booting: BTreeMap<String, BootstrapReport>,
 }
 
 /// What should be executed.
@@ -254,6 +297,12 @@ pub struct ToObserve {
     pub stacks: BTreeMap<String, String>,
     /// Stacks that were left standing: whether they still are.
     pub left: BTreeSet<String>,
+    /// Auto Scaling groups.
+    pub groups: BTreeSet<String>,
+    /// Commands that were sent.
+    pub commands: Vec<Command>,
+    /// The role and the group whose machines are asked what they tell while they boot.
+    pub booting: Option<(Role, String)>,
 }
 
 /// What comes next.
@@ -281,6 +330,9 @@ pub struct Report {
     pub message: String,
     /// Each stack's step in words.
     pub stacks: BTreeMap<String, String>,
+    /// Each role's nodes in words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, String>,
     /// Stacks that the spec has no longer and that still stand: to be drained and deleted by a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
@@ -306,6 +358,7 @@ impl Rollout {
             approved: None,
             said: None,
             switch: None,
+            behind: BTreeMap::new(),
         }
     }
 
@@ -331,7 +384,9 @@ impl Rollout {
     /// Whether things are as `plan` takes them to be at its start.
     #[must_use]
     pub fn is_start_of(&self, plan: &Plan) -> bool {
-        plan.from == self.standing() && plan.addons_from.as_deref() == self.addons_release()
+        plan.from == self.standing()
+            && plan.behind == self.behind
+            && plan.addons_from.as_deref() == self.addons_release()
     }
 
     /// Whether `desired` was rolled out already, however that ended: an equal plan of a later upload was not.
@@ -340,6 +395,25 @@ impl Rollout {
         self.last
             .as_ref()
             .is_some_and(|last| last.plan == desired.plan && last.spec_version == desired.spec_version)
+    }
+
+    /// The state after Run Command refused to send a command: whoever waits for its answer has it.
+    #[must_use]
+    pub fn unsent(mut self, token: &str, reason: &str) -> Self {
+        if let Some(active) = &mut self.active {
+            active.nodes.refused(token, reason);
+        }
+        self
+    }
+
+    /// The state after Auto Scaling refused a call for `group` outright: its step has failed.
+    #[must_use]
+    pub fn stuck(mut self, group: &str, reason: &str) -> Self {
+        self.outbox.clear();
+        if let Some(active) = &mut self.active {
+            active.nodes.stuck(group, reason);
+        }
+        self
     }
 
     /// The state after CloudFormation refused a call for `stack` outright: that step has failed, and nothing that

@@ -89,6 +89,9 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, wanted: Option<&Wanted>) 
             if state.paused_since().is_some_and(|since| given.at > since) {
                 state.switch = Some(Switch { paused: false, at: given.at });
                 state.said = None;
+                if let Some(active) = &mut state.active {
+                    active.nodes.resumed(given.at);
+                }
             }
             Vec::new()
         }

@@ -11,15 +11,15 @@ use slipway_core::rollout::{Report, Rollout};
 use super::{RolloutPorts, Wake, Waker, wake};
 use crate::error::FlowResult;
 use crate::keys;
-use crate::ports::{Bus, Commands, Objects, Stacks, Ticks};
+use crate::ports::{Bus, Commands, Groups, Objects, Stacks, Ticks};
 use crate::store;
 
 /// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and has something left to do.
 ///
 /// # Errors
 /// As [`wake`].
-pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+pub async fn wake_by_stack<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     stack: &str,
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
@@ -31,8 +31,8 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, B: Bus, T: Ticks>(
 ///
 /// # Errors
 /// As [`wake`].
-pub async fn wake_by_group<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+pub async fn wake_by_group<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     group: &str,
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
@@ -43,19 +43,18 @@ pub async fn wake_by_group<A: Objects, S: Stacks, B: Bus, T: Ticks>(
 ///
 /// # Errors
 /// As [`wake`]; also if Run Command does not say what `id` is.
-pub async fn wake_by_command<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
-    commands: &impl Commands,
+pub async fn wake_by_command<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     id: &str,
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
-    let token = commands.token(id).await?;
+    let token = ports.commands.token(id).await?;
     let cluster = token.as_deref().and_then(cluster_of_token).map(str::to_owned);
     wake_whoever(ports, cluster.into_iter().collect(), Rollout::is_open, now).await
 }
 
-async fn wake_whoever<A: Objects, S: Stacks, B: Bus, T: Ticks>(
-    ports: &RolloutPorts<'_, A, S, B, T>,
+async fn wake_whoever<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     // More than one, since a cluster's name may hold dashes.
     clusters: Vec<String>,
     waits: impl Fn(&Rollout) -> bool + Send + Sync,

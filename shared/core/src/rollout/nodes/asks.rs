@@ -1,0 +1,104 @@
+//! What machines are asked, and what became of it.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::super::Effect;
+use super::super::fleet::{Command, CommandStatus, CommandView, GroupView, Verb};
+use super::{Asked, NodeStep, PAUSE, Turn, serving};
+use crate::digest::sha256_hex;
+use crate::pki::Role;
+
+impl NodeStep {
+    /// Asks machines something, in a round of its own.
+    pub(super) fn ask(&mut self, turn: &mut Turn<'_>, whom: Vec<(Role, String, Verb)>) {
+        self.round += 1;
+        self.asked.clear();
+        for (role, instance, verb) in whom {
+            let command = self.command(&turn.token, turn.cluster, instance, verb);
+            turn.effects.push(Effect::Send(command.clone()));
+            self.asked.push(Asked { role, command, at: turn.now, refused: None });
+        }
+    }
+
+    /// A command of the present round. The rollout is in its token, and no other has its like.
+    pub(super) fn command(&self, rollout: &str, cluster: &str, instance: String, verb: Verb) -> Command {
+        let whole = format!("{rollout} {} {} {instance} {}", self.role, self.round, verb.document());
+        let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+        let token = format!(
+            "{}/{}/{}/{}",
+            short(cluster, 44),
+            short(&self.role.to_string(), 24),
+            self.round,
+            &sha256_hex(whole.as_bytes())[..24]
+        );
+        Command { token, instance, verb }
+    }
+
+    /// Takes back what a drain that leads nowhere did: pods may come to the machine again.
+    pub(super) fn uncordon(&self, rollout: &str, cluster: &str, group: &GroupView) -> Option<Effect> {
+        let node = self.machine.clone()?;
+        let other = serving(group).map(|(id, _)| id).find(|id| **id != node)?.clone();
+        Some(Effect::Send(self.command(rollout, cluster, other, Verb::Uncordon { node })))
+    }
+
+    /// The answers to the last round; `None`: some are still to come.
+    pub(super) fn answers(&self, turn: &Turn<'_>) -> Option<Vec<(&Asked, Result<Value, String>)>> {
+        self.asked.iter().map(|asked| Some((asked, answer(asked, turn)?))).collect()
+    }
+
+    /// Whether the last round's first answer is an error of that code.
+    pub(super) fn is_told(&self, turn: &Turn<'_>, code: &str) -> bool {
+        let asked =
+            self.asked.first().and_then(|asked| turn.observed.answers.get(&asked.command.token)?.as_ref());
+        asked.and_then(|view| view.answer.as_ref()?.pointer("/error/code")?.as_str()) == Some(code)
+    }
+
+    /// When the last round began.
+    pub(super) fn asked_at(&self) -> Option<Timestamp> {
+        self.asked.iter().map(|asked| asked.at).max()
+    }
+
+    /// Whether it is time to ask once more.
+    pub(super) fn may_ask_again(&self, turn: &Turn<'_>) -> bool {
+        self.asked_at().is_none_or(|at| turn.now.duration_since(at) >= PAUSE)
+    }
+}
+
+/// What became of a command; `None`: it is under way.
+fn answer(asked: &Asked, turn: &Turn<'_>) -> Option<Result<Value, String>> {
+    if let Some(refused) = &asked.refused {
+        return Some(Err(refused.clone()));
+    }
+    let waits = turn.now.duration_since(asked.at);
+    let verb = asked.command.verb.document();
+    let Some(view) = turn.observed.answers.get(&asked.command.token) else {
+        // It was only just asked for.
+        return None;
+    };
+    let late = |what: &str| {
+        (waits > longest(&asked.command.verb))
+            .then(|| Err(format!("{verb} {what} for {} minutes", waits.as_mins())))
+    };
+    let Some(CommandView { status, answer, problem }) = view else { return late("was not heard of") };
+    match status {
+        CommandStatus::Pending | CommandStatus::InProgress => late("was not answered"),
+        CommandStatus::Success => Some(answer.clone().ok_or_else(|| format!("{verb} printed no JSON"))),
+        CommandStatus::Failed | CommandStatus::TimedOut | CommandStatus::Undelivered => {
+            let said = answer.as_ref().and_then(|answer| answer.pointer("/error/message")?.as_str());
+            let problem = problem.as_deref().unwrap_or("Run Command does not say why");
+            Some(Err(said.map_or_else(|| format!("{verb}: {problem}"), str::to_owned)))
+        }
+    }
+}
+
+/// After so long a command that was not answered never will be: a little more than its document lets it run.
+const fn longest(verb: &Verb) -> SignedDuration {
+    match verb {
+        Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => SignedDuration::from_mins(6),
+        Verb::EtcdMoveLeader => SignedDuration::from_mins(9),
+        Verb::Refresh { .. } => SignedDuration::from_mins(20),
+        Verb::EtcdSnapshot => SignedDuration::from_mins(35),
+        Verb::Drain { .. } => SignedDuration::from_hours(49),
+    }
+}

@@ -1,0 +1,574 @@
+//! The nodes of a rollout: refreshed in place or replaced, one safe step after the other (P4, P5).
+//!
+//! A [`NodeStep`] is one role: a member of etcd, the controllers, a pool. Its turn comes when the stacks of its wave are done, so that
+//! whatever Auto Scaling launches is of the new release. Everything is read off the world each time: a machine that was launched from
+//! what its group launches now has nothing to be done to it, whoever launched it. [`danger`] says what may not be taken down.
+//!
+//! Commands are asked for in rounds. Each is named by a token of its own, so that a function that dies asks for none twice, and the
+//! round is counted in the state, so that no answer of an earlier one is taken for news.
+
+mod asks;
+mod danger;
+mod machines;
+mod member;
+mod words;
+mod workers;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fleet::{Command, GroupView, Lifecycle, MachineView};
+use super::{Active, Effect, Observed, ToObserve, Wanted};
+use crate::cluster::CountOrPercent;
+use crate::node::BootstrapReport;
+use crate::pki::Role;
+use crate::plan::{NodeAction, NodePlan, Plan};
+use crate::render::{NodeRole, Rendering, StackKind};
+
+pub use words::{since_windows_open, window_is_open};
+
+/// How often one machine's step is tried: what fails for the third time does not fail by chance.
+const TRIES: u32 = 3;
+
+/// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
+/// half an hour; twice that leaves Auto Scaling one more try.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(60);
+
+/// Before the machines of a role are asked again how they are: once a tick.
+const PAUSE: SignedDuration = SignedDuration::from_secs(50);
+
+/// Machines of a pool that are asked at once at most: an invocation stays bounded, whatever the pool allows.
+const AT_A_TIME: u32 = 10;
+
+/// What is to be done to the machines of a role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeStep {
+    /// The role.
+    pub role: Role,
+    /// The stack that its group is in.
+    pub stack: String,
+    /// Its Auto Scaling group.
+    pub group: String,
+    /// Replaced, or refreshed.
+    pub work: Work,
+    /// Digest of the credentials that its machines end with.
+    pub credentials: String,
+    /// How many machines there are to be.
+    pub size: u32,
+    /// How many may be worked on at a time.
+    pub width: u32,
+    /// How far it is.
+    pub state: NodeState,
+    /// When it came there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The machine that is worked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// How often its present machine's work failed.
+    #[serde(default)]
+    pub tries: u32,
+    /// How often machines were asked something.
+    #[serde(default)]
+    pub round: u32,
+    /// What they were asked last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Asked>,
+    /// Machines that took the new credentials.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub done: BTreeSet<String>,
+    /// The machine whose pods were evicted last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<String>,
+    /// Seconds after which a drain may be forced by all the other rules; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force_after_s: Option<u32>,
+    /// Whether a machine was left, as a person said.
+    #[serde(default)]
+    pub left: bool,
+}
+
+/// What is done to a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Work {
+    /// It takes new credentials in place.
+    Refresh,
+    /// Another takes its place.
+    Replace,
+}
+
+/// How far a [`NodeStep`] is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeState {
+    /// Looking for what is to be done next.
+    Waiting,
+    /// A snapshot of etcd is being taken.
+    Snapshot,
+    /// The others are asked whether they can do without it.
+    Check,
+    /// Leadership is moved to another member.
+    Leader,
+    /// It takes its credentials.
+    Refresh,
+    /// It was terminated and its successor comes; or one more comes before it goes.
+    Return,
+    /// Its pods are evicted.
+    Drain,
+    /// It was terminated, and none comes for it.
+    Leave,
+    /// All are asked whether they are well.
+    After,
+    /// Nothing is left to do.
+    Done,
+    /// It failed, and why.
+    Failed(String),
+}
+
+/// A command that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Asked {
+    /// The role of the machine.
+    pub role: Role,
+    /// What.
+    pub command: Command,
+    /// When.
+    pub at: Timestamp,
+    /// Why Run Command would not take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// What holds for all node steps of a rollout.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Nodes {
+    /// In the order of their turn.
+    pub steps: Vec<NodeStep>,
+    /// The groups of all members of etcd, also of those that nothing is done to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub members: BTreeMap<Role, String>,
+    /// The group of the controllers, which drain workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controllers: Option<String>,
+    /// When the newest snapshot was asked for that was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_at: Option<Timestamp>,
+    /// Times in which something disruptive may start; empty: always.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<crate::cluster::MaintenanceWindow>,
+    /// Why nothing may hold it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub urgent: Option<String>,
+}
+
+/// What a step sees, and what it wants.
+struct Turn<'a> {
+    cluster: &'a str,
+    token: String,
+    observed: &'a Observed,
+    now: Timestamp,
+    members: &'a BTreeMap<Role, String>,
+    controllers: Option<&'a String>,
+    snapshot_at: &'a mut Option<Timestamp>,
+    windows: &'a [crate::cluster::MaintenanceWindow],
+    urgent: Option<&'a str>,
+    skipped: &'a BTreeSet<String>,
+    effects: Vec<Effect>,
+}
+
+/// Where a step stands after a look.
+enum Look {
+    /// It moved, and may be looked at again.
+    Again,
+    /// It waits, for that.
+    Waits(String),
+}
+
+/// What `plan` has this version do to the nodes of a role by itself.
+fn executes(plan: &Plan, node: &NodePlan) -> Option<Work> {
+    match (node.action, &node.role) {
+        (NodeAction::Refresh, Role::Etcd(_) | Role::Controller | Role::Pool(_)) => Some(Work::Refresh),
+        (NodeAction::Replace, Role::Etcd(_) | Role::Controller) => Some(Work::Replace),
+        (NodeAction::Replace, Role::Pool(name)) => may_miss_one(plan, name).then_some(Work::Replace),
+        (NodeAction::Replace | NodeAction::Refresh, Role::Admin)
+        | (NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left, _) => None,
+    }
+}
+
+/// Whether a pool may have one machine less than it wants for a while.
+fn may_miss_one(plan: &Plan, pool: &str) -> bool {
+    match max_unavailable(plan, pool) {
+        CountOrPercent::Count(count) => count > 0,
+        CountOrPercent::Percent(percent) => percent > 0,
+    }
+}
+
+fn max_unavailable(plan: &Plan, pool: &str) -> CountOrPercent {
+    let own = plan.policy.pools.get(pool).and_then(|pool| pool.max_unavailable);
+    own.unwrap_or(plan.policy.max_unavailable)
+}
+
+/// How many nodes `plan` says to replace or refresh that a person has to see to.
+pub(super) fn left(plan: &Plan) -> u32 {
+    let concerned = |node: &&NodePlan| {
+        matches!(node.action, NodeAction::Replace | NodeAction::Refresh) && executes(plan, node).is_none()
+    };
+    plan.nodes.iter().filter(concerned).map(|node| node.nodes.min.max(1)).sum()
+}
+
+/// Each step after those of the pools that it comes after; otherwise in the order that they have.
+fn in_turn(plan: &Plan, mut steps: Vec<NodeStep>) -> Vec<NodeStep> {
+    let mut ordered: Vec<NodeStep> = Vec::new();
+    while !steps.is_empty() {
+        let comes_after = |step: &NodeStep, other: &NodeStep| match (&step.role, &other.role) {
+            (Role::Pool(pool), Role::Pool(other)) => {
+                plan.policy.pools.get(pool).is_some_and(|rollout| rollout.after.contains(other))
+            }
+            (Role::Pool(_) | Role::Etcd(_) | Role::Controller | Role::Admin, _) => false,
+        };
+        let free = |step: &NodeStep| !steps.iter().any(|other| comes_after(step, other));
+        // Pools never wait for each other in a circle; if they did, the first would go first.
+        let at = steps.iter().position(free).unwrap_or_default();
+        ordered.push(steps.remove(at));
+    }
+    ordered
+}
+
+const fn wave(role: &Role) -> u8 {
+    match role {
+        Role::Etcd(_) => StackKind::Etcd.wave(),
+        Role::Controller => StackKind::ControlPlane.wave(),
+        Role::Pool(_) | Role::Admin => StackKind::Pool.wave(),
+    }
+}
+
+/// The name of the group of `role`, which its agent was told too.
+fn group_of(role: &Role, node: &NodeRole) -> String {
+    let config: Option<Value> = serde_json::from_str(&node.config).ok();
+    let told = config.as_ref().and_then(|config| config.get("autoScalingGroup")?.as_str()).map(str::to_owned);
+    told.unwrap_or_else(|| match role {
+        Role::Etcd(index) => format!("{}-{index}", node.stack),
+        Role::Controller | Role::Pool(_) | Role::Admin => node.stack.clone(),
+    })
+}
+
+impl Nodes {
+    /// The steps that `wanted` asks for.
+    pub(super) fn of(wanted: &Wanted) -> Self {
+        let (plan, release): (&Plan, &Rendering) = (&wanted.plan, &wanted.release);
+        let step = |planned: &NodePlan| {
+            let work = executes(plan, planned)?;
+            let node = release.roles.get(&planned.role)?;
+            Some(NodeStep {
+                role: planned.role.clone(),
+                stack: node.stack.clone(),
+                group: group_of(&planned.role, node),
+                work,
+                credentials: node.credentials_digest.clone(),
+                size: node.nodes.min,
+                width: width(plan, &planned.role, node),
+                state: NodeState::Waiting,
+                since: None,
+                machine: None,
+                tries: 0,
+                round: 0,
+                asked: Vec::new(),
+                done: BTreeSet::new(),
+                drained: None,
+                force_after_s: force_after_s(plan, &planned.role),
+                left: false,
+            })
+        };
+        let mut steps: Vec<NodeStep> = plan.nodes.iter().filter_map(step).collect();
+        steps.sort_by(|a, b| (wave(&a.role), &a.role).cmp(&(wave(&b.role), &b.role)));
+        if steps.is_empty() {
+            return Self::default();
+        }
+        let controllers = release.roles.get(&Role::Controller);
+        let members = release.roles.iter().filter(|(role, _)| role.member().is_some());
+        Self {
+            steps: in_turn(plan, steps),
+            controllers: controllers.map(|node| group_of(&Role::Controller, node)),
+            members: members.map(|(role, node)| (role.clone(), group_of(role, node))).collect(),
+            snapshot_at: None,
+            windows: plan.policy.windows.clone(),
+            urgent: plan.renewal.urgent.clone(),
+        }
+    }
+
+    /// Whether there is anything at all.
+    pub(super) fn is_none(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// How far each step is.
+    pub(super) fn places(&self) -> Vec<(&NodeState, Option<&String>, usize)> {
+        self.steps.iter().map(|step| (&step.state, step.machine.as_ref(), step.done.len())).collect()
+    }
+
+    /// Each step in words; `now` are those of the one whose turn it is.
+    pub(super) fn words(&self, now: &str) -> BTreeMap<String, String> {
+        let turn = self.turn();
+        let words = |(at, step): (usize, &NodeStep)| {
+            let words = match &step.state {
+                NodeState::Done if step.left => "left as it is, as it was told",
+                NodeState::Done => "done",
+                NodeState::Failed(why) => why.as_str(),
+                NodeState::Waiting
+                | NodeState::Snapshot
+                | NodeState::Check
+                | NodeState::Leader
+                | NodeState::Refresh
+                | NodeState::Return
+                | NodeState::Drain
+                | NodeState::Leave
+                | NodeState::After => {
+                    if turn == Some(at) {
+                        now.split_once(": ").map_or(now, |(_, rest)| rest)
+                    } else {
+                        "waits for its turn"
+                    }
+                }
+            };
+            (step.role.to_string(), words.to_owned())
+        };
+        self.steps.iter().enumerate().map(words).collect()
+    }
+
+    /// What became of all, once they are done.
+    pub(super) fn summary(&self) -> String {
+        let named = |work, left| -> Vec<String> {
+            let of = self.steps.iter().filter(|step| step.work == work && step.left == left);
+            of.map(|step| step.role.to_string()).collect()
+        };
+        let mut text = String::new();
+        for (words, roles) in [
+            ("refreshed", named(Work::Refresh, false)),
+            ("replaced", named(Work::Replace, false)),
+            ("left as they are, as told", [named(Work::Refresh, true), named(Work::Replace, true)].concat()),
+        ] {
+            if !roles.is_empty() {
+                text.push_str(&format!("; {words}: {}", roles.join(", ")));
+            }
+        }
+        if let Some(urgent) = self.urgent.as_ref().filter(|_| !self.windows.is_empty() && !self.is_none()) {
+            text.push_str(&format!("; no maintenance window held it up: {urgent}"));
+        }
+        text
+    }
+
+    /// The wave of the first step that is not done.
+    pub(super) fn wave(&self) -> Option<u8> {
+        self.turn().map(|at| wave(&self.steps[at].role))
+    }
+
+    fn turn(&self) -> Option<usize> {
+        self.steps.iter().position(|step| step.state != NodeState::Done)
+    }
+
+    /// Why it can go no further.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.steps.iter().find_map(|step| match &step.state {
+            NodeState::Failed(reason) => Some(reason.as_str()),
+            NodeState::Waiting
+            | NodeState::Snapshot
+            | NodeState::Check
+            | NodeState::Leader
+            | NodeState::Refresh
+            | NodeState::Return
+            | NodeState::Drain
+            | NodeState::Leave
+            | NodeState::After
+            | NodeState::Done => None,
+        })
+    }
+
+    /// Whether something was begun that had better be ended before anything else begins.
+    pub(super) fn is_busy(&self) -> bool {
+        self.steps.iter().any(|step| match step.state {
+            NodeState::Refresh
+            | NodeState::Return
+            | NodeState::Drain
+            | NodeState::Leave
+            | NodeState::After => true,
+            NodeState::Waiting
+            | NodeState::Snapshot
+            | NodeState::Check
+            | NodeState::Leader
+            | NodeState::Done
+            | NodeState::Failed(_) => false,
+        })
+    }
+
+    /// Time that went by while it was paused does not count.
+    pub(super) fn resumed(&mut self, at: Timestamp) {
+        for step in self.steps.iter_mut().filter(|step| step.state != NodeState::Done) {
+            step.since = step.since.map(|since| since.max(at));
+            step.asked.iter_mut().for_each(|asked| asked.at = asked.at.max(at));
+        }
+    }
+
+    /// Run Command would not take the command of that token.
+    pub(super) fn refused(&mut self, token: &str, reason: &str) {
+        let asked = self.steps.iter_mut().flat_map(|step| &mut step.asked);
+        for one in asked.filter(|asked| asked.command.token == token) {
+            one.refused = Some(reason.to_owned());
+        }
+    }
+
+    /// Auto Scaling would not do that to the machines of `group`.
+    pub(super) fn stuck(&mut self, group: &str, reason: &str) {
+        let turn = self.turn();
+        if let Some(step) = turn.map(|at| &mut self.steps[at]).filter(|step| step.group == group) {
+            step.state = NodeState::Failed(reason.to_owned());
+        }
+    }
+
+    /// What the step whose turn it is looks at.
+    pub(super) fn to_observe(&self, look: &mut ToObserve) {
+        let Some(step) = self.turn().map(|at| &self.steps[at]) else { return };
+        if step.role.member().is_some() {
+            look.groups.extend(self.members.values().cloned());
+        }
+        look.groups.insert(step.group.clone());
+        if matches!(step.role, Role::Pool(_)) && step.work == Work::Replace {
+            look.groups.extend(self.controllers.clone());
+        }
+        look.commands
+            .extend(step.asked.iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
+        look.booting = Some((step.role.clone(), step.group.clone()));
+    }
+}
+
+/// How many machines of a pool may be without their kubelet for a moment.
+fn width(plan: &Plan, role: &Role, node: &NodeRole) -> u32 {
+    let Role::Pool(name) = role else { return 1 };
+    let of = match max_unavailable(plan, name) {
+        CountOrPercent::Count(count) => count,
+        CountOrPercent::Percent(percent) => node.nodes.min.saturating_mul(percent) / 100,
+    };
+    of.clamp(1, AT_A_TIME)
+}
+
+/// Seconds after which a drain of a role's machine may be forced.
+fn force_after_s(plan: &Plan, role: &Role) -> Option<u32> {
+    let own = match role {
+        Role::Pool(name) => plan.policy.pools.get(name).and_then(|pool| pool.drain_force_after_min),
+        Role::Etcd(_) | Role::Controller | Role::Admin => None,
+    };
+    own.or(plan.policy.drain_force_after_min).map(|minutes| minutes.saturating_mul(60))
+}
+
+/// Takes the step whose turn it is as far as what was observed allows: what to do, and what it waits for.
+pub(super) fn advance(
+    active: &mut Active,
+    cluster: &str,
+    observed: &Observed,
+    now: Timestamp,
+) -> (Vec<Effect>, String) {
+    let token = format!("{cluster} {} {}", active.change_set, active.started_at);
+    let nodes = &mut active.nodes;
+    let Some(at) = nodes.turn() else { return (Vec::new(), String::new()) };
+    let mut turn = Turn {
+        cluster,
+        token,
+        observed,
+        now,
+        members: &nodes.members,
+        controllers: nodes.controllers.as_ref(),
+        snapshot_at: &mut nodes.snapshot_at,
+        windows: &nodes.windows,
+        urgent: nodes.urgent.as_deref(),
+        skipped: &active.skipped,
+        effects: Vec::new(),
+    };
+    let step = &mut nodes.steps[at];
+    // Each look moves it at least a state on, and no machine has more than a dozen.
+    let mut words = String::new();
+    for _ in 0..64 {
+        let look = match step.role {
+            Role::Etcd(_) => member::look(step, &mut turn),
+            Role::Pool(_) if step.work == Work::Replace => workers::look(step, &mut turn),
+            Role::Controller | Role::Pool(_) | Role::Admin => machines::look(step, &mut turn),
+        };
+        match look {
+            Look::Again if step.state == NodeState::Done => break,
+            Look::Again => {}
+            Look::Waits(waits) => {
+                words = waits;
+                break;
+            }
+        }
+    }
+    (turn.effects, format!("{}: {words}", step.role))
+}
+
+impl NodeStep {
+    fn enter(&mut self, state: NodeState, now: Timestamp) -> Look {
+        self.state = state;
+        self.since = Some(now);
+        self.asked.clear();
+        Look::Again
+    }
+
+    fn fail(&mut self, why: String) -> Look {
+        self.asked.clear();
+        self.state = NodeState::Failed(format!("{}: {why}", self.role));
+        Look::Waits(why)
+    }
+
+    /// The present machine's work failed: it is begun anew, from the looking on, or given up.
+    fn again(&mut self, turn: &Turn<'_>, what: &str, why: &str) -> Look {
+        self.tries += 1;
+        if self.tries < TRIES {
+            return self.enter(NodeState::Waiting, turn.now);
+        }
+        let machine = self.machine.as_deref().unwrap_or("its machine");
+        self.fail(format!("{what} {machine} failed {TRIES} times: {why}"))
+    }
+
+    fn has_waited(&self, turn: &Turn<'_>) -> SignedDuration {
+        self.since.map_or(SignedDuration::ZERO, |since| turn.now.duration_since(since))
+    }
+}
+
+/// A group's machines that count: that serve, or are about to.
+fn counting(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
+    group.machines.iter().filter(|(_, machine)| match machine.lifecycle {
+        Lifecycle::Pending | Lifecycle::InService => true,
+        Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Elsewhere => false,
+    })
+}
+
+/// A group's machines that serve.
+fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
+    counting(group).filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
+}
+
+/// Whether it was launched from what its group launches now.
+fn is_current(group: &GroupView, machine: &MachineView) -> bool {
+    machine.template.is_some() && machine.template == group.template
+}
+
+/// What a machine that boots says of itself.
+fn boots(group: &GroupView, reports: &BTreeMap<String, BootstrapReport>) -> String {
+    let pending = counting(group).filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
+    let words: Vec<String> = pending
+        .map(|(id, _)| match reports.get(id) {
+            None => format!("{id} boots"),
+            Some(report) => {
+                let step = report.step.as_deref().map(|step| format!(" ({step})")).unwrap_or_default();
+                let failure = report.failure.as_ref().map(|failure| format!(": {}", failure.message));
+                format!("{id} boots{step}{}", failure.unwrap_or_default())
+            }
+        })
+        .collect();
+    if words.is_empty() { "no machine boots".to_owned() } else { words.join(", ") }
+}

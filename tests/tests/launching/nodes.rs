@@ -1,0 +1,490 @@
+//! Nodes that are refreshed and replaced: the real driver against the simulated world, which a check that knows nothing of `decide`
+//! looks at after every event.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::plan::{NodeAction, Plan};
+use slipway_core::renewal::Asked;
+use slipway_driver::scan::{Outcome as ScanOutcome, ScanPorts, scan};
+use slipway_sim::{FleetFaults, MachineFacts};
+
+use super::*;
+
+fn refreshing() -> String {
+    PRODUCTION.replacen("strategy: rollout", "strategy: refresh", 1)
+}
+
+fn bigger_members() -> String {
+    PRODUCTION.replacen(
+        "etcd:\n  count: 3\n  instanceType: m7i.large",
+        "etcd:\n  count: 3\n  instanceType: m7i.xlarge",
+        1,
+    )
+}
+
+/// What must hold at every moment, read off the world alone.
+struct Watch {
+    /// How many API servers must serve.
+    serve: usize,
+    leaving: BTreeSet<String>,
+    known: BTreeMap<String, MachineFacts>,
+    /// Members whose machine was taken down, in order.
+    taken: Vec<String>,
+    /// The pools of workers that went, in order.
+    workers: Vec<String>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            serve: 2,
+            leaving: BTreeSet::new(),
+            known: BTreeMap::new(),
+            taken: Vec::new(),
+            workers: Vec::new(),
+        }
+    }
+}
+
+impl Watch {
+    fn look(&mut self, world: &World) {
+        let Some(facts) = world.cluster_facts(NAME) else { return };
+        let now = world.now();
+        let up = facts.members.values().filter(|member| member.voter && member.up).count();
+        assert!(up + 1 >= facts.members.len(), "P4 at {now}: {:?}", facts.members);
+        assert!(facts.api_servers.len() >= self.serve, "P5 at {now}: only {:?} serve", facts.api_servers);
+        assert!(facts.losses.is_empty(), "P6 at {now}: {:?}", facts.losses);
+        for machine in world.machines() {
+            // One that never served takes nothing with it.
+            let goes = machine.leaving && machine.ready && self.leaving.insert(machine.id.clone());
+            if goes && machine.role.starts_with("etcd-") {
+                let fresh =
+                    facts.snapshots.iter().any(|at| now.duration_since(*at) <= SignedDuration::from_mins(15));
+                assert!(fresh, "P4 at {now}: {} goes without a snapshot", machine.role);
+                let others = facts.members.iter().filter(|(role, _)| **role != machine.role);
+                assert!(
+                    others.clone().all(|(_, member)| member.voter && member.up),
+                    "P4 at {now}: {:?}",
+                    facts.members
+                );
+                self.taken.push(machine.role.clone());
+            }
+            if goes && machine.role.starts_with("pool-") {
+                assert_eq!(
+                    facts.pods.get(&machine.id).copied().unwrap_or_default(),
+                    0,
+                    "P6 at {now}: {}",
+                    machine.id
+                );
+                self.workers.push(machine.role.clone());
+            }
+            self.known.insert(machine.id.clone(), machine);
+        }
+    }
+}
+
+impl Account {
+    /// A cluster whose machines are all up.
+    async fn up(text: &str) -> Self {
+        Self::new().all_up(text).await
+    }
+
+    async fn all_up(self, text: &str) -> Self {
+        self.render(text).await;
+        self.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+        self.run(Delivery::Everything).await;
+        let mut world = lock(&self.cloudformation);
+        let later = world.now() + SignedDuration::from_mins(30);
+        world.advance(later);
+        drop(world.drain());
+        let machines = world.machines();
+        assert!(machines.iter().all(|machine| machine.ready), "{machines:?}");
+        drop(world);
+        self
+    }
+
+    /// Every certificate is issued anew, and what comes of it is planned.
+    async fn renewed(&self, text: &str) -> Plan {
+        let ports = ScanPorts {
+            specs: &self.specs,
+            assets: &self.assets,
+            keys: &self.keys,
+            bus: &self.bus,
+            crypto: &AwsLc,
+        };
+        let now = lock(&self.cloudformation).now();
+        let asked = Asked { everything: true, at: Some(now), ..Asked::default() };
+        let ScanOutcome::Scanned(scanned) = scan(&ports, NAME, &asked, now).await.unwrap() else { panic!() };
+        assert!(!scanned.renewed.is_empty(), "{scanned:?}");
+        let Outcome::Planned(plan) = self.render(text).await else { panic!("nothing is planned") };
+        *plan
+    }
+
+    /// As [`Account::run`], looking at everything after every event. The function is woken by its tick alone.
+    async fn roll(&self, watch: &mut Watch, deadly: Option<u64>) -> Report {
+        let mut wakes: u64 = 0;
+        watch.look(&lock(&self.cloudformation));
+        self.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+        while self.rollout().unwrap().is_open() {
+            let sent = {
+                let mut world = lock(&self.cloudformation);
+                let next = world.next_event_at().expect("at least the tick goes on");
+                world.advance(next);
+                watch.look(&world);
+                world.drain()
+            };
+            for _ in sent.iter().filter(|outgoing| matches!(outgoing, Outgoing::Invoke { .. })) {
+                wakes += 1;
+                assert!(wakes < 3_000, "it never ends: {:?}", self.status().rollout);
+                if let Some(seed) = deadly {
+                    let random = (seed ^ wakes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+                    let _ = self.invoke(None, Waker::Tick, &Life::until(random % 30, random & 64 == 0)).await;
+                }
+                self.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
+                watch.look(&lock(&self.cloudformation));
+            }
+        }
+        self.status().rollout.unwrap()
+    }
+
+    fn machines(&self) -> BTreeMap<String, MachineFacts> {
+        let machines = lock(&self.cloudformation).machines();
+        machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect()
+    }
+
+    fn waits_said(&self) -> Vec<String> {
+        let events = self.bus.drain().into_iter();
+        events
+            .filter_map(|event| match event {
+                slipway_core::event::Event::RolloutWaiting(report) => Some(report.message),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn release(&self, id: &str) -> slipway_core::render::Rendering {
+        serde_json::from_slice(&self.assets.peek(&keys::release(NAME, id)).unwrap()).unwrap()
+    }
+}
+
+/// What is asked of each role.
+fn actions(plan: &Plan) -> BTreeMap<String, NodeAction> {
+    plan.nodes.iter().map(|node| (node.role.to_string(), node.action)).collect()
+}
+
+/// P2, P7: every machine of etcd and every controller ends with the new credentials; none is replaced, and no worker is asked anything.
+async fn refreshed(deadly: Option<u64>) {
+    let account = Account::up(&refreshing()).await;
+    let before = account.machines();
+    let plan = account.renewed(&refreshing()).await;
+    for (role, action) in actions(&plan) {
+        let expected = if role.starts_with("pool-") { NodeAction::Untouched } else { NodeAction::Refresh };
+        assert_eq!(action, expected, "{role}");
+    }
+    let report = account.roll(&mut Watch::default(), deadly).await;
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert!(report.message.contains("refreshed: etcd-0, etcd-1, etcd-2, controller"), "{}", report.message);
+    let (after, release) = (account.machines(), account.release(&plan.to));
+    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "nobody was replaced");
+    for machine in after.values() {
+        let role = machine.role.parse().unwrap();
+        assert_eq!(machine.credentials, release.roles[&role].credentials_digest, "{}", machine.role);
+    }
+    assert_eq!(account.rollout().unwrap().behind, BTreeMap::new());
+    assert_eq!(account.render(refreshing()).await, Outcome::Unchanged);
+}
+
+#[tokio::test]
+async fn p2_p4_p5_p7_renewed_credentials_are_in_force_on_every_machine_of_etcd_and_control_plane() {
+    refreshed(None).await;
+}
+
+#[tokio::test]
+async fn p8_a_refresh_whose_every_invocation_dies_once_ends_the_same() {
+    for seed in 0..4 {
+        refreshed(Some(seed)).await;
+    }
+}
+
+/// P2, P4: each member gets another machine, one at a time, and nobody else does.
+async fn replaced(deadly: Option<u64>) {
+    let account = Account::up(PRODUCTION).await;
+    let before = account.machines();
+    let Outcome::Planned(plan) = account.render(bigger_members()).await else { panic!() };
+    for (role, action) in actions(&plan) {
+        let expected = if role.starts_with("etcd-") { NodeAction::Replace } else { NodeAction::Untouched };
+        assert_eq!(action, expected, "{role}");
+    }
+    let mut watch = Watch::default();
+    let report = account.roll(&mut watch, deadly).await;
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(watch.taken, ["etcd-0", "etcd-1", "etcd-2"], "each once, one after the other");
+    for (id, machine) in account.machines() {
+        assert_eq!(before.contains_key(&id), !machine.role.starts_with("etcd-"), "{}", machine.role);
+    }
+    let world = lock(&account.cloudformation);
+    let facts = world.cluster_facts(NAME).unwrap();
+    assert!(facts.members.values().all(|member| member.voter && member.up), "{facts:?}");
+}
+
+#[tokio::test]
+async fn p2_p4_members_are_replaced_one_at_a_time_and_nobody_else_is_touched() {
+    replaced(None).await;
+}
+
+#[tokio::test]
+async fn p8_a_replacement_whose_every_invocation_dies_once_takes_no_member_twice() {
+    for seed in 0..4 {
+        replaced(Some(seed)).await;
+    }
+}
+
+fn bigger_controllers() -> String {
+    PRODUCTION.replacen(
+        "controller:\n  count: 3\n  instanceType: m7i.large",
+        "controller:\n  count: 3\n  instanceType: m7i.xlarge",
+        1,
+    )
+}
+
+/// P2, P5: each controller gets a successor before it goes, and nobody else does.
+async fn controllers_replaced(deadly: Option<u64>) {
+    let account = Account::up(PRODUCTION).await;
+    let before = account.machines();
+    let Outcome::Planned(plan) = account.render(bigger_controllers()).await else { panic!() };
+    for (role, action) in actions(&plan) {
+        let expected = if role == "controller" { NodeAction::Replace } else { NodeAction::Untouched };
+        assert_eq!(action, expected, "{role}");
+    }
+    let mut watch = Watch { serve: 3, ..Watch::default() };
+    let report = account.roll(&mut watch, deadly).await;
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    let after = account.machines();
+    for (id, machine) in &after {
+        assert_eq!(before.contains_key(id), machine.role != "controller", "{}", machine.role);
+    }
+    assert_eq!(after.values().filter(|machine| machine.role == "controller").count(), 3);
+}
+
+#[tokio::test]
+async fn p2_p5_controllers_are_replaced_one_at_a_time_and_three_serve_throughout() {
+    controllers_replaced(None).await;
+}
+
+#[tokio::test]
+async fn p8_a_replacement_of_controllers_whose_every_invocation_dies_once_ends_the_same() {
+    for seed in 0..4 {
+        controllers_replaced(Some(seed)).await;
+    }
+}
+
+#[tokio::test]
+async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_set() {
+    let account = Account::up(PRODUCTION).await;
+    account.render(bigger_controllers()).await;
+    let mut late = None;
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    // It dies before it performs what it decided, time and again, until that is a size.
+    for calls in (0..4_000).map(|wake| wake % 40) {
+        let _ = account.invoke(None, Waker::Tick, &Life::until(calls, false)).await;
+        let outbox = account.rollout().unwrap().outbox;
+        late = late.or_else(|| {
+            outbox.into_iter().find(|one| matches!(one, slipway_core::rollout::Effect::SetDesired { .. }))
+        });
+        if late.is_some() {
+            break;
+        }
+        let mut world = lock(&account.cloudformation);
+        let later = world.now() + SignedDuration::from_secs(20);
+        world.advance(later);
+    }
+    let late = late.expect("one more controller is asked for");
+    let report = account.roll(&mut Watch { serve: 3, ..Watch::default() }, None).await;
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+
+    // Whoever held it finds that it is done with.
+    let done = account.calls("SetDesiredCapacity");
+    let stacks = SimulatedStacks::new(Arc::clone(&account.cloudformation), account.assets.clone());
+    let groups = SimulatedGroups::new(Arc::clone(&account.cloudformation));
+    let commands = SimulatedCommands::new(Arc::clone(&account.cloudformation));
+    let ticks = SimulatedTicks::new(Arc::clone(&account.cloudformation), FUNCTION);
+    let ports = RolloutPorts {
+        assets: &account.assets,
+        stacks: &stacks,
+        groups: &groups,
+        commands: &commands,
+        bus: &account.bus,
+        ticks: &ticks,
+    };
+    slipway_driver::launch::perform(&ports, NAME, &late).await.unwrap();
+    assert_eq!(account.calls("SetDesiredCapacity"), done);
+}
+
+fn other_workers() -> String {
+    let pool = |zone: &str, kind: &str| {
+        format!("instanceType: {kind}\n      subnets:\n        - name: private-{zone}")
+    };
+    let text = PRODUCTION.replacen(&pool("a", "m7i.xlarge"), &pool("a", "m7i.2xlarge"), 1);
+    text.replacen(&pool("b", "m7i.xlarge"), &pool("b", "m7i.2xlarge"), 1)
+}
+
+/// P2, P6: each worker of the two pools goes once its pods were evicted, one at a time, one pool after the other.
+async fn workers_replaced(deadly: Option<u64>) {
+    let account = Account::up(PRODUCTION).await;
+    let before = account.machines();
+    let Outcome::Planned(plan) = account.render(other_workers()).await else { panic!() };
+    let rolled = |role: &str| ["pool-general-a", "pool-general-b"].contains(&role);
+    for (role, action) in actions(&plan) {
+        let expected = if rolled(&role) { NodeAction::Replace } else { NodeAction::Untouched };
+        assert_eq!(action, expected, "{role}");
+    }
+    let mut watch = Watch { serve: 3, ..Watch::default() };
+    let report = account.roll(&mut watch, deadly).await;
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(watch.workers, ["pool-general-a", "pool-general-a", "pool-general-b", "pool-general-b"]);
+    for (id, machine) in account.machines() {
+        assert_eq!(before.contains_key(&id), !rolled(&machine.role), "{}", machine.role);
+    }
+}
+
+#[tokio::test]
+async fn p2_p6_workers_are_drained_and_replaced_one_at_a_time() {
+    workers_replaced(None).await;
+}
+
+#[tokio::test]
+async fn p8_a_replacement_of_workers_whose_every_invocation_dies_once_ends_the_same() {
+    for seed in 0..4 {
+        workers_replaced(Some(seed)).await;
+    }
+}
+
+#[tokio::test]
+async fn p6_p10_a_worker_whose_pods_no_budget_lets_go_is_kept_and_ends_the_rollout_with_the_reason() {
+    let account = Account::new();
+    let faults = FleetFaults { stubborn_budget: 1.0, ..FleetFaults::default() };
+    lock(&account.cloudformation).set_fleet_faults(faults);
+    let account = account.all_up(PRODUCTION).await;
+    let before = account.machines();
+    account.render(other_workers()).await;
+    let mut watch = Watch { serve: 3, ..Watch::default() };
+    let report = account.roll(&mut watch, None).await;
+    assert_eq!(report.state, "failed", "{}", report.message);
+    assert!(report.message.contains("could not be drained within 24 hours: "), "{}", report.message);
+    assert_eq!(account.machines().keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    let mut world = lock(&account.cloudformation);
+    let later = world.now() + SignedDuration::from_mins(20);
+    world.advance(later);
+    assert_eq!(
+        world.cluster_facts(NAME).unwrap().cordoned,
+        Vec::<String>::new(),
+        "pods may come to it again"
+    );
+}
+
+#[tokio::test]
+async fn p8_commands_that_fail_hang_come_twice_or_are_in_no_list_delay_a_roll_and_do_not_break_it() {
+    let faults = FleetFaults {
+        command_fails: 0.05,
+        command_doubled: 0.2,
+        command_unlisted: 0.3,
+        slow_boot: 0.3,
+        ..FleetFaults::default()
+    };
+    for text in [bigger_members(), refreshing()] {
+        let account =
+            Account::up(&if text == refreshing() { refreshing() } else { PRODUCTION.to_owned() }).await;
+        if text == refreshing() {
+            account.renewed(&text).await;
+        } else {
+            account.render(text).await;
+        }
+        lock(&account.cloudformation).set_fleet_faults(faults);
+        let report = account.roll(&mut Watch::default(), Some(7)).await;
+        assert!(["succeeded", "failed"].contains(&report.state.as_str()), "{report:?}");
+        assert_eq!(report.state == "succeeded", account.rollout().unwrap().behind.is_empty(), "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn p7_p10_a_node_that_takes_no_credentials_ends_the_rollout_by_name_and_the_next_upload_goes_on_with_the_rest()
+ {
+    let account = Account::up(&refreshing()).await;
+    let plan = account.renewed(&refreshing()).await;
+    let broken = FleetFaults { command_fails: 1.0, ..FleetFaults::default() };
+    lock(&account.cloudformation).set_fleet_faults(broken);
+    let report = account.roll(&mut Watch::default(), None).await;
+    assert_eq!(report.state, "failed");
+    assert!(report.message.starts_with("etcd-0: a snapshot before i-"), "{}", report.message);
+    assert!(
+        report.message.contains("failed 3 times: the machine is too busy to answer"),
+        "{}",
+        report.message
+    );
+    let behind: Vec<String> = account.rollout().unwrap().behind.keys().map(ToString::to_string).collect();
+    assert_eq!(behind, ["etcd-0", "etcd-1", "etcd-2"], "the control plane's stack was not reached");
+
+    // Nothing was lost: the same spec is not taken for done.
+    lock(&account.cloudformation).set_fleet_faults(FleetFaults::default());
+    let Outcome::Planned(again) = account.render(refreshing()).await else { panic!("it was forgotten") };
+    assert_eq!(again.to, plan.to);
+    assert_eq!(actions(&again)["etcd-0"], NodeAction::Refresh);
+    let report = account.roll(&mut Watch::default(), None).await;
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    let release = account.release(&plan.to);
+    for machine in account.machines().values() {
+        let role = machine.role.parse().unwrap();
+        assert_eq!(machine.credentials, release.roles[&role].credentials_digest, "{}", machine.role);
+    }
+}
+
+#[tokio::test]
+async fn p4_p10_a_member_that_does_not_come_back_ends_the_rollout_and_the_others_are_left() {
+    let account = Account::up(PRODUCTION).await;
+    account.render(bigger_members()).await;
+    let dead = FleetFaults { dead_boot: 1.0, ..FleetFaults::default() };
+    lock(&account.cloudformation).set_fleet_faults(dead);
+    let mut watch = Watch::default();
+    let report = account.roll(&mut watch, None).await;
+    assert_eq!(report.state, "failed");
+    assert_eq!(watch.taken.iter().collect::<BTreeSet<_>>().len(), 1, "{:?}", watch.taken);
+    assert!(
+        report.message.starts_with("etcd-0: nobody took the place of its machine within 60 minutes: i-"),
+        "{}",
+        report.message
+    );
+    let said = account.waits_said();
+    let mut distinct = said.clone();
+    distinct.dedup();
+    assert_eq!(said, distinct, "each reason is said once");
+    assert!(said.len() < 20, "{said:?}");
+}
+
+#[tokio::test]
+async fn p10_nothing_is_asked_of_any_machine_after_a_pause_and_a_resume_goes_on() {
+    let account = Account::up(&refreshing()).await;
+    account.renewed(&refreshing()).await;
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    let asked = |account: &Account| account.calls("SendCommand");
+    let advance = |minutes: i64| {
+        let mut world = lock(&account.cloudformation);
+        let later: Timestamp = world.now() + SignedDuration::from_mins(minutes);
+        world.advance(later);
+    };
+    while asked(&account) < 4 {
+        advance(1);
+        account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
+    }
+    let order = |order| Waker::Order { order, at: None };
+    account.invoke(None, order(slipway_core::rollout::Order::Pause), &Life::unending()).await.unwrap();
+    let before = asked(&account);
+    for _ in 0..90 {
+        advance(1);
+        account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
+    }
+    assert_eq!((asked(&account), account.status().rollout.unwrap().state.as_str()), (before, "paused"));
+    account.invoke(None, order(slipway_core::rollout::Order::Resume), &Life::unending()).await.unwrap();
+    let report = account.roll(&mut Watch::default(), None).await;
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+}
