@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 
-use crate::{ADMINISTRATOR, CLUSTER, installation, run, spec, upload};
+use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, installation, run, spec};
 
 /// An ELF header of a 64-bit program for that machine, and something behind it.
 pub(crate) fn program(machine: u16, inside: &str) -> Vec<u8> {
@@ -57,8 +57,10 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
         assert_eq!(object(&key).await.unwrap(), program(machine, "one"));
     }
 
-    // The same spec again.
-    upload(&slipway, &spec()).await;
+    // The same spec again. That the machines are then replaced takes as long as they boot: `launch` sees to it.
+    let mark = slipway.world().observer().mark();
+    slipway.upload(CLUSTER, spec()).await.unwrap();
+    assert!(slipway.event(mark, &["Plan Ready"], PATIENCE).await.is_some());
     let lock: Value = slipway.document(CLUSTER, "lock.json").await.unwrap().unwrap();
     let pinned = lock["agent"].as_object().unwrap();
     assert!(!pinned.is_empty(), "{lock}");
