@@ -57,7 +57,8 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
         assert_eq!(object(&key).await.unwrap(), program(machine, "one"));
     }
 
-    // The same spec again. That the machines are then replaced takes as long as they boot: `launch` sees to it.
+    // The same spec again, up to its plan: every machine is to be replaced then, and the drain of the only worker waits for pods that
+    // have no other place to go to.
     let mark = slipway.world().observer().mark();
     slipway.upload(CLUSTER, spec()).await.unwrap();
     assert!(slipway.event(mark, &["Plan Ready"], PATIENCE).await.is_some());

@@ -557,6 +557,10 @@ impl Words {
             .iter()
             .filter_map(|step| self.stacks.get(&step.stack).map(|words| format!("{}: {words}", step.stack)))
             .collect();
+        // Nodes were the last to move, and no stack of the next wave was looked at yet.
+        if let (true, Some(next)) = (now.is_empty(), turn(steps).first()) {
+            return format!("{}: its turn has come ({stacks})", next.stack);
+        }
         format!("{} ({stacks})", now.join("; "))
     }
 
