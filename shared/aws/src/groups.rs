@@ -58,16 +58,15 @@ impl Groups for AutoScaling {
     async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
         const OPERATION: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
         // Auto Scaling takes the call for a machine that waits in its terminate hook, too, and would shrink the group once more.
-        let Some(seen) = self.group(group).await? else { return Ok(()) };
-        match seen.machines.get(instance).map(|machine| machine.lifecycle) {
-            None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => return Ok(()),
-            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => {}
+        if self.leaves(group, instance).await? {
+            return Ok(());
         }
         let call = self.client.terminate_instance_in_auto_scaling_group().instance_id(instance);
         match call.should_decrement_desired_capacity(shrink).send().await {
             Ok(_) => Ok(()),
-            // It went between the look and the call.
-            Err(error) if code(&error) == "ValidationError" && words(&error).contains("not found") => Ok(()),
+            // It went between the look and the call: another invocation, or the SDK's own second try, had the same to do. Where the
+            // group shrank with it, what is said is that it is as small as it may be.
+            Err(error) if code(&error) == "ValidationError" && self.leaves(group, instance).await? => Ok(()),
             Err(error) => Err(port_error(OPERATION, format!("{instance} of {group}"), &error)),
         }
     }
@@ -95,6 +94,17 @@ impl Groups for AutoScaling {
                 Err(port_error("autoscaling:RecordLifecycleActionHeartbeat", subject, &error))
             }
         }
+    }
+}
+
+impl AutoScaling {
+    /// Whether a machine is on its way out of its group, or gone.
+    async fn leaves(&self, group: &str, instance: &str) -> PortResult<bool> {
+        let Some(seen) = self.group(group).await? else { return Ok(true) };
+        Ok(match seen.machines.get(instance).map(|machine| machine.lifecycle) {
+            None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => true,
+            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => false,
+        })
     }
 }
 

@@ -98,6 +98,7 @@ async fn p8_terminating_twice_takes_one_machine_and_shrinks_once() {
         machine("i-2", "Terminating:Wait")
     );
     let seen = group(&machines);
+    let leaving = group(&format!("<Instances>{}</Instances>", machine("i-1", "Terminating:Wait")));
     let gone =
         refusal("ValidationError", "Instance Id not found - No managed instance found for instance ID: i-1");
     let floor = refusal("ValidationError", "Currently, desiredSize equals minSize (1).");
@@ -107,10 +108,17 @@ async fn p8_terminating_twice_takes_one_machine_and_shrinks_once() {
         seen,
         seen,
         NO_GROUP,
+        // Another had the same to do: it goes between the look and the call.
         seen,
         gone,
+        NO_GROUP,
         seen,
         floor,
+        leaving,
+        // Nobody had, and it stays: a person made the group as small as it may be.
+        seen,
+        floor,
+        seen,
         seen,
         refusal("ScalingActivityInProgress", "busy"),
     ]);
@@ -119,6 +127,7 @@ async fn p8_terminating_twice_takes_one_machine_and_shrinks_once() {
     groups.terminate("a-pool-x", "i-3", true).await.unwrap();
     groups.terminate("a-pool-x", "i-1", true).await.unwrap();
     groups.terminate("a-pool-x", "i-1", false).await.unwrap();
+    groups.terminate("a-pool-x", "i-1", true).await.unwrap();
     let kind = async || groups.terminate("a-pool-x", "i-1", true).await.unwrap_err().kind;
     assert_eq!(kind().await, ErrorKind::Invalid);
     assert_eq!(kind().await, ErrorKind::Transient);
@@ -128,7 +137,7 @@ async fn p8_terminating_twice_takes_one_machine_and_shrinks_once() {
         .map(|request| request.body)
         .filter(|body| body.contains("Action=TerminateInstanceInAutoScalingGroup"))
         .collect();
-    assert_eq!(calls.len(), 4);
+    assert_eq!(calls.len(), 5);
     assert!(calls[0].contains("InstanceId=i-1&ShouldDecrementDesiredCapacity=true"), "{}", calls[0]);
     assert!(calls[1].contains("ShouldDecrementDesiredCapacity=false"), "{}", calls[1]);
 }
