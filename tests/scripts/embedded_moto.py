@@ -11,11 +11,13 @@ It ends when its standard input closes, however its parent ends: no orphan survi
 """
 
 import datetime
+import functools
 import logging
 import os
 import sys
 import threading
 
+from jsonpath_ng import ext
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -55,7 +57,16 @@ def age(hours: int) -> None:
     s3.utcnow = lambda: original() - datetime.timedelta(hours=hours)
 
 
+def remember() -> None:
+    """What depends on nothing but its argument is found out once: of each request moto lists its folders, and tries some two hundred
+    patterns of hosts; for each event that a rule transforms it generates the parser of its paths anew. That was a third of its work."""
+    find = DomainDispatcherApplication.get_backend_for_host
+    DomainDispatcherApplication.get_backend_for_host = functools.cache(find)
+    ext.parse = functools.cache(ext.parse)
+
+
 def main() -> None:
+    remember()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     seed(dict(argument.split("=", 1) for argument in sys.argv[1:]))
     age(int(os.environ.get("HOURS_AGO", "0")))
