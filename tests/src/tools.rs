@@ -1,7 +1,9 @@
 //! Where things are: the repository, the Python tools, the function binaries.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 /// Something that the set-up steps should have made is not there.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +54,23 @@ pub fn etcd(version: &str, program: &str) -> Option<PathBuf> {
     fetched("tests/scripts/etcd_release.sh", &[version, program])
 }
 
+/// As [`etcd`], but only where it was built before (`make test-etcd`): each release takes minutes.
+///
+/// # Panics
+/// As [`debian`].
+#[must_use]
+pub fn cached_etcd(version: &str, program: &str) -> Option<PathBuf> {
+    fetched("tests/scripts/etcd_release.sh", &["--cached", version, program])
+}
+
+/// Asks `script` once a process: what it says of something that cannot be had is said once, too.
 fn fetched(script: &str, of: &[&str]) -> Option<PathBuf> {
+    static FOUND: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    found.entry(format!("{script} {}", of.join(" "))).or_insert_with(|| fetch(script, of)).clone()
+}
+
+fn fetch(script: &str, of: &[&str]) -> Option<PathBuf> {
     let output = Command::new(root().join(script)).args(of).stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("{script} cannot be run: {error}"));
     match output.status.code() {
