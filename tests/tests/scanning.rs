@@ -6,8 +6,11 @@
 mod damage;
 #[path = "scanning/recovery.rs"]
 mod recovery;
+#[path = "scanning/rotation.rs"]
+mod rotation;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
@@ -24,6 +27,8 @@ use slipway_sim::memory::{
     Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY,
 };
 use slipway_sim::mortal::Life;
+use slipway_sim::ports::{SharedWorld, SimulatedGroups};
+use slipway_sim::world::Config;
 use slipway_tests::workshop::rolled_out;
 
 const PRODUCTION: &str = include_str!("../../examples/production.yaml");
@@ -45,6 +50,13 @@ struct World {
     keys: MemoryKeys,
     parameters: MemoryParameters,
     bus: MemoryBus,
+    /// Its machines, where there are any.
+    cloud: SharedWorld,
+}
+
+fn empty_cloud(seed: u64) -> SharedWorld {
+    let config = Config { region: "eu-west-1".to_owned(), seed, ..Config::default() };
+    Arc::new(Mutex::new(slipway_sim::world::World::new(config)))
 }
 
 impl World {
@@ -57,6 +69,7 @@ impl World {
             keys: MemoryKeys::new(1),
             parameters: MemoryParameters::new([(X86_64, "ami-0123456789abcdef0")]),
             bus: MemoryBus::new(),
+            cloud: empty_cloud(1),
         };
         world.specs.upload(&keys::spec(NAME), spec);
         world.assets.set_clock(launch());
@@ -83,6 +96,7 @@ impl World {
             keys: self.keys.clone(),
             parameters: self.parameters.clone(),
             bus: MemoryBus::new(),
+            cloud: empty_cloud(1),
         }
     }
 
@@ -120,6 +134,7 @@ impl World {
         let ports = ScanPorts {
             specs: &life.of(&self.specs),
             assets: &life.of(&self.assets),
+            groups: &life.of(&SimulatedGroups::new(Arc::clone(&self.cloud))),
             keys: &life.of(&self.keys),
             bus: &life.of(&self.bus),
             crypto: &AwsLc,

@@ -10,7 +10,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::pki::manifest::PolicyError;
 use slipway_core::pki::rotation::{self as stages, Next, Seen, Wait};
 use slipway_core::pki::{Manifest, Role, policy};
-use slipway_driver::credentials::rotation::{self, Did, Machines, Rotated};
+use slipway_driver::credentials::rotation::{self, Did, Rotated};
 use slipway_driver::error::{FlowError, FlowResult};
 use slipway_driver::ports::{Keys, Objects};
 use slipway_driver::{keys, store};
@@ -88,7 +88,7 @@ async fn in_cloud(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit,
     let specs = cloud.specs().await?;
     let Standing { cluster, manifest, spec, .. } = standing(cloud, &specs).await?;
     let assets = cloud.assets();
-    let seen = rotation::see(assets, &cluster.name, Machines::new()).await?;
+    let seen = rotation::see(assets, &cloud.groups(), &cluster.name).await?;
     let now = Timestamp::now();
     if args.dry_run {
         let (text, machine) = foreseen(args, &cluster, &manifest, &seen, now)?;

@@ -68,7 +68,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 /// What a scan would do if `asked` were asked of it now.
 pub(super) async fn foreseen(cloud: &Cloud, asked: &Asked, now: Timestamp) -> Result<Foreseen, Failure> {
     let specs = cloud.specs().await?;
-    let ports = ScanPorts { specs: &specs, assets: cloud.assets(), keys: &(), bus: &(), crypto: &AwsLc };
+    let assets = cloud.assets();
+    let ports = ScanPorts { specs: &specs, assets, groups: &(), keys: &(), bus: &(), crypto: &AwsLc };
     let name = &cloud.cluster;
     scan::foresee(&ports, name, asked, now).await?.map_err(|why| {
         Failure::refused(

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use serde_json::Value;
-use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket};
+use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, S3Bucket};
 use slipway_driver::scan::{self, Outcome, ScanPorts};
 use slipway_lambda::event::{ToScan, to_scan};
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment, metrics};
@@ -13,6 +13,7 @@ use slipway_pki::AwsLc;
 struct Scan {
     specs: S3Bucket,
     assets: S3Bucket,
+    groups: AutoScaling,
     keys: KmsKeys,
     bus: EventBus,
 }
@@ -22,7 +23,8 @@ impl Function for Scan {
         let told = environment::Scan::read(environment)?;
         let aws = Aws::from_env().await.map_err(Failure::environment)?;
         let (specs, assets) = (aws.bucket(&told.spec_bucket), aws.bucket(&told.asset_bucket));
-        Ok(Self { specs, assets, keys: aws.keys(&told.kms_key_arn), bus: aws.bus(&told.bus_name) })
+        let (groups, keys) = (aws.groups(), aws.keys(&told.kms_key_arn));
+        Ok(Self { specs, assets, groups, keys, bus: aws.bus(&told.bus_name) })
     }
 
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
@@ -34,8 +36,8 @@ impl Function for Scan {
             ToScan::Cluster { cluster, asked } => (cluster, asked),
         };
         invocation.about(&cluster);
-        let Self { specs, assets, keys, bus } = self;
-        let ports = ScanPorts { specs, assets, keys, bus, crypto: &AwsLc };
+        let Self { specs, assets, groups, keys, bus } = self;
+        let ports = ScanPorts { specs, assets, groups, keys, bus, crypto: &AwsLc };
         let outcome = scan::scan(&ports, &cluster, &asked, invocation.now).await?;
         if let Outcome::Scanned(scanned) = &outcome {
             metrics::report(scanned, invocation.now);

@@ -1,14 +1,12 @@
 //! Nodes whose certificates have expired are brought back, with no API to ask (P7): `slipway_core::renewal::recovery` says in which order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use slipway_core::node::Base;
-use slipway_core::pki::Role;
 use slipway_core::renewal::recovery::{Heard, Recovery};
 use slipway_core::rollout::fleet::Lifecycle;
 
-use crate::credentials::rotation::{Machines, standing_releases};
+use crate::credentials::rotation::{self, Machines};
 use crate::error::FlowResult;
 use crate::ports::{Commands, ErrorKind, Groups, Objects, PortError};
 
@@ -17,31 +15,12 @@ use crate::ports::{Commands, ErrorKind, Groups, Objects, PortError};
 /// # Errors
 /// If a port fails, or a release that is deployed is lost.
 pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str) -> FlowResult<Machines> {
-    let mut names: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
-    for (stack, release) in standing_releases(assets, cluster).await? {
-        for (role, node) in &release.roles {
-            let stands = stack.as_ref().is_none_or(|stack| *stack == node.stack);
-            // Rendering writes it, for the agent.
-            let base = serde_json::from_str::<Base>(&node.config).ok().filter(|_| stands);
-            names.entry(role.clone()).or_default().extend(base.map(|base| base.auto_scaling_group));
-        }
-    }
-    let mut machines = Machines::new();
-    for (role, names) in names {
-        for name in names {
-            let Some(group) = groups.group(&name).await? else { continue };
-            // A group of that name that somebody else made is none of ours.
-            if group.tags.get("slipway:cluster").is_none_or(|owner| owner != cluster) {
-                continue;
-            }
-            let up = group.machines.into_iter().filter(|(_, machine)| match machine.lifecycle {
-                Lifecycle::Pending | Lifecycle::InService => true,
-                Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Elsewhere => false,
-            });
-            machines.entry(role.clone()).or_default().extend(up.map(|(instance, _)| instance));
-        }
-    }
-    Ok(machines)
+    let standing = rotation::standing_releases(assets, cluster).await?;
+    let up = |lifecycle| match lifecycle {
+        Lifecycle::Pending | Lifecycle::InService => true,
+        Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Elsewhere => false,
+    };
+    rotation::machines(groups, cluster, &standing, up).await
 }
 
 /// Asks what became of the commands under way, and sends those that are next; what has happened, in words.

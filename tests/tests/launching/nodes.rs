@@ -109,6 +109,7 @@ impl Account {
         let ports = ScanPorts {
             specs: &self.specs,
             assets: &self.assets,
+            groups: &SimulatedGroups::new(Arc::clone(&self.cloudformation)),
             keys: &self.keys,
             bus: &self.bus,
             crypto: &AwsLc,

@@ -1,20 +1,17 @@
 //! What has expired is brought back by Run Command, machine by machine, with no API to ask.
 
-use std::sync::{Arc, Mutex};
-
 use slipway_core::renewal::recovery::{Progress, Recovery, Stage};
 use slipway_core::rollout::ChangeSetRequest;
 use slipway_driver::ports::Stacks as _;
 use slipway_driver::recovery::{machines, turn};
-use slipway_sim::ports::{SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, lock};
-use slipway_sim::world::{Config, FleetFaults, MachineFacts};
+use slipway_sim::ports::{SimulatedCommands, SimulatedStacks, lock};
+use slipway_sim::world::{FleetFaults, MachineFacts};
 
 use super::*;
 
 /// The machines of [`NAME`], as the newest plan launched them.
-async fn fleet(world: &World, seed: u64) -> SharedWorld {
-    let config = Config { region: "eu-west-1".to_owned(), seed, ..Config::default() };
-    let cloud = Arc::new(Mutex::new(slipway_sim::world::World::new(config)));
+pub(super) async fn fleet(world: &World, seed: u64) -> SharedWorld {
+    let cloud = empty_cloud(seed);
     let stacks = SimulatedStacks::new(Arc::clone(&cloud), world.assets.clone());
     let desired: slipway_core::status::Desired =
         serde_json::from_slice(&world.assets.peek(&keys::desired(NAME)).unwrap()).unwrap();
@@ -40,7 +37,7 @@ async fn fleet(world: &World, seed: u64) -> SharedWorld {
     cloud
 }
 
-fn facts(cloud: &SharedWorld) -> Vec<MachineFacts> {
+pub(super) fn facts(cloud: &SharedWorld) -> Vec<MachineFacts> {
     lock(cloud).machines()
 }
 

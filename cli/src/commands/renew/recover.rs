@@ -63,8 +63,9 @@ async fn renew(
     printer: &Printer,
 ) -> Result<Vec<String>, Failure> {
     let (specs, bus) = (cloud.specs().await?, args.bus.of(cloud).await?);
-    let keys = cloud.keys(sealed_under);
-    let ports = ScanPorts { specs: &specs, assets: cloud.assets(), keys: &keys, bus: &bus, crypto: &AwsLc };
+    let (keys, groups) = (cloud.keys(sealed_under), cloud.groups());
+    let (assets, crypto) = (cloud.assets(), &AwsLc);
+    let ports = ScanPorts { specs: &specs, assets, groups: &groups, keys: &keys, bus: &bus, crypto };
     let scanned = match scanning::scan(&ports, &cloud.cluster, asked, Timestamp::now()).await? {
         Outcome::Scanned(scanned) => scanned,
         Outcome::Nothing(why) => {

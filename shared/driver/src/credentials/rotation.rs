@@ -20,8 +20,8 @@ use crate::error::{FlowError, FlowResult};
 use crate::ports::{Crypto, Keys, Objects};
 use crate::{keys, store};
 
-pub(crate) use seen::standing_releases;
 pub use seen::{Machines, see};
+pub(crate) use seen::{machines, standing_releases};
 
 /// What became of one rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,20 +15,22 @@ use slipway_core::pki::Manifest;
 use slipway_core::pki::rotation::due;
 use slipway_core::renewal::{self, Announcement, Asked, Decision, Finding, Renewal, Standing, State};
 
-use crate::credentials::rotation::{self, Machines, Rotated};
+use crate::credentials::rotation::{self, Rotated};
 use crate::credentials::{self, ToRenew};
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Bus, Crypto, Folders, Keys, Listing, Objects};
+use crate::ports::{Bus, Crypto, Folders, Groups, Keys, Listing, Objects};
 use crate::store::{self, Stored};
 
 /// What a scan needs of the world.
 #[derive(Debug)]
-pub struct ScanPorts<'a, S, A, K, B, C> {
+pub struct ScanPorts<'a, S, A, G, K, B, C> {
     /// The spec bucket.
     pub specs: &'a S,
     /// The asset bucket.
     pub assets: &'a A,
+    /// Auto Scaling, which is asked while something is exchanged.
+    pub groups: &'a G,
     /// KMS.
     pub keys: &'a K,
     /// The bus.
@@ -104,8 +106,8 @@ fn is_name(folder: &str) -> bool {
 /// # Errors
 /// If a call fails for want of a permission, a resource or luck, or the inventory cannot be read. A certificate that cannot is a
 /// finding, and one that cannot be issued anew is said on the bus.
-pub async fn scan<S: Objects, A: Objects + Listing, K: Keys, B: Bus, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, K, B, C>,
+pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
     asked: &Asked,
     now: Timestamp,
@@ -163,8 +165,8 @@ pub struct Foreseen {
 ///
 /// # Errors
 /// As [`scan`].
-pub async fn foresee<S: Objects, A: Objects + Listing, K, B, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, K, B, C>,
+pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
     asked: &Asked,
     now: Timestamp,
@@ -196,8 +198,8 @@ impl observe::Seen {
 
 /// Takes what is being exchanged a stage further, and begins what the policy asks for. What cannot be is a finding: it holds up no
 /// renewal.
-async fn rotate<S, A: Objects + Listing, K: Keys, B, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, K, B, C>,
+async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &Cluster,
     manifest: &Manifest,
     now: Timestamp,
@@ -208,7 +210,7 @@ async fn rotate<S, A: Objects + Listing, K: Keys, B, C: Crypto>(
         return Ok(Vec::new());
     }
     let rotated = async {
-        let nodes = rotation::see(ports.assets, &cluster.name, Machines::new()).await?;
+        let nodes = rotation::see(ports.assets, ports.groups, &cluster.name).await?;
         rotation::advance(ports.assets, ports.keys, ports.crypto, cluster, &nodes, now).await
     };
     match rotated.await {
@@ -243,8 +245,8 @@ async fn keep(assets: &impl Objects, cluster: &str, stored: &Stored<State>, next
 
 /// Issues anew what is due: all in one version of the inventory; if that cannot be, what rolls together by itself, so that one
 /// lost key holds up no more than it must. What was renewed, and what was not.
-async fn renew<S, A: Objects, K: Keys, B, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, K, B, C>,
+async fn renew<S, A: Objects, G, K: Keys, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &Cluster,
     renewals: &[Renewal],
     now: Timestamp,

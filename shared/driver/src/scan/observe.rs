@@ -55,8 +55,8 @@ struct ReleasedRole {
 }
 
 /// Looks. The inner error: there is nothing to look at, and why.
-pub(super) async fn observe<S: Objects, A: Objects + Listing, K, B, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, K, B, C>,
+pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
     name: &str,
     now: Timestamp,
 ) -> FlowResult<Result<Seen, &'static str>> {
@@ -154,8 +154,8 @@ async fn load_state(
 }
 
 /// What lies where the inventory says that a certificate does.
-async fn certificates<S, A: Objects + Listing, K, B, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, K, B, C>,
+async fn certificates<S, A: Objects + Listing, G, K, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &Cluster,
     manifest: &Manifest,
 ) -> FlowResult<BTreeMap<String, Stored>> {
@@ -184,8 +184,8 @@ async fn certificates<S, A: Objects + Listing, K, B, C: Crypto>(
         .await
 }
 
-async fn certificate<S, A: Objects, K, B, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, K, B, C>,
+async fn certificate<S, A: Objects, G, K, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
     key: String,
     size: Option<u64>,
     fingerprint: &str,

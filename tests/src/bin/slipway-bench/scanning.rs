@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -18,6 +18,8 @@ use slipway_driver::scan::{Outcome, ScanPorts, fan_out, scan};
 use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBus, MemoryKeys};
+use slipway_sim::ports::SimulatedGroups;
+use slipway_sim::world::{Config, World};
 use slipway_tests::tools;
 
 use super::{Anyhow, PRODUCTION, RUNS, row};
@@ -151,7 +153,10 @@ pub(crate) async fn one_fleet(clusters: usize) -> Anyhow<()> {
     let now = Timestamp::now();
     let fleet = Fleet { clusters, ..Fleet::new(now)? };
     let (keys, bus) = (MemoryKeys::new(1), MemoryBus::new());
-    let ports = ScanPorts { specs: &fleet, assets: &fleet, keys: &keys, bus: &bus, crypto: &AwsLc };
+    // Nothing is exchanged, so that nobody is asked.
+    let groups = SimulatedGroups::new(Arc::new(Mutex::new(World::new(Config::default()))));
+    let ports =
+        ScanPorts { specs: &fleet, assets: &fleet, groups: &groups, keys: &keys, bus: &bus, crypto: &AwsLc };
     let (mut certificates, started) = (0, Instant::now());
     for index in 0..clusters {
         let outcome =

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use slipway_core::node::NodeStatus;
+use slipway_core::node::{Base, NodeStatus};
 use slipway_core::pki::Role;
 use slipway_core::pki::rotation::{Heard, Seen};
 use slipway_core::render::Rendering;
 use slipway_core::rollout::Rollout;
+use slipway_core::rollout::fleet::Lifecycle;
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
-use crate::ports::{Listing, Objects};
+use crate::ports::{Groups, Listing, Objects};
 use crate::store::{self, AT_A_TIME};
 
 /// The machines that there are, by role, as far as somebody asked Auto Scaling.
@@ -21,12 +22,23 @@ pub type Machines = BTreeMap<Role, BTreeSet<String>>;
 /// A cluster has at most so many nodes, with those that are gone.
 const MOST: usize = 100_000;
 
-/// What every node of `cluster` said last, and what its machines start with. A report that cannot be read is none.
+/// The releases that stand, and the stack that each is of.
+type Standing = Vec<(Option<String>, Arc<Rendering>)>;
+
+/// What every node of `cluster` said last, which machines Auto Scaling has, and what they start with. A report that cannot be read is
+/// none.
 ///
 /// # Errors
 /// If a port fails, or a release that is deployed is lost: then nobody knows what machines start with.
-pub async fn see<A: Objects + Listing>(assets: &A, cluster: &str, machines: Machines) -> FlowResult<Seen> {
-    let boots_with = boots_with(assets, cluster).await?;
+pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster: &str) -> FlowResult<Seen> {
+    let standing = standing_releases(assets, cluster).await?;
+    let boots_with = boots_with(&standing);
+    // One whose drain is under way has pods that talk: it counts until it is gone. So does one that somebody set aside.
+    let machines = machines(groups, cluster, &standing, |lifecycle| match lifecycle {
+        Lifecycle::Pending | Lifecycle::InService | Lifecycle::TerminatingWait | Lifecycle::Elsewhere => true,
+        Lifecycle::Terminating => false,
+    });
+    let machines = machines.await?;
     let prefix = format!("clusters/{cluster}/nodes/");
     let listed = assets.list(&prefix, MOST).await?;
     let reads = listed.into_iter().filter_map(|one| {
@@ -49,24 +61,52 @@ pub async fn see<A: Objects + Listing>(assets: &A, cluster: &str, machines: Mach
     Ok(Seen { nodes, machines, boots_with, vouched: false })
 }
 
+/// The machines of each role whose group is there, of the states that count.
+pub(crate) async fn machines(
+    groups: &impl Groups,
+    cluster: &str,
+    standing: &Standing,
+    counts: fn(Lifecycle) -> bool,
+) -> FlowResult<Machines> {
+    let mut names: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
+    for (stack, release) in standing {
+        for (role, node) in &release.roles {
+            let stands = stack.as_ref().is_none_or(|stack| *stack == node.stack);
+            // Rendering writes it, for the agent.
+            let base = serde_json::from_str::<Base>(&node.config).ok().filter(|_| stands);
+            names.entry(role.clone()).or_default().extend(base.map(|base| base.auto_scaling_group));
+        }
+    }
+    let mut machines = Machines::new();
+    for (role, names) in names {
+        for name in names {
+            let Some(group) = groups.group(&name).await? else { continue };
+            // A group of that name that somebody else made is none of ours.
+            if group.tags.get("slipway:cluster").is_none_or(|owner| owner != cluster) {
+                continue;
+            }
+            let there = group.machines.into_iter().filter(|(_, machine)| counts(machine.lifecycle));
+            machines.entry(role.clone()).or_default().extend(there.map(|(instance, _)| instance));
+        }
+    }
+    Ok(machines)
+}
+
 /// What the launch templates of each role that stands carry, and what a rollout under way is bringing to them.
-async fn boots_with<A: Objects>(assets: &A, cluster: &str) -> FlowResult<BTreeMap<Role, BTreeSet<String>>> {
+fn boots_with(standing: &Standing) -> BTreeMap<Role, BTreeSet<String>> {
     let mut boots: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
-    for (stack, release) in standing_releases(assets, cluster).await? {
+    for (stack, release) in standing {
         for (role, node) in &release.roles {
             if stack.as_ref().is_none_or(|stack| *stack == node.stack) {
                 boots.entry(role.clone()).or_default().insert(node.credentials_digest.clone());
             }
         }
     }
-    Ok(boots)
+    boots
 }
 
 /// The release that each stack is at that stands, and with no stack the one that a rollout under way leads all of them to.
-pub(crate) async fn standing_releases<A: Objects>(
-    assets: &A,
-    cluster: &str,
-) -> FlowResult<Vec<(Option<String>, Arc<Rendering>)>> {
+pub(crate) async fn standing_releases<A: Objects>(assets: &A, cluster: &str) -> FlowResult<Standing> {
     let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
     let Some(rollout) = rollout else { return Ok(Vec::new()) };
     let mut stacks: BTreeSet<(Option<String>, String)> =
