@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Announced, Observed, Standing, days_before, days_left};
+use crate::pki::rotation::{Due, Why};
 use crate::pki::{Origin, policy};
 
 /// The thresholds of a leaf, in days before its end; at 0 it has expired.
@@ -37,15 +38,31 @@ fn threshold(ends: Timestamp, thresholds: &[u32], now: Timestamp) -> Option<u32>
     thresholds.iter().copied().filter(|days| days_before(ends, *days) <= now).min()
 }
 
-/// What is to be said of `standing` and was not yet, and what is then known to have been said.
+/// The thresholds of `standing`. An authority whose exchange is due, and that nobody exchanges by itself, has one more: that it is due.
+fn thresholds(observed: &Observed<'_>, standing: &Standing, due: Option<&Due>) -> Vec<u32> {
+    if standing.group.is_some() {
+        return LEAF_DAYS.to_vec();
+    }
+    let left_to_people = due.filter(|due| !due.start && !due.under_way);
+    let more = left_to_people.and_then(|due| match due.why {
+        Why::Days(days) => Some(days),
+        // It ends within the life of a leaf that is issued now.
+        Why::Leaves => Some(observed.cluster.certificates.leaf_days),
+        Why::Year => None,
+    });
+    AUTHORITY_DAYS.into_iter().chain(more).collect()
+}
+
+/// What is to be said of `standing` and was not yet, and what is then known to have been said. `due`: its exchange is, if it is an
+/// authority.
 pub(super) fn announce(
     observed: &Observed<'_>,
     standing: &Standing,
+    due: Option<&Due>,
     now: Timestamp,
 ) -> (Option<Announcement>, Option<Announced>) {
-    let thresholds = if standing.group.is_some() { &LEAF_DAYS[..] } else { &AUTHORITY_DAYS[..] };
     let (ends, fingerprint, place) = standing.first_end();
-    let Some(days) = threshold(ends, thresholds, now) else { return (None, None) };
+    let Some(days) = threshold(ends, &thresholds(observed, standing, due), now) else { return (None, None) };
     let said = Announced { fingerprint: fingerprint.to_owned(), days };
     let before = observed.state.announced.get(&standing.name);
     if let Some(before) = before.filter(|before| before.fingerprint == fingerprint && before.days <= days) {
@@ -60,6 +77,9 @@ pub(super) fn announce(
         left => format!("expires in {left} days, at {ends}"),
     };
     let message = match place {
+        None if due.is_some_and(|due| due.why == Why::Leaves) => {
+            format!("{name} {when}, and certificates that it signs are renewed soon and would outlive it")
+        }
         None => format!("{name} {when}"),
         Some(place) => format!(
             "{name} is renewed in the store, and the one before it is still in use: {place}; that one {when}"
@@ -73,12 +93,12 @@ pub(super) fn announce(
         place: place.map(str::to_owned),
         renewed_from: standing.renewed_from,
         message,
-        help: help(observed, standing, place.is_some()),
+        help: help(observed, standing, due, place.is_some()),
     };
     (Some(announcement), Some(said))
 }
 
-fn help(observed: &Observed<'_>, standing: &Standing, elsewhere: bool) -> String {
+fn help(observed: &Observed<'_>, standing: &Standing, due: Option<&Due>, elsewhere: bool) -> String {
     let (cluster, name) = (&observed.cluster.name, &standing.name);
     if elsewhere {
         return format!(
@@ -86,14 +106,20 @@ fn help(observed: &Observed<'_>, standing: &Standing, elsewhere: bool) -> String
              or send Slipway-Refresh to the node"
         );
     }
+    let rotates_by_itself =
+        observed.cluster.certificates.ca_rotation_days.map(|days| days_before(standing.ends, days));
     match (standing.origin, standing.group) {
-        (Origin::Generated, None) => {
-            format!("rotate it, in stages: slipway rotate-ca {name} --cluster {cluster}")
-        }
+        (Origin::Generated, None) => match (due, rotates_by_itself) {
+            (Some(due), _) if due.under_way => {
+                format!("its rotation is under way; what that waits for: slipway rotate-ca {name} --cluster {cluster} --dry-run")
+            }
+            (Some(due), _) if due.start => "nothing: its rotation begins now".to_owned(),
+            (_, Some(from)) => format!("nothing: its rotation begins by itself, at {from} at the latest"),
+            (_, None) => format!("rotate it, in stages: slipway rotate-ca {name} --cluster {cluster}"),
+        },
         (Origin::Imported | Origin::Provided, None) => {
-            format!(
-                "it is your own authority: have another issued, then rotate to it (slipway rotate-ca {name} --cluster {cluster})"
-            )
+            "you brought it, and this version does not exchange it: build a cluster with another authority beside this one before it ends"
+                .to_owned()
         }
         (Origin::Imported | Origin::Provided, Some(_)) => {
             let (certificate, key) = policy::import_files(name);

@@ -14,6 +14,7 @@ use crate::cluster::RolloutBeforeExpiry;
 use crate::digest::sha256_hex;
 use crate::pki::Origin;
 use crate::pki::manifest::BACKDATED;
+use crate::pki::rotation::due;
 
 /// Decides. Total: any inventory, any clock.
 #[must_use]
@@ -27,6 +28,7 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
     let renewed: Vec<&str> =
         renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.as_str()).collect();
 
+    let due = due(observed.manifest, &observed.cluster.certificates, now);
     let (mut announcements, mut announced) = (Vec::new(), BTreeMap::new());
     for standing in &standings {
         // What is renewed in this moment is not said to expire: whether that worked is said.
@@ -36,7 +38,8 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
             );
             continue;
         }
-        let (announcement, said) = announce(observed, standing, now);
+        let due = due.iter().find(|due| due.name == standing.name);
+        let (announcement, said) = announce(observed, standing, due, now);
         announcements.extend(announcement);
         announced.extend(said.map(|said| (standing.name.clone(), said)));
     }

@@ -93,7 +93,10 @@ impl World {
                 not_before: at - manifest::BACKDATED,
                 not_after: issuer.map_or(end, |issuer| manifest::cut(end, issuer, at).unwrap()),
                 spki_sha256: String::new(),
-                issuer_fingerprint: String::new(),
+                issuer_fingerprint: profile.issuer.as_ref().map_or_else(
+                    || fingerprint.clone(),
+                    |issuer| self.manifest.assets[issuer].fingerprint.clone(),
+                ),
             }
         });
         let entry = Entry {

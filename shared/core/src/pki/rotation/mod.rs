@@ -216,8 +216,7 @@ pub fn to_start(
     if asset.origin != Origin::Generated || entry.origin != Origin::Generated {
         return refused(
             "you brought it, and this version exchanges only what Slipway makes",
-            "renew it where it comes from while its key stays the same, or build a cluster with another authority beside this one"
-                .to_owned(),
+            "build a cluster with another authority beside this one".to_owned(),
         );
     }
     if let Some(rotation) = manifest.rotations.get(name).filter(|rotation| rotation.stage != Stage::Drop) {

@@ -130,6 +130,60 @@ fn an_authority_is_announced_a_year_ahead_and_never_renewed() {
     assert!(said.help.contains("slipway rotate-ca ca"), "{}", said.help);
 }
 
+/// What is due and nobody begins is said, once, with what its owner does; what begins by itself is not asked of anybody.
+#[test]
+fn p7_an_exchange_that_is_due_and_begins_not_by_itself_is_announced_once() {
+    let said = |world: &mut World, left: i64| {
+        world.now = world.ends("etcd-ca") - days(left);
+        let said = world.scan(3).announce;
+        said.into_iter()
+            .find(|one| one.certificate == "etcd-ca")
+            .map(|one| (one.threshold_days, one.message, one.help))
+    };
+    // Leaves of 400 days come up for renewal while their authority has 380, and nobody gave caRotationDays.
+    let mut world = World::new(Some((30, 3)), 400, 770);
+    let (threshold, message, help) = said(&mut world, 380).unwrap();
+    assert_eq!(threshold, 400);
+    assert!(
+        message.contains("in 380 days") && message.ends_with("are renewed soon and would outlive it"),
+        "{message}"
+    );
+    assert_eq!(help, "rotate it, in stages: slipway rotate-ca etcd-ca --cluster base");
+    for left in [379, 370, 366] {
+        assert_eq!(said(&mut world, left), None, "{left}: not each day");
+    }
+    assert_eq!(said(&mut world, 364).unwrap().0, 365);
+
+    // By itself: before its day, on it, and while it is under way.
+    world.cluster.certificates.ca_rotation_days = Some(90);
+    world.cluster.certificates.leaf_days = 60;
+    let words = [
+        (170, "its rotation begins by itself, at 2028-09-30T12:00:00Z"),
+        (89, "nothing: its rotation begins now"),
+    ];
+    for (left, words) in words {
+        let (_, _, help) = said(&mut world, left).unwrap();
+        assert!(help.contains(words), "{left}: {help}");
+    }
+    crate::pki::rotation::begin(&mut world.manifest, "etcd-ca", world.now);
+    assert!(said(&mut world, 29).unwrap().2.starts_with("its rotation is under way; "));
+
+    // What was brought begins by itself on no day that caRotationDays names, and that day is said.
+    let mut world = World::new(Some((7, 3)), 60, 3650);
+    let (certificate, key) = policy::import_files("etcd-ca");
+    let own = OwnAuthority { source: OwnSource::Imported, certificate, key, passphrase_parameter: None };
+    world.cluster.certificates.authorities.insert("etcd-ca".to_owned(), own);
+    let entry = world.manifest.assets.get_mut("etcd-ca").unwrap();
+    entry.origin = Origin::Imported;
+    entry.chain = Some(crate::pki::ChainFacts { sha256: String::new(), intermediates: 0 });
+    world.cluster.certificates.ca_rotation_days = Some(500);
+    let (threshold, _, help) = said(&mut world, 499).unwrap();
+    assert_eq!(threshold, 500);
+    assert!(help.starts_with("you brought it, and this version does not exchange it: "), "{help}");
+    assert_eq!(said(&mut world, 498), None);
+    assert_eq!(said(&mut world, 365).unwrap().0, 365);
+}
+
 #[test]
 fn what_we_cannot_issue_is_announced_with_its_owners_next_step() {
     let mut world = World::new(Some((7, 3)), 365, 3650);
