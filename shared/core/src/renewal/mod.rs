@@ -34,7 +34,7 @@ pub use groups::{Group, Topology, group};
 pub use reported::{Held, Reported, reported};
 pub use standing::{Elsewhere, Standing};
 pub use state::{Announced, State, Superseded, Told, Urgent};
-pub use strategy::by_strategy;
+pub use strategy::{by_strategy, replaced};
 
 /// So many days sooner than `days` before its end, at most, a certificate is renewed.
 pub const SPREAD_DAYS: u32 = 7;

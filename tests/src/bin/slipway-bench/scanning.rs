@@ -28,8 +28,8 @@ use super::{Anyhow, PRODUCTION, RUNS, row};
 const MANY: usize = 20_000;
 /// Processes of openssl in one measurement: it reads one certificate each.
 const PROCESSES: usize = 100;
-/// Clusters of the fleet.
-const CLUSTERS: usize = 10_000;
+/// Clusters of the fleet: of 23 certificates each, the most that a spec may ask for, and so with as many as 10,000 of 25 have.
+const CLUSTERS: usize = 10_870;
 /// The argument by which this program scans a fleet in another process.
 pub(crate) const FLEET: &str = "--fleet";
 
@@ -212,8 +212,8 @@ struct Fleet {
 
 impl Fleet {
     fn new(now: Timestamp) -> Anyhow<Self> {
-        // Seven members have more than 25 certificates.
-        let spec = PRODUCTION.replace("  count: 3\n", "  count: 7\n");
+        // The most members that a spec may ask for.
+        let spec = PRODUCTION.replacen("etcd:\n  count: 3\n", "etcd:\n  count: 5\n", 1);
         let cluster = spec::parse(spec.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;
         let (mut objects, mut signers) = (BTreeMap::new(), BTreeMap::<String, Signer>::new());
         let mut inventory = Manifest { format: manifest::FORMAT, ..Manifest::default() };

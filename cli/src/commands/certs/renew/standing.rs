@@ -12,8 +12,9 @@ use slipway_aws::S3Bucket;
 use slipway_core::cluster::{Approval, Cluster};
 use slipway_core::digest::sha256_hex;
 use slipway_core::pki::{Manifest, Role, manifest, policy};
-use slipway_core::plan::{Baseline, NodeAction, Plan, plan};
+use slipway_core::plan::{Baseline, NodeAction, Plan, RenewalPlan, plan};
 use slipway_core::render::Rendering;
+use slipway_core::renewal::replaced;
 use slipway_core::spec;
 use slipway_core::status::Desired;
 use slipway_driver::error::{FlowError, FlowResult};
@@ -46,7 +47,7 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
     let Standing { cluster, release, manifest, spec } = &standing;
     let now = Timestamp::now();
     let holders = reached(cluster, manifest, &args.name, now)?;
-    let foreseen = foreseen(release, &holders, cluster);
+    let foreseen = foreseen(release, &holders, cluster, &args.name);
     let mut machine = json!({
         "ok": true,
         "cluster": cluster.name,
@@ -160,7 +161,7 @@ fn reached(cluster: &Cluster, manifest: &Manifest, name: &str, now: Timestamp) -
 }
 
 /// The plan that the next upload leads to, if nothing else changes: the same release, but other credentials for `roles`.
-fn foreseen(release: &Rendering, roles: &BTreeSet<Role>, cluster: &Cluster) -> Plan {
+fn foreseen(release: &Rendering, roles: &BTreeSet<Role>, cluster: &Cluster, name: &str) -> Plan {
     let mut renewed = release.clone();
     for (role, node) in renewed.roles.iter_mut().filter(|(role, _)| roles.contains(role)) {
         // Which digest it will be nobody knows before the certificate is made.
@@ -171,7 +172,9 @@ fn foreseen(release: &Rendering, roles: &BTreeSet<Role>, cluster: &Cluster) -> P
         }
         node.credentials_digest = other;
     }
-    plan(&Baseline::whole(Some(release.clone())), &renewed, &cluster.rollout)
+    let plan = plan(&Baseline::whole(Some(release.clone())), &renewed, &cluster.rollout);
+    let renewed = roles.iter().map(|role| (role.clone(), vec![name.to_owned()])).collect();
+    plan.with_renewal(&RenewalPlan { replaced: replaced(cluster, &renewed), urgent: None })
 }
 
 fn touched(plan: &Plan) -> Vec<&str> {
