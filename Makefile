@@ -61,6 +61,13 @@ test-machines: tools ## Machines that boot: three etcd members by systemd-nspawn
 			$(CARGO) test --offline --locked --workspace --test machines -- --nocapture --test-threads=1; \
 	fi
 
+.PHONY: simulate
+# By default a few minutes' worth; SEEDS=1000000 is a night's.
+SEEDS ?= 10000
+FIRST ?= 0
+simulate: ## Rollouts by the seed, with whatever goes wrong, under the checker's eyes; SEEDS=10000 FIRST=0
+	SLIPWAY_SEEDS=$(SEEDS) SLIPWAY_FIRST=$(FIRST) $(CARGO) test --release --locked --workspace --test simulating -- --nocapture every_seed
+
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
 	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-scan --bin slipway-bench

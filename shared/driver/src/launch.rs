@@ -14,8 +14,8 @@ use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::Rendering;
 use slipway_core::rollout::fleet::Lifecycle;
 use slipway_core::rollout::{
-    AddonsPointer, Effect, Given, Observed, Order, Report, Rollout, StackStatus, ToObserve, Wanted, decide,
-    to_observe,
+    AddonsPointer, Decision, Effect, Given, Observed, Order, Report, Rollout, StackStatus, ToObserve, Wanted,
+    decide, to_observe,
 };
 use slipway_core::status::{Desired, Status};
 
@@ -71,6 +71,9 @@ pub enum Waker {
     Tick,
 }
 
+/// What decides: [`decide`], or what a test puts in its place.
+pub type Decide<'a> = &'a (dyn Fn(&Rollout, &Observed, Timestamp) -> Decision + Send + Sync);
+
 /// Takes the next safe steps of a cluster's rollout and says how it stands.
 ///
 /// # Errors
@@ -81,7 +84,20 @@ pub async fn wake<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Tick
     wake: &Wake,
     now: Timestamp,
 ) -> FlowResult<Report> {
-    let result = steps(ports, wake, now).await;
+    wake_deciding(ports, wake, now, &decide).await
+}
+
+/// As [`wake`], with another decision: whoever checks rollouts sees by it whether a wrong one is noticed.
+///
+/// # Errors
+/// As [`wake`].
+pub async fn wake_deciding<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    wake: &Wake,
+    now: Timestamp,
+    decide: Decide<'_>,
+) -> FlowResult<Report> {
+    let result = steps(ports, wake, now, decide).await;
     if let Err(error) = &result
         && !error.is_transient()
     {
@@ -101,6 +117,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     wake: &Wake,
     now: Timestamp,
+    decide: Decide<'_>,
 ) -> FlowResult<Report> {
     let key = keys::rollout(&wake.cluster);
     let (mut wake, mut report) = (wake.clone(), None);

@@ -6,6 +6,7 @@
 //! - [`wire`]: the world on loopback, in AWS' own protocols, for unmodified programs.
 //! - [`memory`]: a bucket, a key service, parameters and a bus for tests of the flows, with injected faults and races.
 //! - [`mortal`]: ports that die at a chosen call.
+//! - [`year`]: an account with the real flows on a virtual clock, what befalls it, and a check of its own of what they do.
 //!
 //! Nothing here knows the wall clock or randomness: whoever owns a part of this world owns its time.
 
@@ -15,9 +16,10 @@ pub mod ports;
 mod schema;
 pub mod wire;
 pub mod world;
+pub mod year;
 
 pub use schema::type_names;
 pub use world::{
-    BusEvent, ClusterFacts, Config, Fate, FleetFaults, Loss, MachineFacts, MemberFacts, Outgoing, Phase,
-    Power, World,
+    BusEvent, ClusterFacts, Config, Fate, FleetFaults, GroupFacts, Loss, MachineFacts, MemberFacts, Outgoing,
+    Phase, Power, World,
 };

@@ -23,7 +23,7 @@ pub struct MemoryBucket {
     meanwhile: Meanwhile,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct State {
     /// Versions of each key, oldest first.
     objects: BTreeMap<String, Vec<Object>>,
@@ -48,6 +48,13 @@ impl MemoryBucket {
             faults: Faults::default(),
             meanwhile: Meanwhile::default(),
         }
+    }
+
+    /// Another bucket with what is in this one now, and a journal of its own.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let state = lock(&self.state).clone();
+        Self { state: Arc::new(Mutex::new(state)), ..Self::new(&self.name, &self.region) }
     }
 
     /// Its name.

@@ -22,7 +22,7 @@ pub struct MemoryKeys {
     faults: Faults,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct State {
     made: u64,
     /// By wrapped key: the plain key and its context.
@@ -37,6 +37,13 @@ impl MemoryKeys {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed, state: Arc::default(), journal: Journal::default(), faults: Faults::default() }
+    }
+
+    /// Another key service with the same keys, which makes its next ones by itself.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let state = lock(&self.state).clone();
+        Self { state: Arc::new(Mutex::new(state)), ..Self::new(self.seed) }
     }
 
     /// The calls that it received: `kms:GenerateDataKey`, `kms:Decrypt`, by context.

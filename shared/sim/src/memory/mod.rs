@@ -5,6 +5,7 @@
 
 mod bucket;
 mod bus;
+mod crypto;
 mod faults;
 mod keys;
 mod parameters;
@@ -12,6 +13,7 @@ mod registry;
 
 pub use bucket::MemoryBucket;
 pub use bus::MemoryBus;
+pub use crypto::SeededCrypto;
 pub use faults::{Call, Fault, Faults, Journal};
 pub use keys::{MemoryKeys, OWN_KEY};
 pub use parameters::MemoryParameters;

@@ -14,7 +14,7 @@ pub enum Phase {
     Delete,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Failure {
     /// A logical id or a type.
     selector: String,
@@ -23,14 +23,14 @@ struct Failure {
     times: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Refusal {
     action: String,
     error: fn(&str) -> ApiError,
     times: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     failures: Vec<Failure>,
     refusals: Vec<Refusal>,
@@ -72,6 +72,10 @@ impl World {
     /// Every API action begins here: it is counted, and refused if it was told to be.
     pub(super) fn enter(&mut self, action: &'static str) -> ApiResult<()> {
         *self.calls.entry(action).or_default() += 1;
+        let throttled = self.fleet.faults.throttled;
+        if self.chance("throttled", throttled) {
+            return Err(ApiError::throttling());
+        }
         let refusals = &mut self.faults.refusals;
         let hit =
             refusals.iter_mut().find(|one| one.times > 0 && (one.action == "*" || one.action == action));
@@ -87,8 +91,15 @@ impl World {
     pub(super) fn take_failure(&mut self, phase: Phase, logical_id: &str, kind: &str) -> Option<String> {
         let hit = self.faults.failures.iter_mut().find(|one| {
             one.times > 0 && one.phase == phase && (one.selector == logical_id || one.selector == kind)
-        })?;
-        hit.times -= 1;
-        Some(hit.reason.clone())
+        });
+        if let Some(hit) = hit {
+            hit.times -= 1;
+            return Some(hit.reason.clone());
+        }
+        // A rollback that fails needs a person's hands, and is told to.
+        let fails = self.fleet.faults.resource_fails;
+        let struck = phase == Phase::Forward && self.chance("resource fails", fails);
+        struck
+            .then(|| format!("{kind} {logical_id}: Internal Failure (Service: simulated, Status Code: 500)"))
     }
 }

@@ -53,7 +53,7 @@ pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
 pub(crate) use expression::UNKNOWN;
 pub use faults::Phase;
-pub use fleet::{Fate, FleetFaults, MachineFacts, Power};
+pub use fleet::{Fate, FleetFaults, GroupFacts, MachineFacts, Power};
 pub(crate) use fleet::{Group, HookResult, Machine, State, Termination};
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
 pub(crate) use scheduler::{Schedule, ScheduleRequest};
@@ -110,8 +110,8 @@ impl Config {
     }
 }
 
-/// A world. See the module.
-#[derive(Debug)]
+/// A world. See the module. A clone goes its own way from where it was made.
+#[derive(Debug, Clone)]
 pub struct World {
     config: Config,
     now: Timestamp,
@@ -161,6 +161,12 @@ impl World {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// From now on everything that is left to chance follows from `seed`: one world that was launched serves for many that differ in
+    /// what happens next.
+    pub fn reseed(&mut self, seed: u64) {
+        self.config.seed = seed;
     }
 
     /// The world's time.

@@ -99,6 +99,7 @@ const fn longest(verb: &Verb) -> SignedDuration {
         Verb::EtcdMoveLeader => SignedDuration::from_mins(9),
         Verb::Refresh { .. } => SignedDuration::from_mins(20),
         Verb::EtcdSnapshot => SignedDuration::from_mins(35),
-        Verb::Drain { .. } => SignedDuration::from_hours(49),
+        // It ends by itself, done or not.
+        Verb::Drain { for_s, .. } => SignedDuration::from_secs(*for_s as i64 + 300),
     }
 }

@@ -168,7 +168,9 @@ impl World {
     fn etcd_starts(&mut self, cluster: &str, role: &str, machine: &str) {
         let now = self.now;
         let starts_s = self.draw_s("etcd starts", STARTS_S.0, STARTS_S.1);
-        let pace = self.config.pace;
+        let faults = self.fleet.faults;
+        let slower = if self.chance("slow member", faults.slow_member) { 20.0 } else { 1.0 };
+        let pace = self.config.pace * slower;
         let etcd = self.etcd(cluster);
         let index = etcd.index(now);
         let Some(member) = etcd.members.get_mut(role) else { return };

@@ -21,6 +21,12 @@ pub struct FleetFaults {
     pub command_unlisted: f64,
     /// A workload has a budget that never allows an eviction.
     pub stubborn_budget: f64,
+    /// A member of etcd takes twenty times as long to catch up.
+    pub slow_member: f64,
+    /// A call is throttled: `Throttling: Rate exceeded`.
+    pub throttled: f64,
+    /// A resource fails while its stack is created or updated, and the stack rolls back.
+    pub resource_fails: f64,
 }
 
 /// How a machine's boot goes.
@@ -38,6 +44,16 @@ impl World {
     /// From now on so much goes wrong with machines and commands.
     pub fn set_fleet_faults(&mut self, faults: FleetFaults) {
         self.fleet.faults = faults;
+    }
+
+    /// From now on so many pods of each workload of `role` may be missing: with 0 no eviction is ever allowed.
+    pub fn set_budgets(&mut self, cluster: &str, role: &str, may_miss: usize) {
+        let cluster = self.fleet.clusters.get_mut(cluster);
+        for workload in cluster.into_iter().flat_map(|cluster| &mut cluster.kube.workloads) {
+            if workload.role == role && workload.may_miss.is_some() {
+                workload.may_miss = Some(may_miss);
+            }
+        }
     }
 
     /// The next machines of `group` fare so, one each, whatever the odds are.

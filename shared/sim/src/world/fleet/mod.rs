@@ -24,7 +24,7 @@ use slipway_core::rollout::fleet::TemplateVersion;
 pub(crate) use api::Termination;
 pub use faults::{Fate, FleetFaults};
 pub(super) use made::groups_of;
-pub use view::MachineFacts;
+pub use view::{GroupFacts, MachineFacts};
 
 use super::cluster::Cluster;
 use super::commands::Sent;

@@ -41,7 +41,38 @@ pub struct MachineFacts {
     pub expired: bool,
 }
 
+/// An Auto Scaling group, as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupFacts {
+    /// At least.
+    pub min: u32,
+    /// At most.
+    pub max: u32,
+    /// It wants so many.
+    pub desired: u32,
+    /// What it launches now.
+    pub template: Option<TemplateVersion>,
+}
+
 impl World {
+    /// The group of that name; `None`: there is none.
+    #[must_use]
+    pub fn group_facts(&self, name: &str) -> Option<GroupFacts> {
+        let group = self.fleet.groups.get(name)?;
+        let (min, max, desired) = (group.min, group.max, group.desired);
+        Some(GroupFacts { min, max, desired, template: group.template.clone() })
+    }
+
+    /// How often each command was sent, by its comment.
+    #[must_use]
+    pub fn commands_by_comment(&self) -> BTreeMap<&str, u32> {
+        let mut counts = BTreeMap::new();
+        for sent in &self.fleet.commands {
+            *counts.entry(sent.comment.as_str()).or_default() += 1;
+        }
+        counts
+    }
+
     /// The tags of the group of that name; `None`: there is none.
     #[must_use]
     pub fn group_tags(&self, name: &str) -> Option<&BTreeMap<String, String>> {

@@ -1,0 +1,295 @@
+//! An account with Slipway in it: buckets, keys, a bus, and the world that CloudFormation and Auto Scaling make; and the real flows
+//! as its functions.
+
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker as TaskWaker};
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use slipway_core::render::Site;
+use slipway_core::renewal::Asked;
+use slipway_core::rollout::{Report, Rollout};
+use slipway_core::status::Status;
+use slipway_driver::launch::{
+    RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group, wake_by_stack, wake_deciding,
+};
+use slipway_driver::rendering::{self, RenderPorts, Upload, render_newest, render_upload};
+use slipway_driver::scan::{self, ScanPorts, scan};
+use slipway_driver::{FlowResult, keys};
+
+use super::acts::{Journal, Watched};
+use super::meddle::Meddler;
+use crate::memory::{
+    MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY, SeededCrypto,
+};
+use crate::mortal::Life;
+use crate::ports::{SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, SimulatedTicks, lock};
+use crate::world::{Config, World};
+
+/// The image that every architecture's public parameter names here.
+const IMAGE: &str = "ami-0123456789abcdef0";
+/// What the tick invokes.
+pub const FUNCTION: &str = "arn:aws:lambda:eu-west-1:123456789012:function:slipway-rollout";
+
+/// Who is woken, as the rules of `infra/template.yaml` say it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Woken {
+    /// The rollout function, about the cluster.
+    Rollout(Waker),
+    /// The rollout function, by CloudFormation, about a stack.
+    Stack(String),
+    /// The rollout function, by Auto Scaling, about a group.
+    Group(String),
+    /// The rollout function, by Run Command, about a command.
+    Command(String),
+    /// The render function, by S3, about a version of the spec.
+    Spec(String),
+    /// The render function, since credentials were renewed.
+    Credentials,
+    /// The scan function, about every cluster.
+    Scans,
+    /// The scan function, about the cluster.
+    Scan(Asked),
+}
+
+/// An account in which one cluster is kept.
+#[derive(Debug)]
+pub struct Account {
+    /// `clusterName`.
+    pub name: String,
+    /// The spec bucket.
+    pub specs: MemoryBucket,
+    /// The asset bucket.
+    pub assets: MemoryBucket,
+    /// The issuer bucket.
+    pub issuer: MemoryBucket,
+    /// KMS.
+    pub keys: MemoryKeys,
+    /// The bus.
+    pub bus: MemoryBus,
+    /// CloudFormation, Auto Scaling, Run Command, Scheduler, and the machines.
+    pub world: SharedWorld,
+    /// What the rollout function did to the world.
+    pub journal: Journal,
+    parameters: MemoryParameters,
+    registry: MemoryRegistry,
+    crypto: SeededCrypto,
+}
+
+impl Account {
+    /// An empty account in `region`, in which nothing has happened yet and everything follows from `seed`.
+    #[must_use]
+    pub fn new(name: &str, region: &str, seed: u64) -> Self {
+        let config = Config { region: region.to_owned(), seed, ..Config::default() };
+        let parameters = MemoryParameters::default();
+        for architecture in ["x86_64", "arm64"] {
+            let path = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-";
+            parameters.set(&format!("{path}{architecture}"), IMAGE);
+        }
+        Self {
+            name: name.to_owned(),
+            specs: MemoryBucket::new("specs", region),
+            assets: MemoryBucket::new("assets", region),
+            issuer: MemoryBucket::new("issuer", region),
+            keys: MemoryKeys::new(seed),
+            bus: MemoryBus::new(),
+            world: Arc::new(Mutex::new(World::new(config))),
+            journal: Journal::default(),
+            parameters,
+            registry: MemoryRegistry::default(),
+            crypto: SeededCrypto::new(seed),
+        }
+    }
+
+    /// Another account with all that is in this one now, which goes its own way: from here on what is left to chance follows from
+    /// `seed`.
+    #[must_use]
+    pub fn fork(&self, seed: u64) -> Self {
+        let mut world = lock(&self.world).clone();
+        world.reseed(seed);
+        Self {
+            name: self.name.clone(),
+            specs: self.specs.fork(),
+            assets: self.assets.fork(),
+            issuer: self.issuer.fork(),
+            keys: self.keys.fork(),
+            bus: MemoryBus::new(),
+            world: Arc::new(Mutex::new(world)),
+            journal: Journal::default(),
+            parameters: self.parameters.clone(),
+            registry: self.registry.clone(),
+            crypto: self.crypto.fork(),
+        }
+    }
+
+    /// The world's time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        lock(&self.world).now()
+    }
+
+    /// A person uploads a spec: its version, which S3 tells the render function.
+    #[must_use]
+    pub fn upload(&self, text: &str) -> String {
+        self.specs.upload(&keys::spec(&self.name), text)
+    }
+
+    /// A function is invoked, and lives as long as `life` says. What it says in its log.
+    ///
+    /// # Errors
+    /// As the flow.
+    pub fn invoke(
+        &self,
+        who: &Woken,
+        life: &Life,
+        now: Timestamp,
+        meddler: Option<&dyn Meddler>,
+    ) -> FlowResult<String> {
+        match who {
+            Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => {
+                let report = self.roll(who, life, now, meddler)?;
+                Ok(report.map_or_else(
+                    || "no rollout of ours waits for that".to_owned(),
+                    |report| format!("{}: {}", report.state, report.message),
+                ))
+            }
+            Woken::Spec(version) => Ok(self.render(Some(version), life, now)?.to_string()),
+            Woken::Credentials => Ok(self.render(None, life, now)?.to_string()),
+            Woken::Scans => {
+                let (assets, bus) = (life.of(&self.assets), life.of(&self.bus));
+                let count = block_on(scan::fan_out(&assets, &bus))?;
+                Ok(format!("asked for {count} clusters"))
+            }
+            Woken::Scan(asked) => Ok(self.scan(asked, life, now)?.to_string()),
+        }
+    }
+
+    /// The render function is invoked, about a version of the spec, or the newest.
+    ///
+    /// # Errors
+    /// As the flow.
+    pub fn render(
+        &self,
+        version: Option<&str>,
+        life: &Life,
+        now: Timestamp,
+    ) -> FlowResult<rendering::Outcome> {
+        let ports = RenderPorts {
+            specs: &life.of(&self.specs),
+            assets: &life.of(&self.assets),
+            issuer: Some(&life.of(&self.issuer)),
+            keys: &life.of(&self.keys),
+            parameters: &life.of(&self.parameters),
+            registry: &life.of(&self.registry),
+            bus: &life.of(&self.bus),
+            crypto: &self.crypto,
+        };
+        let site = Site {
+            asset_bucket: self.assets.name().to_owned(),
+            kms_key_arn: OWN_KEY.to_owned(),
+            region: Some(lock(&self.world).config().region.clone()),
+            issuer_bucket: Some(self.issuer.name().to_owned()),
+        };
+        match version {
+            Some(version) => {
+                let upload = Upload { cluster: self.name.clone(), version: version.to_owned() };
+                block_on(render_upload(&ports, &site, &upload, now))
+            }
+            None => block_on(render_newest(&ports, &site, &self.name, now)),
+        }
+    }
+
+    /// The scan function is invoked, about the cluster.
+    ///
+    /// # Errors
+    /// As the flow.
+    pub fn scan(&self, asked: &Asked, life: &Life, now: Timestamp) -> FlowResult<scan::Outcome> {
+        let ports = ScanPorts {
+            specs: &life.of(&self.specs),
+            assets: &life.of(&self.assets),
+            keys: &life.of(&self.keys),
+            bus: &life.of(&self.bus),
+            crypto: &self.crypto,
+        };
+        block_on(scan(&ports, &self.name, asked, now))
+    }
+
+    /// The rollout function is invoked.
+    ///
+    /// # Errors
+    /// As the flow.
+    pub fn roll(
+        &self,
+        who: &Woken,
+        life: &Life,
+        now: Timestamp,
+        meddler: Option<&dyn Meddler>,
+    ) -> FlowResult<Option<Report>> {
+        let stacks = SimulatedStacks::new(Arc::clone(&self.world), self.assets.clone());
+        let groups = SimulatedGroups::new(Arc::clone(&self.world));
+        let commands = SimulatedCommands::new(Arc::clone(&self.world));
+        let ticks = SimulatedTicks::new(Arc::clone(&self.world), FUNCTION);
+        let ports = RolloutPorts {
+            assets: &life.of(&self.assets),
+            stacks: &life.of(&Watched::new(&stacks, &self.journal)),
+            groups: &life.of(&Watched::new(&groups, &self.journal)),
+            commands: &life.of(&Watched::new(&commands, &self.journal)),
+            bus: &life.of(&self.bus),
+            ticks: &life.of(&ticks),
+        };
+        let cluster = || Wake { cluster: self.name.clone(), by: Waker::Event };
+        if let Some(meddler) = meddler {
+            let by = match who {
+                Woken::Rollout(by) => meddler.hears(by.clone()),
+                // Whose they are is not what a mistake is made about.
+                Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => Some(Waker::Event),
+                Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => None,
+            };
+            let open = self.rollout().is_some_and(|rollout| rollout.is_open());
+            let Some(by) = by.filter(|_| open || matches!(who, Woken::Rollout(_))) else { return Ok(None) };
+            let decide = |rollout: &Rollout, observed: &_, now| meddler.decide(rollout, observed, now);
+            return block_on(wake_deciding(&ports, &Wake { by, ..cluster() }, now, &decide)).map(Some);
+        }
+        block_on(async {
+            match who {
+                Woken::Rollout(by) => {
+                    wake(&ports, &Wake { by: by.clone(), ..cluster() }, now).await.map(Some)
+                }
+                Woken::Stack(stack) => wake_by_stack(&ports, stack, now).await,
+                Woken::Group(group) => wake_by_group(&ports, group, now).await,
+                Woken::Command(id) => wake_by_command(&ports, id, now).await,
+                Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => Ok(None),
+            }
+        })
+    }
+
+    /// The state of the cluster's rollouts; `None`: there never was any.
+    #[must_use]
+    pub fn rollout(&self) -> Option<Rollout> {
+        self.read(&keys::rollout(&self.name))
+    }
+
+    /// What `status.json` says.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        self.read(&keys::status(&self.name))
+    }
+
+    /// A JSON object in the asset bucket; `None`: there is none, or it is none of these.
+    #[must_use]
+    pub fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        serde_json::from_slice(&self.assets.peek(key)?).ok()
+    }
+}
+
+/// Runs a flow whose ports all answer at once: there is nothing to wait for in this world.
+fn block_on<T>(flow: impl Future<Output = T>) -> T {
+    let mut flow = std::pin::pin!(flow);
+    let mut context = Context::from_waker(TaskWaker::noop());
+    loop {
+        // What is pending gave way to its fellows, and is ready when it is asked again.
+        if let Poll::Ready(result) = flow.as_mut().poll(&mut context) {
+            return result;
+        }
+    }
+}

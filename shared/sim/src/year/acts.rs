@@ -1,0 +1,133 @@
+//! What the rollout function does to the world, written down as it does it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use slipway_core::rollout::fleet::{Command, CommandView, GroupView};
+use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
+use slipway_driver::ports::{Commands, Groups, PortResult, Stacks};
+
+/// A call that changes something, and that the world took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// A command was sent, or was there already.
+    Send(Command),
+    /// A group wants so many machines.
+    SetDesired(String, u32),
+    /// A machine of a group was terminated; the group wants one less, if so.
+    Terminate(String, String, bool),
+    /// A machine's terminate hook was ended.
+    Complete(String, String),
+    /// A change set was asked for, of a stack.
+    CreateChangeSet(String, String),
+    /// A change set of a stack was told to execute.
+    Execute(String, String),
+    /// A stack that never came to be was deleted.
+    DeleteStack(String),
+}
+
+/// What was done, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Journal(Arc<Mutex<Vec<Act>>>);
+
+impl Journal {
+    /// Takes what was done since the last call.
+    #[must_use]
+    pub fn drain(&self) -> Vec<Act> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, act: impl FnOnce() -> Act, done: PortResult<()>) -> PortResult<()> {
+        if done.is_ok() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(act());
+        }
+        done
+    }
+}
+
+/// A port whose calls are written down.
+#[derive(Debug, Clone)]
+pub(super) struct Watched<T> {
+    port: T,
+    journal: Journal,
+}
+
+impl<T: Clone> Watched<T> {
+    /// `port`, whose calls go into `journal`.
+    pub(super) fn new(port: &T, journal: &Journal) -> Self {
+        Self { port: port.clone(), journal: journal.clone() }
+    }
+}
+
+impl<T: Groups> Groups for Watched<T> {
+    async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
+        self.port.group(name).await
+    }
+
+    async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+        let done = self.port.set_desired(group, desired).await;
+        self.journal.note(|| Act::SetDesired(group.to_owned(), desired), done)
+    }
+
+    async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
+        let done = self.port.terminate(group, instance, shrink).await;
+        self.journal.note(|| Act::Terminate(group.to_owned(), instance.to_owned(), shrink), done)
+    }
+
+    async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {
+        let done = self.port.complete_termination(group, instance).await;
+        self.journal.note(|| Act::Complete(group.to_owned(), instance.to_owned()), done)
+    }
+
+    async fn prolong_termination(&self, group: &str, instance: &str) -> PortResult<()> {
+        self.port.prolong_termination(group, instance).await
+    }
+}
+
+impl<T: Commands> Commands for Watched<T> {
+    async fn send(&self, command: &Command) -> PortResult<()> {
+        let done = self.port.send(command).await;
+        self.journal.note(|| Act::Send(command.clone()), done)
+    }
+
+    async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
+        self.port.answer(command).await
+    }
+
+    async fn token(&self, id: &str) -> PortResult<Option<String>> {
+        self.port.token(id).await
+    }
+}
+
+impl<T: Stacks> Stacks for Watched<T> {
+    async fn stack(&self, name: &str) -> PortResult<Option<StackView>> {
+        self.port.stack(name).await
+    }
+
+    async fn change_set(&self, stack: &str, name: &str) -> PortResult<Option<ChangeSetView>> {
+        self.port.change_set(stack, name).await
+    }
+
+    async fn create_change_set(&self, request: &ChangeSetRequest) -> PortResult<()> {
+        let done = self.port.create_change_set(request).await;
+        let act = || Act::CreateChangeSet(request.stack.clone(), request.name.clone());
+        self.journal.note(act, done)
+    }
+
+    async fn execute_change_set(&self, stack: &str, name: &str, token: &str) -> PortResult<()> {
+        let done = self.port.execute_change_set(stack, name, token).await;
+        self.journal.note(|| Act::Execute(stack.to_owned(), name.to_owned()), done)
+    }
+
+    async fn delete_change_set(&self, stack: &str, name: &str) -> PortResult<()> {
+        self.port.delete_change_set(stack, name).await
+    }
+
+    async fn delete_stack(&self, id: &str, token: &str) -> PortResult<()> {
+        let done = self.port.delete_stack(id, token).await;
+        self.journal.note(|| Act::DeleteStack(id.to_owned()), done)
+    }
+
+    async fn failures(&self, name: &str) -> PortResult<Vec<ResourceFailure>> {
+        self.port.failures(name).await
+    }
+}

@@ -1,0 +1,536 @@
+//! The checker: what must hold at every moment, read off the world and off what was done to it. It shares nothing with the decision:
+//! what a plan, a spec and an order say is data to it, and all else it sees for itself.
+//!
+//! Whoever decides saw the world some moments before it is acted upon, so what breaks by itself in between is nobody's mistake:
+//! [`Checker::grace`] says for how long. In a world without faults it is nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::plan::{NodeAction, Plan, StackAction};
+use slipway_core::rollout::fleet::{Command, Verb};
+
+use super::acts::Act;
+use super::rules::Rules;
+use crate::world::{ClusterFacts, MachineFacts, World};
+
+/// What was seen to be wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// When.
+    pub at: Timestamp,
+    /// `P4`.
+    pub promise: &'static str,
+    /// What.
+    pub what: String,
+}
+
+/// How old what machines told may be when one is taken down, what an invocation that dies may add to it, and an hour's quarter of the
+/// clock's own error: what is decided by is never older.
+const GRACE: SignedDuration = SignedDuration::from_mins(6);
+/// How old a snapshot may be when a member goes (P4).
+const SNAPSHOT: SignedDuration = SignedDuration::from_mins(15);
+/// For how long a machine may be told to take its credentials before it does.
+const RESTARTS: SignedDuration = SignedDuration::from_mins(20);
+
+/// A machine that we took down, or had started anew, and that nobody stands in for yet.
+#[derive(Debug, Clone)]
+struct Taken {
+    machine: String,
+    role: String,
+    at: Timestamp,
+    /// It is only started anew, to have these credentials.
+    restart: Option<String>,
+}
+
+/// Whoever looks.
+#[derive(Debug)]
+pub struct Checker {
+    cluster: String,
+    /// What the spec asks for.
+    pub rules: Rules,
+    /// Whether anything goes wrong by itself in this world.
+    pub faults: bool,
+    /// All that was wrong.
+    pub violations: Vec<Violation>,
+    /// Members, and machines by their id, that are well.
+    well: BTreeSet<String>,
+    /// When each was well last.
+    last_well: BTreeMap<String, Timestamp>,
+    machines: BTreeMap<String, MachineFacts>,
+    /// The machines that ever were controllers.
+    controllers: BTreeSet<String>,
+    taken: Vec<Taken>,
+    /// Machines whose pods were asked to go.
+    drained: BTreeSet<String>,
+    losses: usize,
+    forced: u64,
+    /// The plan that is being executed, as the bus has it.
+    plan: Option<Plan>,
+    paused_at: Option<Timestamp>,
+    resumed_at: Option<Timestamp>,
+    aborted: bool,
+    skipped: BTreeSet<String>,
+    approved: BTreeSet<String>,
+    /// Since when the machines of a cluster stand at all.
+    pub stands: bool,
+}
+
+impl Checker {
+    /// One that knows what is asked for, and has seen nothing.
+    #[must_use]
+    pub fn new(cluster: &str, rules: Rules, faults: bool) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            rules,
+            faults,
+            violations: Vec::new(),
+            well: BTreeSet::new(),
+            last_well: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            controllers: BTreeSet::new(),
+            taken: Vec::new(),
+            drained: BTreeSet::new(),
+            losses: 0,
+            forced: 0,
+            plan: None,
+            paused_at: None,
+            resumed_at: None,
+            aborted: false,
+            skipped: BTreeSet::new(),
+            approved: BTreeSet::new(),
+            stands: false,
+        }
+    }
+
+    fn grace(&self) -> SignedDuration {
+        if self.faults { GRACE } else { SignedDuration::ZERO }
+    }
+
+    /// Something is wrong.
+    pub fn wrong(&mut self, at: Timestamp, promise: &'static str, what: String) {
+        self.violations.push(Violation { at, promise, what });
+    }
+
+    /// A rollout of `plan` has begun.
+    pub fn begun(&mut self, plan: Option<Plan>, now: Timestamp) {
+        if let Some(plan) = &plan
+            && plan.needs_approval()
+            && !self.approved.contains(&plan.id)
+        {
+            self.wrong(
+                now,
+                "P3",
+                "a plan that needs approval is executed, and nobody has approved it".to_owned(),
+            );
+        }
+        self.plan = plan;
+        self.aborted = false;
+        self.skipped.clear();
+    }
+
+    /// It has ended.
+    pub fn ended(&mut self) {
+        self.plan = None;
+        self.aborted = false;
+    }
+
+    /// A person approved a plan, and may have been heard.
+    pub fn approved(&mut self, plan: &str) {
+        self.approved.insert(plan.to_owned());
+    }
+
+    /// A pause that was given at `at` was heard.
+    pub fn paused(&mut self, at: Timestamp) {
+        self.paused_at = self.paused_at.max(Some(at));
+    }
+
+    /// A resume that was given at `at` may have been heard.
+    pub fn resumed(&mut self, at: Timestamp) {
+        self.resumed_at = self.resumed_at.max(Some(at));
+    }
+
+    /// An abort of what is open was heard.
+    pub fn aborted(&mut self) {
+        self.aborted = self.plan.is_some();
+    }
+
+    /// A machine is to be left as it is, and that was heard.
+    pub fn skipped(&mut self, machine: &str) {
+        self.skipped.insert(machine.to_owned());
+    }
+
+    fn is_paused(&self) -> bool {
+        self.paused_at.is_some() && self.resumed_at <= self.paused_at
+    }
+
+    /// Looks at the world.
+    pub fn look(&mut self, world: &World) {
+        let now = world.now();
+        let Some(facts) = world.cluster_facts(&self.cluster) else { return };
+        self.machines = world.machines().into_iter().map(|machine| (machine.id.clone(), machine)).collect();
+        let controllers = self.machines.values().filter(|machine| machine.role == "controller");
+        self.controllers.extend(controllers.map(|machine| machine.id.clone()));
+        self.note_well(&facts, now);
+        self.note_back(world, &facts, now);
+        for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
+            let what = format!(
+                "{} pods are lost with {}, a {}, which was terminated",
+                loss.pods, loss.machine, loss.role
+            );
+            self.violations.push(Violation { at: now, promise: "P6", what });
+        }
+        self.losses = facts.losses.len();
+        if facts.forced > self.forced && !self.rules.may_force {
+            self.wrong(
+                now,
+                "P6",
+                "pods are deleted against their budget, and the spec never lets that be".to_owned(),
+            );
+        }
+        self.forced = facts.forced;
+        if self.stands && !self.faults {
+            self.quiet(&facts, now);
+        }
+    }
+
+    /// What holds at every moment where nothing goes wrong by itself.
+    fn quiet(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        let (all, up) =
+            (facts.members.len(), facts.members.values().filter(|one| one.voter && one.up).count());
+        if all > 1 && (up + 1 < all || facts.leader.is_none()) {
+            self.wrong(now, "P4", format!("{up} of {all} members of etcd serve"));
+        }
+        let (wanted, serve) = (self.rules.controllers, facts.api_servers.len());
+        let needed = if wanted == 1 { 1 } else { wanted - 1 };
+        // Where etcd itself is a single machine that is exchanged, no API server can serve.
+        if serve < needed && (all > 1 || up == all) {
+            self.wrong(now, "P5", format!("{serve} of {wanted} API servers serve"));
+        }
+    }
+
+    fn note_well(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        let members = facts.members.iter().filter(|(_, member)| member.voter && member.up);
+        let mut well: BTreeSet<String> = members.map(|(role, _)| role.clone()).collect();
+        let workers = self.machines.values().filter(|machine| machine.role.starts_with("pool-"));
+        well.extend(workers.filter(|one| one.ready && !one.leaving).map(|machine| machine.id.clone()));
+        well.extend(facts.api_servers.iter().cloned());
+        // Without a leader no API server answers, however well it is.
+        let spared = facts.leader.is_none();
+        well.extend(self.well.iter().filter(|id| spared && self.machines.contains_key(*id)).cloned());
+        for who in well.union(&self.well) {
+            self.last_well.insert(who.clone(), now);
+        }
+        self.last_well.retain(|who, at| well.contains(who) || now.duration_since(*at) <= GRACE);
+        self.well = well;
+    }
+
+    /// Who of those that we took down has somebody in its place.
+    fn note_back(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
+        let machines = &self.machines;
+        self.taken.retain(|taken| {
+            if let Some(credentials) = &taken.restart {
+                let Some(machine) = machines.get(&taken.machine) else { return false };
+                let ill = match facts.members.get(&taken.role) {
+                    Some(member) => !member.up,
+                    None => !facts.api_servers.contains(&taken.machine),
+                };
+                let asked = machine.credentials != *credentials && now.duration_since(taken.at) < RESTARTS;
+                return asked || ill;
+            }
+            if let Some(member) = facts.members.get(&taken.role) {
+                let on = member.machine.as_ref();
+                return !(member.up && on.is_some_and(|on| *on != taken.machine));
+            }
+            let group = machines.values().find(|machine| machine.role == taken.role).map(|one| &one.group);
+            let wanted = group.and_then(|group| world.group_facts(group)).map_or(0, |group| group.desired);
+            let serve = machines
+                .values()
+                .filter(|machine| machine.role == taken.role && machine.ready && !machine.leaving)
+                .count();
+            machines.contains_key(&taken.machine) || serve < wanted as usize
+        });
+        self.drained.retain(|id| self.machines.get(id).is_some_and(|machine| !machine.leaving));
+    }
+
+    /// Whether `who` is well, or was until so short a time ago that nobody could know.
+    fn counts_as_well(&self, who: &str, now: Timestamp) -> bool {
+        self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= self.grace())
+    }
+
+    /// Looks at what was done in an invocation, one after the other; [`Checker::look`] was called right before it.
+    pub fn acts(&mut self, world: &World, before: Option<&ClusterFacts>, acts: &[Act]) {
+        let Some(facts) = before else { return };
+        for act in acts {
+            self.may_start(act, world.now());
+            match act {
+                Act::Terminate(group, machine, _) => self.terminates(world, facts, group, machine),
+                Act::Send(command) => self.sends(world, facts, command),
+                Act::SetDesired(group, desired) => self.sizes(world, group, *desired),
+                Act::Execute(stack, _) | Act::CreateChangeSet(stack, _) => self.changes(stack, world.now()),
+                Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
+                Act::DeleteStack(_) => {}
+            }
+        }
+    }
+
+    /// P10: nothing begins after a pause or an abort, nor when nothing is open.
+    fn may_start(&mut self, act: &Act, now: Timestamp) {
+        let begins = match act {
+            Act::Send(command) => match command.verb {
+                Verb::Refresh { .. } | Verb::EtcdMoveLeader | Verb::EtcdSnapshot | Verb::Drain { .. } => true,
+                Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
+            },
+            Act::SetDesired(..) | Act::Terminate(..) | Act::CreateChangeSet(..) | Act::Execute(..) => true,
+            Act::Complete(..) | Act::DeleteStack(_) => false,
+        };
+        if !begins {
+            return;
+        }
+        let why = if self.plan.is_none() {
+            "no rollout is open"
+        } else if self.aborted {
+            "it was aborted"
+        } else if self.is_paused() {
+            "it is paused"
+        } else {
+            return;
+        };
+        self.wrong(now, "P10", format!("{} although {why}", words(act)));
+    }
+
+    fn action(&self, role: &str) -> Option<NodeAction> {
+        let plan = self.plan.as_ref()?;
+        plan.nodes.iter().find(|node| node.role.to_string() == role).map(|node| node.action)
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.renewal.urgent.is_some())
+    }
+
+    fn terminates(&mut self, world: &World, facts: &ClusterFacts, group: &str, id: &str) {
+        let now = world.now();
+        let Some(machine) = self.machines.get(id).cloned() else { return };
+        // One that is on its way out already is not terminated again, and one that never served takes nothing along.
+        if machine.leaving || self.taken.iter().any(|taken| taken.machine == id && taken.restart.is_none()) {
+            return;
+        }
+        let role = machine.role.as_str();
+        if self.action(role) != Some(NodeAction::Replace) {
+            self.wrong(now, "P2", format!("{id}, a {role}, is terminated, and the plan does not replace it"));
+        }
+        if self.skipped.contains(id) {
+            self.wrong(now, "P10", format!("{id} is terminated although a person said to leave it"));
+        }
+        let of_group = self.machines.values().filter(|one| one.group == group && !one.leaving).count();
+        if let Some(facts) = world.group_facts(group)
+            && machine.template == facts.template
+            && of_group <= self.rules.size(role).max(1)
+        {
+            self.wrong(
+                now,
+                "P2",
+                format!("{id}, a {role}, is terminated although it is as the plan wants it"),
+            );
+        }
+        if machine.ready {
+            self.takes(facts, &machine, false, now);
+            let pods = facts.pods.get(id).copied().unwrap_or_default();
+            if pods > 0 {
+                self.wrong(now, "P6", format!("{id} is terminated with {pods} pods on it"));
+            }
+        }
+        let at = now;
+        self.taken.push(Taken { machine: id.to_owned(), role: role.to_owned(), at, restart: None });
+    }
+
+    /// A machine that serves stops serving because of us.
+    fn takes(&mut self, facts: &ClusterFacts, machine: &MachineFacts, restart: bool, now: Timestamp) {
+        let role = machine.role.clone();
+        let other: Vec<String> = self
+            .taken
+            .iter()
+            .filter(|taken| taken.machine != machine.id && taken.role != role)
+            .map(|taken| taken.role.clone())
+            .collect();
+        let is_member = role.starts_with("etcd-");
+        let busy =
+            other.iter().find(|one| is_member || !one.starts_with("pool-") || !role.starts_with("pool-"));
+        if let Some(busy) = busy.filter(|_| !self.is_urgent()) {
+            self.wrong(now, "P8", format!("{role} is taken down while {busy} is not back"));
+        }
+        if is_member {
+            self.takes_member(facts, &role, restart, now);
+        } else if role == "controller" {
+            self.takes_controller(&machine.id, restart, now);
+        } else if !restart {
+            let down =
+                self.taken.iter().filter(|taken| taken.role == role && taken.restart.is_none()).count() + 1;
+            // What died by itself is missing besides, and no fault of ours.
+            let mine = |id: &String| self.taken.iter().any(|taken| taken.machine == *id);
+            let of_role = self.machines.values().filter(|one| one.role == role && one.id != machine.id);
+            let died = of_role.filter(|one| one.leaving && !mine(&one.id)).count();
+            let may = self.rules.may_miss(&role) + if self.faults { died } else { 0 };
+            if down > may {
+                self.wrong(now, "P6", format!("{down} machines of {role} are away, and {may} may be"));
+            }
+        }
+        self.in_window(&role, now);
+    }
+
+    fn takes_member(&mut self, facts: &ClusterFacts, role: &str, restart: bool, now: Timestamp) {
+        let mut others: Vec<&String> = facts.members.keys().filter(|one| *one != role).collect();
+        others.retain(|one| {
+            let taken = self.taken.iter().any(|taken| taken.role == **one);
+            taken || !self.counts_as_well(one, now)
+        });
+        let excused = restart && self.is_urgent();
+        if !others.is_empty() && !excused {
+            let what = format!("{role} is taken down while {others:?} do not serve");
+            self.wrong(now, "P4", what);
+        }
+        let fresh = |at: &Timestamp| now.duration_since(*at) <= SNAPSHOT + SignedDuration::from_secs(10);
+        if !facts.snapshots.iter().any(fresh) && !excused {
+            self.wrong(
+                now,
+                "P4",
+                format!("{role} is taken down without a snapshot of the last quarter of an hour"),
+            );
+        }
+        if facts.leader.as_deref() == Some(role) && facts.members.len() > 1 && !self.faults && !restart {
+            self.wrong(now, "P4", format!("{role} is taken down while it leads"));
+        }
+    }
+
+    fn takes_controller(&mut self, id: &str, restart: bool, now: Timestamp) {
+        let taken = |id: &String| self.taken.iter().any(|taken| taken.machine == *id);
+        let controllers = self.last_well.keys().filter(|who| self.controllers.contains(*who));
+        let others = controllers.filter(|who| *who != id && !taken(who) && self.counts_as_well(who, now));
+        let (serve, wanted) = (others.count(), self.rules.controllers);
+        let needed = if wanted == 1 { 1 } else { wanted - 1 };
+        if serve < needed && !(restart && self.is_urgent()) {
+            self.wrong(
+                now,
+                "P5",
+                format!("{id} is taken down while {serve} other API servers serve of {wanted}"),
+            );
+        }
+    }
+
+    fn in_window(&mut self, role: &str, now: Timestamp) {
+        if self.is_urgent() || self.rules.is_open(now, self.grace()) {
+            return;
+        }
+        self.wrong(now, "§9", format!("{role} is taken down outside of the maintenance windows"));
+    }
+
+    fn sends(&mut self, world: &World, facts: &ClusterFacts, command: &Command) {
+        let now = world.now();
+        match &command.verb {
+            Verb::Refresh { restart, credentials } => {
+                let Some(machine) = self.machines.get(&command.instance).cloned() else { return };
+                if self.action(&machine.role) != Some(NodeAction::Refresh) {
+                    let what = format!(
+                        "{} of {} is refreshed, and the plan does not say so",
+                        machine.id, machine.role
+                    );
+                    self.wrong(now, "P2", what);
+                }
+                if self.skipped.contains(&machine.id) {
+                    self.wrong(
+                        now,
+                        "P10",
+                        format!("{} is refreshed although a person said to leave it", machine.id),
+                    );
+                }
+                let again = self.taken.iter().any(|taken| taken.machine == machine.id);
+                if *restart && machine.ready && !machine.role.starts_with("pool-") && !again {
+                    self.takes(facts, &machine, true, now);
+                    let role = machine.role.clone();
+                    self.taken.push(Taken {
+                        machine: machine.id,
+                        role,
+                        at: now,
+                        restart: Some(credentials.clone()),
+                    });
+                }
+            }
+            Verb::Drain { node, force_after_s, .. } => {
+                if force_after_s.is_some() && !self.rules.may_force {
+                    self.wrong(
+                        now,
+                        "P6",
+                        format!("the drain of {node} may use force, and the spec never lets it"),
+                    );
+                }
+                let Some(machine) = self.machines.get(node).cloned() else { return };
+                // One that goes by itself is only helped.
+                if machine.leaving {
+                    return;
+                }
+                if self.action(&machine.role) != Some(NodeAction::Replace) {
+                    let what =
+                        format!("{node}, a {}, is drained, and the plan does not replace it", machine.role);
+                    self.wrong(now, "P2", what);
+                }
+                if self.skipped.contains(node) {
+                    self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
+                }
+                if self.drained.insert(node.clone()) && machine.role != "controller" {
+                    self.in_window(&machine.role, now);
+                }
+            }
+            Verb::Status
+            | Verb::EtcdHealth
+            | Verb::EtcdMoveLeader
+            | Verb::EtcdSnapshot
+            | Verb::Uncordon { .. } => {}
+        }
+    }
+
+    fn sizes(&mut self, world: &World, group: &str, desired: u32) {
+        let role = self.machines.values().find(|machine| machine.group == group).map(|one| one.role.clone());
+        let Some(role) = role else { return };
+        let most = self.rules.size(&role) + self.rules.surge(&role);
+        if desired as usize > most {
+            self.wrong(
+                world.now(),
+                "P8",
+                format!("{group} is to have {desired} machines, and {most} are the most"),
+            );
+        }
+    }
+
+    fn changes(&mut self, stack: &str, now: Timestamp) {
+        let Some(plan) = &self.plan else { return };
+        let planned = plan.stacks.iter().find(|one| one.name == stack).map(|one| one.action);
+        if !matches!(planned, Some(StackAction::Create | StackAction::Update)) {
+            self.wrong(now, "P3", format!("{stack} is changed, and the plan does not say so"));
+        }
+    }
+
+    fn completes(&mut self, facts: &ClusterFacts, machine: &str, now: Timestamp) {
+        let pods = facts.pods.get(machine).copied().unwrap_or_default();
+        if pods > 0 {
+            self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
+        }
+    }
+}
+
+fn words(act: &Act) -> String {
+    match act {
+        Act::Send(command) => format!("{} is sent to {}", command.verb.document(), command.instance),
+        Act::SetDesired(group, desired) => format!("{group} is to have {desired} machines"),
+        Act::Terminate(_, machine, _) => format!("{machine} is terminated"),
+        Act::Complete(_, machine) => format!("the hook of {machine} is ended"),
+        Act::CreateChangeSet(stack, _) => format!("a change set of {stack} is made"),
+        Act::Execute(stack, _) => format!("a change set of {stack} is executed"),
+        Act::DeleteStack(stack) => format!("{stack} is deleted"),
+    }
+}
+
+impl std::fmt::Display for Act {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&words(self))
+    }
+}

@@ -1,0 +1,489 @@
+//! The clock's hand: lets the world go on, brings what it and the bus say to the functions, lets things go wrong, and has the checker
+//! look after everything that happens.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::event::Event;
+use slipway_core::plan::Plan;
+use slipway_core::renewal::Asked;
+use slipway_core::rollout::Order;
+use slipway_driver::keys;
+use slipway_driver::launch::Waker;
+
+use super::account::{Account, Woken};
+use super::check::Checker;
+use super::meddle::Meddler;
+use super::random::Random;
+use crate::mortal::Life;
+use crate::ports::lock;
+use crate::world::{FleetFaults, Outgoing, World};
+
+/// After so long a person brings what no function could take care of, and lies in a dead-letter queue, to it again.
+const REDRIVEN: SignedDuration = SignedDuration::from_mins(30);
+/// How often Lambda tries an event again, and how long it waits before.
+const RETRIES: [SignedDuration; 2] = [SignedDuration::from_mins(1), SignedDuration::from_mins(2)];
+/// Calls that the longest invocations make.
+const CALLS: u64 = 40;
+
+/// Something that happens at a time, besides what the world does by itself.
+#[derive(Debug, Clone)]
+pub enum Happening {
+    /// A function is invoked.
+    Invoke {
+        /// Whom, by what.
+        who: Woken,
+        /// How often that was tried before.
+        tried: usize,
+        /// Whether what wakes it is never lost.
+        durable: bool,
+    },
+    /// A person does something.
+    Person(Deed),
+    /// A machine dies, or those of a zone.
+    Death {
+        /// By chance: which.
+        choice: u64,
+        /// The others of its zone die with it.
+        zone: bool,
+    },
+    /// The day's scan.
+    Daily,
+}
+
+/// What a person does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deed {
+    /// Uploads a spec.
+    Upload(String),
+    /// Uploads the spec again that is there, since the last rollout did not end well.
+    Again,
+    /// Tells the rollout something.
+    Say(Order),
+    /// Approves the plan that is wished.
+    Approve,
+    /// Has a machine skipped, by chance.
+    Skip(u64),
+}
+
+/// What was counted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tally {
+    /// Invocations, by function.
+    pub invocations: BTreeMap<&'static str, u64>,
+    /// Those that failed, and were tried again.
+    pub failed: u64,
+    /// Events that nobody could take care of.
+    pub dead_letters: u64,
+    /// Events that were lost, doubled or came late.
+    pub astray: u64,
+    /// Machines that died.
+    pub deaths: u64,
+    /// Events on the bus.
+    pub events: u64,
+}
+
+/// An account, its clock, and who looks.
+#[derive(Debug)]
+pub struct Engine<'m> {
+    /// The account.
+    pub account: Account,
+    /// Who looks.
+    pub checker: Checker,
+    /// What was counted.
+    pub tally: Tally,
+    /// What happened.
+    pub transcript: Vec<(Timestamp, String)>,
+    /// How likely things go wrong: as likely as so many in one.
+    pub faults: f64,
+    /// Whether rollouts that succeed wake the scan.
+    pub scans: bool,
+    /// From here follows what the world does not decide by itself.
+    pub random: Random,
+    meddler: Option<&'m dyn Meddler>,
+    queue: BTreeMap<(Timestamp, u64), Happening>,
+    queued: u64,
+}
+
+impl<'m> Engine<'m> {
+    /// Time goes on from where `account` is.
+    #[must_use]
+    pub fn new(account: Account, checker: Checker, seed: u64, meddler: Option<&'m dyn Meddler>) -> Self {
+        Self {
+            account,
+            checker,
+            tally: Tally::default(),
+            transcript: Vec::new(),
+            faults: 0.0,
+            scans: false,
+            random: Random::new(seed),
+            meddler,
+            queue: BTreeMap::new(),
+            queued: 0,
+        }
+    }
+
+    /// From now on things go wrong as likely as `faults` says: 0 is never.
+    pub fn let_go_wrong(&mut self, faults: f64) {
+        self.faults = faults;
+        lock(&self.account.world).set_fleet_faults(FleetFaults {
+            slow_boot: faults,
+            dead_boot: faults / 2.0,
+            failed_boot: faults / 2.0,
+            command_hangs: faults / 4.0,
+            command_fails: faults,
+            command_doubled: faults,
+            command_unlisted: faults,
+            stubborn_budget: 0.0,
+            slow_member: faults,
+            throttled: faults / 10.0,
+            resource_fails: faults / 50.0,
+        });
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.account.now()
+    }
+
+    /// Something happens after `wait`.
+    pub fn after(&mut self, wait: SignedDuration, happening: Happening) {
+        self.queued += 1;
+        self.queue.insert((self.now() + wait, self.queued), happening);
+    }
+
+    /// Somebody does something after `wait`.
+    pub fn person_after(&mut self, wait: SignedDuration, deed: Deed) {
+        self.after(wait, Happening::Person(deed));
+    }
+
+    /// When something happens next; `None`: never.
+    #[must_use]
+    pub fn next_at(&self) -> Option<Timestamp> {
+        let world = lock(&self.account.world).next_event_at();
+        let ours = self.queue.keys().next().map(|(at, _)| *at);
+        [world, ours].into_iter().flatten().min()
+    }
+
+    /// Lets the next thing happen; `false`: nothing ever happens again.
+    pub fn step(&mut self) -> bool {
+        let Some(at) = self.next_at() else { return false };
+        self.go_on(at);
+        while let Some(entry) = self.queue.first_entry() {
+            if entry.key().0 > at {
+                break;
+            }
+            let happening = entry.remove();
+            self.happens(happening);
+        }
+        true
+    }
+
+    /// Whether nothing is on its way that the world does not do by itself.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Lets everything happen until `at`.
+    pub fn run_until(&mut self, at: Timestamp) {
+        while self.next_at().is_some_and(|next| next <= at) {
+            self.step();
+        }
+        self.go_on(at);
+    }
+
+    /// The world goes on, and what it says is sent on its way.
+    fn go_on(&mut self, at: Timestamp) {
+        let (sent, story) = {
+            let mut world = lock(&self.account.world);
+            world.advance(at);
+            let story = world.story();
+            if !story.is_empty() {
+                self.checker.look(&world);
+            }
+            (world.drain(), story)
+        };
+        self.transcript.extend(story);
+        for outgoing in sent {
+            if let Some((who, durable)) = woken(&outgoing) {
+                self.send(who, durable);
+            }
+        }
+    }
+
+    /// An event is on its way. Some are lost, come late, twice, or after later ones.
+    fn send(&mut self, who: Woken, durable: bool) {
+        let mut copies = 1;
+        if !durable && self.random.chance(self.faults * 4.0) {
+            self.tally.astray += 1;
+            copies = 0;
+        } else if self.random.chance(self.faults) {
+            self.tally.astray += 1;
+            copies = 2;
+        }
+        for _ in 0..copies {
+            let wait = match self.random.chance(self.faults) {
+                true => SignedDuration::from_secs(self.random.seconds(5, 900)),
+                false if self.faults > 0.0 => SignedDuration::from_millis(self.random.seconds(200, 2_000)),
+                false => SignedDuration::from_millis(500),
+            };
+            let who = who.clone();
+            self.after(wait, Happening::Invoke { who, tried: 0, durable });
+        }
+    }
+
+    fn happens(&mut self, happening: Happening) {
+        match happening {
+            Happening::Invoke { who, tried, durable } => self.invoke(who, tried, durable),
+            Happening::Person(deed) => self.does(deed),
+            Happening::Death { choice, zone } => self.death(choice, zone),
+            Happening::Daily => self.send(Woken::Scans, true),
+        }
+    }
+
+    /// A function is invoked. One that fails is tried again, as Lambda does.
+    pub fn invoke(&mut self, who: Woken, tried: usize, durable: bool) {
+        let function = match &who {
+            Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => "rollout",
+            Woken::Spec(_) | Woken::Credentials => "render",
+            Woken::Scans | Woken::Scan(_) => "scan",
+        };
+        *self.tally.invocations.entry(function).or_default() += 1;
+        let life = match self.random.chance(self.faults * 2.0) {
+            true => Life::until(self.random.below(CALLS), self.random.chance(0.5)),
+            false => Life::unending(),
+        };
+        let skew = if self.faults > 0.0 { self.random.seconds(-2_000, 2_001) } else { 0 };
+        let at = self.now() + SignedDuration::from_millis(skew);
+        let before = {
+            let world = lock(&self.account.world);
+            self.checker.look(&world);
+            world.cluster_facts(&self.account.name)
+        };
+        self.may_be_heard(&who);
+        let result = self.account.invoke(&who, &life, at, self.meddler);
+        let acts = self.account.journal.drain();
+        let events = self.account.bus.drain();
+        let ended = self.begins(&events);
+        {
+            let mut world = lock(&self.account.world);
+            self.checker.acts(&world, before.as_ref(), &acts);
+            if ended {
+                self.checker.ended();
+            }
+            self.checker.look(&world);
+            drop(world.story());
+        }
+        let now = self.now();
+        self.transcript.extend(acts.iter().map(|act| (now, format!("  {act}"))));
+        match &result {
+            Ok(said) => {
+                self.transcript.push((now, format!("{function}: {said}")));
+                self.was_heard(&who);
+            }
+            Err(error) => {
+                self.transcript.push((now, format!("{function} fails: {error}")));
+                self.tally.failed += 1;
+                if let Some(wait) = RETRIES.get(tried) {
+                    self.after(*wait, Happening::Invoke { who, tried: tried + 1, durable });
+                } else if durable {
+                    self.tally.dead_letters += 1;
+                    self.after(REDRIVEN, Happening::Invoke { who, tried: 0, durable });
+                }
+            }
+        }
+        for event in events {
+            self.published(&event, now);
+        }
+    }
+
+    /// What is open by what the bus says. A start is looked at before what was done, for it was said before; an end after it.
+    fn begins(&mut self, events: &[Event]) -> bool {
+        let (now, mut ended) = (self.now(), false);
+        for event in events {
+            match event {
+                Event::RolloutStarted(started) => {
+                    let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
+                    self.checker.begun(plan, now);
+                    ended = false;
+                }
+                Event::RolloutSucceeded(_) | Event::RolloutFailed(_) | Event::RolloutAborted(_) => {
+                    ended = true
+                }
+                Event::SpecRejected(_)
+                | Event::PlanReady(_)
+                | Event::PlanUnchanged(_)
+                | Event::RolloutRequested(_)
+                | Event::RolloutApproved(_)
+                | Event::RolloutPause(_)
+                | Event::RolloutResume(_)
+                | Event::RolloutAbort(_)
+                | Event::RolloutSkip(_)
+                | Event::RolloutStep(_)
+                | Event::RolloutWaiting(_)
+                | Event::RolloutPaused(_)
+                | Event::ScanRequested(_)
+                | Event::RenewalRequested(_)
+                | Event::CertificateExpiring(_)
+                | Event::CertificateRenewed(_)
+                | Event::RenewalFailed(_) => {}
+            }
+        }
+        ended
+    }
+
+    fn published(&mut self, event: &Event, now: Timestamp) {
+        self.tally.events += 1;
+        let said = |self_: &mut Self, what: &str, message: &str| {
+            self_.transcript.push((now, format!("bus: {what}: {message}")));
+        };
+        let who = match event {
+            Event::RolloutRequested(_) => Woken::Rollout(Waker::Event),
+            Event::CertificateRenewed(renewed) => {
+                said(self, "certificates renewed", &renewed.certificates.join(", "));
+                Woken::Credentials
+            }
+            Event::ScanRequested(asked) => match &asked.cluster {
+                Some(_) => Woken::Scan(Asked::default()),
+                None => Woken::Scans,
+            },
+            Event::RenewalRequested(asked) => {
+                let everything = asked.certificates.is_empty();
+                Woken::Scan(Asked { certificates: asked.certificates.clone(), everything, at: Some(now) })
+            }
+            Event::RolloutSucceeded(report) => {
+                said(self, "rollout succeeded", &report.message);
+                if !self.scans {
+                    return;
+                }
+                Woken::Scan(Asked::default())
+            }
+            Event::RolloutFailed(report) => return said(self, "rollout failed", &report.message),
+            Event::RolloutAborted(report) => return said(self, "rollout aborted", &report.message),
+            Event::RolloutStarted(started) => return said(self, "rollout started", &started.plan),
+            Event::RolloutStep(report) => return said(self, "step", &report.message),
+            Event::RolloutWaiting(report) => return said(self, "waiting", &report.message),
+            Event::RolloutPaused(report) => return said(self, "paused", &report.message),
+            Event::PlanReady(plan) => return said(self, "plan", &plan.summary),
+            Event::SpecRejected(rejected) => {
+                return said(self, "spec rejected", &rejected.diagnostics.join("; "));
+            }
+            Event::CertificateExpiring(one) => return said(self, "expiring", &one.message),
+            Event::RenewalFailed(one) => return said(self, "renewal failed", &one.message),
+            Event::PlanUnchanged(_)
+            | Event::RolloutApproved(_)
+            | Event::RolloutPause(_)
+            | Event::RolloutResume(_)
+            | Event::RolloutAbort(_)
+            | Event::RolloutSkip(_) => return,
+        };
+        self.send(who, true);
+    }
+
+    /// What lets it go on counts from when it may have been heard.
+    fn may_be_heard(&mut self, who: &Woken) {
+        let Woken::Rollout(Waker::Order { order, at }) = who else { return };
+        match order {
+            Order::Resume => self.checker.resumed(at.unwrap_or_else(|| self.now())),
+            Order::Approve { plan } => self.checker.approved(plan),
+            Order::Pause | Order::Abort { .. } | Order::Skip { .. } => {}
+        }
+    }
+
+    /// What holds it up counts from when it was heard.
+    fn was_heard(&mut self, who: &Woken) {
+        let Woken::Rollout(Waker::Order { order, at }) = who else { return };
+        let rollout = self.account.rollout();
+        match order {
+            Order::Pause => self.checker.paused(at.unwrap_or_else(|| self.now())),
+            Order::Abort { .. } => {
+                // One that came too late is about nothing.
+                if rollout.is_some_and(|rollout| rollout.active.is_some_and(|one| one.aborted.is_some())) {
+                    self.checker.aborted();
+                }
+            }
+            Order::Skip { instance } => self.checker.skipped(instance),
+            Order::Resume | Order::Approve { .. } => {}
+        }
+    }
+
+    fn does(&mut self, deed: Deed) {
+        let now = self.now();
+        // The bus writes whole seconds.
+        let at = Timestamp::from_second(now.as_second()).ok();
+        let order = match deed {
+            Deed::Upload(text) => {
+                self.transcript.push((now, "a person uploads a spec".to_owned()));
+                let version = self.account.upload(&text);
+                return self.send(Woken::Spec(version), true);
+            }
+            Deed::Again => {
+                let key = keys::spec(&self.account.name);
+                let Some(text) = self.account.specs.peek(&key) else { return };
+                self.transcript.push((now, "a person uploads the spec again".to_owned()));
+                let version = self.account.specs.upload(&key, text);
+                return self.send(Woken::Spec(version), true);
+            }
+            Deed::Say(order) => order,
+            Deed::Approve => {
+                let desired: Option<slipway_core::status::Desired> =
+                    self.account.read(&keys::desired(&self.account.name));
+                let Some(desired) = desired else { return };
+                Order::Approve { plan: desired.plan }
+            }
+            Deed::Skip(choice) => {
+                let machines = lock(&self.account.world).machines();
+                let at = usize::try_from(choice).unwrap_or_default() % machines.len().max(1);
+                let Some(machine) = machines.get(at) else { return };
+                Order::Skip { instance: machine.id.clone() }
+            }
+        };
+        self.transcript.push((now, format!("a person says {order:?}")));
+        self.send(Woken::Rollout(Waker::Order { order, at }), true);
+    }
+
+    fn death(&mut self, choice: u64, zone: bool) {
+        let mut world = lock(&self.account.world);
+        let machines = world.machines();
+        let at = usize::try_from(choice).unwrap_or_default() % machines.len().max(1);
+        let Some(first) = machines.get(at) else { return };
+        let all = machines.iter().filter(|one| one.id == first.id || zone && one.zone == first.zone);
+        for machine in all {
+            world.kill_machine(&machine.id);
+            self.tally.deaths += 1;
+        }
+        self.checker.look(&world);
+        self.transcript.extend(world.story());
+    }
+
+    /// The world, for a look.
+    pub fn with_world<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+        look(&lock(&self.account.world))
+    }
+}
+
+/// Whom something that the world says wakes, by the rules of `infra/template.yaml`; and whether AWS promises to bring it.
+fn woken(outgoing: &Outgoing) -> Option<(Woken, bool)> {
+    let event = match outgoing {
+        Outgoing::Invoke { .. } => return Some((Woken::Rollout(Waker::Tick), true)),
+        Outgoing::Event(event) => event,
+    };
+    let detail = &event.envelope["detail"];
+    let text = |pointer: &str| detail.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default();
+    match event.envelope["source"].as_str().unwrap_or_default() {
+        "aws.cloudformation" if event.detail_type == "CloudFormation Stack Status Change" => {
+            let settled =
+                ["_COMPLETE", "_FAILED"].iter().any(|end| text("/status-details/status").ends_with(end));
+            let name = text("/stack-id").split('/').nth(1).unwrap_or_default().to_owned();
+            settled.then_some((Woken::Stack(name), true))
+        }
+        "aws.autoscaling" => Some((Woken::Group(text("/AutoScalingGroupName").to_owned()), false)),
+        "aws.ssm" => {
+            let over = !matches!(text("/status"), "Pending" | "Delayed" | "InProgress" | "Cancelling");
+            over.then(|| (Woken::Command(text("/command-id").to_owned()), false))
+        }
+        _ => None,
+    }
+}

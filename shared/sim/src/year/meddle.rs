@@ -1,0 +1,20 @@
+//! Where a mistake may be put into a rollout from outside, to see whether it is noticed.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use slipway_core::rollout::{Decision, Observed, Rollout, decide};
+use slipway_driver::launch::Waker;
+
+/// Somebody who makes a mistake: sees other things than are there, decides something else, or does not hear.
+pub trait Meddler: fmt::Debug + Send + Sync {
+    /// What is decided instead.
+    fn decide(&self, rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
+        decide(rollout, observed, now)
+    }
+
+    /// By what the function is woken instead; `None`: it is not.
+    fn hears(&self, by: Waker) -> Option<Waker> {
+        Some(by)
+    }
+}

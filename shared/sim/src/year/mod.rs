@@ -1,0 +1,23 @@
+//! Rollouts and whole years of a cluster, lived through in a moment: an [`Account`] with the real flows of `slipway_driver` on a
+//! virtual clock, an [`Engine`] that brings events to them and lets things go wrong, and a [`Checker`] that knows nothing of how they
+//! decide.
+//!
+//! One seed gives one transcript, byte for byte: keys are made from the seed too, and no order depends on anything else.
+
+mod account;
+mod acts;
+mod check;
+mod engine;
+mod meddle;
+mod random;
+mod rules;
+mod trial;
+
+pub use account::{Account, FUNCTION, Woken};
+pub use acts::{Act, Journal};
+pub use check::{Checker, Violation};
+pub use engine::{Deed, Engine, Happening, Tally};
+pub use meddle::Meddler;
+pub use random::Random;
+pub use rules::Rules;
+pub use trial::{BASES, Base, Change, Shape, Trial, Verdict};

@@ -1,0 +1,107 @@
+//! What a spec asks for that rollouts have to keep, computed here once more, in other words than where it is decided by.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Weekday;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::cluster::{Cluster, CountOrPercent, MaintenanceWindow};
+
+/// What a spec asks for.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// How many controllers there are to be.
+    pub controllers: usize,
+    /// By role: machines at least, how many may be away, how many more may come.
+    pools: BTreeMap<String, (usize, usize, usize)>,
+    /// Whether pods may ever be deleted against their budget.
+    pub may_force: bool,
+    windows: Vec<MaintenanceWindow>,
+    /// Whether certificates are renewed by themselves.
+    pub renews: bool,
+}
+
+fn of(share: CountOrPercent, size: usize) -> usize {
+    match share {
+        CountOrPercent::Count(count) => count as usize,
+        CountOrPercent::Percent(percent) => (size * percent as usize).div_ceil(100),
+    }
+}
+
+impl Rules {
+    /// What `cluster` asks for.
+    #[must_use]
+    pub fn of(cluster: &Cluster) -> Self {
+        let policy = &cluster.rollout;
+        let pools = cluster.pools.iter().map(|pool| {
+            let own = policy.pools.get(&pool.name);
+            let size = pool.size.min as usize;
+            let away = own.and_then(|own| own.max_unavailable).unwrap_or(policy.max_unavailable);
+            let more = own.and_then(|own| own.surge).unwrap_or(policy.surge);
+            (format!("pool-{}", pool.name), (size, of(away, size).max(1), of(more, size)))
+        });
+        let own_force = policy.pools.values().any(|pool| pool.drain_force_after_min.is_some());
+        Self {
+            controllers: cluster.controller.count as usize,
+            pools: pools.collect(),
+            may_force: policy.drain_force_after_min.is_some() || own_force,
+            windows: policy.windows.clone(),
+            renews: cluster.certificates.rollout_before_expiry.is_some(),
+        }
+    }
+
+    /// How many machines a role has at least.
+    #[must_use]
+    pub fn size(&self, role: &str) -> usize {
+        match role {
+            "controller" => self.controllers,
+            role if role.starts_with("etcd-") => 1,
+            role => self.pools.get(role).map_or(0, |pool| pool.0),
+        }
+    }
+
+    /// How many machines of a pool may be away.
+    #[must_use]
+    pub fn may_miss(&self, role: &str) -> usize {
+        self.pools.get(role).map_or(1, |pool| pool.1)
+    }
+
+    /// How many machines more than it has a role may have for a while.
+    #[must_use]
+    pub fn surge(&self, role: &str) -> usize {
+        match role {
+            "controller" => 1,
+            role if role.starts_with("etcd-") => 0,
+            role => self.pools.get(role).map_or(0, |pool| pool.2),
+        }
+    }
+
+    /// Whether something may begin at `now`, or was until `grace` ago.
+    #[must_use]
+    pub fn is_open(&self, now: Timestamp, grace: SignedDuration) -> bool {
+        self.windows.is_empty() || self.windows.iter().any(|window| opens(window, now, grace))
+    }
+}
+
+fn opens(window: &MaintenanceWindow, now: Timestamp, grace: SignedDuration) -> bool {
+    const WEEK_MIN: i64 = 7 * 24 * 60;
+    let zoned = now.to_zoned(TimeZone::UTC);
+    let of_week = i64::from(zoned.weekday().to_monday_zero_offset()) * 1_440
+        + i64::from(zoned.hour()) * 60
+        + i64::from(zoned.minute());
+    let days = [
+        ("mon", Weekday::Monday),
+        ("tue", Weekday::Tuesday),
+        ("wed", Weekday::Wednesday),
+        ("thu", Weekday::Thursday),
+        ("fri", Weekday::Friday),
+        ("sat", Weekday::Saturday),
+        ("sun", Weekday::Sunday),
+    ];
+    let length = i64::from(window.length_min) + grace.as_mins();
+    days.iter().any(|(name, day)| {
+        let listed = window.days.is_empty() || window.days.iter().any(|one| one == name);
+        let opens = i64::from(day.to_monday_zero_offset()) * 1_440 + i64::from(window.start_minute);
+        listed && (of_week - opens).rem_euclid(WEEK_MIN) < length
+    })
+}

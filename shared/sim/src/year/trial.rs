@@ -1,0 +1,437 @@
+//! One rollout, with whatever goes wrong: a small cluster that stands is changed, things fail and people interfere for some hours, and
+//! then nothing does any more. It must come to an end, and in the end to what was asked for.
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::render::Rendering;
+use slipway_core::renewal::Asked;
+use slipway_core::rollout::Order;
+use slipway_core::spec;
+use slipway_core::status::Desired;
+use slipway_driver::keys;
+use slipway_driver::launch::Waker;
+
+use super::account::{Account, Woken};
+use super::check::{Checker, Violation};
+use super::engine::{Deed, Engine, Happening, Tally};
+use super::meddle::Meddler;
+use super::random::Random;
+use super::rules::Rules;
+use crate::mortal::Life;
+use crate::ports::lock;
+use crate::world::{FleetFaults, Power};
+
+/// The cluster of every trial.
+const NAME: &str = "trial";
+/// For how long things go wrong.
+const TROUBLE: SignedDuration = SignedDuration::from_hours(8);
+/// After so long without trouble nothing may be open: the longest that is waited for is an hour at each of a few machines.
+const BOUND: SignedDuration = SignedDuration::from_hours(36);
+/// How often a person uploads the spec again after a rollout that did not end well.
+const AGAIN: usize = 3;
+
+/// How large a cluster is, and how it is to be rolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    members: u32,
+    controllers: u32,
+    /// Sizes of its pools.
+    pools: &'static [u32],
+    manual: bool,
+    windows: bool,
+}
+
+const SHAPES: [Shape; 6] = [
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: false },
+    Shape { members: 3, controllers: 1, pools: &[2], manual: false, windows: false },
+    Shape { members: 3, controllers: 2, pools: &[3, 2], manual: false, windows: false },
+    Shape { members: 3, controllers: 3, pools: &[3], manual: false, windows: false },
+    Shape { members: 3, controllers: 3, pools: &[2], manual: true, windows: false },
+    Shape { members: 5, controllers: 2, pools: &[2], manual: false, windows: true },
+];
+
+/// What is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// The machines of etcd.
+    Members,
+    /// The controllers.
+    Controllers,
+    /// The workers.
+    Workers,
+    /// All machines.
+    All,
+    /// Credentials, in place.
+    Refresh,
+    /// Credentials, by other machines.
+    Renew,
+}
+
+const CHANGES: [Change; 6] =
+    [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
+
+/// How many different bases there are.
+pub const BASES: usize = SHAPES.len() * CHANGES.len();
+
+/// The spec of a cluster of that shape; `changed` are the machines that are other ones than at its launch.
+fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
+    let kind = |role: Change| {
+        if changed && (change == role || change == Change::All) { "m7i.xlarge" } else { "m7i.large" }
+    };
+    let pools: String = shape
+        .pools
+        .iter()
+        .enumerate()
+        .map(|(index, size)| {
+            let zone = ["a", "b"][index % 2];
+            let kind = if workers.is_empty() { kind(Change::Workers) } else { workers };
+            format!(
+                "    - name: p{index}\n      instanceType: {kind}\n      subnets: [{{name: private-{zone}}}]\n      \
+                 autoScalingGroup: {{minSize: {size}, maxSize: {}}}\n",
+                size + 2
+            )
+        })
+        .collect();
+    let strategy = if change == Change::Refresh { "refresh" } else { "rollout" };
+    let approval = if shape.manual { "manual" } else { "auto" };
+    let windows = if shape.windows {
+        "  windows:\n    - {days: [mon, wed, sat], start: \"06:00\", minutes: 300}\n    - {start: \"22:30\", minutes: 180}\n"
+    } else {
+        ""
+    };
+    format!(
+        "clusterName: {NAME}\nregion: eu-west-1\nkubernetesVersion: \"1.37\"\nkeyName: operations\n\
+         apiEndpoints:\n  - name: default\n    dnsName: api.example.com\n    loadBalancer:\n      type: network\n      \
+         hostedZone: {{id: Z0123456789ABCDEFGHIJ}}\n\
+         vpcCIDR: 10.0.0.0/16\nsubnets:\n\
+         \x20 - {{name: public-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.0.0/24}}\n\
+         \x20 - {{name: public-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.1.0/24}}\n\
+         \x20 - {{name: public-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.2.0/24}}\n\
+         \x20 - {{name: private-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.32.0/19, private: true}}\n\
+         \x20 - {{name: private-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.64.0/19, private: true}}\n\
+         \x20 - {{name: private-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.96.0/19, private: true}}\n\
+         controller:\n  count: {}\n  instanceType: {}\netcd:\n  count: {}\n  instanceType: {}\n\
+         worker:\n  nodePools:\n{pools}\
+         certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true, days: 30, strategy: {strategy}}}\n\
+         rollout:\n  approval: {approval}\n  maxUnavailable: 1\n{windows}",
+        shape.controllers,
+        kind(Change::Controllers),
+        shape.members,
+        kind(Change::Members),
+    )
+}
+
+/// A cluster that stands, and a plan that is about to be executed. Many trials go on from one.
+#[derive(Debug)]
+pub struct Base {
+    account: Account,
+    rules: Rules,
+    shape: Shape,
+    change: Change,
+}
+
+impl Base {
+    /// The base number `which` of [`BASES`].
+    ///
+    /// # Panics
+    /// If what every trial begins with does not work: without it nothing is shown.
+    #[must_use]
+    pub fn of(which: usize) -> Self {
+        let shape = SHAPES[which % SHAPES.len()];
+        let change = CHANGES[which / SHAPES.len() % CHANGES.len()];
+        let before = text(shape, change, false, "");
+        let accepted =
+            spec::parse(before.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let rules = Rules::of(&accepted.cluster);
+        let checker = Checker::new(NAME, rules.clone(), false);
+        let mut engine = Engine::new(Account::new(NAME, "eu-west-1", 1), checker, 1, None);
+        engine.person_after(SignedDuration::ZERO, Deed::Upload(before));
+        if shape.manual {
+            engine.person_after(SignedDuration::from_mins(1), Deed::Approve);
+        }
+        // Pods are some days old: what depends on their age is not spared.
+        let later = engine.now() + SignedDuration::from_hours(24 * 4 + 5);
+        engine.run_until(later);
+        let up =
+            engine.with_world(|world| world.machines().iter().all(|one| one.ready && one.power == Power::Up));
+        assert!(up, "a machine does not come up in a world without faults: {:#?}", engine.transcript);
+        assert_eq!(engine.checker.violations, [], "a launch does what it must not");
+
+        let (account, now) = (engine.account, later);
+        let forever = Life::unending();
+        let rendered = match change {
+            Change::Members | Change::Controllers | Change::Workers | Change::All => {
+                let version = account.upload(&text(shape, change, true, ""));
+                account.render(Some(&version), &forever, now)
+            }
+            Change::Refresh | Change::Renew => {
+                let asked = Asked { everything: true, at: Some(now), ..Asked::default() };
+                account.scan(&asked, &forever, now).map(drop).unwrap_or_else(|error| panic!("{error}"));
+                account.render(None, &forever, now)
+            }
+        };
+        rendered.unwrap_or_else(|error| panic!("{error}"));
+        drop(account.bus.drain());
+        Self { account, rules, shape, change }
+    }
+}
+
+/// What is tried: everything follows from the seed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trial {
+    /// From which everything follows.
+    pub seed: u64,
+    /// How likely things go wrong.
+    pub faults: f64,
+}
+
+/// How a trial ended.
+#[derive(Debug)]
+pub struct Verdict {
+    /// All that was wrong.
+    pub violations: Vec<Violation>,
+    /// What happened.
+    pub transcript: Vec<(Timestamp, String)>,
+    /// How the first rollout ended.
+    pub first: String,
+    /// What was counted.
+    pub tally: Tally,
+    /// From the request to the end of the first rollout.
+    pub took: SignedDuration,
+}
+
+impl Trial {
+    /// Which base it goes on from.
+    #[must_use]
+    pub fn base(&self) -> usize {
+        let choice = Random::new(self.seed ^ 0x6261_7365).below(BASES as u64);
+        usize::try_from(choice).unwrap_or_default()
+    }
+
+    /// Lives through it.
+    #[must_use]
+    pub fn run(&self, base: &Base, meddler: Option<&dyn Meddler>) -> Verdict {
+        let checker = Checker::new(NAME, base.rules.clone(), self.faults > 0.0);
+        let mut engine = Engine::new(base.account.fork(self.seed), checker, self.seed, meddler);
+        engine.checker.stands = true;
+        let began = engine.now();
+        engine.let_go_wrong(self.faults);
+        self.trouble(base, &mut engine);
+        let who = Woken::Rollout(Waker::Event);
+        engine.after(SignedDuration::ZERO, Happening::Invoke { who, tried: 0, durable: true });
+
+        let (mut first, mut took) = (None, SignedDuration::ZERO);
+        let healed = began + TROUBLE;
+        while engine.next_at().is_some_and(|at| at < healed) {
+            engine.step();
+            if !engine.checker.violations.is_empty() {
+                break;
+            }
+            if first.is_none()
+                && engine
+                    .account
+                    .rollout()
+                    .is_some_and(|one| one.last.is_some() && !one.is_open() && one.generation > 1)
+            {
+                first = Some(state(&engine));
+                took = engine.now().duration_since(began);
+                if self.faults == 0.0 {
+                    break;
+                }
+            }
+        }
+        if engine.checker.violations.is_empty() {
+            heal(base, &mut engine);
+            self.ends_well(base, &mut engine, &mut first, &mut took, began);
+        }
+        Verdict {
+            violations: std::mem::take(&mut engine.checker.violations),
+            transcript: std::mem::take(&mut engine.transcript),
+            first: first.unwrap_or_else(|| state(&engine)),
+            tally: engine.tally.clone(),
+            took,
+        }
+    }
+
+    /// What people do, and what dies.
+    fn trouble(&self, base: &Base, engine: &mut Engine<'_>) {
+        let mut random = Random::new(self.seed ^ 0x7065_7273);
+        if base.shape.manual {
+            engine.person_after(SignedDuration::from_secs(random.seconds(1, 5_400)), Deed::Approve);
+        }
+        if self.faults == 0.0 {
+            return;
+        }
+        let mut some_time = |most: i64| SignedDuration::from_secs(random.seconds(0, most));
+        let (pause, resume, abort) = (some_time(7_200), some_time(7_200), some_time(14_400));
+        let (newer, skip, quick) = (some_time(10_800), some_time(3_600), some_time(120));
+        if random.chance(0.25) {
+            engine.person_after(pause, Deed::Say(Order::Pause));
+            engine.person_after(pause + resume, Deed::Say(Order::Resume));
+            if random.chance(0.3) {
+                engine.person_after(pause + resume + quick, Deed::Say(Order::Pause));
+            }
+        }
+        if random.chance(0.1) {
+            engine.person_after(abort, Deed::Say(Order::Abort { plan: None }));
+        }
+        if random.chance(0.15) {
+            let newer_text = text(base.shape, base.change, true, "m7i.2xlarge");
+            engine.person_after(newer, Deed::Upload(newer_text));
+            if base.shape.manual {
+                engine.person_after(newer + resume, Deed::Approve);
+            }
+        }
+        if random.chance(0.1) {
+            engine.person_after(skip, Deed::Skip(random.number()));
+        }
+        for _ in 0..4 {
+            if random.chance((self.faults * 5.0).min(0.5)) {
+                let wait = SignedDuration::from_secs(random.seconds(0, 21_600));
+                let (choice, zone) = (random.number(), random.chance(0.1));
+                engine.after(wait, Happening::Death { choice, zone });
+            }
+        }
+        if random.chance((self.faults * 2.0).min(0.5)) {
+            lock(&engine.account.world).set_budgets(NAME, "pool-p0", 0);
+        }
+    }
+
+    /// Without trouble it comes to an end, and by uploading again to what was asked for.
+    fn ends_well(
+        &self,
+        base: &Base,
+        engine: &mut Engine<'_>,
+        first: &mut Option<String>,
+        took: &mut SignedDuration,
+        began: Timestamp,
+    ) {
+        for round in 0..=AGAIN {
+            let until = engine.now() + BOUND;
+            let is_open = |engine: &Engine<'_>| engine.account.rollout().is_none_or(|one| one.is_open());
+            // What was said and comes late may begin another.
+            let calm = |engine: &Engine<'_>| !is_open(engine) && engine.is_quiet();
+            while !calm(engine)
+                && engine.checker.violations.is_empty()
+                && engine.next_at().is_some_and(|at| at < until)
+            {
+                engine.step();
+            }
+            if !engine.checker.violations.is_empty() {
+                return;
+            }
+            if !calm(engine) {
+                let what = format!(
+                    "it has not ended {} hours after all trouble has: {}",
+                    BOUND.as_hours(),
+                    message(engine)
+                );
+                return engine.checker.wrong(engine.now(), "liveness", what);
+            }
+            if first.is_none() {
+                *first = Some(state(engine));
+                *took = engine.now().duration_since(began);
+            }
+            let later = engine.now() + SignedDuration::from_mins(90);
+            engine.run_until(later);
+            let amiss = amiss(engine);
+            let ended_well = state(engine) == "succeeded" && amiss.is_empty();
+            if ended_well || !engine.checker.violations.is_empty() {
+                break;
+            }
+            if self.faults == 0.0 || round == AGAIN {
+                let what = format!("it ends as {}: {}; {}", state(engine), message(engine), amiss.join("; "));
+                return engine.checker.wrong(engine.now(), "liveness", what);
+            }
+            engine.person_after(SignedDuration::ZERO, Deed::Again);
+            if base.shape.manual {
+                engine.person_after(SignedDuration::from_mins(10), Deed::Approve);
+            }
+            let soon = engine.now() + SignedDuration::from_mins(11);
+            engine.run_until(soon);
+        }
+        self.no_step_twice(engine);
+    }
+
+    /// P8: where lists of commands are never late, none is sent twice.
+    fn no_step_twice(&self, engine: &mut Engine<'_>) {
+        if self.faults > 0.0 {
+            return;
+        }
+        let twice: Vec<String> = engine.with_world(|world| {
+            let counts = world.commands_by_comment().into_iter();
+            counts.filter(|(_, count)| *count > 1).map(|(token, _)| token.to_owned()).collect()
+        });
+        for token in twice {
+            engine.checker.wrong(engine.now(), "P8", format!("{token} was sent twice"));
+        }
+    }
+}
+
+/// All trouble ends: what was held up is let go.
+fn heal(base: &Base, engine: &mut Engine<'_>) {
+    engine.let_go_wrong(0.0);
+    let mut world = lock(&engine.account.world);
+    world.set_fleet_faults(FleetFaults::default());
+    for index in 0..base.shape.pools.len() {
+        world.set_budgets(NAME, &format!("pool-p{index}"), 1);
+    }
+    drop(world);
+    engine.person_after(SignedDuration::from_mins(20), Deed::Say(Order::Resume));
+    if base.shape.manual {
+        engine.person_after(SignedDuration::from_mins(30), Deed::Approve);
+    }
+}
+
+fn state(engine: &Engine<'_>) -> String {
+    let report = engine.account.status().and_then(|status| status.rollout);
+    report.map(|report| report.state).unwrap_or_default()
+}
+
+fn message(engine: &Engine<'_>) -> String {
+    let report = engine.account.status().and_then(|status| status.rollout);
+    report.map(|report| report.message).unwrap_or_default()
+}
+
+/// In what the cluster is another than what is wished.
+fn amiss(engine: &Engine<'_>) -> Vec<String> {
+    let account = &engine.account;
+    let desired: Option<Desired> = account.read(&keys::desired(NAME));
+    let release = desired.and_then(|one| account.read::<Rendering>(&keys::release(NAME, &one.target)));
+    let Some(release) = release else { return vec!["nothing is wished".to_owned()] };
+    engine.with_world(|world| {
+        let mut amiss = Vec::new();
+        let machines = world.machines();
+        for (role, node) in &release.roles {
+            // One that nobody drained is kept, dead as it is.
+            let stay = machines.iter().filter(|one| !one.leaving && one.role == role.to_string());
+            let of_role: Vec<_> = stay.collect();
+            let size = node.nodes.min as usize;
+            if of_role.len() < size || role.member().is_some() && of_role.len() > size {
+                amiss.push(format!("{role} has {} machines instead of {size}", of_role.len()));
+            }
+            for machine in of_role {
+                let (id, group) = (&machine.id, world.group_facts(&machine.group));
+                if !machine.ready {
+                    amiss.push(format!("{id} of {role} does not serve"));
+                } else if machine.config != node.config_digest {
+                    amiss.push(format!("{id} of {role} is of an earlier configuration"));
+                } else if machine.credentials != node.credentials_digest {
+                    amiss.push(format!("{id} of {role} has earlier credentials"));
+                }
+                if role.to_string() == "controller"
+                    && group.is_some_and(|group| group.desired as usize != size)
+                {
+                    amiss.push(format!("{} wants another number of machines than {size}", machine.group));
+                }
+            }
+        }
+        let Some(facts) = world.cluster_facts(NAME) else { return vec!["there is no cluster".to_owned()] };
+        let ill = facts.members.iter().filter(|(_, member)| !(member.voter && member.up));
+        amiss.extend(ill.map(|(role, _)| format!("{role} does not serve")));
+        amiss.extend(facts.cordoned.iter().map(|node| format!("nothing is scheduled to {node}")));
+        amiss.extend(world.schedules().into_iter().map(|name| format!("the tick {name} is still there")));
+        amiss.sort();
+        amiss.dedup();
+        amiss
+    })
+}

@@ -1,0 +1,7 @@
+//! Rollouts by the seed: small clusters are changed while things go wrong, and a checker that knows nothing of the decision looks on.
+//!
+//! `SLIPWAY_SEEDS` says how many (`make simulate SEEDS=10000`), `SLIPWAY_SEED` which one, and `SLIPWAY_FAULTS` how likely things go
+//! wrong in it.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod seeds;

@@ -1,0 +1,112 @@
+//! As many seeds as there is time for.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use slipway_sim::year::{BASES, Base, Trial, Verdict};
+
+/// What trials go on from, made when the first needs it.
+fn base(which: usize) -> &'static Base {
+    static ALL: [OnceLock<Base>; BASES] = [const { OnceLock::new() }; BASES];
+    ALL[which].get_or_init(|| Base::of(which))
+}
+
+/// Lives through a trial.
+fn run(trial: Trial) -> Verdict {
+    trial.run(base(trial.base()), None)
+}
+
+/// How likely things go wrong in the trial of that seed: in every eighth nothing does.
+fn trial(seed: u64) -> Trial {
+    Trial { seed, faults: [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize] }
+}
+
+fn number(name: &str) -> Option<f64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What was wrong, how to see it again, and what led to it.
+fn told(trial: Trial, verdict: &Verdict) -> String {
+    let mut text = format!(
+        "seed {} with faults {}: `SLIPWAY_SEED={0} SLIPWAY_FAULTS={1} cargo test --locked --workspace --test simulating -- one --nocapture`\n",
+        trial.seed, trial.faults
+    );
+    for violation in &verdict.violations {
+        let _ = writeln!(text, "  {} at {}: {}", violation.promise, violation.at, violation.what);
+    }
+    let transcript = &verdict.transcript;
+    for (at, line) in transcript.iter().skip(transcript.len().saturating_sub(60)) {
+        let _ = writeln!(text, "    {at} {line}");
+    }
+    text
+}
+
+#[test]
+fn p2_p3_p4_p5_p6_p8_p10_every_seed_ends_well_and_breaks_no_promise() {
+    let most = number("SLIPWAY_SEEDS").map_or(100, |seeds| seeds as u64);
+    let first = number("SLIPWAY_FIRST").map_or(0, |seed| seed as u64);
+    let (next, threads) =
+        (AtomicU64::new(first), std::thread::available_parallelism().map_or(2, usize::from));
+    let work = || {
+        let (mut ends, mut wrong) = (BTreeMap::<String, u64>::new(), Vec::new());
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + most {
+                return (ends, wrong);
+            }
+            let trial = trial(seed);
+            let verdict = run(trial);
+            *ends.entry(verdict.first.clone()).or_default() += 1;
+            if !verdict.violations.is_empty() {
+                wrong.push((trial, verdict));
+            }
+        }
+    };
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let mut ends = BTreeMap::<String, u64>::new();
+    let mut wrong = Vec::new();
+    for (some, bad) in done {
+        for (end, count) in some {
+            *ends.entry(end).or_default() += count;
+        }
+        wrong.extend(bad);
+    }
+    println!("{most} rollouts ended first as: {ends:?}");
+    wrong.sort_by_key(|(trial, _)| trial.seed);
+    let told: String = wrong.iter().take(5).map(|(trial, verdict)| told(*trial, verdict)).collect();
+    let mut kinds = BTreeMap::<String, Vec<u64>>::new();
+    for (trial, verdict) in &wrong {
+        let first = verdict.violations.first().unwrap();
+        let words: String = first.what.chars().filter(|c| !c.is_ascii_digit()).take(60).collect();
+        kinds.entry(format!("{} {words}", first.promise)).or_default().push(trial.seed);
+    }
+    assert!(wrong.is_empty(), "{} of {most}: {kinds:#?}\n{told}", wrong.len());
+}
+
+#[test]
+fn one_seed_gives_one_transcript() {
+    let trial = trial(14);
+    let one = run(trial);
+    assert!(one.transcript.len() > 20);
+    // Also on a cluster that was launched once more.
+    let anew = trial.run(&Base::of(trial.base()), None);
+    assert_eq!(one.transcript, anew.transcript);
+}
+
+#[test]
+fn one() {
+    let Some(seed) = number("SLIPWAY_SEED") else { return };
+    let seed = seed as u64;
+    let trial = Trial { seed, faults: number("SLIPWAY_FAULTS").unwrap_or(trial(seed).faults) };
+    let verdict = run(trial);
+    for (at, line) in &verdict.transcript {
+        println!("{at} {line}");
+    }
+    println!("first {}, {} s, {:?}", verdict.first, verdict.took.as_secs(), verdict.tally);
+    assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
+}
