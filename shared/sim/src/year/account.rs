@@ -207,6 +207,7 @@ impl Account {
         let ports = ScanPorts {
             specs: &life.of(&self.specs),
             assets: &life.of(&self.assets),
+            groups: &life.of(&SimulatedGroups::new(Arc::clone(&self.world))),
             keys: &life.of(&self.keys),
             bus: &life.of(&self.bus),
             crypto: &self.crypto,
