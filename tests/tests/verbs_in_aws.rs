@@ -9,6 +9,8 @@ mod agent;
 mod orders;
 #[path = "verbs_in_aws/permissions.rs"]
 mod permissions;
+#[path = "verbs_in_aws/recovery.rs"]
+mod recovery;
 #[path = "verbs_in_aws/rolling.rs"]
 mod rolling;
 #[path = "verbs_in_aws/status.rs"]

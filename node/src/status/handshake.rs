@@ -64,7 +64,7 @@ impl Presented {
         name: Option<&ServerName<'_>>,
         now: Timestamp,
     ) -> Result<(ServedCertificate, Option<String>), String> {
-        let (read, _) = alone("served", &self.chain[0], now, 0)?;
+        let (read, _) = alone("served", &self.chain[0], None)?;
         let problem = authorities.and_then(|authorities| self.verify(authorities, name, now).err());
         let facts = read.facts;
         let certificate = ServedCertificate {

@@ -5,6 +5,8 @@ use sha2::{Digest as _, Sha256};
 
 /// SHA-256 of `bytes` in lower-case hex.
 #[must_use]
+// Made for speed where it is called so often that it matters, and else for size.
+#[inline]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
@@ -20,6 +22,7 @@ pub fn keyed_hex(key: &[u8], bytes: &[u8]) -> String {
 
 /// Lower-case hex.
 #[must_use]
+#[inline]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];

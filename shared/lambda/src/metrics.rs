@@ -82,14 +82,21 @@ fn embedded(mut line: Value, dimensions: &[&[&str]], names: &[&str], now: Timest
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::collections::BTreeSet;
+
     use slipway_core::pki::Origin;
     use slipway_core::renewal::{Elsewhere, Group, Standing};
 
     use super::*;
 
-    #[test]
-    fn each_cluster_has_a_metric_and_a_certificate_only_near_its_end() {
-        let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
+    const TEMPLATE: &str = include_str!("../../../infra/template.yaml");
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn scanned() -> Scanned {
+        let now = now();
         let at = |days: i64| now + jiff::SignedDuration::from_hours(24 * days);
         let standing = |name: &str, days: i64, elsewhere: Option<i64>| Standing {
             name: name.to_owned(),
@@ -108,7 +115,7 @@ mod tests {
             next_end: None,
             days: 365,
         };
-        let scanned = Scanned {
+        Scanned {
             cluster: "prod".to_owned(),
             standings: vec![
                 standing("ca", 3000, None),
@@ -119,8 +126,52 @@ mod tests {
             failed: Vec::new(),
             announced: Vec::new(),
             findings: Vec::new(),
-        };
-        let lines = lines(&scanned, now);
+        }
+    }
+
+    /// What the template asks CloudWatch for by these marks, each with the word that follows it up to `end`.
+    fn words(before: &str, end: &str) -> Vec<&'static str> {
+        TEMPLATE.split(before).skip(1).filter_map(|after| Some(after.split_once(end)?.0)).collect()
+    }
+
+    /// Alarms and dashboard look at metrics that there are: each name under the dimensions that a scan gives it.
+    #[test]
+    fn alarms_and_dashboard_look_at_what_a_scan_writes() {
+        let mut written: BTreeSet<(Vec<String>, String)> = BTreeSet::new();
+        for line in lines(&scanned(), now()) {
+            let directive = &line["_aws"]["CloudWatchMetrics"][0];
+            assert_eq!(directive["Namespace"], NAMESPACE);
+            let sets: Vec<Vec<String>> = serde_json::from_value(directive["Dimensions"].clone()).unwrap();
+            for metric in directive["Metrics"].as_array().unwrap() {
+                let name = metric["Name"].as_str().unwrap();
+                written.extend(sets.iter().map(|set| (set.clone(), name.to_owned())));
+            }
+        }
+        // Those that CloudWatch counts in the logs.
+        let counted = words("MetricNamespace: Slipway, MetricName: ", ",");
+        written.extend(counted.iter().map(|name| (Vec::new(), (*name).to_owned())));
+
+        let mut asked: BTreeSet<(Vec<String>, String)> = BTreeSet::new();
+        for search in words("SEARCH('{Slipway,", "\\\"', ") {
+            let (dimensions, name) = search.split_once("} MetricName=\\\"").unwrap();
+            asked.insert((dimensions.split(',').map(str::to_owned).collect(), name.to_owned()));
+        }
+        asked.extend(words("[\"Slipway\", \"", "\"]").iter().map(|name| (Vec::new(), (*name).to_owned())));
+        // Of alarms none names a dimension: they are of the whole installation.
+        for alarm in words("      Namespace: Slipway\n      MetricName: ", "TreatMissingData") {
+            let (name, rest) = alarm.split_once('\n').unwrap();
+            assert!(!rest.contains("Dimensions"), "{alarm}");
+            asked.insert((Vec::new(), name.to_owned()));
+        }
+        let of = |name: &str| asked.iter().filter(|(_, asked)| asked == name).count();
+        assert_eq!((of("DaysToExpiry"), of("RenewalsFailed"), of("ScanNeedsPerson")), (3, 1, 1), "{asked:?}");
+        let missing: Vec<_> = asked.difference(&written).collect();
+        assert!(missing.is_empty(), "nobody writes {missing:?}; written are {written:?}");
+    }
+
+    #[test]
+    fn each_cluster_has_a_metric_and_a_certificate_only_near_its_end() {
+        let lines = lines(&scanned(), now());
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0]["DaysToExpiry"], 2.0, "what a node still has counts");
         assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([[], ["Cluster"]]));

@@ -116,7 +116,7 @@ pub(crate) fn decode(labels: &[&str], text: &str) -> Result<Zeroizing<Vec<u8>>, 
 fn debase64(body: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let mut body: Zeroizing<Vec<u8>> = Zeroizing::new({
         let mut bytes = Vec::with_capacity(body.len());
-        bytes.extend(body.bytes().filter(|byte| !byte.is_ascii_whitespace()));
+        body.split_ascii_whitespace().for_each(|line| bytes.extend_from_slice(line.as_bytes()));
         bytes
     });
     let mut der = Zeroizing::new(vec![0; body.len().div_ceil(4) * 3]);

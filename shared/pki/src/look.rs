@@ -1,13 +1,9 @@
 //! One certificate as the scan looks at it: what it says, and what is wrong with it by itself.
 
-use jiff::Timestamp;
 use slipway_core::pki::CertificateFacts;
 use slipway_driver::ports::{Flaw, Seen};
 
 use crate::verify;
-
-/// What is said of dates: the scan weighs them by its own thresholds.
-const DATES: [&str; 3] = ["expired", "expires-soon", "not-yet-valid"];
 
 /// See [`slipway_driver::ports::Crypto::look`].
 pub(crate) fn look(key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
@@ -15,7 +11,8 @@ pub(crate) fn look(key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
     let flaw = |message: String| Flaw { message, help: help.to_owned() };
     let pem = std::str::from_utf8(bytes).map_err(|_| flaw("it is no text, and so no PEM".to_owned()))?;
     let der = verify::der(pem).map_err(flaw)?;
-    let (certificate, findings) = verify::alone(key, &der, Timestamp::UNIX_EPOCH, 0).map_err(flaw)?;
+    // The scan weighs dates by its own thresholds.
+    let (certificate, findings) = verify::alone(key, &der, None).map_err(flaw)?;
     let facts = certificate.facts;
     Ok(Seen {
         fingerprint: facts.fingerprint,
@@ -28,7 +25,6 @@ pub(crate) fn look(key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
         },
         flaws: findings
             .into_iter()
-            .filter(|finding| !DATES.contains(&finding.code))
             .map(|finding| Flaw { message: finding.message, help: finding.help })
             .collect(),
     })

@@ -7,16 +7,15 @@ use super::facts::{Facts, KeyType, Signature};
 use super::files::Certificate;
 use super::layout::{Expected, Need};
 
-/// Everything that is wrong with one certificate, whose place says what it is for.
+/// Everything that is wrong with one certificate, whose place says what it is for; with its dates, as of a moment and so many days ahead.
 pub(super) fn one(
     certificate: &Certificate,
     expected: Option<&Expected>,
-    now: Timestamp,
-    soon_days: u32,
+    at: Option<(Timestamp, u32)>,
     findings: &mut Vec<Finding>,
 ) {
     let mut found = Found { at: || certificate.at(), findings };
-    dates(&certificate.facts, now, soon_days, &mut found);
+    dates(&certificate.facts, at, &mut found);
     strength(&certificate.facts, &mut found);
     shape(&certificate.facts, &mut found);
     if let Some(expected) = expected {
@@ -46,11 +45,14 @@ fn days(count: i64) -> String {
     format!("{count} day{}", if count == 1 { "" } else { "s" })
 }
 
-fn dates(facts: &Facts, now: Timestamp, soon_days: u32, found: &mut Found<'_, impl Fn() -> String>) {
-    let left = facts.days_left(now);
+fn dates(facts: &Facts, at: Option<(Timestamp, u32)>, found: &mut Found<'_, impl Fn() -> String>) {
     if facts.not_after < facts.not_before {
         found.error("dates", "it ends before it begins", "issue it anew");
-    } else if facts.not_after < now {
+        return;
+    }
+    let Some((now, soon_days)) = at else { return };
+    let left = facts.days_left(now);
+    if facts.not_after < now {
         let message = format!("it expired {} ago, at {}", days(-left), facts.not_after);
         found.error("expired", message, "issue it anew: whoever checks it refuses it");
     } else if facts.not_before > now {

@@ -121,21 +121,21 @@ pub fn survey(files: &[File]) -> Survey {
     }
 }
 
-/// Reads one certificate in DER and says what is wrong with it by itself: for whoever has no folder, and many of them.
+/// Reads one certificate in DER and says what is wrong with it by itself: for whoever has no folder, and many of them. `at`: the moment
+/// against which its dates are held, and how many days ahead one that ends is spoken of.
 ///
 /// # Errors
 /// If it is no certificate; in words for a person.
 pub fn alone(
     file: &str,
     der: &[u8],
-    now: Timestamp,
-    soon_days: u32,
+    at: Option<(Timestamp, u32)>,
 ) -> Result<(Certificate, Vec<Finding>), String> {
     let facts = Facts::read(der)?;
     let certificate =
         Certificate { file: file.to_owned(), place: 0, name: files::name_of(file), facts, link: false };
     let mut findings = Vec::new();
-    check::one(&certificate, None, now, soon_days, &mut findings);
+    check::one(&certificate, None, at, &mut findings);
     Ok((certificate, findings))
 }
 
@@ -243,7 +243,7 @@ impl Survey {
             self.certificates.iter().filter(|certificate| self.is_current(certificate)).collect();
         for certificate in &current {
             let expected = expectations.of(certificate);
-            check::one(certificate, expected.as_ref(), now, soon_days, &mut findings);
+            check::one(certificate, expected.as_ref(), Some((now, soon_days)), &mut findings);
         }
         together::chains(self, &current, &expectations, &mut findings);
         together::keys(self, &current, &expectations, &mut findings);

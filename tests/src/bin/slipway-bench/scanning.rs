@@ -40,12 +40,19 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 pems = sys.stdin.buffer.read().split(b'\\0')
 many = int(sys.argv[1])
-started = time.perf_counter()
+started = time.process_time()
 for index in range(many):
     one = x509.load_pem_x509_certificate(pems[index % len(pems)])
     one.serial_number, one.not_valid_before_utc, one.not_valid_after_utc, one.fingerprint(hashes.SHA256())
-print(time.perf_counter() - started)
+print(time.process_time() - started)
 ";
+
+/// The processor's time that this thread has had: a core's, whoever else is at work on it.
+fn processor() -> Anyhow<Duration> {
+    let spent = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let spent = spent.split_whitespace().next().ok_or("the kernel says nothing of this thread")?;
+    Ok(Duration::from_nanos(spent.parse()?))
+}
 
 /// One certificate after the other, as the scan looks at them, and as others do.
 pub(crate) fn rates(now: Timestamp) -> Anyhow<()> {
@@ -54,14 +61,14 @@ pub(crate) fn rates(now: Timestamp) -> Anyhow<()> {
         fleet.objects.values().filter(|bytes| bytes.starts_with(b"-----BEGIN")).map(Vec::as_slice).collect();
     let mut times = Vec::new();
     for _ in 0..RUNS {
-        let started = Instant::now();
+        let started = processor()?;
         for pem in pems.iter().cycle().take(MANY) {
             let seen = AwsLc.look("a", pem).map_err(|flaw| flaw.message)?;
             if !seen.flaws.is_empty() {
                 return Err(format!("flaws of a certificate that is fine: {:?}", seen.flaws).into());
             }
         }
-        times.push(started.elapsed());
+        times.push(processor()?.saturating_sub(started));
     }
     times.sort();
     let ours = MANY as f64 / times[RUNS / 2].as_secs_f64();
