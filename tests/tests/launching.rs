@@ -3,6 +3,8 @@
 
 #[path = "launching/nodes.rs"]
 mod nodes;
+#[path = "launching/pools.rs"]
+mod pools;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use slipway_core::render::Site;
 use slipway_core::rollout::{AddonsPointer, Report, Rollout};
 use slipway_core::status::Status;
-use slipway_driver::launch::{RolloutPorts, Wake, Waker, wake, wake_by_stack};
+use slipway_driver::launch::{RolloutPorts, Wake, Waker, wake, wake_by_group, wake_by_stack};
 use slipway_driver::ports::Ticks as _;
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{FlowResult, keys};
@@ -109,9 +111,10 @@ impl Account {
             ticks: &life.of(&ticks),
         };
         let now = lock(&self.cloudformation).now();
-        match stack {
-            Some(stack) => wake_by_stack(&ports, stack, now).await,
-            None => {
+        match (stack, by) {
+            (Some(stack), _) => wake_by_stack(&ports, stack, now).await,
+            (None, Waker::Group { name }) => wake_by_group(&ports, &name, now).await,
+            (None, by) => {
                 let who = Wake { cluster: NAME.to_owned(), by };
                 wake(&ports, &who, now).await.map(Some)
             }

@@ -368,6 +368,7 @@ mod tests {
             credentials_digest: "k1".to_owned(),
             version: None,
             member: None,
+            weighted: false,
         };
         let empty = json!({"format": 1, "cluster": "c", "stacks": [], "roles": {}});
         let mut release: Rendering = serde_json::from_value(empty).unwrap();

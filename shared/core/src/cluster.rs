@@ -22,7 +22,7 @@ pub use kubernetes::{
 };
 pub use network::{ApiEndpoint, Backing, Egress, Existing, LoadBalancer, Network, Subnet, SubnetSource, Vpc};
 pub use pools::{GroupSize, MixedInstances, NodePool, Taint, WeightedType};
-pub use rollout::{Approval, CountOrPercent, MaintenanceWindow, PoolRollout, RolloutPolicy};
+pub use rollout::{Approval, CountOrPercent, MaintenanceWindow, Pace, PoolRollout, RolloutPolicy};
 pub use storage::{InstanceStore, Mount, Storage};
 
 /// One Kubernetes cluster as its spec describes it.
@@ -483,6 +483,16 @@ impl Cluster {
     #[must_use]
     pub fn version_of(&self, pool: &NodePool) -> KubernetesVersion {
         pool.kubernetes_version.unwrap_or(self.kubernetes_version)
+    }
+
+    /// How many machines a pool's group may have: while it is rolled, as many more as its surge allows. The cluster autoscaler reads
+    /// the group's limit and would use it at any time, so that a pool of its own surges only below the spec's.
+    #[must_use]
+    pub fn most_of(&self, pool: &NodePool) -> u32 {
+        if pool.cluster_autoscaler || pool.is_weighted() {
+            return pool.size.max;
+        }
+        pool.size.max.saturating_add(self.rollout.pace(&pool.name).more(pool.size.max))
     }
 
     /// `aws`, or the partition that the region lies in.

@@ -67,6 +67,11 @@ pub enum Waker {
         /// When it was given; `None`: just now.
         at: Option<Timestamp>,
     },
+    /// Auto Scaling: something became of a machine of that group.
+    Group {
+        /// Its name.
+        name: String,
+    },
     /// The tick.
     Tick,
 }
@@ -175,7 +180,12 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
     let order = given(wake, state, desired.value.as_ref(), now);
     let approved = order.as_ref().is_some_and(|given| matches!(given.order, Order::Approve { .. }));
     let wanted = wanted(ports, state, &desired, approved).await?;
-    let look = to_observe(state, wanted.as_ref(), order.as_ref(), now);
+    let mut look = to_observe(state, wanted.as_ref(), order.as_ref(), now);
+    if let Waker::Group { name } = &wake.by
+        && state.drains(name)
+    {
+        look.groups.insert(name.clone());
+    }
     let mut observed = Observed { desired: wanted, order, ..Observed::default() };
     for (name, change_set) in &look.stacks {
         let stack = ports.stacks.stack(name).await?;
@@ -229,7 +239,7 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
 /// What a person tells it, if it is meant for anything that there is.
 fn given(wake: &Wake, state: &Rollout, desired: Option<&Desired>, now: Timestamp) -> Option<Given> {
     let (order, at) = match &wake.by {
-        Waker::Event | Waker::Tick => return None,
+        Waker::Event | Waker::Group { .. } | Waker::Tick => return None,
         Waker::Order { order, at } => (order, at.unwrap_or(now)),
     };
     let meant = match order {
@@ -401,6 +411,9 @@ pub async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
         Effect::Terminate { group, instance, shrink } => {
             ports.groups.terminate(group, instance, *shrink).await?;
         }
+        Effect::ProlongTermination { group, instance } => {
+            ports.groups.prolong_termination(group, instance).await?;
+        }
         Effect::CompleteTermination { group, instance } => {
             ports.groups.complete_termination(group, instance).await?;
         }
@@ -421,6 +434,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::Send(_) => "Send",
         Effect::SetDesired { .. } => "SetDesired",
         Effect::Terminate { .. } => "Terminate",
+        Effect::ProlongTermination { .. } => "ProlongTermination",
         Effect::CompleteTermination { .. } => "CompleteTermination",
         Effect::ArmTick => "ArmTick",
         Effect::DisarmTick => "DisarmTick",
@@ -448,6 +462,7 @@ fn refusal_of(effect: &Effect) -> Refusal<'_> {
         Effect::ExecuteChangeSet { stack, .. } | Effect::DeleteStack { stack, .. } => Refusal::Stack(stack),
         Effect::SetDesired { group, .. }
         | Effect::Terminate { group, .. }
+        | Effect::ProlongTermination { group, .. }
         | Effect::CompleteTermination { group, .. } => Refusal::Group(group),
         Effect::Send(command) => Refusal::Command(&command.token),
         Effect::PointAddons(_) => Refusal::Needed,
@@ -485,7 +500,7 @@ async fn disarm<A: Objects, S, G, C, B, T: Ticks>(
 ) -> FlowResult<()> {
     ports.ticks.disarm(cluster).await?;
     let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
-    if now.is_some_and(|rollout| rollout.active.is_some()) {
+    if now.is_some_and(|rollout| rollout.needs_tick()) {
         ports.ticks.arm(cluster).await?;
     }
     Ok(())

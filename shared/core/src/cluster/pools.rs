@@ -61,6 +61,15 @@ pub struct NodePool {
     pub custom: Custom,
 }
 
+impl NodePool {
+    /// Whether its group counts units of capacity, not machines.
+    #[must_use]
+    pub fn is_weighted(&self) -> bool {
+        let types = self.mixed_instances.iter().flat_map(|mixed| &mixed.types);
+        types.filter_map(|one| one.weight).any(|weight| weight != 1)
+    }
+}
+
 /// Sizes of an Auto Scaling group, in instances, or in capacity units where weights are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSize {

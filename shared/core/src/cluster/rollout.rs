@@ -62,6 +62,82 @@ pub enum CountOrPercent {
     Percent(u32),
 }
 
+impl CountOrPercent {
+    /// So many of `nodes`; of a share, what is left over counts as a whole one.
+    #[must_use]
+    pub const fn at_most(self, nodes: u32) -> u32 {
+        match self {
+            Self::Count(count) => count,
+            Self::Percent(percent) => nodes.saturating_mul(percent).div_ceil(100),
+        }
+    }
+
+    /// So many of `nodes`; of a share, what is left over does not count.
+    #[must_use]
+    pub const fn at_least(self, nodes: u32) -> u32 {
+        match self {
+            Self::Count(count) => count,
+            Self::Percent(percent) => nodes.saturating_mul(percent) / 100,
+        }
+    }
+}
+
+impl RolloutPolicy {
+    /// At what pace the pool of that name is rolled.
+    #[must_use]
+    pub fn pace(&self, pool: &str) -> Pace {
+        let own = self.pools.get(pool);
+        Pace {
+            max_unavailable: own.and_then(|own| own.max_unavailable).unwrap_or(self.max_unavailable),
+            surge: own.and_then(|own| own.surge).unwrap_or(self.surge),
+        }
+    }
+
+    /// Seconds after which a drain of a machine of the pool may be forced; `None`: never.
+    #[must_use]
+    pub fn force_after_s(&self, pool: &str) -> Option<u32> {
+        let own = self.pools.get(pool).and_then(|pool| pool.drain_force_after_min);
+        own.or(self.drain_force_after_min).map(|minutes| minutes.saturating_mul(60))
+    }
+}
+
+/// At what pace a pool is rolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pace {
+    /// How many of its machines may be missing.
+    pub max_unavailable: CountOrPercent,
+    /// How many it may have too many.
+    pub surge: CountOrPercent,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { max_unavailable: CountOrPercent::Count(1), surge: CountOrPercent::Count(0) }
+    }
+}
+
+impl Pace {
+    /// Machines that a pool has too many at most, whatever its spec allows: an invocation stays bounded.
+    const MOST: u32 = 10;
+
+    /// How many of `nodes` machines may be missing. Where neither share makes up a whole machine, one may: it would never end.
+    #[must_use]
+    pub const fn may_miss(self, nodes: u32) -> u32 {
+        match (self.max_unavailable.at_least(nodes), self.surge.at_most(nodes)) {
+            (0, 0) => 1,
+            (count, _) => count,
+        }
+    }
+
+    /// How many more than `nodes` machines there may be.
+    #[must_use]
+    pub const fn more(self, nodes: u32) -> u32 {
+        let more = self.surge.at_most(nodes);
+        if more < Self::MOST { more } else { Self::MOST }
+    }
+}
+
 /// A weekly window, in UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaintenanceWindow {

@@ -36,6 +36,7 @@ fn role(stack: &str, machine: Value, config: &Value, credentials: &str) -> NodeR
         credentials_digest: credentials.to_owned(),
         version: None,
         member: None,
+        weighted: false,
     }
 }
 

@@ -88,6 +88,7 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
         credentials_digest: credentials,
         version: Some(context.kubernetes_version(context.cluster.kubernetes_version)),
         member: None,
+        weighted: false,
     };
     (template, (role, node_role))
 }

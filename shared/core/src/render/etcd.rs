@@ -109,6 +109,7 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
             pin,
             zone: Some(NameZone::of(context.cluster.etcd.hosted_zone_id.as_deref())),
         }),
+        weighted: false,
     };
     (role, node_role)
 }

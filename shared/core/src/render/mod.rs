@@ -47,6 +47,7 @@ pub use addons::{AddonSet, Installed, LABEL as ADDON_LABEL};
 use cfn::Template;
 pub(crate) use cfn::canonical_json;
 use context::Context;
+pub(crate) use context::stack_name;
 pub use error::RenderError;
 pub(crate) use node_config::SCRATCH;
 pub(crate) use pool::LABEL_TAG;
@@ -153,6 +154,9 @@ pub struct NodeRole {
     /// What there is to know of an etcd member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberRole>,
+    /// Whether its group counts units of capacity, not machines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted: bool,
 }
 
 /// What [`render`] reads. Nothing else decides what comes out (P1).

@@ -12,7 +12,7 @@ use super::launch_template::{Machine, root_device};
 use super::node_config::{self, labels};
 use super::userdata::{Digests, userdata};
 use super::{NodeRole, StackKind};
-use crate::cluster::{Architecture, MixedInstances, NodePool, Volume};
+use crate::cluster::{Architecture, GroupSize, MixedInstances, NodePool, Volume};
 use crate::pki::Role;
 
 /// What the cluster autoscaler's tags begin with.
@@ -85,7 +85,7 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
     let group = Group {
         name: &stack,
         role: &role,
-        size: pool.size,
+        size: GroupSize { max: cluster.most_of(pool), ..pool.size },
         subnet_ids: context.subnet_ids(&pool.subnets),
         hooks: HOOKS,
     }
@@ -111,6 +111,7 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         credentials_digest: credentials,
         version: Some(context.kubernetes_version(context.cluster.version_of(pool))),
         member: None,
+        weighted: pool.is_weighted(),
     };
     (template, (role, node_role))
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
+use super::departures;
 use super::nodes::{self, NodeState, Nodes};
 use super::orders::{Given, hear, paused};
 use super::stack_step::advance;
@@ -42,6 +43,7 @@ pub fn to_observe(
         Some((active, Some(Stage::Nodes))) if !is_held(&state, active) => active.nodes.to_observe(&mut look),
         Some((_, Some(Stage::Nodes) | None)) | None => {}
     }
+    departures::to_observe(&state, now, &mut look);
     look
 }
 
@@ -52,11 +54,19 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     next.outbox.clear();
     // Before anything begins: a plan that was made while they stood is then stale, and made anew.
     next.left.retain(|stack, _| !observed.gone.contains(stack));
-    let mut effects = begin(&mut next, observed.desired.as_ref(), observed.order.as_ref(), now);
+    let mut effects = departures::advance(&mut next, observed, now, goes_on(rollout));
+    effects.extend(begin(&mut next, observed.desired.as_ref(), observed.order.as_ref(), now));
     let Some(mut active) = next.active.take() else {
-        let report = idle(&next, observed);
+        if !rollout.departures.is_empty() && next.departures.is_empty() {
+            effects.push(Effect::DisarmTick);
+        }
+        let mut report = idle(&next, observed);
+        if let Some(words) = next.departures_in_words() {
+            report.message = format!("{}; {words}", report.message);
+        }
         return finish(next, effects, report);
     };
+    let newer = is_newer(&next, &active, observed);
 
     let mut words = Words::default();
     let before = active.clone();
@@ -71,9 +81,11 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
             Stage::Nodes if stopped || active.nodes.failure().is_some() => false,
             Stage::Nodes => {
                 let at = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done).count();
-                let (asked, said) = nodes::advance(&mut active, &next.cluster, observed, now);
+                let departures = &mut next.departures;
+                let (asked, said) =
+                    nodes::advance(&mut active, departures, &next.cluster, observed, now, newer);
                 effects.extend(asked);
-                words.node = said;
+                words.nodes = said;
                 let done = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done);
                 for step in done.clone().filter(|step| !step.left) {
                     next.behind.remove(&step.role);
@@ -89,6 +101,20 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let moved = before.steps != active.steps || before.nodes.places() != active.nodes.places();
     let report = conclude(&mut next, active, observed, now, &words, moved, &mut effects);
     finish(next, effects, report)
+}
+
+/// Whether the rollout that is open goes on with what it has begun.
+fn goes_on(state: &Rollout) -> bool {
+    state.active.as_ref().is_some_and(|active| {
+        let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
+        active.aborted.is_none() && !failed && active.nodes.failure().is_none()
+    })
+}
+
+/// Whether a newer spec waits until what was begun is done.
+fn is_newer(state: &Rollout, active: &Active, observed: &Observed) -> bool {
+    let wanted = observed.desired.as_ref();
+    wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted))
 }
 
 /// Whether nothing may start: a person said so.
@@ -189,6 +215,11 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, no
     let active = open(state.generation, wanted, now);
     let reference = PlanReference { cluster: state.cluster.clone(), plan: wanted.plan.id.clone() };
     effects.extend([Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))]);
+    let pools = wanted.release.roles.keys().filter_map(|role| match role {
+        Role::Pool(name) => Some((role.clone(), wanted.plan.policy.force_after_s(name)?)),
+        Role::Etcd(_) | Role::Controller | Role::Admin => None,
+    });
+    state.force_after_s = pools.collect();
     if makes_control_plane(&wanted.plan) {
         effects.extend(hand_over(state, &active));
     }
@@ -252,7 +283,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         started_at: now,
         change_set: format!("slipway-{generation}-{}", plan.id),
         steps,
-        nodes_left: nodes::left(plan),
+        nodes_left: nodes::left(wanted),
         nodes: Nodes::of(wanted),
         stacks_left: in_action(StackAction::Delete).map(|stack| stack.name.clone()).collect(),
         addons: AddonStep::of(generation, wanted),
@@ -280,6 +311,7 @@ fn starts_something(effect: &Effect) -> bool {
         | Effect::Send(_)
         | Effect::SetDesired { .. }
         | Effect::Terminate { .. }
+        | Effect::ProlongTermination { .. }
         | Effect::CompleteTermination { .. }
         | Effect::ArmTick
         | Effect::DisarmTick
@@ -315,10 +347,7 @@ fn conclude(
         StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
     });
     let done = stage(&active).is_none();
-    let newer = observed
-        .desired
-        .as_ref()
-        .is_some_and(|wanted| wanted.plan.to != active.target && approved(next, wanted));
+    let newer = is_newer(next, &active, observed);
 
     let ended = if active.aborted.is_some() {
         (!in_flight).then(|| (RolloutResult::Aborted, aborted(&active, &failures)))
@@ -355,7 +384,7 @@ fn conclude(
             next.said = Some(reason);
         }
         let mut report = report(state, next, &active.plan, message, words.stacks(&active.steps));
-        report.nodes = active.nodes.words(&words.node);
+        report.nodes = active.nodes.words(&words.nodes);
         next.active = Some(active);
         return report;
     };
@@ -390,10 +419,12 @@ fn conclude(
         }
     };
     effects.push(Effect::Publish(event));
-    effects.push(Effect::DisarmTick);
+    if next.departures.is_empty() {
+        effects.push(Effect::DisarmTick);
+    }
     let mut report =
         report(result.as_str(), next, &active.plan, message.clone(), words.stacks(&active.steps));
-    report.nodes = active.nodes.words(&words.node);
+    report.nodes = active.nodes.words(&words.nodes);
     next.approved = None;
     next.last = Some(Ended {
         plan: active.plan,
@@ -518,8 +549,8 @@ fn finish(mut next: Rollout, effects: Vec<Effect>, report: Report) -> Decision {
 #[derive(Default)]
 struct Words {
     stacks: BTreeMap<String, String>,
-    /// What the node step whose turn it is waits for.
-    node: String,
+    /// What each node step whose turn it is waits for.
+    nodes: BTreeMap<Role, String>,
 }
 
 impl Words {
@@ -551,7 +582,9 @@ impl Words {
         if matches!(stage(active), Some(Stage::Nodes)) {
             let of = &active.nodes.steps;
             let done = of.iter().filter(|step| step.state == NodeState::Done).count();
-            return format!("{} ({stacks}, {done} of {} roles' nodes)", self.node, of.len());
+            let waits = self.nodes.iter().map(|(role, waits)| format!("{role}: {waits}"));
+            let waits = waits.collect::<Vec<_>>().join("; ");
+            return format!("{waits} ({stacks}, {done} of {} roles' nodes)", of.len());
         }
         let now: Vec<String> = turn(steps)
             .iter()
@@ -567,7 +600,7 @@ impl Words {
     /// What makes `message` another reason than the one before: of a node's words all but what is in brackets, which holds figures that
     /// change with every look.
     fn reason(&self, message: &str) -> String {
-        if self.node.is_empty() {
+        if self.nodes.is_empty() {
             return message.to_owned();
         }
         let mut depth = 0_u32;

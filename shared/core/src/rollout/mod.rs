@@ -8,6 +8,7 @@
 
 mod addons;
 mod decide;
+pub mod departures;
 pub mod fleet;
 pub mod nodes;
 mod observed;
@@ -30,6 +31,7 @@ use crate::status::Desired;
 
 pub use addons::{AddonStep, AddonsPointer};
 pub use decide::{decide, to_observe};
+use departures::Departure;
 use fleet::{Command, CommandView, GroupView};
 pub use nodes::{NodeState, NodeStep, Nodes};
 pub use observed::{
@@ -73,6 +75,12 @@ pub struct Rollout {
     /// to them, or left one as it was told.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behind: BTreeMap<Role, BTreeSet<String>>,
+    /// Workers on their way out, by their machine: they outlive the rollout that began them, and some have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub departures: BTreeMap<String, Departure>,
+    /// Seconds after which a drain of a pool's machine may be forced, as the newest spec that was begun has it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub force_after_s: BTreeMap<Role, u32>,
 }
 
 /// A rollout that is open.
@@ -241,6 +249,13 @@ pub enum Effect {
         /// Whether the group wants one less from then on.
         shrink: bool,
     },
+    /// Keep the terminate hook of a machine alive that is being drained.
+    ProlongTermination {
+        /// Its group.
+        group: String,
+        /// The machine.
+        instance: String,
+    },
     /// End the terminate hook of a machine that was drained.
     CompleteTermination {
         /// Its group.
@@ -359,6 +374,8 @@ impl Rollout {
             said: None,
             switch: None,
             behind: BTreeMap::new(),
+            departures: BTreeMap::new(),
+            force_after_s: BTreeMap::new(),
         }
     }
 
@@ -369,10 +386,16 @@ impl Rollout {
         both.map(|(stack, release)| (stack.clone(), release.clone())).collect()
     }
 
-    /// Whether there is anything left to do: a rollout, or effects of one that has ended.
+    /// Whether there is anything left to do: a rollout, workers on their way out, or effects of what has ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.active.is_some() || !self.outbox.is_empty()
+        self.needs_tick() || !self.outbox.is_empty()
+    }
+
+    /// Whether it has to be woken regularly.
+    #[must_use]
+    pub fn needs_tick(&self) -> bool {
+        self.active.is_some() || !self.departures.is_empty()
     }
 
     /// The release whose add-ons the node managers keep applied.
@@ -402,6 +425,10 @@ impl Rollout {
     pub fn unsent(mut self, token: &str, reason: &str) -> Self {
         if let Some(active) = &mut self.active {
             active.nodes.refused(token, reason);
+        }
+        let asked = self.departures.values_mut().filter_map(|one| one.asked.as_mut());
+        for one in asked.filter(|asked| asked.command.token == token) {
+            one.refused = Some(reason.to_owned());
         }
         self
     }

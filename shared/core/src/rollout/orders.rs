@@ -92,6 +92,9 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, wanted: Option<&Wanted>) 
                 if let Some(active) = &mut state.active {
                     active.nodes.resumed(given.at);
                 }
+                for one in state.departures.values_mut() {
+                    one.since = one.since.max(given.at);
+                }
             }
             Vec::new()
         }

@@ -50,6 +50,7 @@ fn rendering(size: u32) -> Rendering {
         credentials_digest: String::new(),
         version: None,
         member: None,
+        weighted: false,
     };
     Rendering {
         format: Rendering::FORMAT,
@@ -138,6 +139,7 @@ impl Fake {
                 Effect::Send(_)
                 | Effect::SetDesired { .. }
                 | Effect::Terminate { .. }
+                | Effect::ProlongTermination { .. }
                 | Effect::CompleteTermination { .. } => {
                     panic!("no group has machines here")
                 }

@@ -24,10 +24,11 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
     let waits = |rollout: &Rollout| rollout.is_open() || rollout.left.contains_key(stack);
-    wake_whoever(ports, keys::clusters_of_stack(stack), waits, now).await
+    wake_whoever(ports, keys::clusters_of_stack(stack), waits, Waker::Event, now).await
 }
 
-/// Wakes the rollout of the cluster that the Auto Scaling group `group` belongs to, if it is open.
+/// Wakes the rollout of the cluster that the Auto Scaling group `group` belongs to, if it is open, or the group is one whose machines
+/// have to be drained.
 ///
 /// # Errors
 /// As [`wake`].
@@ -36,7 +37,9 @@ pub async fn wake_by_group<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
     group: &str,
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
-    wake_whoever(ports, keys::clusters_of_group(group), Rollout::is_open, now).await
+    let waits = |rollout: &Rollout| rollout.is_open() || rollout.drains(group);
+    let by = Waker::Group { name: group.to_owned() };
+    wake_whoever(ports, keys::clusters_of_group(group), waits, by, now).await
 }
 
 /// Wakes the rollout that the command which Run Command calls `id` was sent for, if it is open.
@@ -50,7 +53,7 @@ pub async fn wake_by_command<A: Objects, S: Stacks, G: Groups, C: Commands, B: B
 ) -> FlowResult<Option<Report>> {
     let token = ports.commands.token(id).await?;
     let cluster = token.as_deref().and_then(cluster_of_token).map(str::to_owned);
-    wake_whoever(ports, cluster.into_iter().collect(), Rollout::is_open, now).await
+    wake_whoever(ports, cluster.into_iter().collect(), Rollout::is_open, Waker::Event, now).await
 }
 
 async fn wake_whoever<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
@@ -58,12 +61,13 @@ async fn wake_whoever<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: 
     // More than one, since a cluster's name may hold dashes.
     clusters: Vec<String>,
     waits: impl Fn(&Rollout) -> bool + Send + Sync,
+    by: Waker,
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
     for cluster in clusters {
         let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?.value;
         if known.is_some_and(|rollout| waits(&rollout)) {
-            return wake(ports, &Wake { cluster, by: Waker::Event }, now).await.map(Some);
+            return wake(ports, &Wake { cluster, by }, now).await.map(Some);
         }
     }
     Ok(None)

@@ -39,6 +39,7 @@ fn role(stack: &str, nodes: u32, image: &str) -> NodeRole {
         credentials_digest: "0".repeat(64),
         version: None,
         member: None,
+        weighted: false,
     }
 }
 

@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::super::Effect;
 use super::super::fleet::{Command, CommandStatus, CommandView, GroupView, Verb};
+use super::super::{Effect, Observed};
 use super::{Asked, NodeStep, PAUSE, Turn, serving};
 use crate::digest::sha256_hex;
 use crate::pki::Role;
@@ -23,16 +23,7 @@ impl NodeStep {
 
     /// A command of the present round. The rollout is in its token, and no other has its like.
     pub(super) fn command(&self, rollout: &str, cluster: &str, instance: String, verb: Verb) -> Command {
-        let whole = format!("{rollout} {} {} {instance} {}", self.role, self.round, verb.document());
-        let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
-        let token = format!(
-            "{}/{}/{}/{}",
-            short(cluster, 44),
-            short(&self.role.to_string(), 24),
-            self.round,
-            &sha256_hex(whole.as_bytes())[..24]
-        );
-        Command { token, instance, verb }
+        command(rollout, cluster, &self.role, self.round, instance, verb)
     }
 
     /// Takes back what a drain that leads nowhere did: pods may come to the machine again.
@@ -44,14 +35,12 @@ impl NodeStep {
 
     /// The answers to the last round; `None`: some are still to come.
     pub(super) fn answers(&self, turn: &Turn<'_>) -> Option<Vec<(&Asked, Result<Value, String>)>> {
-        self.asked.iter().map(|asked| Some((asked, answer(asked, turn)?))).collect()
+        self.asked.iter().map(|asked| Some((asked, answer(asked, turn.observed, turn.now)?))).collect()
     }
 
     /// Whether the last round's first answer is an error of that code.
     pub(super) fn is_told(&self, turn: &Turn<'_>, code: &str) -> bool {
-        let asked =
-            self.asked.first().and_then(|asked| turn.observed.answers.get(&asked.command.token)?.as_ref());
-        asked.and_then(|view| view.answer.as_ref()?.pointer("/error/code")?.as_str()) == Some(code)
+        self.asked.first().is_some_and(|asked| is_told(asked, turn.observed, code))
     }
 
     /// When the last round began.
@@ -65,14 +54,44 @@ impl NodeStep {
     }
 }
 
+/// A command of `round`, whose token no other has: `of` is what else names it.
+pub(in super::super) fn command(
+    of: &str,
+    cluster: &str,
+    role: &Role,
+    round: u32,
+    instance: String,
+    verb: Verb,
+) -> Command {
+    let whole = format!("{of} {role} {round} {instance} {}", verb.document());
+    let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+    let token = format!(
+        "{}/{}/{round}/{}",
+        short(cluster, 44),
+        short(&role.to_string(), 24),
+        &sha256_hex(whole.as_bytes())[..24]
+    );
+    Command { token, instance, verb }
+}
+
+/// Whether what was asked was answered by an error of that code.
+pub(in super::super) fn is_told(asked: &Asked, observed: &Observed, code: &str) -> bool {
+    let view = observed.answers.get(&asked.command.token).and_then(Option::as_ref);
+    view.and_then(|view| view.answer.as_ref()?.pointer("/error/code")?.as_str()) == Some(code)
+}
+
 /// What became of a command; `None`: it is under way.
-fn answer(asked: &Asked, turn: &Turn<'_>) -> Option<Result<Value, String>> {
+pub(in super::super) fn answer(
+    asked: &Asked,
+    observed: &Observed,
+    now: Timestamp,
+) -> Option<Result<Value, String>> {
     if let Some(refused) = &asked.refused {
         return Some(Err(refused.clone()));
     }
-    let waits = turn.now.duration_since(asked.at);
+    let waits = now.duration_since(asked.at);
     let verb = asked.command.verb.document();
-    let Some(view) = turn.observed.answers.get(&asked.command.token) else {
+    let Some(view) = observed.answers.get(&asked.command.token) else {
         // It was only just asked for.
         return None;
     };

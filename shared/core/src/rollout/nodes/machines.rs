@@ -9,24 +9,18 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 use super::super::Effect;
+use super::super::departures::{DRAINS_FOR_S, waiting};
 use super::super::fleet::{GroupView, Verb};
 use super::danger;
 use super::member::{is_urgent, may_start};
-use super::{Look, NodeState, NodeStep, PATIENCE, Turn, Work, boots, counting, is_current, serving};
+use super::{
+    AT_A_TIME, Look, NodeState, NodeStep, PATIENCE, Turn, Work, boots, counting, is_current, serving,
+};
 use crate::node::NodeStatus;
 use crate::pki::Role;
 
-/// A drain ends after so many seconds, done or not, to say what it waits for; then it goes on.
-const DRAINS_FOR_S: u32 = 600;
-
-/// How long pods may hold up their machine. A controller's are few, and their budgets are the cluster's own; a worker's may be jobs
-/// that end by themselves overnight.
-const fn drain_patience(role: &Role) -> SignedDuration {
-    match role {
-        Role::Controller => SignedDuration::from_hours(4),
-        Role::Pool(_) | Role::Etcd(_) | Role::Admin => SignedDuration::from_hours(24),
-    }
-}
+/// How long pods may hold up a controller: they are few, and their budgets are the cluster's own.
+const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(4);
 
 /// Looks at a group once.
 pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
@@ -41,7 +35,7 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
         NodeState::Check => check(step, turn, group),
         NodeState::Refresh => refresh(step, turn),
         NodeState::Return => one_more(step, turn, group),
-        NodeState::Drain => drain(step, turn, group, group),
+        NodeState::Drain => drain(step, turn, group),
         NodeState::Leave => leaves(step, turn, group),
         NodeState::After => after(step, turn, group),
         // No other state is entered here.
@@ -92,7 +86,8 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         return step.enter(NodeState::Check, turn.now);
     }
     // Before the first has taken them, nobody else does.
-    let width = if step.done.is_empty() { 1 } else { step.width };
+    let of = u32::try_from(counting(group).count()).unwrap_or(u32::MAX);
+    let width = if step.done.is_empty() { 1 } else { step.pace.may_miss(of).clamp(1, AT_A_TIME) };
     let whom: Vec<String> = stale.into_iter().take(width as usize).cloned().collect();
     ask_to_refresh(step, turn, whom, true)
 }
@@ -204,18 +199,13 @@ fn replace(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView, id: Stri
     Look::Waits("one more controller comes".to_owned())
 }
 
-/// Its pods are evicted, by another machine, one of `controllers`; then it is looked at once more.
-pub(super) fn drain(
-    step: &mut NodeStep,
-    turn: &mut Turn<'_>,
-    group: &GroupView,
-    controllers: &GroupView,
-) -> Look {
+/// Its pods are evicted, by another controller; then it is looked at once more.
+fn drain(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     let Some(id) = step.machine.clone().filter(|id| serving(group).any(|(one, _)| one == id)) else {
         return step.enter(NodeState::Waiting, turn.now);
     };
     if step.asked.is_empty() {
-        let Some((other, _)) = serving(controllers).find(|(one, _)| **one != id) else {
+        let Some((other, _)) = serving(group).find(|(one, _)| **one != id) else {
             if step.has_waited(turn) > PATIENCE {
                 return step.fail(format!("no controller serves that could drain {id}"));
             }
@@ -238,7 +228,7 @@ pub(super) fn drain(
         Err(why) => {
             let look = step.again(turn, "draining", &why);
             if matches!(step.state, NodeState::Failed(_)) {
-                turn.effects.extend(step.uncordon(turn.token.as_str(), turn.cluster, controllers));
+                turn.effects.extend(step.uncordon(turn.token.as_str(), turn.cluster, group));
             }
             return look;
         }
@@ -247,22 +237,13 @@ pub(super) fn drain(
         step.drained = Some(id);
         return step.enter(NodeState::Check, turn.now);
     }
-    let waiting = answer.get("waiting").and_then(|waiting| waiting.as_array());
-    let waiting: Vec<String> = waiting
-        .into_iter()
-        .flatten()
-        .take(3)
-        .map(|one| {
-            let text = |key: &str| one.get(key).and_then(|text| text.as_str()).unwrap_or_default().to_owned();
-            format!("{}: {}", text("pod"), text("why"))
-        })
-        .collect();
-    let waiting = waiting.join("; ");
-    let patience = drain_patience(&step.role);
-    if step.has_waited(turn) > patience {
-        turn.effects.extend(step.uncordon(turn.token.as_str(), turn.cluster, controllers));
-        return step
-            .fail(format!("{id} could not be drained within {} hours: {waiting}", patience.as_hours()));
+    let waiting = waiting(&answer);
+    if step.has_waited(turn) > DRAIN_PATIENCE {
+        turn.effects.extend(step.uncordon(turn.token.as_str(), turn.cluster, group));
+        return step.fail(format!(
+            "{id} could not be drained within {} hours: {waiting}",
+            DRAIN_PATIENCE.as_hours()
+        ));
     }
     step.asked.clear();
     Look::Waits(format!("drains {id}, which waits for {waiting}"))

@@ -7,7 +7,7 @@
 //! Commands are asked for in rounds. Each is named by a token of its own, so that a function that dies asks for none twice, and the
 //! round is counted in the state, so that no answer of an earlier one is taken for news.
 
-mod asks;
+pub(super) mod asks;
 mod danger;
 mod machines;
 mod member;
@@ -20,27 +20,30 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::departures::Departure;
 use super::fleet::{Command, GroupView, Lifecycle, MachineView};
 use super::{Active, Effect, Observed, ToObserve, Wanted};
-use crate::cluster::CountOrPercent;
+use crate::cluster::Pace;
 use crate::node::BootstrapReport;
 use crate::pki::Role;
 use crate::plan::{NodeAction, NodePlan, Plan};
 use crate::render::{NodeRole, Rendering, StackKind};
 
 pub use words::{since_windows_open, window_is_open};
+pub use workers::Crew;
 
 /// How often one machine's step is tried: what fails for the third time does not fail by chance.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 
 /// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
 /// half an hour; twice that leaves Auto Scaling one more try.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(60);
+pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(60);
 
 /// Before the machines of a role are asked again how they are: once a tick.
-const PAUSE: SignedDuration = SignedDuration::from_secs(50);
+pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
 
-/// Machines of a pool that are asked at once at most: an invocation stays bounded, whatever the pool allows.
+/// Machines of a pool that are asked at once at most, and pools that are worked on side by side: an invocation stays bounded, whatever
+/// the spec allows.
 const AT_A_TIME: u32 = 10;
 
 /// What is to be done to the machines of a role.
@@ -59,8 +62,18 @@ pub struct NodeStep {
     pub credentials: String,
     /// How many machines there are to be.
     pub size: u32,
-    /// How many may be worked on at a time.
-    pub width: u32,
+    /// How many there may be at most, but for those that come first.
+    #[serde(default)]
+    pub most: u32,
+    /// How many may be missing, or too many, while they are worked on.
+    #[serde(default)]
+    pub pace: Pace,
+    /// Whether its group counts units of capacity, not machines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted: bool,
+    /// Pools that come first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Role>,
     /// How far it is.
     pub state: NodeState,
     /// When it came there.
@@ -87,9 +100,12 @@ pub struct NodeStep {
     /// Seconds after which a drain may be forced by all the other rules; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_after_s: Option<u32>,
-    /// Whether a machine was left, as a person said.
+    /// Whether a machine was left, as a person said, or since it could not be replaced.
     #[serde(default)]
     pub left: bool,
+    /// How the workers of a pool stand that are replaced.
+    #[serde(default, skip_serializing_if = "Crew::is_none")]
+    pub crew: Crew,
 }
 
 /// What is done to a machine.
@@ -166,6 +182,12 @@ pub struct Nodes {
     /// Why nothing may hold it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
+    /// How many workers may fail to be replaced before it stops.
+    #[serde(default)]
+    pub budget: u32,
+    /// How many did.
+    #[serde(default)]
+    pub failures: u32,
 }
 
 /// What a step sees, and what it wants.
@@ -180,7 +202,18 @@ struct Turn<'a> {
     windows: &'a [crate::cluster::MaintenanceWindow],
     urgent: Option<&'a str>,
     skipped: &'a BTreeSet<String>,
+    departures: &'a mut BTreeMap<String, Departure>,
+    /// How many workers may still fail to be replaced.
+    budget: &'a mut Budget,
+    /// A newer spec waits until what was begun is done.
+    newer: bool,
     effects: Vec<Effect>,
+}
+
+/// How many workers may fail to be replaced, and how many did.
+struct Budget {
+    allowed: u32,
+    failures: u32,
 }
 
 /// Where a step stands after a look.
@@ -192,53 +225,57 @@ enum Look {
 }
 
 /// What `plan` has this version do to the nodes of a role by itself.
-fn executes(plan: &Plan, node: &NodePlan) -> Option<Work> {
+fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
     match (node.action, &node.role) {
         (NodeAction::Refresh, Role::Etcd(_) | Role::Controller | Role::Pool(_)) => Some(Work::Refresh),
         (NodeAction::Replace, Role::Etcd(_) | Role::Controller) => Some(Work::Replace),
-        (NodeAction::Replace, Role::Pool(name)) => may_miss_one(plan, name).then_some(Work::Replace),
+        (NodeAction::Replace, Role::Pool(name)) => can_move(plan, name, weighted).then_some(Work::Replace),
         (NodeAction::Replace | NodeAction::Refresh, Role::Admin)
         | (NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left, _) => None,
     }
 }
 
-/// Whether a pool may have one machine less than it wants for a while.
-fn may_miss_one(plan: &Plan, pool: &str) -> bool {
-    match max_unavailable(plan, pool) {
-        CountOrPercent::Count(count) => count > 0,
-        CountOrPercent::Percent(percent) => percent > 0,
-    }
+/// Whether a pool may have one machine less than it wants for a while, or one more. Of a group that counts units of capacity nobody knows
+/// how many machines one more unit is.
+fn can_move(plan: &Plan, pool: &str, weighted: bool) -> bool {
+    let pace = plan.policy.pace(pool);
+    pace.may_miss(MANY) > 0 || (!weighted && pace.more(MANY) > 0)
 }
 
-fn max_unavailable(plan: &Plan, pool: &str) -> CountOrPercent {
-    let own = plan.policy.pools.get(pool).and_then(|pool| pool.max_unavailable);
-    own.unwrap_or(plan.policy.max_unavailable)
-}
+/// So many nodes that every share but none at all makes up one of them.
+const MANY: u32 = 100;
 
 /// How many nodes `plan` says to replace or refresh that a person has to see to.
-pub(super) fn left(plan: &Plan) -> u32 {
+pub(super) fn left(wanted: &Wanted) -> u32 {
+    let plan = &wanted.plan;
     let concerned = |node: &&NodePlan| {
-        matches!(node.action, NodeAction::Replace | NodeAction::Refresh) && executes(plan, node).is_none()
+        matches!(node.action, NodeAction::Replace | NodeAction::Refresh)
+            && executes(plan, node, is_weighted(wanted, &node.role)).is_none()
     };
     plan.nodes.iter().filter(concerned).map(|node| node.nodes.min.max(1)).sum()
 }
 
 /// Each step after those of the pools that it comes after; otherwise in the order that they have.
-fn in_turn(plan: &Plan, mut steps: Vec<NodeStep>) -> Vec<NodeStep> {
+fn in_turn(mut steps: Vec<NodeStep>) -> Vec<NodeStep> {
     let mut ordered: Vec<NodeStep> = Vec::new();
     while !steps.is_empty() {
-        let comes_after = |step: &NodeStep, other: &NodeStep| match (&step.role, &other.role) {
-            (Role::Pool(pool), Role::Pool(other)) => {
-                plan.policy.pools.get(pool).is_some_and(|rollout| rollout.after.contains(other))
-            }
-            (Role::Pool(_) | Role::Etcd(_) | Role::Controller | Role::Admin, _) => false,
-        };
-        let free = |step: &NodeStep| !steps.iter().any(|other| comes_after(step, other));
+        let free = |step: &NodeStep| !steps.iter().any(|other| step.after.contains(&other.role));
         // Pools never wait for each other in a circle; if they did, the first would go first.
         let at = steps.iter().position(free).unwrap_or_default();
         ordered.push(steps.remove(at));
     }
     ordered
+}
+
+fn is_weighted(wanted: &Wanted, role: &Role) -> bool {
+    wanted.release.roles.get(role).is_some_and(|node| node.weighted)
+}
+
+/// The pools that `role` comes after.
+fn after(plan: &Plan, role: &Role) -> Vec<Role> {
+    let Role::Pool(name) = role else { return Vec::new() };
+    let own = plan.policy.pools.get(name).into_iter().flat_map(|pool| &pool.after);
+    own.map(|name| Role::Pool(name.clone())).collect()
 }
 
 const fn wave(role: &Role) -> u8 {
@@ -264,8 +301,12 @@ impl Nodes {
     pub(super) fn of(wanted: &Wanted) -> Self {
         let (plan, release): (&Plan, &Rendering) = (&wanted.plan, &wanted.release);
         let step = |planned: &NodePlan| {
-            let work = executes(plan, planned)?;
             let node = release.roles.get(&planned.role)?;
+            let work = executes(plan, planned, node.weighted)?;
+            let pool = match &planned.role {
+                Role::Pool(name) => name.as_str(),
+                Role::Etcd(_) | Role::Controller | Role::Admin => "",
+            };
             Some(NodeStep {
                 role: planned.role.clone(),
                 stack: node.stack.clone(),
@@ -273,7 +314,10 @@ impl Nodes {
                 work,
                 credentials: node.credentials_digest.clone(),
                 size: node.nodes.min,
-                width: width(plan, &planned.role, node),
+                most: node.nodes.max,
+                pace: plan.policy.pace(pool),
+                weighted: node.weighted,
+                after: after(plan, &planned.role),
                 state: NodeState::Waiting,
                 since: None,
                 machine: None,
@@ -282,8 +326,9 @@ impl Nodes {
                 asked: Vec::new(),
                 done: BTreeSet::new(),
                 drained: None,
-                force_after_s: force_after_s(plan, &planned.role),
+                force_after_s: plan.policy.force_after_s(pool),
                 left: false,
+                crew: Crew::default(),
             })
         };
         let mut steps: Vec<NodeStep> = plan.nodes.iter().filter_map(step).collect();
@@ -294,12 +339,14 @@ impl Nodes {
         let controllers = release.roles.get(&Role::Controller);
         let members = release.roles.iter().filter(|(role, _)| role.member().is_some());
         Self {
-            steps: in_turn(plan, steps),
+            steps: in_turn(steps),
             controllers: controllers.map(|node| group_of(&Role::Controller, node)),
             members: members.map(|(role, node)| (role.clone(), group_of(role, node))).collect(),
             snapshot_at: None,
             windows: plan.policy.windows.clone(),
             urgent: plan.renewal.urgent.clone(),
+            budget: plan.policy.failure_budget,
+            failures: 0,
         }
     }
 
@@ -309,14 +356,17 @@ impl Nodes {
     }
 
     /// How far each step is.
-    pub(super) fn places(&self) -> Vec<(&NodeState, Option<&String>, usize)> {
-        self.steps.iter().map(|step| (&step.state, step.machine.as_ref(), step.done.len())).collect()
+    pub(super) fn places(&self) -> Vec<(&NodeState, Option<&String>, usize, usize)> {
+        let place = |step: &'_ NodeStep| step.crew.begun.len();
+        self.steps
+            .iter()
+            .map(|step| (&step.state, step.machine.as_ref(), step.done.len(), place(step)))
+            .collect()
     }
 
-    /// Each step in words; `now` are those of the one whose turn it is.
-    pub(super) fn words(&self, now: &str) -> BTreeMap<String, String> {
-        let turn = self.turn();
-        let words = |(at, step): (usize, &NodeStep)| {
+    /// Each step in words; `now` are those of the ones whose turn it is.
+    pub(super) fn words(&self, now: &BTreeMap<Role, String>) -> BTreeMap<String, String> {
+        let words = |step: &NodeStep| {
             let words = match &step.state {
                 NodeState::Done if step.left => "left as it is, as it was told",
                 NodeState::Done => "done",
@@ -329,17 +379,11 @@ impl Nodes {
                 | NodeState::Return
                 | NodeState::Drain
                 | NodeState::Leave
-                | NodeState::After => {
-                    if turn == Some(at) {
-                        now.split_once(": ").map_or(now, |(_, rest)| rest)
-                    } else {
-                        "waits for its turn"
-                    }
-                }
+                | NodeState::After => now.get(&step.role).map_or("waits for its turn", String::as_str),
             };
             (step.role.to_string(), words.to_owned())
         };
-        self.steps.iter().enumerate().map(words).collect()
+        self.steps.iter().map(words).collect()
     }
 
     /// What became of all, once they are done.
@@ -371,6 +415,20 @@ impl Nodes {
 
     fn turn(&self) -> Option<usize> {
         self.steps.iter().position(|step| step.state != NodeState::Done)
+    }
+
+    /// The steps whose turn it is: the first, and where that is a pool, every pool whose predecessors are done.
+    fn turns(&self) -> Vec<usize> {
+        let Some(first) = self.turn() else { return Vec::new() };
+        if !matches!(self.steps[first].role, Role::Pool(_)) {
+            return vec![first];
+        }
+        let open =
+            |role: &Role| self.steps.iter().any(|one| &one.role == role && one.state != NodeState::Done);
+        let free = |step: &NodeStep| step.state != NodeState::Done && !step.after.iter().any(open);
+        let found: Vec<usize> = (first..self.steps.len()).filter(|at| free(&self.steps[*at])).collect();
+        // Pools never wait for each other in a circle; if they did, the first would go first.
+        if found.is_empty() { vec![first] } else { found.into_iter().take(AT_A_TIME as usize).collect() }
     }
 
     /// Why it can go no further.
@@ -425,92 +483,92 @@ impl Nodes {
 
     /// Auto Scaling would not do that to the machines of `group`.
     pub(super) fn stuck(&mut self, group: &str, reason: &str) {
-        let turn = self.turn();
-        if let Some(step) = turn.map(|at| &mut self.steps[at]).filter(|step| step.group == group) {
-            step.state = NodeState::Failed(reason.to_owned());
-        }
-    }
-
-    /// What the step whose turn it is looks at.
-    pub(super) fn to_observe(&self, look: &mut ToObserve) {
-        let Some(step) = self.turn().map(|at| &self.steps[at]) else { return };
-        if step.role.member().is_some() {
-            look.groups.extend(self.members.values().cloned());
-        }
-        look.groups.insert(step.group.clone());
-        if matches!(step.role, Role::Pool(_)) && step.work == Work::Replace {
-            look.groups.extend(self.controllers.clone());
-        }
-        look.commands
-            .extend(step.asked.iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
-        look.booting = Some((step.role.clone(), step.group.clone()));
-    }
-}
-
-/// How many machines of a pool may be without their kubelet for a moment.
-fn width(plan: &Plan, role: &Role, node: &NodeRole) -> u32 {
-    let Role::Pool(name) = role else { return 1 };
-    let of = match max_unavailable(plan, name) {
-        CountOrPercent::Count(count) => count,
-        CountOrPercent::Percent(percent) => node.nodes.min.saturating_mul(percent) / 100,
-    };
-    of.clamp(1, AT_A_TIME)
-}
-
-/// Seconds after which a drain of a role's machine may be forced.
-fn force_after_s(plan: &Plan, role: &Role) -> Option<u32> {
-    let own = match role {
-        Role::Pool(name) => plan.policy.pools.get(name).and_then(|pool| pool.drain_force_after_min),
-        Role::Etcd(_) | Role::Controller | Role::Admin => None,
-    };
-    own.or(plan.policy.drain_force_after_min).map(|minutes| minutes.saturating_mul(60))
-}
-
-/// Takes the step whose turn it is as far as what was observed allows: what to do, and what it waits for.
-pub(super) fn advance(
-    active: &mut Active,
-    cluster: &str,
-    observed: &Observed,
-    now: Timestamp,
-) -> (Vec<Effect>, String) {
-    let token = format!("{cluster} {} {}", active.change_set, active.started_at);
-    let nodes = &mut active.nodes;
-    let Some(at) = nodes.turn() else { return (Vec::new(), String::new()) };
-    let mut turn = Turn {
-        cluster,
-        token,
-        observed,
-        now,
-        members: &nodes.members,
-        controllers: nodes.controllers.as_ref(),
-        snapshot_at: &mut nodes.snapshot_at,
-        windows: &nodes.windows,
-        urgent: nodes.urgent.as_deref(),
-        skipped: &active.skipped,
-        effects: Vec::new(),
-    };
-    let step = &mut nodes.steps[at];
-    // Each look moves it at least a state on, and no machine has more than a dozen.
-    let mut words = String::new();
-    for _ in 0..64 {
-        let look = match step.role {
-            Role::Etcd(_) => member::look(step, &mut turn),
-            Role::Pool(_) if step.work == Work::Replace => workers::look(step, &mut turn),
-            Role::Controller | Role::Pool(_) | Role::Admin => machines::look(step, &mut turn),
-        };
-        match look {
-            Look::Again if step.state == NodeState::Done => break,
-            Look::Again => {}
-            Look::Waits(waits) => {
-                words = waits;
-                break;
+        for at in self.turns() {
+            let step = &mut self.steps[at];
+            if step.group == group {
+                step.state = NodeState::Failed(reason.to_owned());
             }
         }
     }
-    (turn.effects, format!("{}: {words}", step.role))
+
+    /// What the steps whose turn it is look at.
+    pub(super) fn to_observe(&self, look: &mut ToObserve) {
+        for step in self.turns().into_iter().map(|at| &self.steps[at]) {
+            if step.role.member().is_some() {
+                look.groups.extend(self.members.values().cloned());
+            }
+            look.groups.insert(step.group.clone());
+            if matches!(step.role, Role::Pool(_)) && step.work == Work::Replace {
+                look.groups.extend(self.controllers.clone());
+            }
+            look.commands
+                .extend(step.asked.iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
+            // Of several pools that boot machines the first says how they are.
+            look.booting.get_or_insert((step.role.clone(), step.group.clone()));
+        }
+    }
+}
+
+/// Takes the steps whose turn it is as far as what was observed allows: what to do, and what each waits for. `newer`: a newer spec waits
+/// until what was begun is done.
+pub(super) fn advance(
+    active: &mut Active,
+    departures: &mut BTreeMap<String, Departure>,
+    cluster: &str,
+    observed: &Observed,
+    now: Timestamp,
+    newer: bool,
+) -> (Vec<Effect>, BTreeMap<Role, String>) {
+    let token = format!("{cluster} {} {}", active.change_set, active.started_at);
+    let nodes = &mut active.nodes;
+    let mut budget = Budget { allowed: nodes.budget, failures: nodes.failures };
+    let (mut effects, mut said) = (Vec::new(), BTreeMap::new());
+    for at in nodes.turns() {
+        let mut turn = Turn {
+            cluster,
+            token: token.clone(),
+            observed,
+            now,
+            members: &nodes.members,
+            controllers: nodes.controllers.as_ref(),
+            snapshot_at: &mut nodes.snapshot_at,
+            windows: &nodes.windows,
+            urgent: nodes.urgent.as_deref(),
+            skipped: &active.skipped,
+            departures: &mut *departures,
+            budget: &mut budget,
+            newer,
+            effects: Vec::new(),
+        };
+        let step = &mut nodes.steps[at];
+        if let Some(words) = step.looks(&mut turn) {
+            said.insert(step.role.clone(), words);
+        }
+        effects.extend(turn.effects);
+    }
+    nodes.failures = budget.failures;
+    (effects, said)
 }
 
 impl NodeStep {
+    /// Looks as often as something moves: what it waits for in the end, if it does.
+    fn looks(&mut self, turn: &mut Turn<'_>) -> Option<String> {
+        // Each look moves it at least a state on, and no machine has more than a dozen.
+        for _ in 0..64 {
+            let look = match self.role {
+                Role::Etcd(_) => member::look(self, turn),
+                Role::Pool(_) if self.work == Work::Replace => workers::look(self, turn),
+                Role::Controller | Role::Pool(_) | Role::Admin => machines::look(self, turn),
+            };
+            match look {
+                Look::Again if self.state == NodeState::Done => return None,
+                Look::Again => {}
+                Look::Waits(waits) => return Some(waits),
+            }
+        }
+        None
+    }
+
     fn enter(&mut self, state: NodeState, now: Timestamp) -> Look {
         self.state = state;
         self.since = Some(now);
@@ -548,7 +606,7 @@ fn counting(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> 
 }
 
 /// A group's machines that serve.
-fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
+pub(super) fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
     counting(group).filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
 }
 

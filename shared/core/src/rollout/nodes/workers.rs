@@ -1,13 +1,63 @@
-//! Workers that are replaced: one at a time, its pods evicted by a controller under their budgets, then terminated in so many words (P6).
+//! Workers that are replaced: each drained by a controller under its pods' budgets, then terminated in so many words (P6, [`Departure`]).
 //!
-//! The first of a pool is its canary: the next goes only when its successor serves. A pool that may have no machine less than it wants
-//! (`maxUnavailable: 0`) is not begun.
+//! The first of a pool is its canary: the others follow only when the pool is whole again. Then as many go at once as may be missing
+//! (`maxUnavailable`); with `surge` more machines come first, so that a pool that may miss none, or has one alone, is rolled as well.
+//! Of several zones the one that has most machines gives one up first, which is where Auto Scaling has put one more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::super::Effect;
+use super::super::departures::{Departure, DepartureState, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle};
-use super::machines::{drain, stale};
+use super::machines::stale;
 use super::member::may_start;
-use super::{Look, NodeState, NodeStep, PATIENCE, Turn, boots, counting, serving};
+use super::{Look, NodeState, NodeStep, PATIENCE, Turn, boots, counting, is_current, serving};
+
+/// How the workers of a pool stand that are replaced.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Crew {
+    /// Those that were told to go.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub begun: BTreeSet<String>,
+    /// Whether one was replaced, and all was well after it.
+    #[serde(default)]
+    pub proved: bool,
+    /// How many more its group wants than before; `None`: it was not looked at yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<u32>,
+    /// When that was changed: what was seen before does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resized: Option<Timestamp>,
+    /// Those of them that went, of which the group was told to want one less.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub shrunk: BTreeSet<String>,
+    /// Those that could not be replaced, and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub given_up: BTreeMap<String, String>,
+}
+
+impl Crew {
+    /// Whether nothing is known yet.
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What there is of a pool.
+struct Pool<'g> {
+    /// Outdated machines that serve, and that nobody has told to go.
+    outdated: Vec<&'g String>,
+    /// How many serve and stay.
+    available: u32,
+    /// How many come, or are ill.
+    comes: u32,
+    /// How many there are to be, without those that come first.
+    wanted: u32,
+}
 
 /// Looks at a pool once.
 pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
@@ -15,80 +65,222 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     let (Some(view), Some(controllers)) = (turn.observed.groups.get(&step.group), controllers) else {
         return Look::Waits("looks at its machines".to_owned());
     };
-    let (Some(group), Some(controllers)) = (view, controllers) else {
+    let (Some(group), Some(_)) = (view, controllers) else {
         return step.fail(format!("there is no Auto Scaling group {}, or none of controllers", step.group));
     };
     match &step.state {
-        NodeState::Waiting => begin(step, turn, group),
-        NodeState::Drain => drain(step, turn, group, controllers),
-        NodeState::Check => terminate(step, turn, group),
-        NodeState::Leave => leaves(step, turn, group),
-        // No other state is entered here.
-        NodeState::Snapshot
+        NodeState::Failed(why) => return Look::Waits(why.clone()),
+        NodeState::Done => return Look::Again,
+        NodeState::Waiting
+        | NodeState::Snapshot
+        | NodeState::Check
         | NodeState::Leader
         | NodeState::Refresh
         | NodeState::Return
-        | NodeState::After => step.enter(NodeState::Waiting, turn.now),
-        NodeState::Done => Look::Again,
-        NodeState::Failed(why) => Look::Waits(why.clone()),
+        | NodeState::Drain
+        | NodeState::Leave
+        | NodeState::After => {}
     }
+    if step.crew.resized == Some(turn.now) {
+        return Look::Waits(comes_first(step, turn, group));
+    }
+    // An earlier rollout may have ended with more than the spec has.
+    step.crew.extra.get_or_insert_with(|| {
+        if step.weighted { 0 } else { group.desired.saturating_sub(step.most.max(step.size)) }
+    });
+    if let Some(look) = settle(step, turn, group) {
+        return look;
+    }
+    let extra = step.crew.extra.unwrap_or_default();
+    let pool = survey(step, turn, group);
+    let is_whole = pool.comes == 0 && pool.available >= pool.wanted.saturating_add(extra);
+    if step.crew.begun.is_empty() && is_whole && !step.done.is_empty() {
+        step.crew.proved = true;
+    }
+    if let Some(look) = shortage(step, turn, group, &pool) {
+        return look;
+    }
+    if pool.outdated.is_empty() && step.crew.begun.is_empty() && is_whole && extra == 0 {
+        step.left = serving(group).any(|(id, machine)| {
+            !is_current(group, machine) || turn.skipped.contains(id) || step.crew.given_up.contains_key(id)
+        });
+        return step.enter(NodeState::Done, turn.now);
+    }
+    let began = begin(step, turn, group, &pool);
+    step.state = if step.crew.begun.is_empty() && step.crew.extra == Some(0) {
+        NodeState::Waiting
+    } else {
+        NodeState::Drain
+    };
+    began
 }
 
-/// Machines that come: while there are any, the pool has less than it wants.
-fn comes(group: &GroupView) -> bool {
-    counting(group).any(|(_, machine)| machine.lifecycle == Lifecycle::Pending || !machine.healthy)
+/// What became of those that were told to go.
+fn settle(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Option<Look> {
+    for id in std::mem::take(&mut step.crew.begun) {
+        let Some(one) = turn.departures.get(&id) else {
+            if !serving(group).any(|(stays, _)| *stays == id) {
+                step.done.insert(id);
+            }
+            continue;
+        };
+        if one.shrink && one.state == DepartureState::Leave && step.crew.shrunk.insert(id.clone()) {
+            step.crew.extra = step.crew.extra.map(|extra| extra.saturating_sub(1));
+        }
+        let Some(why) = one.problem.clone() else {
+            step.crew.begun.insert(id);
+            continue;
+        };
+        turn.budget.failures += 1;
+        step.crew.given_up.insert(id, why.clone());
+        // What the first of a pool meets, the others would.
+        if !step.crew.proved || turn.budget.failures > turn.budget.allowed {
+            return Some(step.fail(why));
+        }
+    }
+    None
 }
 
-fn begin(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
+fn survey<'g>(step: &NodeStep, turn: &Turn<'_>, group: &'g GroupView) -> Pool<'g> {
+    let goes = |id: &String| turn.departures.contains_key(id);
+    let healthy = serving(group).filter(|(id, machine)| machine.healthy && !goes(id));
+    let available = u32::try_from(healthy.count()).unwrap_or(u32::MAX);
+    let comes = counting(group)
+        .filter(|(id, machine)| (machine.lifecycle == Lifecycle::Pending || !machine.healthy) && !goes(id));
+    let comes = u32::try_from(comes.count()).unwrap_or(u32::MAX);
+    let going = u32::try_from(group.machines.keys().filter(|id| goes(id)).count()).unwrap_or(u32::MAX);
+    let mut outdated: Vec<&String> = stale(step, turn, group);
+    outdated.retain(|id| !goes(id) && !step.crew.given_up.contains_key(*id) && group.machines[*id].healthy);
+    // How many machines a group wants that counts units of capacity is seen by those that it has.
+    let wanted = if step.weighted {
+        available + comes + going
+    } else {
+        group.desired.saturating_sub(step.crew.extra.unwrap_or_default())
+    };
+    Pool { outdated, available, comes, wanted }
+}
+
+/// The pool has fewer machines than it should, and nobody was told to go: its successors are late.
+fn shortage(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView, pool: &Pool<'_>) -> Option<Look> {
+    let is_short = pool.comes > 0 || pool.available < pool.wanted;
+    if !is_short || !step.crew.begun.is_empty() {
+        step.since = None;
+        return None;
+    }
     if step.since.is_none() {
         step.since = Some(turn.now);
     }
-    if comes(group) {
-        let boots = boots(group, &turn.observed.booting);
-        if step.has_waited(turn) > PATIENCE {
-            return step.fail(format!("it is not whole after {} minutes: {boots}", PATIENCE.as_mins()));
+    if step.has_waited(turn) <= PATIENCE {
+        return None;
+    }
+    let boots = boots(group, &turn.observed.booting);
+    let why = format!("it is not whole after {} minutes: {boots}", PATIENCE.as_mins());
+    turn.budget.failures += 1;
+    if !step.crew.proved || turn.budget.failures > turn.budget.allowed {
+        return Some(step.fail(why));
+    }
+    // Auto Scaling goes on trying, and may do so for as long again.
+    step.since = Some(turn.now);
+    None
+}
+
+/// Has as many go as may be missing, or more come first; says what it waits for.
+fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView, pool: &Pool<'_>) -> Look {
+    let may_start = may_start(turn);
+    let mut outdated = pool.outdated.clone();
+    let extra = step.crew.extra.unwrap_or_default();
+    if may_start && !turn.newer && !outdated.is_empty() {
+        let more = more(step, group, pool);
+        if more > 0 {
+            step.crew.extra = Some(extra + more);
+            step.crew.resized = Some(turn.now);
+            turn.effects
+                .push(Effect::SetDesired { group: step.group.clone(), desired: group.desired + more });
+            return Look::Waits(comes_first(step, turn, group));
         }
-        return Look::Waits(format!("waits until all its machines serve: {boots}"));
     }
-    let stale = stale(step, turn, group);
-    let Some(first) = stale.first() else {
-        step.left = serving(group).any(|(id, _)| turn.skipped.contains(id));
-        return step.enter(NodeState::Done, turn.now);
-    };
-    if !may_start(turn) {
-        return Look::Waits("waits for the next maintenance window".to_owned());
+    let mut shrinking = step.crew.begun.iter().filter(|id| !step.crew.shrunk.contains(*id));
+    let shrinking = shrinking.by_ref().filter(|id| turn.departures.get(*id).is_some_and(|one| one.shrink));
+    let mut surplus = extra.saturating_sub(u32::try_from(shrinking.count()).unwrap_or(u32::MAX));
+    let mut free = (pool.available + step.pace.may_miss(pool.wanted)).saturating_sub(pool.wanted);
+    if !step.crew.proved {
+        free = free.min(u32::from(step.crew.begun.is_empty() && pool.comes == 0));
     }
-    if step.machine.as_ref() != Some(*first) {
-        step.machine = Some((*first).clone());
-        step.tries = 0;
+    let busy = u32::try_from(turn.departures.len()).unwrap_or(u32::MAX);
+    free = free.min(u32::try_from(MOST_DRAINS).unwrap_or(u32::MAX).saturating_sub(busy));
+    let held = !may_start || turn.newer;
+    while free > 0 {
+        let shrink = surplus > 0 && (held || outdated.len() <= surplus as usize);
+        // Of the surplus somebody goes even when nothing else begins.
+        if held && !shrink {
+            break;
+        }
+        let Some(id) = next(&mut outdated, turn, group, shrink) else { break };
+        surplus -= u32::from(shrink);
+        free -= 1;
+        let one = Departure::by_rollout(&step.role, group, shrink, step.force_after_s, turn.now);
+        turn.departures.insert(id.clone(), one);
+        step.crew.begun.insert(id);
     }
-    step.enter(NodeState::Drain, turn.now)
+    Look::Waits(words(step, turn, group, pool, may_start))
 }
 
-/// Its pods are gone.
-fn terminate(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
-    let id = step.machine.clone().filter(|id| serving(group).any(|(one, _)| one == id));
-    let Some(instance) = id.filter(|id| step.drained.as_ref() == Some(id)) else {
-        return step.enter(NodeState::Waiting, turn.now);
-    };
-    step.enter(NodeState::Leave, turn.now);
-    turn.effects.push(Effect::Terminate { group: step.group.clone(), instance, shrink: false });
-    Look::Waits("a machine leaves".to_owned())
+/// How many machines are to come before others go.
+fn more(step: &NodeStep, group: &GroupView, pool: &Pool<'_>) -> u32 {
+    let outdated = u32::try_from(pool.outdated.len()).unwrap_or(u32::MAX);
+    let most = if step.weighted { 0 } else { step.pace.more(pool.wanted) };
+    // The first of them is a canary, too.
+    let most = if step.crew.proved { most } else { most.min(1) };
+    let room = group.max.saturating_sub(group.desired);
+    most.min(outdated).saturating_sub(step.crew.extra.unwrap_or_default()).min(room)
 }
 
-fn leaves(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
-    let Some(id) = step.machine.clone().filter(|id| group.machines.contains_key(id)) else {
-        return step.enter(NodeState::Waiting, turn.now);
-    };
-    if step.has_waited(turn) > PATIENCE {
-        return step
-            .fail(format!("{id} was terminated and is still there after {} minutes", PATIENCE.as_mins()));
+/// Who goes next: of the zone that has most machines, the first.
+fn next(outdated: &mut Vec<&String>, turn: &Turn<'_>, group: &GroupView, shrink: bool) -> Option<String> {
+    let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, machine) in serving(group).filter(|(id, _)| !turn.departures.contains_key(*id)) {
+        *zones.entry(&machine.zone).or_default() += 1;
     }
-    // Its hook waits for whoever drained it; that was us, and it ended.
-    let waits =
-        group.machines.get(&id).is_some_and(|machine| machine.lifecycle == Lifecycle::TerminatingWait);
-    if waits && step.drained.as_ref() == Some(&id) && step.may_ask_again(turn) {
-        turn.effects.push(Effect::CompleteTermination { group: step.group.clone(), instance: id.clone() });
+    let most = |id: &&String| zones.get(group.machines[*id].zone.as_str()).copied().unwrap_or_default();
+    let first = outdated.iter().copied().rev().max_by_key(most);
+    if let Some(first) = first {
+        outdated.retain(|id| *id != first);
+        return Some(first.clone());
     }
-    Look::Waits(format!("waits for {id} to leave"))
+    // Nobody is outdated, and there is one too many.
+    let stays = serving(group).map(|(id, _)| id).filter(|id| !turn.departures.contains_key(*id));
+    let stays = stays.filter(|id| shrink && !turn.skipped.contains(*id));
+    stays.max_by_key(most).cloned()
+}
+
+fn comes_first(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> String {
+    let extra = step.crew.extra.unwrap_or_default();
+    let boots = boots(group, &turn.observed.booting);
+    format!("{extra} more {} first: {boots}", if extra == 1 { "machine comes" } else { "machines come" })
+}
+
+fn words(step: &NodeStep, turn: &Turn<'_>, group: &GroupView, pool: &Pool<'_>, may_start: bool) -> String {
+    let going = step.crew.begun.iter().filter_map(|id| Some((id, turn.departures.get(id)?)));
+    let mut words: Vec<String> = going.take(3).map(|(id, one)| one.words(id)).collect();
+    if step.crew.begun.len() > words.len() {
+        words.push(format!("and others, {} in all", step.crew.begun.len()));
+    }
+    if pool.comes > 0 || pool.available < pool.wanted {
+        words.push(format!("waits until all its machines serve: {}", boots(group, &turn.observed.booting)));
+    }
+    if words.is_empty() {
+        words.push(if turn.newer {
+            "makes way for a newer spec".to_owned()
+        } else if !may_start {
+            "waits for the next maintenance window".to_owned()
+        } else if step.pace.may_miss(pool.wanted) == 0 && step.crew.extra == Some(0) {
+            format!(
+                "waits for room: none of its machines may be missing, and {} may have no more than {}",
+                step.group, group.max
+            )
+        } else {
+            "waits for others that are drained".to_owned()
+        });
+    }
+    format!("{} ({} done)", words.join("; "), step.done.len())
 }

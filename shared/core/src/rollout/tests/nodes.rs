@@ -22,6 +22,7 @@ fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
         | Effect::Send(_)
         | Effect::SetDesired { .. }
         | Effect::Terminate { .. }
+        | Effect::ProlongTermination { .. }
         | Effect::CompleteTermination { .. }
         | Effect::ArmTick
         | Effect::DisarmTick => None,

@@ -119,7 +119,7 @@ pub(crate) struct RolloutSpec {
     pub(crate) surge: Option<CountText>,
     /// How nodes are emptied.
     pub(crate) drain: DrainSpec,
-    /// How many replacements may fail before a rollout stops; 1 unless given.
+    /// How many workers may fail to be replaced before a rollout stops; 1 unless given. The first of a pool stops it at once.
     #[schemars(range(max = 1000))]
     pub(crate) failure_budget: Option<u32>,
     /// When disruptive steps may start, in UTC; always unless given.

@@ -27,6 +27,7 @@ fn running(runs: &Runs<'_>) -> Rendering {
         credentials_digest: String::new(),
         version: Some(version.to_owned()),
         member: None,
+        weighted: false,
     };
     let volume = VolumePin { number: 1, availability_zone: "eu-west-1a".to_owned(), kms_key_arn: None };
     let member = MemberRole {
