@@ -1,6 +1,6 @@
 //! The decision: from a state and what was observed to the next state, effects and a report.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
@@ -9,6 +9,7 @@ use super::departures;
 use super::nodes::{self, NodeState, Nodes};
 use super::orders::{Given, hear, paused};
 use super::stack_step::advance;
+use super::words::{Words, aborted, clipped, detail, idle, report, succeeded};
 use super::{
     Active, Decision, Effect, Ended, Observed, Report, Rollout, RolloutResult, Step, StepState, ToObserve,
     Wanted,
@@ -123,14 +124,14 @@ fn is_held(state: &Rollout, active: &Active) -> bool {
 }
 
 /// What comes first of what is not done.
-enum Stage {
+pub(super) enum Stage {
     /// The stacks of that wave.
     Stacks(u8),
     /// The nodes of a wave whose stacks are done.
     Nodes,
 }
 
-fn stage(active: &Active) -> Option<Stage> {
+pub(super) fn stage(active: &Active) -> Option<Stage> {
     let stacks = active.steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave());
     match (stacks, active.nodes.wave()) {
         (Some(stacks), Some(nodes)) if nodes < stacks => Some(Stage::Nodes),
@@ -233,7 +234,7 @@ fn approved(state: &Rollout, wanted: &Wanted) -> bool {
 }
 
 /// A plan starts once, from the state that it was made for.
-fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
+pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
     let fresh = state.is_start_of(&wanted.plan) && !wanted.plan.is_empty();
     // A plan that failed is tried again only when somebody uploads again: an approval may come twice.
     fresh && !state.is_spent(&wanted.desired)
@@ -294,7 +295,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
 
 /// The steps whose turn it is: of the first wave that is not done. None once a step has failed and nothing is in
 /// flight.
-fn turn(steps: &[Step]) -> Vec<&Step> {
+pub(super) fn turn(steps: &[Step]) -> Vec<&Step> {
     let Some(wave) = steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave())
     else {
         return Vec::new();
@@ -438,182 +439,7 @@ fn conclude(
     report
 }
 
-fn succeeded(active: &Active) -> String {
-    let mut message = match active.steps.len() {
-        0 => "no stack had to change".to_owned(),
-        steps => format!("{steps} of {steps} stacks are as planned"),
-    };
-    if let Some(step) = active.addons.as_ref().filter(|step| !step.words.is_empty()) {
-        message.push_str(&format!("; add-ons for the controllers to apply: {}", step.words));
-    }
-    message.push_str(&active.nodes.summary());
-    if active.nodes_left > 0 {
-        message.push_str(&format!(
-            "; {} nodes still run the previous release: this version of Slipway does not replace them, so replace \
-             them one at a time by terminating them after a drain",
-            active.nodes_left
-        ));
-    }
-    if !active.stacks_left.is_empty() {
-        message.push_str(&format!(
-            "; no longer in the spec and left standing, to be drained and deleted by hand: {}",
-            active.stacks_left.join(", ")
-        ));
-    }
-    message
-}
-
-/// What an abort leaves behind.
-fn aborted(active: &Active, failures: &[&str]) -> String {
-    let done = active.steps.iter().filter(|step| step.state == StepState::Done).count();
-    let failed = failures.iter().map(|reason| format!("; {reason}")).collect::<String>();
-    format!(
-        "aborted: {done} of {} stacks are as planned, the others as they were{failed}; upload the spec again to go on",
-        active.steps.len()
-    )
-}
-
-fn idle(rollout: &Rollout, observed: &Observed) -> Report {
-    let waits = observed.desired.as_ref().filter(|wanted| {
-        wanted.plan.needs_approval()
-            && rollout.is_start_of(&wanted.plan)
-            && !wanted.plan.is_empty()
-            && !rollout.is_spent(&wanted.desired)
-    });
-    if let Some(wanted) = waits {
-        let message = format!(
-            "plan {} waits for approval: read plans/{0}.json, then put the event `Rollout Approved` \
-             {{\"cluster\": \"{}\", \"plan\": \"{0}\"}} on the bus",
-            wanted.plan.id, rollout.cluster
-        );
-        return report("waiting-for-approval", rollout, &wanted.plan.id, message, Default::default());
-    }
-    let held = observed.desired.as_ref().filter(|wanted| is_due(rollout, wanted));
-    if let (Some(since), Some(wanted)) = (rollout.paused_since(), held) {
-        let message = format!("plan {} waits: {}", wanted.plan.id, paused(rollout, since));
-        return report("paused", rollout, &wanted.plan.id, message, Default::default());
-    }
-    match &rollout.last {
-        None => Report {
-            state: "idle".to_owned(),
-            message: "nothing was rolled out yet".to_owned(),
-            ..Report::default()
-        },
-        Some(last) => report(
-            last.result.as_str(),
-            rollout,
-            &last.plan,
-            last.message.clone(),
-            Words::default().stacks(&last.steps),
-        ),
-    }
-}
-
-fn report(
-    state: &str,
-    rollout: &Rollout,
-    plan: &str,
-    message: String,
-    stacks: BTreeMap<String, String>,
-) -> Report {
-    Report {
-        state: state.to_owned(),
-        generation: rollout.generation,
-        plan: Some(plan.to_owned()),
-        message,
-        stacks,
-        nodes: BTreeMap::new(),
-        left: rollout.left.keys().cloned().collect(),
-    }
-}
-
-fn detail(rollout: &Rollout, active: &Active, message: &str) -> RolloutReport {
-    RolloutReport { cluster: rollout.cluster.clone(), plan: active.plan.clone(), message: clipped(message) }
-}
-
-/// An event may have 256 KiB, and a stack 500 resources with a reason each: what comes first is what counts.
-fn clipped(message: &str) -> String {
-    const LONGEST: usize = 8_000;
-    match message.char_indices().nth(LONGEST) {
-        None => message.to_owned(),
-        Some((end, _)) => format!("{}… (the whole is in status.json)", &message[..end]),
-    }
-}
-
 fn finish(mut next: Rollout, effects: Vec<Effect>, report: Report) -> Decision {
     next.outbox.clone_from(&effects);
     Decision { next, effects, report }
-}
-
-/// What each step says of itself in this decision.
-#[derive(Default)]
-struct Words {
-    stacks: BTreeMap<String, String>,
-    /// What each node step whose turn it is waits for.
-    nodes: BTreeMap<Role, String>,
-}
-
-impl Words {
-    fn of(&mut self, step: &Step, words: String) {
-        self.stacks.insert(step.stack.clone(), words);
-    }
-
-    fn stacks(&self, steps: &[Step]) -> BTreeMap<String, String> {
-        let fallback = |step: &Step| match &step.state {
-            StepState::Waiting => "waits for its turn".to_owned(),
-            StepState::ChangeSet => "its change set is being made".to_owned(),
-            StepState::Executing => "CloudFormation is at work".to_owned(),
-            StepState::Done => "done".to_owned(),
-            StepState::Failed(reason) => reason.clone(),
-        };
-        steps
-            .iter()
-            .map(|step| {
-                (step.stack.clone(), self.stacks.get(&step.stack).cloned().unwrap_or_else(|| fallback(step)))
-            })
-            .collect()
-    }
-
-    /// One line: what is waited for, and what comes after.
-    fn waiting(&self, active: &Active) -> String {
-        let steps = &active.steps;
-        let done = steps.iter().filter(|step| step.state == StepState::Done).count();
-        let stacks = format!("{done} of {} stacks done", steps.len());
-        if matches!(stage(active), Some(Stage::Nodes)) {
-            let of = &active.nodes.steps;
-            let done = of.iter().filter(|step| step.state == NodeState::Done).count();
-            let waits = self.nodes.iter().map(|(role, waits)| format!("{role}: {waits}"));
-            let waits = waits.collect::<Vec<_>>().join("; ");
-            return format!("{waits} ({stacks}, {done} of {} roles' nodes)", of.len());
-        }
-        let now: Vec<String> = turn(steps)
-            .iter()
-            .filter_map(|step| self.stacks.get(&step.stack).map(|words| format!("{}: {words}", step.stack)))
-            .collect();
-        // Nodes were the last to move, and no stack of the next wave was looked at yet.
-        if let (true, Some(next)) = (now.is_empty(), turn(steps).first()) {
-            return format!("{}: its turn has come ({stacks})", next.stack);
-        }
-        format!("{} ({stacks})", now.join("; "))
-    }
-
-    /// What makes `message` another reason than the one before: of a node's words all but what is in brackets, which holds figures that
-    /// change with every look.
-    fn reason(&self, message: &str) -> String {
-        if self.nodes.is_empty() {
-            return message.to_owned();
-        }
-        let mut depth = 0_u32;
-        message
-            .chars()
-            .filter(|letter| {
-                match letter {
-                    '(' => depth += 1,
-                    ')' => depth = depth.saturating_sub(1),
-                    _ => {}
-                }
-                depth == 0
-            })
-            .collect()
-    }
 }

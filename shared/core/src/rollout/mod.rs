@@ -16,6 +16,7 @@ pub mod orders;
 mod stack_step;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -257,7 +257,7 @@ fn rollout() -> Vec<Case> {
     vec![
         case("rollout.approval", json!("manual"), "", ""),
         case("rollout.maxUnavailable", json!("25%"), "", ""),
-        case("rollout.surge", json!(2), "", ""),
+        case("rollout.surge", json!(2), "pool-general", ""),
         case("rollout.drain.forceAfterMinutes", json!(60), "", ""),
         case("rollout.failureBudget", json!(3), "", ""),
         case("rollout.windows", json!([{ "days": ["sat"], "start": "02:00", "minutes": 120 }]), "", ""),

@@ -68,7 +68,7 @@ fn group() -> Vec<Case> {
             .given("worker.nodePools[].targetGroup.arns", json!([TARGETS])),
         case("worker.nodePools[].nodePoolRollingStrategy", json!("Parallel"), "", ""),
         case("worker.nodePools[].rollout.maxUnavailable", json!(2), "", ""),
-        case("worker.nodePools[].rollout.surge", json!("10%"), "", ""),
+        case("worker.nodePools[].rollout.surge", json!("10%"), "pool-general", ""),
         case("worker.nodePools[].rollout.drain.forceAfterMinutes", json!(60), "", ""),
         around("worker.nodePools[].targetGroup.arns", json!([TARGETS])),
         around("worker.nodePools[].targetGroup.enabled", json!(false))

@@ -1,0 +1,138 @@
+//! From a plan to the steps of its nodes, in their order.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::super::Wanted;
+use super::{Crew, NodeState, NodeStep, Nodes, Work};
+use crate::pki::Role;
+use crate::plan::{NodeAction, NodePlan, Plan};
+use crate::render::{NodeRole, Rendering, StackKind};
+
+/// What `plan` has this version do to the nodes of a role by itself.
+fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
+    match (node.action, &node.role) {
+        (NodeAction::Refresh, Role::Etcd(_) | Role::Controller | Role::Pool(_)) => Some(Work::Refresh),
+        (NodeAction::Replace, Role::Etcd(_) | Role::Controller) => Some(Work::Replace),
+        (NodeAction::Replace, Role::Pool(name)) => can_move(plan, name, weighted).then_some(Work::Replace),
+        (NodeAction::Replace | NodeAction::Refresh, Role::Admin)
+        | (NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left, _) => None,
+    }
+}
+
+/// Whether a pool may have one machine less than it wants for a while, or one more. Of a group that counts units of capacity nobody knows
+/// how many machines one more unit is.
+fn can_move(plan: &Plan, pool: &str, weighted: bool) -> bool {
+    let pace = plan.policy.pace(pool);
+    pace.may_miss(MANY) > 0 || (!weighted && pace.more(MANY) > 0)
+}
+
+/// So many nodes that every share but none at all makes up one of them.
+const MANY: u32 = 100;
+
+/// How many nodes `plan` says to replace or refresh that a person has to see to.
+pub(in super::super) fn left(wanted: &Wanted) -> u32 {
+    let plan = &wanted.plan;
+    let concerned = |node: &&NodePlan| {
+        matches!(node.action, NodeAction::Replace | NodeAction::Refresh)
+            && executes(plan, node, is_weighted(wanted, &node.role)).is_none()
+    };
+    plan.nodes.iter().filter(concerned).map(|node| node.nodes.min.max(1)).sum()
+}
+
+/// Each step after those of the pools that it comes after; otherwise in the order that they have.
+fn in_turn(mut steps: Vec<NodeStep>) -> Vec<NodeStep> {
+    let mut ordered: Vec<NodeStep> = Vec::new();
+    while !steps.is_empty() {
+        let free = |step: &NodeStep| !steps.iter().any(|other| step.after.contains(&other.role));
+        // Pools never wait for each other in a circle; if they did, the first would go first.
+        let at = steps.iter().position(free).unwrap_or_default();
+        ordered.push(steps.remove(at));
+    }
+    ordered
+}
+
+fn is_weighted(wanted: &Wanted, role: &Role) -> bool {
+    wanted.release.roles.get(role).is_some_and(|node| node.weighted)
+}
+
+/// The pools that `role` comes after.
+fn after(plan: &Plan, role: &Role) -> Vec<Role> {
+    let Role::Pool(name) = role else { return Vec::new() };
+    let own = plan.policy.pools.get(name).into_iter().flat_map(|pool| &pool.after);
+    own.map(|name| Role::Pool(name.clone())).collect()
+}
+
+pub(super) const fn wave(role: &Role) -> u8 {
+    match role {
+        Role::Etcd(_) => StackKind::Etcd.wave(),
+        Role::Controller => StackKind::ControlPlane.wave(),
+        Role::Pool(_) | Role::Admin => StackKind::Pool.wave(),
+    }
+}
+
+/// The name of the group of `role`, which its agent was told too.
+fn group_of(role: &Role, node: &NodeRole) -> String {
+    let config: Option<Value> = serde_json::from_str(&node.config).ok();
+    let told = config.as_ref().and_then(|config| config.get("autoScalingGroup")?.as_str()).map(str::to_owned);
+    told.unwrap_or_else(|| match role {
+        Role::Etcd(index) => format!("{}-{index}", node.stack),
+        Role::Controller | Role::Pool(_) | Role::Admin => node.stack.clone(),
+    })
+}
+
+impl Nodes {
+    /// The steps that `wanted` asks for.
+    pub(in super::super) fn of(wanted: &Wanted) -> Self {
+        let (plan, release): (&Plan, &Rendering) = (&wanted.plan, &wanted.release);
+        let step = |planned: &NodePlan| {
+            let node = release.roles.get(&planned.role)?;
+            let work = executes(plan, planned, node.weighted)?;
+            let pool = match &planned.role {
+                Role::Pool(name) => name.as_str(),
+                Role::Etcd(_) | Role::Controller | Role::Admin => "",
+            };
+            Some(NodeStep {
+                role: planned.role.clone(),
+                stack: node.stack.clone(),
+                group: group_of(&planned.role, node),
+                work,
+                credentials: node.credentials_digest.clone(),
+                size: node.nodes.min,
+                most: node.nodes.max,
+                pace: plan.policy.pace(pool),
+                weighted: node.weighted,
+                after: after(plan, &planned.role),
+                state: NodeState::Waiting,
+                since: None,
+                machine: None,
+                tries: 0,
+                round: 0,
+                asked: Vec::new(),
+                done: BTreeSet::new(),
+                drained: None,
+                force_after_s: plan.policy.force_after_s(pool),
+                left: false,
+                crew: Crew::default(),
+            })
+        };
+        let mut steps: Vec<NodeStep> = plan.nodes.iter().filter_map(step).collect();
+        steps.sort_by(|a, b| (wave(&a.role), &a.role).cmp(&(wave(&b.role), &b.role)));
+        if steps.is_empty() {
+            return Self::default();
+        }
+        let controllers = release.roles.get(&Role::Controller);
+        let members = release.roles.iter().filter(|(role, _)| role.member().is_some());
+        Self {
+            steps: in_turn(steps),
+            controllers: controllers.map(|node| group_of(&Role::Controller, node)),
+            members: members.map(|(role, node)| (role.clone(), group_of(role, node))).collect(),
+            snapshot_at: None,
+            windows: plan.policy.windows.clone(),
+            urgent: plan.renewal.urgent.clone(),
+            budget: plan.policy.failure_budget,
+            failures: 0,
+        }
+    }
+}
