@@ -262,7 +262,7 @@ impl Checker {
     pub fn acts(&mut self, world: &World, before: Option<&ClusterFacts>, acts: &[Act]) {
         let Some(facts) = before else { return };
         for act in acts {
-            self.may_start(act, world.now());
+            self.may_start(world, act);
             match act {
                 Act::Terminate(group, machine, _) => self.terminates(world, facts, group, machine),
                 Act::Send(command) => self.sends(world, facts, command),
@@ -275,10 +275,17 @@ impl Checker {
     }
 
     /// P10: nothing begins after a pause or an abort, nor when nothing is open.
-    fn may_start(&mut self, act: &Act, now: Timestamp) {
+    fn may_start(&mut self, world: &World, act: &Act) {
+        let now = world.now();
+        // One that Auto Scaling takes down by itself is no rollout's doing; a pause holds its drain, too.
+        let goes_anyway = |node: &String| {
+            let machines = world.machines();
+            machines.iter().any(|machine| machine.id == *node && machine.leaving) && !self.is_paused()
+        };
         let begins = match act {
             Act::Send(command) => match command.verb {
-                Verb::Refresh { .. } | Verb::EtcdMoveLeader | Verb::EtcdSnapshot | Verb::Drain { .. } => true,
+                Verb::Refresh { .. } | Verb::EtcdMoveLeader | Verb::EtcdSnapshot => true,
+                Verb::Drain { ref node, .. } => !goes_anyway(node),
                 Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
             },
             Act::SetDesired(..) | Act::Terminate(..) | Act::CreateChangeSet(..) | Act::Execute(..) => true,
@@ -304,6 +311,15 @@ impl Checker {
         plan.nodes.iter().find(|node| node.role.to_string() == role).map(|node| node.action)
     }
 
+    /// Whether a machine of that role may be told to go: the plan replaces it, or there is a controller more than there are to be.
+    fn may_go(&self, role: &str) -> bool {
+        let plan = self.plan.as_ref().map(|plan| plan.nodes.as_slice()).unwrap_or_default();
+        let size = plan.iter().find(|node| node.role.to_string() == role).map(|node| node.nodes.min);
+        let has = self.machines.values().filter(|one| one.role == role && !one.leaving).count();
+        let one_too_many = role == "controller" && size.is_some_and(|size| has > size as usize);
+        self.action(role) == Some(NodeAction::Replace) || one_too_many
+    }
+
     fn is_urgent(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.renewal.urgent.is_some())
     }
@@ -316,7 +332,7 @@ impl Checker {
             return;
         }
         let role = machine.role.as_str();
-        if self.action(role) != Some(NodeAction::Replace) {
+        if !self.may_go(role) {
             self.wrong(now, "P2", format!("{id}, a {role}, is terminated, and the plan does not replace it"));
         }
         if self.skipped.contains(id) {
@@ -468,7 +484,7 @@ impl Checker {
                 if machine.leaving {
                     return;
                 }
-                if self.action(&machine.role) != Some(NodeAction::Replace) {
+                if !self.may_go(&machine.role) {
                     let what =
                         format!("{node}, a {}, is drained, and the plan does not replace it", machine.role);
                     self.wrong(now, "P2", what);

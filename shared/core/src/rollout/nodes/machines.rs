@@ -53,13 +53,19 @@ pub(super) fn stale<'g>(step: &NodeStep, turn: &Turn<'_>, group: &'g GroupView) 
     found.map(|(id, _)| id).collect()
 }
 
+/// Whether there are more controllers than there are to be: a rollout that ended early may have left one, and the next takes it away,
+/// whatever else it does to them. Where nothing may hold it up, that waits.
+fn too_many(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> bool {
+    step.role == Role::Controller && !is_urgent(step, turn) && counting(group).count() > step.size as usize
+}
+
 fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     if step.since.is_none() {
         step.since = Some(turn.now);
     }
     let mut stale = stale(step, turn, group);
     // One more than there are to be, left by whoever died between two calls: the last of them goes as the others did.
-    if stale.is_empty() && step.work == Work::Replace && counting(group).count() > step.size as usize {
+    if stale.is_empty() && too_many(step, turn, group) {
         stale.extend(serving(group).map(|(id, _)| id).filter(|id| !turn.skipped.contains(*id)).last());
     }
     let Some(first) = stale.first() else {
@@ -168,7 +174,8 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
             return step.enter(NodeState::Waiting, turn.now);
         }
     }
-    if step.work == Work::Replace {
+    let only_too_many = too_many(step, turn, group) && !stale(step, turn, group).contains(&&id);
+    if step.work == Work::Replace || only_too_many {
         return replace(step, turn, group, id);
     }
     // A single API server is never stopped: what it reads at its start alone needs another machine first (P5).
@@ -331,8 +338,7 @@ fn after(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         }
     }
     let Some(reasons) = reasons(step, turn, group) else { return waits() };
-    let too_many = step.work == Work::Replace && counting(group).count() > step.size as usize;
-    let more = too_many || !stale(step, turn, group).is_empty();
+    let more = too_many(step, turn, group) || !stale(step, turn, group).is_empty();
     if reasons.is_empty() || (is_urgent(step, turn) && more) {
         step.machine = None;
         return step.enter(if more { NodeState::Waiting } else { NodeState::Done }, turn.now);
