@@ -2,6 +2,7 @@
 //!
 //! `SLIPWAY_SEEDS` says how many (`make simulate SEEDS=10000`), `SLIPWAY_SEED` which one, and `SLIPWAY_FAULTS` how likely things go
 //! wrong in it.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
+mod bugs;
 mod seeds;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slipway_sim::year::{BASES, Base, Trial, Verdict};
 
 /// What trials go on from, made when the first needs it.
-fn base(which: usize) -> &'static Base {
+pub(super) fn base(which: usize) -> &'static Base {
     static ALL: [OnceLock<Base>; BASES] = [const { OnceLock::new() }; BASES];
     ALL[which].get_or_init(|| Base::of(which))
 }
@@ -19,7 +19,7 @@ fn run(trial: Trial) -> Verdict {
 }
 
 /// How likely things go wrong in the trial of that seed: in every eighth nothing does.
-fn trial(seed: u64) -> Trial {
+pub(super) fn trial(seed: u64) -> Trial {
     Trial { seed, faults: [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize] }
 }
 

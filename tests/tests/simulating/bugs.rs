@@ -1,0 +1,453 @@
+//! The checker can fail: deliberate mistakes, one at a time, put around the decision from outside. Each must be seen.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jiff::Timestamp;
+use serde_json::json;
+use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView, GroupView, Lifecycle, Verb};
+use slipway_core::rollout::{Decision, Effect, NodeState, Observed, Order, Rollout, decide};
+use slipway_driver::launch::Waker;
+use slipway_sim::year::{Meddler, Trial};
+
+use super::seeds::{base, trial};
+
+/// A mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Bug {
+    TwoMembersAtOnce,
+    ForgetsTheSnapshot,
+    BelievesEveryAnswer,
+    BelievesStaleAnswers,
+    BelievesStaleGroups,
+    TakesFailedForDone,
+    TakesTheLeader,
+    TwoControllersAtOnce,
+    StopsTheOnlyController,
+    SkipsTheDrain,
+    ForcesTheDrain,
+    CompletesTheHookEarly,
+    TwoWorkersAtOnce,
+    TakesTheWrongMachine,
+    TouchesOtherRoles,
+    ActsAfterPause,
+    ActsAfterAbort,
+    DoesNotHearPauses,
+    DoesNotHearResumes,
+    DoesNotHearAborts,
+    ForgetsWhomToSkip,
+    ApprovesByItself,
+    IgnoresWindows,
+    DropsTheOutbox,
+    DropsATerminate,
+    DropsTheTick,
+    LeavesTheTick,
+    SendsTwice,
+    SetsTheSizeTwice,
+    DoneTooEarly,
+    GoesOnAfterAFailure,
+    NeverEnds,
+    TrustsWhoeverWakes,
+}
+
+const ALL: [(Bug, &str); 33] = [
+    (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
+    (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
+    (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
+    (Bug::BelievesStaleAnswers, "what a member said once of its health is believed for ever"),
+    (Bug::BelievesStaleGroups, "a group is looked at every tenth time; in between it is remembered"),
+    (Bug::TakesFailedForDone, "a refresh that failed is taken for done"),
+    (Bug::TakesTheLeader, "leadership is not moved, and is believed to be"),
+    (Bug::TwoControllersAtOnce, "another controller is terminated with the one whose turn it is"),
+    (Bug::StopsTheOnlyController, "a controller goes before one more has come"),
+    (Bug::SkipsTheDrain, "a drain is taken for done when it is asked for"),
+    (Bug::ForcesTheDrain, "a drain may use force at once, whatever the spec says"),
+    (Bug::CompletesTheHookEarly, "the worker is terminated, and its hook ended, when the drain is asked for"),
+    (Bug::TwoWorkersAtOnce, "another worker is terminated with the one whose turn it is"),
+    (Bug::TakesTheWrongMachine, "another machine of the group is terminated than the one that was drained"),
+    (Bug::TouchesOtherRoles, "a machine of a role that the plan leaves alone is terminated, too"),
+    (Bug::ActsAfterPause, "the state forgets that it is paused while it decides"),
+    (Bug::ActsAfterAbort, "the state forgets that it was aborted while it decides"),
+    (Bug::DoesNotHearPauses, "a pause wakes it, and is not heard"),
+    (Bug::DoesNotHearResumes, "a resume wakes it, and is not heard"),
+    (Bug::DoesNotHearAborts, "an abort wakes it, and is not heard"),
+    (Bug::ForgetsWhomToSkip, "the state forgets which machines it was told to leave"),
+    (Bug::ApprovesByItself, "a plan that needs approval is begun without"),
+    (Bug::IgnoresWindows, "maintenance windows are forgotten when a rollout begins"),
+    (Bug::DropsTheOutbox, "every third outbox is lost"),
+    (Bug::DropsATerminate, "a machine is not terminated, and is believed to be"),
+    (Bug::DropsTheTick, "the tick is never armed"),
+    (Bug::LeavesTheTick, "the tick is never deleted"),
+    (Bug::SendsTwice, "each command is sent once more, under another token"),
+    (Bug::SetsTheSizeTwice, "a group is to have one machine more than was decided"),
+    (Bug::DoneTooEarly, "the first machine done is taken for all of its role"),
+    (Bug::GoesOnAfterAFailure, "a role that failed is taken for done"),
+    (Bug::NeverEnds, "a rollout that is at its end is not ended"),
+    (Bug::TrustsWhoeverWakes, "whatever woke it is taken for the success of all that was asked"),
+];
+
+/// Who makes it.
+#[derive(Debug)]
+struct Mistaken {
+    bug: Bug,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    looks: u64,
+    answers: BTreeMap<String, CommandView>,
+    groups: BTreeMap<String, Option<GroupView>>,
+}
+
+impl Meddler for Mistaken {
+    fn decide(&self, rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
+        let (mut state, mut seen) = (rollout.clone(), observed.clone());
+        let mut memory = self.memory.lock().unwrap();
+        memory.looks += 1;
+        self.forgets(&mut state);
+        self.sees(&state, &mut seen, &mut memory);
+        let mut decision = decide(&state, &seen, now);
+        drop(seen);
+        self.remembers(rollout, &mut decision);
+        self.does(&mut decision, observed, memory.looks);
+        decision.next.outbox.clone_from(&decision.effects);
+        decision
+    }
+
+    fn hears(&self, by: Waker) -> Option<Waker> {
+        let deaf = match &by {
+            Waker::Order { order: Order::Pause, .. } => self.bug == Bug::DoesNotHearPauses,
+            Waker::Order { order: Order::Resume, .. } => self.bug == Bug::DoesNotHearResumes,
+            Waker::Order { order: Order::Abort { .. }, .. } => self.bug == Bug::DoesNotHearAborts,
+            Waker::Order { order: Order::Approve { .. } | Order::Skip { .. }, .. }
+            | Waker::Event
+            | Waker::Tick => false,
+        };
+        Some(if deaf { Waker::Event } else { by })
+    }
+}
+
+fn success(answer: serde_json::Value) -> Option<CommandView> {
+    Some(CommandView { status: CommandStatus::Success, answer: Some(answer), problem: None })
+}
+
+impl Mistaken {
+    /// What the state is believed to be.
+    fn forgets(&self, state: &mut Rollout) {
+        match self.bug {
+            Bug::ActsAfterPause => state.switch = None,
+            Bug::ActsAfterAbort => {
+                if let Some(active) = &mut state.active {
+                    active.aborted = None;
+                }
+            }
+            Bug::ForgetsWhomToSkip => {
+                if let Some(active) = &mut state.active {
+                    active.skipped.clear();
+                }
+            }
+            Bug::IgnoresWindows => {
+                if let Some(active) = &mut state.active {
+                    active.nodes.windows.clear();
+                }
+            }
+            Bug::GoesOnAfterAFailure => {
+                for step in state.active.iter_mut().flat_map(|active| &mut active.nodes.steps) {
+                    if matches!(step.state, NodeState::Failed(_)) {
+                        step.state = NodeState::Done;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is believed to be seen.
+    fn sees(&self, state: &Rollout, seen: &mut Observed, memory: &mut Memory) {
+        let asked: Vec<Command> = state
+            .active
+            .iter()
+            .flat_map(|active| &active.nodes.steps)
+            .flat_map(|step| &step.asked)
+            .map(|asked| asked.command.clone())
+            .collect();
+        if self.bug == Bug::ApprovesByItself
+            && let Some(wanted) = &mut seen.desired
+        {
+            wanted.plan.policy.approval = slipway_core::cluster::Approval::Auto;
+        }
+        for command in &asked {
+            let Some(answer) = seen.answers.get_mut(&command.token) else { continue };
+            match (self.bug, &command.verb) {
+                (Bug::ForgetsTheSnapshot, Verb::EtcdSnapshot) => *answer = success(json!({"time": "now"})),
+                (Bug::TakesTheLeader, Verb::EtcdMoveLeader) => *answer = success(json!({"moved": true})),
+                (Bug::SkipsTheDrain, Verb::Drain { .. }) => *answer = success(json!({"done": true})),
+                (Bug::TakesFailedForDone, Verb::Refresh { credentials, .. })
+                    if answer.as_ref().is_some_and(|view| view.status == CommandStatus::Failed) =>
+                {
+                    *answer = success(json!({"credentials": credentials}));
+                }
+                (Bug::TrustsWhoeverWakes, Verb::Refresh { credentials, .. }) => {
+                    *answer = success(json!({"credentials": credentials}));
+                }
+                (Bug::TrustsWhoeverWakes, Verb::EtcdSnapshot) => *answer = success(json!({"time": "now"})),
+                (Bug::TrustsWhoeverWakes, Verb::Drain { .. }) => *answer = success(json!({"done": true})),
+                (Bug::BelievesEveryAnswer | Bug::BelievesStaleAnswers, Verb::EtcdHealth | Verb::Status) => {
+                    let kind = command.verb.document();
+                    let own = format!("{kind} {}", command.instance);
+                    let well = answer.clone().filter(|view| {
+                        let text = view.answer.as_ref().map(ToString::to_string).unwrap_or_default();
+                        view.status == CommandStatus::Success && text.contains("\"healthy\":true")
+                    });
+                    if let Some(well) = well {
+                        memory.answers.entry(own.clone()).or_insert_with(|| well.clone());
+                        memory.answers.insert(kind.to_owned(), well);
+                    }
+                    let known = match self.bug {
+                        Bug::BelievesStaleAnswers => memory.answers.get(&own),
+                        _ => memory.answers.get(kind),
+                    };
+                    if let Some(known) = known {
+                        *answer = Some(known.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+        if self.bug == Bug::BelievesStaleGroups {
+            for (name, group) in &mut seen.groups {
+                if memory.looks.is_multiple_of(10) || !memory.groups.contains_key(name) {
+                    memory.groups.insert(name.clone(), group.clone());
+                }
+                group.clone_from(&memory.groups[name]);
+            }
+        }
+        if self.bug == Bug::StopsTheOnlyController {
+            for group in seen.groups.values_mut().flatten().filter(|group| group.max > group.min) {
+                let control = group.name.ends_with("control-plane");
+                let one = group.machines.values().next().cloned();
+                if let Some(one) = one.filter(|_| control && group.machines.len() <= group.desired as usize) {
+                    let ghost =
+                        slipway_core::rollout::fleet::MachineView { template: group.template.clone(), ..one };
+                    group.machines.insert("i-0fffffffffffffff0".to_owned(), ghost);
+                }
+            }
+        }
+        if self.bug == Bug::DropsATerminate {
+            for group in seen.groups.values_mut().flatten() {
+                let template = group.template.clone();
+                for machine in group.machines.values_mut().filter(|one| one.lifecycle == Lifecycle::InService)
+                {
+                    machine.template.clone_from(&template);
+                }
+            }
+        }
+    }
+
+    /// What was forgotten while it was decided is not forgotten for ever.
+    fn remembers(&self, before: &Rollout, decision: &mut Decision) {
+        match self.bug {
+            Bug::ActsAfterPause => {
+                let newer = decision.next.switch.is_some();
+                if !newer {
+                    decision.next.switch.clone_from(&before.switch);
+                }
+            }
+            Bug::ForgetsWhomToSkip | Bug::ActsAfterAbort => {
+                if let (Some(was), Some(is)) = (&before.active, &mut decision.next.active) {
+                    is.skipped.extend(was.skipped.iter().cloned());
+                    is.aborted = is.aborted.or(was.aborted);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is done besides, or instead.
+    fn does(&self, decision: &mut Decision, seen: &Observed, looks: u64) {
+        let mut more = Vec::new();
+        let serving = |group: &str, except: &str| {
+            let view = seen.groups.get(group)?.as_ref()?;
+            let mut others = view
+                .machines
+                .iter()
+                .filter(|(id, one)| *id != except && one.lifecycle == Lifecycle::InService);
+            others.next().map(|(id, _)| id.clone())
+        };
+        for effect in &mut decision.effects {
+            match (self.bug, &mut *effect) {
+                (Bug::TwoMembersAtOnce, Effect::Terminate { group, .. }) if group.contains("-etcd-") => {
+                    let other = seen.groups.keys().find(|name| name.contains("-etcd-") && *name != group);
+                    if let Some((group, instance)) = other.and_then(|name| Some((name, serving(name, "")?))) {
+                        more.push(Effect::Terminate { group: group.clone(), instance, shrink: false });
+                    }
+                }
+                (Bug::TwoControllersAtOnce, Effect::Terminate { group, instance, .. })
+                    if group.ends_with("control-plane") =>
+                {
+                    let other = serving(group, instance);
+                    more.extend(other.map(|instance| Effect::Terminate {
+                        group: group.clone(),
+                        instance,
+                        shrink: false,
+                    }));
+                }
+                (Bug::TwoWorkersAtOnce, Effect::Terminate { group, instance, .. })
+                    if group.contains("-pool-") =>
+                {
+                    let other = serving(group, instance);
+                    more.extend(other.map(|instance| Effect::Terminate {
+                        group: group.clone(),
+                        instance,
+                        shrink: false,
+                    }));
+                }
+                (Bug::TakesTheWrongMachine, Effect::Terminate { group, instance, .. }) => {
+                    if let Some(other) = serving(group, instance) {
+                        *instance = other;
+                    }
+                }
+                (Bug::TouchesOtherRoles, Effect::Terminate { group, .. }) => {
+                    let other = seen.groups.keys().find(|name| *name != group);
+                    if let Some((group, instance)) = other.and_then(|name| Some((name, serving(name, "")?))) {
+                        more.push(Effect::Terminate { group: group.clone(), instance, shrink: false });
+                    }
+                }
+                (Bug::StopsTheOnlyController, Effect::Terminate { shrink, .. }) => *shrink = false,
+                (Bug::ForcesTheDrain, Effect::Send(command)) => {
+                    if let Verb::Drain { force_after_s, .. } = &mut command.verb {
+                        *force_after_s = Some(0);
+                    }
+                }
+                (Bug::CompletesTheHookEarly, Effect::Send(command)) => {
+                    if let Verb::Drain { node, .. } = &command.verb {
+                        let group = seen.groups.iter().find(|(_, view)| {
+                            view.as_ref().is_some_and(|view| view.machines.contains_key(node))
+                        });
+                        if let Some((group, _)) = group {
+                            let (group, instance) = (group.clone(), node.clone());
+                            more.push(Effect::Terminate {
+                                group: group.clone(),
+                                instance: instance.clone(),
+                                shrink: false,
+                            });
+                            more.push(Effect::CompleteTermination { group, instance });
+                        }
+                    }
+                }
+                (Bug::SendsTwice, Effect::Send(command)) => {
+                    let token = format!("{}+", command.token);
+                    more.push(Effect::Send(Command { token, ..command.clone() }));
+                }
+                (Bug::SetsTheSizeTwice, Effect::SetDesired { desired, .. }) => *desired += 1,
+                _ => {}
+            }
+        }
+        decision.effects.extend(more);
+        decision.effects.retain(|effect| match (self.bug, effect) {
+            (Bug::DropsTheTick, Effect::ArmTick) | (Bug::LeavesTheTick, Effect::DisarmTick) => false,
+            (Bug::ForgetsTheSnapshot, Effect::Send(command)) => command.verb != Verb::EtcdSnapshot,
+            (Bug::TakesTheLeader, Effect::Send(command)) => command.verb != Verb::EtcdMoveLeader,
+            (Bug::DropsTheOutbox, _) => !looks.is_multiple_of(3),
+            _ => true,
+        });
+        if self.bug == Bug::DoneTooEarly {
+            for step in decision.next.active.iter_mut().flat_map(|active| &mut active.nodes.steps) {
+                if !step.done.is_empty() || step.drained.is_some() && step.state == NodeState::Waiting {
+                    step.state = NodeState::Done;
+                }
+            }
+        }
+        if self.bug == Bug::NeverEnds && decision.next.last.is_some() {
+            let ends = decision.effects.iter().any(|effect| matches!(effect, Effect::DisarmTick));
+            if ends {
+                decision.effects.clear();
+                decision.next.clone_from(&seen_before(decision));
+            }
+        }
+    }
+}
+
+/// The state as it was, but for what was asked.
+fn seen_before(decision: &Decision) -> Rollout {
+    Rollout { outbox: Vec::new(), generation: decision.next.generation + 1, ..decision.next.clone() }
+}
+
+/// In the how-manieth seed a mistake is seen first, and by which promise; `None`: in none of these.
+fn seen(bug: Bug, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
+    seeds.into_iter().find_map(|seed| {
+        let trial: Trial = trial(seed);
+        let meddler = Mistaken { bug, memory: Mutex::default() };
+        let verdict = trial.run(base(trial.base()), Some(&meddler));
+        verdict.violations.first().map(|violation| (seed + 1, violation.promise.to_owned()))
+    })
+}
+
+/// Looks at all mistakes, on all processors.
+fn each<T: Send>(look: impl Fn(Bug) -> T + Sync) -> Vec<T> {
+    let (next, threads) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(2, usize::from));
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((bug, _)) = ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push((*bug, look(*bug)));
+        }
+        done
+    };
+    let mut done: Vec<(Bug, T)> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        all.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    });
+    done.sort_by_key(|(bug, _)| *bug);
+    done.into_iter().map(|(_, one)| one).collect()
+}
+
+/// The page's table: seeds that it took to see each mistake, when it was looked for from the first on.
+fn page() -> BTreeMap<String, u64> {
+    let path = slipway_tests::tools::root().join("docs/simulation.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows = text.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let (words, seeds) = (cells.next()?, cells.next()?);
+        Some((words.to_owned(), seeds.parse().ok()?))
+    });
+    rows.collect()
+}
+
+/// Seeds in which a mistake is looked for at most, from the one that the page tells of.
+const MOST: u64 = 24;
+
+#[test]
+fn every_mistake_that_the_page_tells_of_is_seen() {
+    let page = page();
+    let found = each(|bug| {
+        let words = ALL.iter().find(|(one, _)| *one == bug).unwrap().1;
+        let seeds = match number_of("SLIPWAY_SEARCH") {
+            Some(most) => 0..most,
+            None => {
+                let from = page.get(words)?.saturating_sub(1);
+                from..from + MOST
+            }
+        };
+        let found = seen(bug, seeds);
+        eprintln!("{words}: {found:?}");
+        Some(found)
+    });
+    if number_of("SLIPWAY_SEARCH").is_some() {
+        return;
+    }
+    let missed: Vec<&str> = ALL
+        .iter()
+        .zip(&found)
+        .filter(|(_, found)| matches!(found, Some(None)))
+        .map(|((_, words), _)| *words)
+        .collect();
+    assert!(missed.is_empty(), "not seen: {missed:#?}");
+    let told = found.iter().filter(|found| found.is_some()).count();
+    assert!(told >= 9, "the page tells of {told} mistakes");
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
