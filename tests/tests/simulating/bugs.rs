@@ -123,6 +123,7 @@ impl Meddler for Mistaken {
             Waker::Order { order: Order::Abort { .. }, .. } => self.bug == Bug::DoesNotHearAborts,
             Waker::Order { order: Order::Approve { .. } | Order::Skip { .. }, .. }
             | Waker::Event
+            | Waker::Group { .. }
             | Waker::Tick => false,
         };
         Some(if deaf { Waker::Event } else { by })
