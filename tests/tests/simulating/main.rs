@@ -6,3 +6,4 @@
 
 mod bugs;
 mod seeds;
+mod years;

@@ -12,6 +12,7 @@ mod meddle;
 mod random;
 mod rules;
 mod trial;
+mod whole;
 
 pub use account::{Account, FUNCTION, Woken};
 pub use acts::{Act, Journal};
@@ -21,3 +22,4 @@ pub use meddle::Meddler;
 pub use random::Random;
 pub use rules::Rules;
 pub use trial::{BASES, Base, Change, Shape, Trial, Verdict};
+pub use whole::{Chronicle, Refused, Year};

@@ -1,0 +1,242 @@
+//! A year of one cluster, and more: launched, scanned day by day, renewed and rolled, with whatever goes wrong besides.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::pki::{Manifest, Role};
+use slipway_core::spec;
+use slipway_driver::keys;
+
+use super::account::Account;
+use super::check::{Checker, Violation};
+use super::engine::{Deed, Engine, Happening, Tally};
+use super::rules::Rules;
+use crate::world::Power;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// What is lived through: everything follows from it.
+#[derive(Debug, Clone)]
+pub struct Year {
+    /// The spec, as it is uploaded.
+    pub spec: String,
+    /// For how many days after the launch.
+    pub days: u32,
+    /// From which what is left to chance follows.
+    pub seed: u64,
+    /// How likely things go wrong, as [`Engine::let_go_wrong`] has it.
+    pub faults: f64,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub struct Chronicle {
+    /// All that was wrong.
+    pub violations: Vec<Violation>,
+    /// What the bus said of rollouts and certificates.
+    pub said: Vec<(Timestamp, String)>,
+    /// What was counted.
+    pub tally: Tally,
+    /// How long it was, from the first machine that served on.
+    pub lived: SignedDuration,
+    /// Of it, how long etcd had a leader.
+    pub etcd: SignedDuration,
+    /// Of it, how long an API server answered.
+    pub api: SignedDuration,
+    /// Evictions that were granted.
+    pub evicted: u64,
+    /// Pods that were lost with a machine that died.
+    pub lost: usize,
+    /// How long the certificate that was nearest to its end still held, of those that a machine had in force.
+    pub margin: Option<SignedDuration>,
+    /// Rollouts by how they ended.
+    pub rollouts: BTreeMap<String, u64>,
+}
+
+/// Why a year cannot be lived through.
+#[derive(Debug, thiserror::Error)]
+#[error("the spec is not accepted: {0}")]
+pub struct Refused(String);
+
+/// The account as it goes on, and what is summed up of it.
+struct Life<'m> {
+    engine: Engine<'m>,
+    name: String,
+    /// By bundle: when the first of the certificates in it ends.
+    ends: BTreeMap<String, Timestamp>,
+    stands: bool,
+    lived: SignedDuration,
+    etcd: SignedDuration,
+    api: SignedDuration,
+    margin: Option<SignedDuration>,
+    said: Vec<(Timestamp, String)>,
+}
+
+impl Year {
+    /// Lives through it.
+    ///
+    /// # Errors
+    /// If the spec is not accepted.
+    pub fn live(&self) -> Result<Chronicle, Refused> {
+        let accepted = spec::parse(self.spec.as_bytes(), None).map_err(|problems| {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Refused(problems.join("; "))
+        })?;
+        let cluster = accepted.cluster;
+        let account = Account::new(&cluster.name, &cluster.region, self.seed);
+        let checker = Checker::new(&cluster.name, Rules::of(&cluster), self.faults > 0.0);
+        let mut engine = Engine::new(account, checker, self.seed, None);
+        engine.scans = true;
+        engine.person_after(SignedDuration::ZERO, Deed::Upload(self.spec.clone()));
+        let mut life = Life {
+            engine,
+            name: cluster.name.clone(),
+            ends: BTreeMap::new(),
+            stands: false,
+            lived: SignedDuration::ZERO,
+            etcd: SignedDuration::ZERO,
+            api: SignedDuration::ZERO,
+            margin: None,
+            said: Vec::new(),
+        };
+        // The launch, in a day on which nothing goes wrong.
+        life.day(true);
+        life.engine.checker.stands = true;
+        life.engine.let_go_wrong(self.faults);
+        for day in 0..self.days {
+            life.engine.after(SignedDuration::ZERO, Happening::Daily);
+            let chance = (self.faults / 4.0).min(0.5);
+            if life.engine.random.chance(chance) {
+                let wait = SignedDuration::from_secs(life.engine.random.seconds(0, 86_400));
+                let choice = life.engine.random.number();
+                life.engine.after(wait, Happening::Death { choice, zone: false });
+            }
+            life.day(day % 7 < 5);
+            if !life.engine.checker.violations.is_empty() {
+                break;
+            }
+        }
+        Ok(life.told())
+    }
+}
+
+impl Life<'_> {
+    /// A day; on a working day a person approves what waits for it, and uploads the spec again where a rollout ended badly.
+    fn day(&mut self, works: bool) {
+        let until = self.engine.now() + DAY;
+        if works {
+            let morning = SignedDuration::from_hours(9);
+            self.engine.person_after(morning, Deed::Approve);
+            if self
+                .engine
+                .account
+                .status()
+                .and_then(|status| status.rollout)
+                .is_some_and(|one| one.state == "failed")
+            {
+                self.engine.person_after(morning - SignedDuration::from_hours(1), Deed::Again);
+            }
+        }
+        self.bundles();
+        while self.engine.next_at().is_some_and(|next| next <= until) {
+            let before = self.engine.now();
+            let (led, answers) = self.serves();
+            self.engine.step();
+            self.counts(self.engine.now().duration_since(before), led, answers);
+        }
+        let (before, (led, answers)) = (self.engine.now(), self.serves());
+        self.engine.run_until(until);
+        self.counts(until.duration_since(before), led, answers);
+        self.bundles();
+        self.margins();
+        let transcript = std::mem::take(&mut self.engine.transcript);
+        let heard = ["bus: rollout", "bus: certificates", "bus: expiring", "bus: renewal"];
+        self.said.extend(transcript.into_iter().filter_map(|(at, line)| {
+            let said = heard.iter().any(|words| line.starts_with(words));
+            said.then(|| (at, line["bus: ".len()..].to_owned()))
+        }));
+    }
+
+    /// Whether etcd has a leader, and an API server answers.
+    fn serves(&mut self) -> (bool, bool) {
+        let facts = self.engine.with_world(|world| world.cluster_facts(&self.name));
+        let (led, answers) =
+            facts.map_or((false, false), |facts| (facts.leader.is_some(), !facts.api_servers.is_empty()));
+        self.stands |= led && answers;
+        (led, answers)
+    }
+
+    fn counts(&mut self, time: SignedDuration, led: bool, answers: bool) {
+        if !self.stands {
+            return;
+        }
+        self.lived += time;
+        self.etcd += if led { time } else { SignedDuration::ZERO };
+        self.api += if answers { time } else { SignedDuration::ZERO };
+    }
+
+    /// Reads from the inventory when what is in each bundle ends.
+    fn bundles(&mut self) {
+        let Some(manifest) = self.engine.account.read::<Manifest>(&keys::manifest(&self.name)) else {
+            return;
+        };
+        for (role, bundle) in &manifest.bundles {
+            if *role == Role::Admin || self.ends.contains_key(&bundle.digest) {
+                continue;
+            }
+            let inside = manifest
+                .assets
+                .values()
+                .filter(|entry| bundle.files.values().any(|files| files.contains(&entry.fingerprint)));
+            let end = inside.filter_map(|entry| Some(entry.certificate.as_ref()?.not_after)).min();
+            if let Some(end) = end {
+                self.ends.insert(bundle.digest.clone(), end);
+            }
+        }
+    }
+
+    /// P7: what a machine has in force has not ended.
+    fn margins(&mut self) {
+        let now = self.engine.now();
+        let machines = self.engine.with_world(super::super::world::World::machines);
+        let stays = machines.iter().filter(|one| !one.leaving && one.power == Power::Up);
+        let mut nearest: Option<(SignedDuration, String)> = None;
+        for machine in stays {
+            let Some(end) = self.ends.get(&machine.credentials) else { continue };
+            let left = end.duration_since(now);
+            if nearest.as_ref().is_none_or(|(least, _)| left < *least) {
+                nearest = Some((left, format!("{} of {}", machine.id, machine.role)));
+            }
+        }
+        let Some((left, whose)) = nearest else { return };
+        if left <= SignedDuration::ZERO && self.engine.checker.rules.renews {
+            let what = format!("a certificate of {whose} has expired {} hours ago", -left.as_hours());
+            self.engine.checker.wrong(now, "P7", what);
+        }
+        self.margin = Some(self.margin.map_or(left, |least| least.min(left)));
+    }
+
+    fn told(self) -> Chronicle {
+        let facts = self.engine.with_world(|world| world.cluster_facts(&self.name)).unwrap_or_default();
+        let mut rollouts = BTreeMap::new();
+        for (_, line) in &self.said {
+            for end in ["succeeded", "failed", "aborted"] {
+                if line.starts_with(&format!("rollout {end}")) {
+                    *rollouts.entry(end.to_owned()).or_default() += 1;
+                }
+            }
+        }
+        Chronicle {
+            violations: self.engine.checker.violations,
+            said: self.said,
+            tally: self.engine.tally,
+            lived: self.lived,
+            etcd: self.etcd,
+            api: self.api,
+            evicted: facts.evicted,
+            lost: facts.losses.iter().filter(|loss| !loss.asked).map(|loss| loss.pods).sum(),
+            margin: self.margin,
+            rollouts,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Whole years of a cluster.
+
+use slipway_sim::year::{Chronicle, Year};
+use slipway_tests::tools;
+
+fn live(example: &str, days: u32, seed: u64, faults: f64) -> Chronicle {
+    let spec = std::fs::read_to_string(tools::root().join("examples").join(example)).unwrap();
+    let chronicle = Year { spec, days, seed, faults }.live().unwrap();
+    let told: Vec<String> = chronicle.said.iter().map(|(at, line)| format!("{at} {line}")).collect();
+    assert_eq!(chronicle.violations, [], "{told:#?}");
+    chronicle
+}
+
+/// P2, P7: four hundred days of scans, renewals and the rollouts that follow; etcd and the API never stop.
+#[test]
+fn p7_no_certificate_ends_in_a_year_of_daily_scans() {
+    let year = live("production.yaml", 400, 1, 0.0);
+    let days = year.margin.unwrap().as_hours() / 24;
+    let told =
+        format!("{days} days at least, {:?}, {:?}, {} evicted", year.rollouts, year.tally, year.evicted);
+    println!("{told}");
+    assert!(days >= 1, "{told}");
+    assert!(year.lived.as_hours() >= 400 * 24, "{told}");
+    assert_eq!((year.etcd, year.api), (year.lived, year.lived), "{told}");
+    assert!(year.rollouts["succeeded"] >= 2 && year.rollouts.len() == 1, "{told}");
+    assert_eq!((year.lost, year.tally.dead_letters), (0, 0), "{told}");
+}
