@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     abort, apply, approve, certs, completions, init, kubeconfig, migrate, pause, plan, publish_agent, render,
-    renew, resume, rotate_ca, scan, skip, status, validate, watch,
+    renew, resume, rotate_ca, scan, simulate, skip, status, validate, watch,
 };
 use printer::{Format, Printer};
 
@@ -59,6 +59,7 @@ enum Command {
     Validate(validate::Args),
     Render(render::Args),
     Plan(plan::Args),
+    Simulate(simulate::Args),
     Apply(apply::Args),
     Status(status::Args),
     Watch(watch::Args),
@@ -96,6 +97,7 @@ async fn main() -> ExitCode {
         Command::Validate(args) => validate::run(args, &printer).await,
         Command::Render(args) => render::run(args, &printer).await,
         Command::Plan(args) => plan::run(args, &printer).await,
+        Command::Simulate(args) => simulate::run(args, &printer),
         Command::Apply(args) => apply::run(args, &printer).await,
         Command::Status(args) => status::run(args, &printer).await,
         Command::Watch(args) => watch::run(args, &printer).await,

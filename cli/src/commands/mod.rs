@@ -16,6 +16,7 @@ pub(crate) mod renew;
 pub(crate) mod resume;
 pub(crate) mod rotate_ca;
 pub(crate) mod scan;
+pub(crate) mod simulate;
 pub(crate) mod skip;
 pub(crate) mod status;
 pub(crate) mod validate;

@@ -16,6 +16,7 @@ mod publish_agent;
 mod render;
 mod renew;
 mod rotate_ca;
+mod simulate;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ struct Place {
 }
 
 /// How a run ended.
+#[derive(Debug)]
 struct Run {
     code: i32,
     stdout: String,

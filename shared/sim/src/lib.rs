@@ -14,6 +14,7 @@ pub mod memory;
 pub mod mortal;
 pub mod ports;
 mod schema;
+#[cfg(feature = "wire")]
 pub mod wire;
 pub mod world;
 pub mod year;

@@ -150,7 +150,7 @@ impl Life<'_> {
         self.bundles();
         self.margins();
         let transcript = std::mem::take(&mut self.engine.transcript);
-        let heard = ["bus: rollout", "bus: certificates", "bus: expiring", "bus: renewal"];
+        let heard = ["bus: spec", "bus: rollout", "bus: certificates", "bus: expiring", "bus: renewal"];
         self.said.extend(transcript.into_iter().filter_map(|(at, line)| {
             let said = heard.iter().any(|words| line.starts_with(words));
             said.then(|| (at, line["bus: ".len()..].to_owned()))

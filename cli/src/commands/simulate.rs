@@ -1,0 +1,140 @@
+//! `slipway simulate`.
+
+use std::path::PathBuf;
+
+use jiff::SignedDuration;
+use serde_json::json;
+use slipway_sim::year::{Chronicle, Year};
+
+use crate::Exit;
+use crate::failure::Failure;
+use crate::printer::{Printer, Stream};
+use crate::source::{PatchArgs, Source};
+
+/// Live through years of a cluster in a moment: launch, daily scans, renewals and the rollouts that follow, in a simulated AWS, while
+/// things go wrong. Nothing is written, and no AWS is spoken to.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Rendering, scanning and rolling out are those of the functions; machines, etcd, the API and AWS are models (docs/simulation.md). One seed
+gives one history. What the spec's patches/ and import/ hold is not simulated.
+
+Exit codes:
+  0  no promise was broken
+  1  the spec was refused, its launch did not end in a cluster that serves, or a promise was broken
+  2  wrong usage
+  3  the file could not be read
+
+Examples:
+  slipway simulate cluster.yaml
+  slipway simulate cluster.yaml --days 800 --seed 7 --faults 0.05
+  slipway simulate cluster.yaml --faults 0 --output json")]
+pub(crate) struct Args {
+    /// The spec; `-` reads the standard input.
+    file: PathBuf,
+    /// For how many days after the launch.
+    #[arg(long, value_name = "DAYS", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+    days: u32,
+    /// From which all that is left to chance follows.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How likely things go wrong: 0 is never, 0.1 is a bad place.
+    #[arg(long, value_name = "P", default_value_t = 0.01, value_parser = probability)]
+    faults: f64,
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    if (0.0..=0.2).contains(&number) { Ok(number) } else { Err("it must be from 0 to 0.2".to_owned()) }
+}
+
+pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let source = Source::read(&args.file, &PatchArgs::default())?;
+    let accepted = match source.parse() {
+        Ok(accepted) => accepted,
+        Err(findings) => {
+            printer.findings(Stream::Err, &source, &findings);
+            return Ok(Exit::Findings);
+        }
+    };
+    let year = Year {
+        spec: String::from_utf8_lossy(&source.bytes).into_owned(),
+        days: args.days,
+        seed: args.seed,
+        faults: args.faults,
+    };
+    let chronicle =
+        year.live().map_err(|refused| Failure::refused(refused.to_string(), "check it: slipway validate"))?;
+    let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
+    printer.result(&told(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
+    Ok(if whole { Exit::Done } else { Exit::Findings })
+}
+
+fn share(part: SignedDuration, whole: SignedDuration) -> f64 {
+    if whole.is_zero() { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
+}
+
+fn told(name: &str, args: &Args, year: &Chronicle) -> String {
+    let mut text = String::new();
+    for (at, line) in &year.said {
+        text.push_str(&format!("{}  {line}\n", at.strftime("%Y-%m-%d %H:%M")));
+    }
+    if year.lived.is_zero() {
+        text.push_str(&format!("{name} never served: what is said above is why, or what it waits for\n"));
+        return text;
+    }
+    let count = |function: &str| year.tally.invocations.get(function).copied().unwrap_or_default();
+    let ends: Vec<String> = year.rollouts.iter().map(|(end, count)| format!("{count} {end}")).collect();
+    let margin =
+        year.margin.map_or_else(|| "unknown".to_owned(), |left| format!("{} days", left.as_hours() / 24));
+    text.push_str(&format!(
+        "\n{name}: {} days with seed {} and faults {}\n\
+         rollouts            {}\n\
+         etcd had a leader   {:.4} % of the time\n\
+         the API answered    {:.4} % of the time\n\
+         certificates        the nearest to its end had {margin} left\n\
+         pods                {} evicted, {} lost with machines that died\n\
+         machines that died  {}\n\
+         invocations         render {}, scan {}, rollout {}; {} failed and were tried again, {} dead-lettered\n",
+        year.lived.as_hours() / 24,
+        args.seed,
+        args.faults,
+        ends.join(", "),
+        100.0 * share(year.etcd, year.lived),
+        100.0 * share(year.api, year.lived),
+        year.evicted,
+        year.lost,
+        year.tally.deaths,
+        count("render"),
+        count("scan"),
+        count("rollout"),
+        year.tally.failed,
+        year.tally.dead_letters,
+    ));
+    for wrong in &year.violations {
+        text.push_str(&format!("BROKEN: {} at {}: {}\n", wrong.promise, wrong.at, wrong.what));
+    }
+    text
+}
+
+fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
+    let said: Vec<_> = year.said.iter().map(|(at, line)| json!({ "at": at, "said": line })).collect();
+    let broken: Vec<_> = year
+        .violations
+        .iter()
+        .map(|one| json!({ "promise": one.promise, "at": one.at, "what": one.what }))
+        .collect();
+    json!({
+        "days": args.days, "seed": args.seed, "faults": args.faults,
+        "livedSeconds": year.lived.as_secs(),
+        "rollouts": year.rollouts,
+        "availability": { "etcd": share(year.etcd, year.lived), "api": share(year.api, year.lived) },
+        "certificateMarginSeconds": year.margin.map(|left| left.as_secs()),
+        "pods": { "evicted": year.evicted, "lost": year.lost },
+        "machinesThatDied": year.tally.deaths,
+        "invocations": year.tally.invocations,
+        "failedInvocations": year.tally.failed,
+        "deadLetters": year.tally.dead_letters,
+        "broken": broken,
+        "said": said,
+    })
+}
