@@ -77,6 +77,8 @@ def main() -> None:
         threaded=True,
         request_handler=MotoRequestHandler,
     )
+    # By itself it lets 128 connections wait, and where sixteen functions begin at once on a busy machine, the others time out.
+    server.socket.listen(4096)
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.buffer.read()
