@@ -86,7 +86,10 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     // A machine goes through its hook, and another comes in its place.
     groups.terminate(pool, &worker, false).await.unwrap();
     let held = groups.group(pool).await.unwrap().unwrap();
-    assert_eq!(held.machines[&worker].lifecycle, Lifecycle::TerminatingWait);
+    // The function sees to its pods meanwhile, and may be the first to let it go.
+    let lifecycle = held.machines.get(&worker).map(|one| one.lifecycle);
+    let leaves = matches!(lifecycle, None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating));
+    assert!(leaves, "{lifecycle:?}");
     groups.prolong_termination(pool, &worker).await.unwrap();
     groups.complete_termination(pool, &worker).await.unwrap();
     serving(pool, &worker).await;
@@ -104,7 +107,7 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     let refused: Vec<_> = world.observer().calls(mark).into_iter().filter_map(|call| call.refused).collect();
     assert_eq!(refused, Vec::<String>::new());
 
-    // What AWS told of all that reached the function, which found no rollout open, and left.
+    // What AWS told of all that reached the function: it saw to the worker that was to go, and left all else, of which no rollout waits.
     for rule in ["MachineMoved", "CommandEnded"] {
         let brought = world.observer().wait(rolled, PATIENCE, |seen| match &seen.what {
             Observed::Routed { rule: which, .. } => which.contains(rule).then_some(()),
@@ -113,19 +116,23 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
         brought.await.unwrap_or_else(|| panic!("{rule} brought nothing"));
     }
     assert!(world.settle(QUIET, PATIENCE).await);
-    let (mut wakes, mut reads) = (0, Vec::new());
+    let (mut left, mut stands) = (0, 0);
     for seen in world.observer().since(rolled) {
         match seen.what {
-            Observed::Finished { outcome, .. } => {
-                assert!(matches!(&outcome, Outcome::Answered(said) if *said == NOBODY), "{outcome:?}");
-                wakes += 1;
+            Observed::Finished { outcome: Outcome::Answered(said), .. } if said == NOBODY => left += 1,
+            Observed::Finished { outcome: Outcome::Answered(said), .. } => {
+                let stood = said.as_str().is_some_and(|said| said.starts_with("succeeded: "));
+                assert!(stood, "no rollout was begun: {said}");
+                stands += 1;
             }
-            Observed::Call(call) if call.action.starts_with("s3:") => reads.push(call),
+            Observed::Finished { outcome, .. } => panic!("{outcome:?}"),
+            Observed::Call(call) if call.action.starts_with("s3:") => {
+                assert!(call.resource.contains("/clusters/minimal"), "{call:?}");
+            }
             _ => {}
         }
     }
-    assert!(reads.len() == wakes && wakes >= 4, "each reads one object: {wakes} wakes, {reads:?}");
-    assert!(reads.iter().all(|call| call.resource.ends_with("/clusters/minimal/rollout.json")), "{reads:?}");
+    assert!(left >= 1 && stands >= 1, "{left} wakes were about nothing, {stands} about the worker");
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 
     // Restoring etcd is a person's; another function does none of it; tags decide.
