@@ -96,6 +96,16 @@ impl Commands for RunCommand {
         }
     }
 
+    async fn cancel(&self, command: &Command) -> PortResult<()> {
+        let Some(id) = self.find(command).await? else { return Ok(()) };
+        match self.client.cancel_command().command_id(&id).instance_ids(&command.instance).send().await {
+            Ok(_) => Ok(()),
+            // It is over, or its machine is gone.
+            Err(error) if matches!(code(&error), "InvalidCommandId" | "InvalidInstanceId") => Ok(()),
+            Err(error) => Err(port_error("ssm:CancelCommand", subject(command), &error)),
+        }
+    }
+
     async fn token(&self, id: &str) -> PortResult<Option<String>> {
         match self.client.list_commands().command_id(id).send().await {
             Ok(found) => {

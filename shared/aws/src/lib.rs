@@ -11,7 +11,7 @@
 //! | `Bus` | [`EventBus`] | `events:PutEvents` |
 //! | `Stacks` | [`CloudFormation`] | `cloudformation:…`, `iam:PassRole` |
 //! | `Groups` | [`AutoScaling`] | `autoscaling:…` |
-//! | `Commands` | [`RunCommand`] | `ssm:SendCommand`, `ssm:ListCommands`, `ssm:GetCommandInvocation` |
+//! | `Commands` | [`RunCommand`] | `ssm:SendCommand`, `ssm:CancelCommand`, `ssm:ListCommands`, `ssm:GetCommandInvocation` |
 //! | `Ticks` | [`Schedules`] | `scheduler:CreateSchedule`, `scheduler:DeleteSchedule`, `iam:PassRole` |
 //!
 //! Beside the ports, for a person's commands: [`Aws::outputs`] and [`S3Bucket::folders`].

@@ -401,6 +401,7 @@ pub async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
         Effect::DeleteStack { id, token, .. } => ports.stacks.delete_stack(id, token).await?,
         Effect::PointAddons(pointer) => point_addons(ports.assets, cluster, pointer).await?,
         Effect::Send(command) => ports.commands.send(command).await?,
+        Effect::Cancel(command) => ports.commands.cancel(command).await?,
         Effect::SetDesired { group, desired } => {
             // A size names no machine: an invocation that stood still would have one come again that nobody takes away.
             let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
@@ -432,6 +433,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::DeleteStack { .. } => "DeleteStack",
         Effect::PointAddons(_) => "PointAddons",
         Effect::Send(_) => "Send",
+        Effect::Cancel(_) => "Cancel",
         Effect::SetDesired { .. } => "SetDesired",
         Effect::Terminate { .. } => "Terminate",
         Effect::ProlongTermination { .. } => "ProlongTermination",
@@ -466,9 +468,12 @@ fn refusal_of(effect: &Effect) -> Refusal<'_> {
         | Effect::CompleteTermination { group, .. } => Refusal::Group(group),
         Effect::Send(command) => Refusal::Command(&command.token),
         Effect::PointAddons(_) => Refusal::Needed,
-        Effect::DeleteChangeSet { .. } | Effect::ArmTick | Effect::DisarmTick | Effect::Publish(_) => {
-            Refusal::Left
-        }
+        // One that cannot be taken back comes to its end by itself.
+        Effect::Cancel(_)
+        | Effect::DeleteChangeSet { .. }
+        | Effect::ArmTick
+        | Effect::DisarmTick
+        | Effect::Publish(_) => Refusal::Left,
     }
 }
 

@@ -294,6 +294,9 @@ pub trait Commands: Send + Sync {
     fn send(&self, command: &Command) -> impl Future<Output = PortResult<()>> + Send;
     /// What became of it; `None`: nobody knows of one with that token. `ssm:ListCommands`, `ssm:GetCommandInvocation`.
     fn answer(&self, command: &Command) -> impl Future<Output = PortResult<Option<CommandView>>> + Send;
+    /// Takes `command` back: a machine that has not begun it never does, and one that is at it is told to stop. One that is over, or that
+    /// nobody knows of, is success. `ssm:ListCommands`, `ssm:CancelCommand`.
+    fn cancel(&self, command: &Command) -> impl Future<Output = PortResult<()>> + Send;
     /// The token of the command that Run Command calls `id`, or whatever else was written there; `None`: nobody knows of it, or
     /// nothing was. `ssm:ListCommands`.
     fn token(&self, id: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;

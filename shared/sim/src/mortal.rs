@@ -198,6 +198,10 @@ impl<T: Commands> Commands for Mortal<T> {
         self.life.call(self.port.answer(command)).await
     }
 
+    async fn cancel(&self, command: &Command) -> PortResult<()> {
+        self.life.call(self.port.cancel(command)).await
+    }
+
     async fn token(&self, id: &str) -> PortResult<Option<String>> {
         self.life.call(self.port.token(id)).await
     }

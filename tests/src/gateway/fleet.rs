@@ -9,8 +9,8 @@ use super::identify::{Scope, add, need, text};
 use crate::iam::Request;
 
 /// The operations of Systems Manager that are Run Command's.
-pub(super) const OF_COMMANDS: [&str; 4] =
-    ["SendCommand", "ListCommands", "ListCommandInvocations", "GetCommandInvocation"];
+pub(super) const OF_COMMANDS: [&str; 5] =
+    ["SendCommand", "CancelCommand", "ListCommands", "ListCommandInvocations", "GetCommandInvocation"];
 
 /// Whether `operation` of Systems Manager is Run Command's.
 pub(super) fn is_of_commands(operation: &str) -> bool {

@@ -261,7 +261,7 @@ async fn p8_a_replacement_whose_every_invocation_dies_once_takes_no_member_twice
     }
 }
 
-fn bigger_controllers() -> String {
+pub(super) fn bigger_controllers() -> String {
     PRODUCTION.replacen(
         "controller:\n  count: 3\n  instanceType: m7i.large",
         "controller:\n  count: 3\n  instanceType: m7i.xlarge",

@@ -26,7 +26,7 @@ fn spec(count: u32, kind: &str, rollout: &str) -> String {
 
 impl Account {
     /// Lets the world go on for so long; the function is woken by its tick, and by what Auto Scaling tells.
-    async fn live(&self, long: SignedDuration, watch: &mut Watch) {
+    pub(super) async fn live(&self, long: SignedDuration, watch: &mut Watch) {
         let end = lock(&self.cloudformation).now() + long;
         loop {
             let sent = {
@@ -75,7 +75,7 @@ impl Account {
         SimulatedGroups::new(Arc::clone(&self.cloudformation)).terminate(POOL, id, false).await.unwrap();
     }
 
-    async fn order(&self, order: Order) {
+    pub(super) async fn order(&self, order: Order) {
         self.invoke(None, Waker::Order { order, at: None }, &Life::unending()).await.unwrap();
     }
 }
@@ -195,7 +195,9 @@ async fn p10_workers_that_are_being_drained_when_it_is_aborted_take_pods_again()
     assert_eq!(lock(&account.cloudformation).cluster_facts(NAME).unwrap().cordoned.len(), 1, "the first");
     account.order(Order::Abort { plan: None }).await;
     assert_eq!(account.status().rollout.unwrap().state, "aborted");
-    account.live(SignedDuration::from_mins(40), &mut watch).await;
+    // Sooner than its drain would have ended by itself.
+    account.live(SignedDuration::from_mins(3), &mut watch).await;
+    assert!(account.calls("CancelCommand") > 0);
     assert_eq!(lock(&account.cloudformation).cluster_facts(NAME).unwrap().cordoned, Vec::<String>::new());
     assert_eq!(account.workers(), before);
     assert!(!account.rollout().unwrap().is_open());

@@ -170,3 +170,22 @@ fn of_much_that_was_printed_the_end_is_told() {
     assert_eq!((tail.chars().count(), tail.ends_with("ä-end")), (600, true));
     assert_eq!(super::tail("  short \n"), "short");
 }
+
+#[tokio::test]
+async fn p10_a_command_is_taken_back_by_its_token_and_one_that_is_over_is_left() {
+    let (server, commands) = commands(&[
+        SENT,
+        (200, "{}"),
+        NONE,
+        SENT,
+        refusal("InvalidCommandId"),
+        SENT,
+        refusal("ThrottlingException"),
+    ]);
+    for _ in 0..3 {
+        commands.cancel(&drain()).await.unwrap();
+    }
+    assert_eq!(commands.cancel(&drain()).await.unwrap_err().kind, ErrorKind::Transient);
+    let cancelled: serde_json::Value = serde_json::from_str(&server.requests()[1].body).unwrap();
+    assert_eq!(cancelled, json!({"CommandId": "c-1", "InstanceIds": ["i-1"]}));
+}

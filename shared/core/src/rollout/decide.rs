@@ -310,6 +310,7 @@ fn starts_something(effect: &Effect) -> bool {
         Effect::DeleteChangeSet { .. }
         | Effect::PointAddons(_)
         | Effect::Send(_)
+        | Effect::Cancel(_)
         | Effect::SetDesired { .. }
         | Effect::Terminate { .. }
         | Effect::ProlongTermination { .. }
@@ -362,6 +363,7 @@ fn conclude(
     } else {
         None
     };
+    let mut active = active;
     let Some((result, message)) = ended else {
         let waiting = words.waiting(&active);
         let (state, message) = match (active.aborted, paused_since) {
@@ -390,6 +392,9 @@ fn conclude(
         return report;
     };
 
+    if result != RolloutResult::Succeeded {
+        effects.extend(active.nodes.called_off(&mut next.departures, now));
+    }
     let event = detail(next, &active, &message);
     let event = match result {
         RolloutResult::Succeeded => {

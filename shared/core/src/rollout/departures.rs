@@ -2,8 +2,11 @@
 //!
 //! Two begin a [`Departure`]: a rollout that replaces a worker, and Auto Scaling, which takes one down by itself (a smaller pool, a
 //! machine that is ill or about to be reclaimed) and holds it in its terminate hook. What has begun outlives its rollout: a hook is kept
-//! alive by heartbeats for as long as the drain goes on, and is never completed before it is done. A machine that a rollout no longer
-//! wants to go, since it was aborted or has failed, takes pods again.
+//! alive by heartbeats for as long as the drain goes on, and is never completed before it is done.
+//!
+//! A machine that a rollout no longer wants to go, since it was aborted or has failed, takes pods again: its drain is taken back, and it
+//! is uncordoned. That is no beginning (P10): nothing is evicted, stopped or made by it, and without it a rollout that was stopped
+//! would go on evicting for minutes, and leave a node that nothing is scheduled to. A controller that was drained comes here for that.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::fleet::{GroupView, Lifecycle, MachineView, Verb};
-use super::nodes::asks::{answer, command, is_told};
+use super::nodes::asks::{answer, call_back, command, is_told};
 use super::nodes::{Asked, PATIENCE, PAUSE, TRIES};
 use super::{Effect, Observed, Rollout, ToObserve};
 use crate::pki::Role;
@@ -135,7 +138,7 @@ impl Rollout {
         let words = self.departures.iter().take(3).map(|(id, one)| one.words(id));
         let words = words.collect::<Vec<_>>().join("; ");
         let count = self.departures.len();
-        (count > 0).then(|| format!("workers on their way out, {count} in all: {words}"))
+        (count > 0).then(|| format!("nodes on their way out, {count} in all: {words}"))
     }
 
     /// Whether Auto Scaling may take down machines of `group` that somebody has to drain.
@@ -235,6 +238,12 @@ impl Departure {
         }
     }
 
+    /// A controller that does not go after all; `asked`: the drain that may still run.
+    pub(super) fn called_off(group: &str, asked: Option<Asked>, now: Timestamp) -> Self {
+        let one = Self::new(Role::Controller, group, Cause::Rollout, None, now);
+        Self { state: DepartureState::Withdraw, asked, ..one }
+    }
+
     /// One that a rollout begins; `shrink`: none comes for it.
     pub(super) fn by_rollout(
         role: &Role,
@@ -272,12 +281,12 @@ impl Departure {
         STAYS
     }
 
-    /// It does not go after all.
-    fn withdraw(&mut self, why: Option<String>, now: Timestamp) -> bool {
+    /// It does not go after all: what was asked for it is taken back, and pods may come again once that has ended.
+    pub(super) fn withdraw(&mut self, why: Option<String>, now: Timestamp) -> bool {
         self.problem = why.or_else(|| self.problem.take());
-        // Its command is left to end by itself: pods may come again once it has.
         self.state = DepartureState::Withdraw;
         self.since = now;
+        self.told = None;
         STAYS
     }
 
@@ -297,6 +306,10 @@ impl Departure {
             Some(Lifecycle::TerminatingWait) => true,
             Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => false,
         };
+        // A controller that its group takes down leaves by itself.
+        if hooked && self.role == Role::Controller {
+            return GONE;
+        }
         match self.state {
             DepartureState::Drain => self.drain(id, hooked, scene, free, effects),
             DepartureState::Leave => self.leave(id, hooked, scene, effects),
@@ -306,14 +319,7 @@ impl Departure {
                 self.problem = None;
                 self.enter(DepartureState::Drain, scene.now)
             }
-            DepartureState::Withdraw => {
-                let over = self.asked.as_ref().is_none_or(|asked| {
-                    let longest = SignedDuration::from_secs(i64::from(DRAINS_FOR_S) + 300);
-                    answer(asked, scene.observed, scene.now).is_some()
-                        || scene.now.duration_since(asked.at) > longest
-                });
-                if over { self.enter(DepartureState::Uncordon, scene.now) } else { STAYS }
-            }
+            DepartureState::Withdraw => self.call_back(scene, effects),
             DepartureState::Uncordon => self.uncordon(id, scene, effects),
         }
     }
@@ -380,7 +386,8 @@ impl Departure {
                 self.tries += 1;
                 self.asked = None;
                 if !hooked && self.tries >= TRIES {
-                    return self.withdraw(Some(format!("draining {id} failed {TRIES} times: {why}")), now);
+                    let why = format!("draining {id} failed {TRIES} times: {why}");
+                    return self.withdraw(Some(why), now);
                 }
                 self.waits = Some(why);
                 STAYS
@@ -401,6 +408,22 @@ impl Departure {
         effects.push(Effect::Send(command.clone()));
         self.asked = Some(Asked { role: Role::Controller, command, at: scene.now, refused: None });
         true
+    }
+
+    /// Its drain is taken back, again and again until it has ended: Run Command may not list it yet, and promises nothing.
+    fn call_back(&mut self, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
+        let (now, longest) = (scene.now, SignedDuration::from_secs(i64::from(DRAINS_FOR_S) + 300));
+        let runs = |asked: &&Asked| {
+            answer(asked, scene.observed, now).is_none() && now.duration_since(asked.at) <= longest
+        };
+        let Some(asked) = self.asked.as_ref().filter(runs) else {
+            return self.enter(DepartureState::Uncordon, now);
+        };
+        if self.told.is_none_or(|at| now.duration_since(at) >= PAUSE) {
+            effects.extend(call_back(asked));
+            self.told = Some(now);
+        }
+        STAYS
     }
 
     /// Its pods are gone: it goes, too.

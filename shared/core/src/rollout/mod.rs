@@ -234,6 +234,8 @@ pub enum Effect {
     PointAddons(AddonsPointer),
     /// Ask a machine for something.
     Send(Command),
+    /// Take back what a machine was asked for, if it has not answered yet.
+    Cancel(Command),
     /// Set how many machines a group wants.
     SetDesired {
         /// The group.

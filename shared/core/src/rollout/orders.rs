@@ -73,10 +73,14 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, wanted: Option<&Wanted>) 
         Order::Pause => {
             let older = state.switch.as_ref().is_some_and(|switch| given.at < switch.at);
             let already = state.paused_since().is_some();
-            if older || already {
+            if older {
                 return Vec::new();
             }
             state.switch = Some(Switch { paused: true, at: given.at });
+            // It was said already; but a resume that was given before this one, and comes late, is about the older.
+            if already {
+                return Vec::new();
+            }
             // What is waited for then is said again after a resume.
             state.said = None;
             vec![Effect::Publish(Event::RolloutPaused(RolloutReport {

@@ -137,6 +137,7 @@ impl Fake {
                     self.log.push(format!("add-ons {} of {}", pointer.digest, pointer.generation));
                 }
                 Effect::Send(_)
+                | Effect::Cancel(_)
                 | Effect::SetDesired { .. }
                 | Effect::Terminate { .. }
                 | Effect::ProlongTermination { .. }

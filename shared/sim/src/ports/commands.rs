@@ -53,6 +53,12 @@ impl Commands for SimulatedCommands {
         Ok(Some(view(&found)))
     }
 
+    async fn cancel(&self, command: &Command) -> PortResult<()> {
+        let Some(id) = self.find(command)? else { return Ok(()) };
+        let cancelled = lock(&self.world).cancel_command(&id);
+        cancelled.map_err(|error| port_error("ssm:CancelCommand", &command.instance, &error))
+    }
+
     async fn token(&self, id: &str) -> PortResult<Option<String>> {
         let listed = lock(&self.world).list_commands(None, None);
         let listed = listed.map_err(|error| port_error("ssm:ListCommands", id, &error))?;
@@ -64,9 +70,9 @@ impl Commands for SimulatedCommands {
 fn view(sent: &Sent) -> CommandView {
     let status = match sent.details {
         Details::Pending => CommandStatus::Pending,
-        Details::InProgress => CommandStatus::InProgress,
+        Details::InProgress | Details::Cancelling => CommandStatus::InProgress,
         Details::Success => CommandStatus::Success,
-        Details::Failed => CommandStatus::Failed,
+        Details::Failed | Details::Cancelled => CommandStatus::Failed,
         Details::ExecutionTimedOut => CommandStatus::TimedOut,
         Details::DeliveryTimedOut => CommandStatus::Undelivered,
     };

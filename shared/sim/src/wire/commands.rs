@@ -39,6 +39,11 @@ fn call(world: &mut World, target: &str, action: &str, body: &[u8]) -> ApiResult
     let body = body.as_object().ok_or_else(|| ApiError::validation_exception("the body is no structure"))?;
     match action {
         "SendCommand" => send(world, body),
+        "CancelCommand" => {
+            only(body, &["CommandId", "InstanceIds"])?;
+            world.cancel_command(required(body, "CommandId")?)?;
+            Ok(json!({}))
+        }
         "ListCommands" => list(world, body),
         "GetCommandInvocation" => {
             only(body, &["CommandId", "InstanceId"])?;

@@ -345,6 +345,7 @@ async fn what_auto_scaling_and_run_command_do_not_have_here_is_refused() {
             "ValidationException",
             "not modelled",
         ),
+        ("CancelCommand", json!({"CommandId": "c", "InstanceIds": ["i-1"]}), "InvalidCommandId", "c"),
         (
             "GetCommandInvocation",
             json!({"CommandId": "c", "InstanceId": "i-1"}),

@@ -89,6 +89,10 @@ impl ApiError {
         Self::new("InvocationDoesNotExist", 400, format!("No invocation of {id} on that instance"))
     }
 
+    pub(crate) fn invalid_command_id(id: &str) -> Self {
+        Self::new("InvalidCommandId", 400, format!("{id} is no command"))
+    }
+
     /// The Scheduler's word for a request that is not acceptable.
     pub(crate) fn validation_exception(message: impl Into<String>) -> Self {
         Self::new("ValidationException", 400, message)

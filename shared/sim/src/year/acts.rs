@@ -93,6 +93,11 @@ impl<T: Commands> Commands for Watched<T> {
         self.port.answer(command).await
     }
 
+    async fn cancel(&self, command: &Command) -> PortResult<()> {
+        // What is taken back begins nothing.
+        self.port.cancel(command).await
+    }
+
     async fn token(&self, id: &str) -> PortResult<Option<String>> {
         self.port.token(id).await
     }

@@ -286,6 +286,7 @@ impl Checker {
             Act::Send(command) => match command.verb {
                 Verb::Refresh { .. } | Verb::EtcdMoveLeader | Verb::EtcdSnapshot => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
+                // What is let go of again evicts, ends and makes nothing: that is part of stopping.
                 Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
             },
             Act::SetDesired(..) | Act::Terminate(..) | Act::CreateChangeSet(..) | Act::Execute(..) => true,

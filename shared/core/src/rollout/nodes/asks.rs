@@ -1,11 +1,14 @@
 //! What machines are asked, and what became of it.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::super::fleet::{Command, CommandStatus, CommandView, GroupView, Verb};
+use super::super::departures::Departure;
+use super::super::fleet::{Command, CommandStatus, CommandView, Verb};
 use super::super::{Effect, Observed};
-use super::{Asked, NodeStep, PAUSE, Turn, serving};
+use super::{Asked, NodeStep, PAUSE, Turn};
 use crate::digest::sha256_hex;
 use crate::pki::Role;
 
@@ -26,11 +29,13 @@ impl NodeStep {
         command(rollout, cluster, &self.role, self.round, instance, verb)
     }
 
-    /// Takes back what a drain that leads nowhere did: pods may come to the machine again.
-    pub(super) fn uncordon(&self, rollout: &str, cluster: &str, group: &GroupView) -> Option<Effect> {
-        let node = self.machine.clone()?;
-        let other = serving(group).map(|(id, _)| id).find(|id| **id != node)?.clone();
-        Some(Effect::Send(self.command(rollout, cluster, other, Verb::Uncordon { node })))
+    /// A controller that was cordoned does not go now: pods may come to it again ([`Departure`]).
+    pub(super) fn call_off(&mut self, departures: &mut BTreeMap<String, Departure>, now: Timestamp) {
+        let Some(id) = self.cordoned.take() else { return };
+        self.drained = None;
+        let drains = |asked: &&Asked| matches!(&asked.command.verb, Verb::Drain { node, .. } if *node == id);
+        let asked = self.asked.iter().find(drains).cloned();
+        departures.insert(id, Departure::called_off(&self.group, asked, now));
     }
 
     /// The answers to the last round; `None`: some are still to come.
@@ -72,6 +77,19 @@ pub(in super::super) fn command(
         &sha256_hex(whole.as_bytes())[..24]
     );
     Command { token, instance, verb }
+}
+
+/// Takes back what was asked, if that is of use. What only asks ends within moments, and a machine that takes new credentials is seen to
+/// its end: half of that is worse than all of it.
+pub(in super::super) fn call_back(asked: &Asked) -> Option<Effect> {
+    match asked.command.verb {
+        Verb::Drain { .. } | Verb::EtcdSnapshot => Some(Effect::Cancel(asked.command.clone())),
+        Verb::Status
+        | Verb::Refresh { .. }
+        | Verb::EtcdHealth
+        | Verb::EtcdMoveLeader
+        | Verb::Uncordon { .. } => None,
+    }
 }
 
 /// Whether what was asked was answered by an error of that code.

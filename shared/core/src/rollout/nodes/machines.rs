@@ -68,6 +68,14 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     if stale.is_empty() && too_many(step, turn, group) {
         stale.extend(serving(group).map(|(id, _)| id).filter(|id| !turn.skipped.contains(*id)).last());
     }
+    if step.cordoned.as_ref() != stale.first().copied() {
+        step.call_off(turn.departures, turn.now);
+    }
+    // What was called off takes pods again before anything else is done to it.
+    let called_off = stale.iter().find(|id| turn.departures.contains_key(**id));
+    if let Some(id) = called_off.filter(|_| step.role == Role::Controller) {
+        return Look::Waits(format!("has {id} take pods again"));
+    }
     let Some(first) = stale.first() else {
         // One of before that is still coming up has to come up first.
         let comes = counting(group).any(|(id, machine)| {
@@ -147,7 +155,8 @@ fn reasons(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> Option<Vec<St
 }
 
 fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
-    let Some(id) = step.machine.clone().filter(|id| serving(group).any(|(one, _)| one == id)) else {
+    let may_go = |id: &String| !turn.skipped.contains(id) && serving(group).any(|(one, _)| one == id);
+    let Some(id) = step.machine.clone().filter(may_go) else {
         return step.enter(NodeState::Waiting, turn.now);
     };
     let alone = serving(group).count() == 1 && step.size == 1;
@@ -211,6 +220,10 @@ fn drain(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     let Some(id) = step.machine.clone().filter(|id| serving(group).any(|(one, _)| one == id)) else {
         return step.enter(NodeState::Waiting, turn.now);
     };
+    if turn.skipped.contains(&id) {
+        step.call_off(turn.departures, turn.now);
+        return step.enter(NodeState::Waiting, turn.now);
+    }
     if step.asked.is_empty() {
         let Some((other, _)) = serving(group).find(|(one, _)| **one != id) else {
             if step.has_waited(turn) > PATIENCE {
@@ -220,6 +233,7 @@ fn drain(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         };
         let verb = Verb::Drain { node: id.clone(), for_s: DRAINS_FOR_S, force_after_s: step.force_after_s };
         step.ask(turn, vec![(step.role.clone(), other.clone(), verb)]);
+        step.cordoned = Some(id.clone());
     }
     let Some(answers) = step.answers(turn) else { return Look::Waits(format!("drains {id}")) };
     let Some((_, answer)) = answers.into_iter().next() else {
@@ -232,13 +246,7 @@ fn drain(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
             step.drained = Some(id);
             return step.enter(NodeState::Check, turn.now);
         }
-        Err(why) => {
-            let look = step.again(turn, "draining", &why);
-            if matches!(step.state, NodeState::Failed(_)) {
-                turn.effects.extend(step.uncordon(turn.token.as_str(), turn.cluster, group));
-            }
-            return look;
-        }
+        Err(why) => return step.again(turn, "draining", &why),
     };
     if answer.get("done").and_then(serde_json::Value::as_bool) == Some(true) {
         step.drained = Some(id);
@@ -246,7 +254,6 @@ fn drain(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     }
     let waiting = waiting(&answer);
     if step.has_waited(turn) > DRAIN_PATIENCE {
-        turn.effects.extend(step.uncordon(turn.token.as_str(), turn.cluster, group));
         return step.fail(format!(
             "{id} could not be drained within {} hours: {waiting}",
             DRAIN_PATIENCE.as_hours()
@@ -273,6 +280,7 @@ fn one_more(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
 
 fn leaves(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
     let Some(id) = step.machine.clone().filter(|id| group.machines.contains_key(id)) else {
+        step.cordoned = None;
         return step.enter(NodeState::After, turn.now);
     };
     if step.has_waited(turn) > PATIENCE {

@@ -97,6 +97,9 @@ pub struct NodeStep {
     /// The machine whose pods were evicted last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained: Option<String>,
+    /// The controller that pods were told to leave, and that has not gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned: Option<String>,
     /// Seconds after which a drain may be forced by all the other rules; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_after_s: Option<u32>,
@@ -331,9 +334,10 @@ impl Nodes {
             | NodeState::Drain
             | NodeState::Leave
             | NodeState::After => true,
+            // Its pods have left it already.
+            NodeState::Check => step.cordoned.is_some(),
             NodeState::Waiting
             | NodeState::Snapshot
-            | NodeState::Check
             | NodeState::Leader
             | NodeState::Done
             | NodeState::Failed(_) => false,
@@ -346,6 +350,24 @@ impl Nodes {
             step.since = step.since.map(|since| since.max(at));
             step.asked.iter_mut().for_each(|asked| asked.at = asked.at.max(at));
         }
+    }
+
+    /// The rollout ends: what was asked for and still runs is taken back, and controllers that were cordoned stay.
+    pub(super) fn called_off(
+        &mut self,
+        departures: &mut BTreeMap<String, Departure>,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for step in &mut self.steps {
+            // One that was told to go, goes.
+            if step.state != NodeState::Leave {
+                step.call_off(departures, now);
+            }
+            let snapshots = step.asked.iter().filter(|_| step.state == NodeState::Snapshot);
+            effects.extend(snapshots.filter_map(asks::call_back));
+        }
+        effects
     }
 
     /// Run Command would not take the command of that token.

@@ -112,6 +112,7 @@ impl Nodes {
                 asked: Vec::new(),
                 done: BTreeSet::new(),
                 drained: None,
+                cordoned: None,
                 force_after_s: plan.policy.force_after_s(pool),
                 left: false,
                 crew: Crew::default(),

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::Effect;
-use super::super::departures::{Departure, DepartureState, MOST_DRAINS};
+use super::super::departures::{Cause, Departure, DepartureState, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle};
 use super::machines::stale;
 use super::member::may_start;
@@ -118,6 +118,16 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
 /// What became of those that were told to go.
 fn settle(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Option<Look> {
     for id in std::mem::take(&mut step.crew.begun) {
+        // Told to be left while it was drained: it takes pods again.
+        let left = turn.departures.get_mut(&id).filter(|one| {
+            turn.skipped.contains(&id)
+                && matches!(one.state, DepartureState::Drain)
+                && one.cause == Cause::Rollout
+        });
+        if let Some(one) = left {
+            one.withdraw(None, turn.now);
+            continue;
+        }
         let Some(one) = turn.departures.get(&id) else {
             if !serving(group).any(|(stays, _)| *stays == id) {
                 step.done.insert(id);

@@ -20,6 +20,7 @@ fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
         | Effect::DeleteStack { .. }
         | Effect::PointAddons(_)
         | Effect::Send(_)
+        | Effect::Cancel(_)
         | Effect::SetDesired { .. }
         | Effect::Terminate { .. }
         | Effect::ProlongTermination { .. }

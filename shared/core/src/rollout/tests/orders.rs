@@ -225,6 +225,15 @@ fn p8_pauses_and_resumes_that_come_late_twice_or_out_of_order_end_as_the_newest_
         // A resume that finds nothing paused is no memory: a pause that comes after it holds, which is the safe side.
         assert_eq!(run.state.paused_since().is_some(), paused, "{order:?}");
     }
+    // A resume that was given between two pauses, and comes after both, is about the first.
+    let mut run = Run::new();
+    for one in [given(Order::Pause, 200), given(Order::Pause, 400), given(Order::Resume, 300)] {
+        run.wake(Some(&one));
+    }
+    assert!(run.state.paused_since().is_some());
+    assert_eq!(run.said("Rollout Paused"), 1);
+    run.wake(Some(&given(Order::Resume, 500)));
+    assert_eq!(run.state.paused_since(), None);
     // In one second nobody knows which came first: stop is stop.
     let mut run = Run::new();
     for one in [given(Order::Pause, 200), given(Order::Resume, 200)] {

@@ -44,8 +44,11 @@ pub(crate) struct Sent {
 pub(crate) enum Details {
     Pending,
     InProgress,
+    /// It was taken back while its machine was at it.
+    Cancelling,
     Success,
     Failed,
+    Cancelled,
     ExecutionTimedOut,
     DeliveryTimedOut,
 }
@@ -55,6 +58,8 @@ impl Details {
         match self {
             Self::Pending => "Pending",
             Self::InProgress => "InProgress",
+            Self::Cancelling => "Cancelling",
+            Self::Cancelled => "Cancelled",
             Self::Success => "Success",
             Self::Failed => "Failed",
             Self::ExecutionTimedOut => "ExecutionTimedOut",
@@ -66,12 +71,17 @@ impl Details {
     pub(crate) fn status(self) -> &'static str {
         match self {
             Self::ExecutionTimedOut | Self::DeliveryTimedOut => "TimedOut",
-            Self::Pending | Self::InProgress | Self::Success | Self::Failed => self.name(),
+            Self::Pending
+            | Self::InProgress
+            | Self::Cancelling
+            | Self::Success
+            | Self::Failed
+            | Self::Cancelled => self.name(),
         }
     }
 
     pub(crate) fn is_over(self) -> bool {
-        !matches!(self, Self::Pending | Self::InProgress)
+        !matches!(self, Self::Pending | Self::InProgress | Self::Cancelling)
     }
 }
 
@@ -88,6 +98,8 @@ pub(crate) enum CommandTask {
     Ends(usize),
     /// A drain looks again.
     DrainLooks(usize),
+    /// The machine has stopped what was taken back.
+    Stopped(usize),
 }
 
 /// What `SendCommand` is asked.
@@ -173,6 +185,28 @@ impl World {
         found.ok_or_else(|| ApiError::invocation_does_not_exist(id))
     }
 
+    /// `CancelCommand`. One that is over stays as it is.
+    pub(crate) fn cancel_command(&mut self, id: &str) -> ApiResult<()> {
+        self.enter("CancelCommand")?;
+        let place = self.fleet.commands.iter().position(|sent| sent.id == id);
+        let Some(place) = place else { return Err(ApiError::invalid_command_id(id)) };
+        match self.fleet.commands[place].details {
+            Details::Pending => self.command_ends(place, Details::Cancelled, None),
+            Details::InProgress => {
+                self.fleet.commands[place].details = Details::Cancelling;
+                let seconds = self.draw_s("command stops", TAKEN_S.0, TAKEN_S.1);
+                self.after_s(seconds, Task::Command(CommandTask::Stopped(place)));
+            }
+            Details::Cancelling
+            | Details::Success
+            | Details::Failed
+            | Details::Cancelled
+            | Details::ExecutionTimedOut
+            | Details::DeliveryTimedOut => {}
+        }
+        Ok(())
+    }
+
     pub(super) fn run_command(&mut self, task: CommandTask) {
         match task {
             CommandTask::Taken(place) => self.command_taken(place),
@@ -182,18 +216,28 @@ impl World {
                 }
             }
             CommandTask::ExecutionOver(place) => {
-                if self.fleet.commands[place].details == Details::InProgress {
+                // Also one whose machine is gone and never stopped it.
+                if matches!(self.fleet.commands[place].details, Details::InProgress | Details::Cancelling) {
                     self.command_ends(place, Details::ExecutionTimedOut, None);
                 }
             }
             CommandTask::Ends(place) => self.command_done(place),
             CommandTask::DrainLooks(place) => self.command_drains(place),
+            CommandTask::Stopped(place) => {
+                if self.is_up(place) && self.fleet.commands[place].details == Details::Cancelling {
+                    self.command_ends(place, Details::Cancelled, None);
+                }
+            }
         }
     }
 
     fn is_up(&self, place: usize) -> bool {
         let instance = &self.fleet.commands[place].instance;
         self.fleet.machines.get(instance).is_some_and(|machine| machine.power == Power::Up)
+    }
+
+    fn was_cancelled(&self, place: usize) -> bool {
+        matches!(self.fleet.commands[place].details, Details::Cancelling | Details::Cancelled)
     }
 
     fn command_taken(&mut self, place: usize) {
@@ -229,7 +273,8 @@ impl World {
 
     /// The verb has done what it does.
     fn command_done(&mut self, place: usize) {
-        if !self.is_up(place) {
+        // What was taken back is not done, but for what its double did before.
+        if !self.is_up(place) || self.was_cancelled(place) {
             return;
         }
         let fails = self.fleet.faults.command_fails;
@@ -247,7 +292,7 @@ impl World {
     }
 
     fn command_drains(&mut self, place: usize) {
-        if !self.is_up(place) || self.fleet.commands[place].details.is_over() {
+        if !self.is_up(place) || self.was_cancelled(place) || self.fleet.commands[place].details.is_over() {
             return;
         }
         let instance = self.fleet.commands[place].instance.clone();
@@ -279,6 +324,8 @@ impl World {
             Details::Failed => 1,
             Details::Pending
             | Details::InProgress
+            | Details::Cancelling
+            | Details::Cancelled
             | Details::ExecutionTimedOut
             | Details::DeliveryTimedOut => -1,
         };

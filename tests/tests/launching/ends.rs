@@ -1,0 +1,55 @@
+//! What ends before its time: the real driver against the simulated world.
+
+use jiff::SignedDuration;
+use slipway_core::pki::Role;
+use slipway_core::rollout::{NodeState, NodeStep, Order};
+
+use super::nodes::{Watch, bigger_controllers};
+use super::*;
+
+impl Account {
+    fn cordoned(&self) -> Vec<String> {
+        lock(&self.cloudformation).cluster_facts(NAME).unwrap().cordoned
+    }
+}
+
+/// A roll of controllers that is ended by `order` at that moment: the one that was drained takes pods again, and stays.
+async fn stopped_when(moment: impl Fn(&NodeStep) -> bool, order: impl Fn(&str) -> Order) {
+    let account = Account::up(PRODUCTION).await;
+    account.render(bigger_controllers()).await;
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    let mut watch = Watch { serve: 3, ..Watch::default() };
+    let mut drained = None;
+    for _ in 0..900 {
+        account.live(SignedDuration::from_secs(2), &mut watch).await;
+        account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+        let active = account.rollout().unwrap().active.expect("it is not over");
+        let step = active.nodes.steps.iter().find(|step| step.role == Role::Controller).unwrap();
+        if step.cordoned.is_some() && moment(step) {
+            drained = step.cordoned.clone();
+            break;
+        }
+    }
+    let drained = drained.expect("a controller is drained");
+    account.order(order(&drained)).await;
+    account.live(SignedDuration::from_mins(3), &mut watch).await;
+    assert!(!account.cordoned().contains(&drained), "it takes pods again");
+    assert!(account.machines().contains_key(&drained), "and stays");
+    account.live(SignedDuration::from_mins(15), &mut watch).await;
+    assert!(!account.cordoned().contains(&drained), "nobody went on draining it");
+}
+
+#[tokio::test]
+async fn p10_a_controller_that_is_being_drained_when_it_is_aborted_takes_pods_again() {
+    stopped_when(|step| step.state == NodeState::Drain, |_| Order::Abort { plan: None }).await;
+}
+
+#[tokio::test]
+async fn p10_a_controller_that_was_drained_when_it_is_aborted_takes_pods_again() {
+    stopped_when(|step| step.state == NodeState::Check, |_| Order::Abort { plan: None }).await;
+}
+
+#[tokio::test]
+async fn p10_a_controller_that_is_to_be_left_while_it_is_drained_takes_pods_again() {
+    stopped_when(|step| step.state == NodeState::Drain, |id| Order::Skip { instance: id.to_owned() }).await;
+}
