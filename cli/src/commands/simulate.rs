@@ -8,11 +8,12 @@ use slipway_sim::year::{Chronicle, Year};
 
 use crate::Exit;
 use crate::failure::Failure;
+use crate::local::write_atomic;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
 
 /// Live through years of a cluster in a moment: launch, daily scans, renewals and the rollouts that follow, in a simulated AWS, while
-/// things go wrong. Nothing is written, and no AWS is spoken to.
+/// things go wrong. Nothing is written but the page that `--html` names, and no AWS is spoken to.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Rendering, scanning and rolling out are those of the functions; machines, etcd, the API and AWS are models (docs/simulation.md). One seed
@@ -27,6 +28,7 @@ Exit codes:
 Examples:
   slipway simulate cluster.yaml
   slipway simulate cluster.yaml --days 800 --seed 7 --faults 0.05
+  slipway simulate cluster.yaml --html year.html
   slipway simulate cluster.yaml --faults 0 --output json")]
 pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
@@ -40,6 +42,9 @@ pub(crate) struct Args {
     /// How likely things go wrong: 0 is never, 0.1 is a bad place.
     #[arg(long, value_name = "P", default_value_t = 0.01, value_parser = probability)]
     faults: f64,
+    /// Draw it as one HTML page: machines by role, rollouts, certificates.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 fn probability(text: &str) -> Result<f64, String> {
@@ -64,13 +69,14 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     };
     let chronicle =
         year.live().map_err(|refused| Failure::refused(refused.to_string(), "check it: slipway validate"))?;
+    if let Some(path) = &args.html {
+        let subject = format!("{} days with seed {} and faults {}", args.days, args.seed, args.faults);
+        write_atomic(path, chronicle.to_html(&accepted.cluster.name, &subject).as_bytes())
+            .map_err(|error| Failure::file("write", path, &error))?;
+    }
     let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
     printer.result(&told(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
     Ok(if whole { Exit::Done } else { Exit::Findings })
-}
-
-fn share(part: SignedDuration, whole: SignedDuration) -> f64 {
-    if whole.is_zero() { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
 }
 
 fn told(name: &str, args: &Args, year: &Chronicle) -> String {
@@ -84,6 +90,7 @@ fn told(name: &str, args: &Args, year: &Chronicle) -> String {
     }
     let count = |function: &str| year.tally.invocations.get(function).copied().unwrap_or_default();
     let ends: Vec<String> = year.rollouts.iter().map(|(end, count)| format!("{count} {end}")).collect();
+    let bill = year.tally.usage().bill();
     let margin =
         year.margin.map_or_else(|| "unknown".to_owned(), |left| format!("{} days", left.as_hours() / 24));
     text.push_str(&format!(
@@ -94,13 +101,14 @@ fn told(name: &str, args: &Args, year: &Chronicle) -> String {
          certificates        the nearest to its end had {margin} left\n\
          pods                {} evicted, {} lost with machines that died\n\
          machines that died  {}\n\
-         invocations         render {}, scan {}, rollout {}; {} failed and were tried again, {} dead-lettered\n",
+         invocations         render {}, scan {}, rollout {}; {} failed and were tried again, {} dead-lettered\n\
+         Slipway itself      ${:.2}: Lambda {:.2}, S3 {:.2}, KMS {:.2}, EventBridge {:.2}, CloudWatch {:.2}\n",
         year.lived.as_hours() / 24,
         args.seed,
         args.faults,
         ends.join(", "),
-        100.0 * share(year.etcd, year.lived),
-        100.0 * share(year.api, year.lived),
+        100.0 * year.share(year.etcd),
+        100.0 * year.share(year.api),
         year.evicted,
         year.lost,
         year.tally.deaths,
@@ -109,6 +117,12 @@ fn told(name: &str, args: &Args, year: &Chronicle) -> String {
         count("rollout"),
         year.tally.failed,
         year.tally.dead_letters,
+        bill.total(),
+        bill.lambda,
+        bill.s3,
+        bill.kms,
+        bill.events,
+        bill.metrics,
     ));
     for wrong in &year.violations {
         text.push_str(&format!("BROKEN: {} at {}: {}\n", wrong.promise, wrong.at, wrong.what));
@@ -123,17 +137,22 @@ fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
         .iter()
         .map(|one| json!({ "promise": one.promise, "at": one.at, "what": one.what }))
         .collect();
+    let bill = year.tally.usage().bill();
     json!({
         "days": args.days, "seed": args.seed, "faults": args.faults,
         "livedSeconds": year.lived.as_secs(),
         "rollouts": year.rollouts,
-        "availability": { "etcd": share(year.etcd, year.lived), "api": share(year.api, year.lived) },
+        "availability": { "etcd": year.share(year.etcd), "api": year.share(year.api) },
         "certificateMarginSeconds": year.margin.map(|left| left.as_secs()),
         "pods": { "evicted": year.evicted, "lost": year.lost },
         "machinesThatDied": year.tally.deaths,
         "invocations": year.tally.invocations,
         "failedInvocations": year.tally.failed,
         "deadLetters": year.tally.dead_letters,
+        "dollars": {
+            "lambda": bill.lambda, "s3": bill.s3, "kms": bill.kms, "eventBridge": bill.events, "cloudWatch": bill.metrics,
+            "total": bill.total(),
+        },
         "broken": broken,
         "said": said,
     })

@@ -16,6 +16,25 @@ use slipway_driver::ports::{
     Stacks, Ticks,
 };
 
+/// What AWS bills a call as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Billed {
+    /// S3, of what is there.
+    S3Read,
+    /// S3: something is stored, or listed.
+    S3Write,
+    /// KMS.
+    Kms,
+    /// Nothing: CloudFormation's own resources, Auto Scaling, Run Command on EC2, standard parameters, removals from S3, and what is
+    /// not AWS'. EventBridge is paid by the event, not by the call.
+    Free,
+}
+
+impl Billed {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::S3Read, Self::S3Write, Self::Kms, Self::Free];
+}
+
 /// How many calls a process lives.
 #[derive(Debug, Clone)]
 pub struct Life(Arc<Count>);
@@ -23,6 +42,7 @@ pub struct Life(Arc<Count>);
 #[derive(Debug)]
 struct Count {
     calls: AtomicU64,
+    billed: [AtomicU64; Billed::ALL.len()],
     last: u64,
     after: bool,
 }
@@ -31,7 +51,7 @@ impl Life {
     /// A process that dies at its `last` call, counted from 0: before the call takes effect, or `after` it.
     #[must_use]
     pub fn until(last: u64, after: bool) -> Self {
-        Self(Arc::new(Count { calls: AtomicU64::new(0), last, after }))
+        Self(Arc::new(Count { calls: AtomicU64::new(0), billed: Default::default(), last, after }))
     }
 
     /// A process that does not die.
@@ -51,8 +71,15 @@ impl Life {
         Mortal { port: port.clone(), life: self.clone() }
     }
 
-    async fn call<T>(&self, perform: impl Future<Output = PortResult<T>>) -> PortResult<T> {
+    /// How many of them AWS bills so.
+    #[must_use]
+    pub fn billed(&self, as_what: Billed) -> u64 {
+        self.0.billed[as_what as usize].load(Atomic::SeqCst)
+    }
+
+    async fn call<T>(&self, billed: Billed, perform: impl Future<Output = PortResult<T>>) -> PortResult<T> {
         let call = self.0.calls.fetch_add(1, Atomic::SeqCst);
+        self.0.billed[billed as usize].fetch_add(1, Atomic::SeqCst);
         match call.cmp(&self.0.last) {
             Ordering::Less => perform.await,
             Ordering::Equal if self.0.after => perform.await.and_then(|_| Err(death())),
@@ -79,19 +106,19 @@ pub struct Mortal<T> {
 
 impl<T: Objects> Objects for Mortal<T> {
     async fn get(&self, key: &str) -> PortResult<Option<Object>> {
-        self.life.call(self.port.get(key)).await
+        self.life.call(Billed::S3Read, self.port.get(key)).await
     }
 
     async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {
-        self.life.call(self.port.get_version(key, version)).await
+        self.life.call(Billed::S3Read, self.port.get_version(key, version)).await
     }
 
     async fn head(&self, key: &str) -> PortResult<Option<Head>> {
-        self.life.call(self.port.head(key)).await
+        self.life.call(Billed::S3Read, self.port.head(key)).await
     }
 
     async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
-        self.life.call(self.port.put(key, bytes, condition)).await
+        self.life.call(Billed::S3Write, self.port.put(key, bytes, condition)).await
     }
 
     fn url(&self, key: &str) -> String {
@@ -101,19 +128,19 @@ impl<T: Objects> Objects for Mortal<T> {
 
 impl<T: Listing> Listing for Mortal<T> {
     async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
-        self.life.call(self.port.list(prefix, most)).await
+        self.life.call(Billed::S3Write, self.port.list(prefix, most)).await
     }
 }
 
 impl<T: Folders> Folders for Mortal<T> {
     async fn folders_after(&self, prefix: &str, after: Option<&str>) -> PortResult<Vec<String>> {
-        self.life.call(self.port.folders_after(prefix, after)).await
+        self.life.call(Billed::S3Write, self.port.folders_after(prefix, after)).await
     }
 }
 
 impl<T: Removal> Removal for Mortal<T> {
     async fn remove(&self, key: &str) -> PortResult<()> {
-        self.life.call(self.port.remove(key)).await
+        self.life.call(Billed::Free, self.port.remove(key)).await
     }
 }
 
@@ -123,116 +150,116 @@ impl<T: Keys> Keys for Mortal<T> {
     }
 
     async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
-        self.life.call(self.port.generate(arn, context)).await
+        self.life.call(Billed::Kms, self.port.generate(arn, context)).await
     }
 
     async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
-        self.life.call(self.port.unwrap(wrapped, context)).await
+        self.life.call(Billed::Kms, self.port.unwrap(wrapped, context)).await
     }
 }
 
 impl<T: Parameters> Parameters for Mortal<T> {
     async fn value(&self, name: &str) -> PortResult<Option<String>> {
-        self.life.call(self.port.value(name)).await
+        self.life.call(Billed::Free, self.port.value(name)).await
     }
 
     async fn secret(&self, name: &str) -> PortResult<SecretParameter> {
-        self.life.call(self.port.secret(name)).await
+        self.life.call(Billed::Free, self.port.secret(name)).await
     }
 }
 
 impl<T: Registry> Registry for Mortal<T> {
     async fn digest(&self, reference: &str) -> PortResult<Option<String>> {
-        self.life.call(self.port.digest(reference)).await
+        self.life.call(Billed::Free, self.port.digest(reference)).await
     }
 
     async fn text(&self, url: &str) -> PortResult<Option<String>> {
-        self.life.call(self.port.text(url)).await
+        self.life.call(Billed::Free, self.port.text(url)).await
     }
 }
 
 impl<T: Bus> Bus for Mortal<T> {
     async fn publish(&self, events: &[Event]) -> PortResult<()> {
-        self.life.call(self.port.publish(events)).await
+        self.life.call(Billed::Free, self.port.publish(events)).await
     }
 }
 
 impl<T: Ticks> Ticks for Mortal<T> {
     async fn arm(&self, cluster: &str) -> PortResult<()> {
-        self.life.call(self.port.arm(cluster)).await
+        self.life.call(Billed::Free, self.port.arm(cluster)).await
     }
 
     async fn disarm(&self, cluster: &str) -> PortResult<()> {
-        self.life.call(self.port.disarm(cluster)).await
+        self.life.call(Billed::Free, self.port.disarm(cluster)).await
     }
 }
 
 impl<T: Groups> Groups for Mortal<T> {
     async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
-        self.life.call(self.port.group(name)).await
+        self.life.call(Billed::Free, self.port.group(name)).await
     }
 
     async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
-        self.life.call(self.port.set_desired(group, desired)).await
+        self.life.call(Billed::Free, self.port.set_desired(group, desired)).await
     }
 
     async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
-        self.life.call(self.port.terminate(group, instance, shrink)).await
+        self.life.call(Billed::Free, self.port.terminate(group, instance, shrink)).await
     }
 
     async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {
-        self.life.call(self.port.complete_termination(group, instance)).await
+        self.life.call(Billed::Free, self.port.complete_termination(group, instance)).await
     }
 
     async fn prolong_termination(&self, group: &str, instance: &str) -> PortResult<()> {
-        self.life.call(self.port.prolong_termination(group, instance)).await
+        self.life.call(Billed::Free, self.port.prolong_termination(group, instance)).await
     }
 }
 
 impl<T: Commands> Commands for Mortal<T> {
     async fn send(&self, command: &Command) -> PortResult<()> {
-        self.life.call(self.port.send(command)).await
+        self.life.call(Billed::Free, self.port.send(command)).await
     }
 
     async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
-        self.life.call(self.port.answer(command)).await
+        self.life.call(Billed::Free, self.port.answer(command)).await
     }
 
     async fn cancel(&self, command: &Command) -> PortResult<()> {
-        self.life.call(self.port.cancel(command)).await
+        self.life.call(Billed::Free, self.port.cancel(command)).await
     }
 
     async fn token(&self, id: &str) -> PortResult<Option<String>> {
-        self.life.call(self.port.token(id)).await
+        self.life.call(Billed::Free, self.port.token(id)).await
     }
 }
 
 impl<T: Stacks> Stacks for Mortal<T> {
     async fn stack(&self, name: &str) -> PortResult<Option<StackView>> {
-        self.life.call(self.port.stack(name)).await
+        self.life.call(Billed::Free, self.port.stack(name)).await
     }
 
     async fn change_set(&self, stack: &str, name: &str) -> PortResult<Option<ChangeSetView>> {
-        self.life.call(self.port.change_set(stack, name)).await
+        self.life.call(Billed::Free, self.port.change_set(stack, name)).await
     }
 
     async fn create_change_set(&self, request: &ChangeSetRequest) -> PortResult<()> {
-        self.life.call(self.port.create_change_set(request)).await
+        self.life.call(Billed::Free, self.port.create_change_set(request)).await
     }
 
     async fn execute_change_set(&self, stack: &str, name: &str, token: &str) -> PortResult<()> {
-        self.life.call(self.port.execute_change_set(stack, name, token)).await
+        self.life.call(Billed::Free, self.port.execute_change_set(stack, name, token)).await
     }
 
     async fn delete_change_set(&self, stack: &str, name: &str) -> PortResult<()> {
-        self.life.call(self.port.delete_change_set(stack, name)).await
+        self.life.call(Billed::Free, self.port.delete_change_set(stack, name)).await
     }
 
     async fn delete_stack(&self, id: &str, token: &str) -> PortResult<()> {
-        self.life.call(self.port.delete_stack(id, token)).await
+        self.life.call(Billed::Free, self.port.delete_stack(id, token)).await
     }
 
     async fn failures(&self, name: &str) -> PortResult<Vec<ResourceFailure>> {
-        self.life.call(self.port.failures(name)).await
+        self.life.call(Billed::Free, self.port.failures(name)).await
     }
 }

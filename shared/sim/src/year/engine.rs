@@ -12,10 +12,11 @@ use slipway_driver::keys;
 use slipway_driver::launch::Waker;
 
 use super::account::{Account, Woken};
+use super::bill::Usage;
 use super::check::Checker;
 use super::meddle::Meddler;
 use super::random::Random;
-use crate::mortal::Life;
+use crate::mortal::{Billed, Life};
 use crate::ports::lock;
 use crate::world::{FleetFaults, Outgoing, World};
 
@@ -79,8 +80,28 @@ pub struct Tally {
     pub astray: u64,
     /// Machines that died.
     pub deaths: u64,
+    /// Calls, by how AWS bills them.
+    pub calls: BTreeMap<Billed, u64>,
+    /// Invocations by Scheduler, each counted once however often it was tried.
+    pub scheduled: u64,
+    /// Scans of the cluster.
+    pub scans: u64,
     /// Events on the bus.
     pub events: u64,
+}
+
+impl Tally {
+    /// What all that is billed for.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage {
+            calls: self.calls.clone(),
+            events: self.events,
+            scans: self.scans,
+            invocations: self.invocations.values().sum(),
+            scheduled: self.scheduled,
+        }
+    }
 }
 
 /// An account, its clock, and who looks.
@@ -264,6 +285,12 @@ impl<'m> Engine<'m> {
         };
         self.may_be_heard(&who);
         let result = self.account.invoke(&who, &life, at, self.meddler);
+        for billed in Billed::ALL {
+            *self.tally.calls.entry(billed).or_default() += life.billed(billed);
+        }
+        self.tally.scheduled +=
+            u64::from(tried == 0 && matches!(who, Woken::Rollout(Waker::Tick) | Woken::Scans));
+        self.tally.scans += u64::from(matches!(who, Woken::Scan(_)));
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
         let ended = self.begins(&events);

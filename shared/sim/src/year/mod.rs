@@ -6,9 +6,12 @@
 
 mod account;
 mod acts;
+mod bill;
 mod check;
 mod engine;
+mod lives;
 mod meddle;
+mod picture;
 mod random;
 mod rules;
 mod trial;
@@ -16,8 +19,10 @@ mod whole;
 
 pub use account::{Account, FUNCTION, Woken};
 pub use acts::{Act, Journal};
+pub use bill::{Bill, Usage, prices};
 pub use check::{Checker, Violation};
 pub use engine::{Deed, Engine, Happening, Tally};
+pub use lives::Lifetime;
 pub use meddle::Meddler;
 pub use random::Random;
 pub use rules::Rules;

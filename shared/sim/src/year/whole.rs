@@ -10,8 +10,10 @@ use slipway_driver::keys;
 use super::account::Account;
 use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
+use super::lives::{Lifetime, Lives};
+use super::picture;
 use super::rules::Rules;
-use crate::world::Power;
+use crate::world::{Power, World};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -29,7 +31,7 @@ pub struct Year {
 }
 
 /// What became of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Chronicle {
     /// All that was wrong.
     pub violations: Vec<Violation>,
@@ -51,6 +53,30 @@ pub struct Chronicle {
     pub margin: Option<SignedDuration>,
     /// Rollouts by how they ended.
     pub rollouts: BTreeMap<String, u64>,
+    /// When it began.
+    pub from: Timestamp,
+    /// When it ended.
+    pub until: Timestamp,
+    /// Every machine that there was.
+    pub machines: Vec<Lifetime>,
+    /// At the end of each day: how long the certificate in force that is nearest to its end still held.
+    pub margins: Vec<(Timestamp, SignedDuration)>,
+    /// How long before its end a certificate is renewed; `None`: nobody does.
+    pub renew_before: Option<SignedDuration>,
+}
+
+impl Chronicle {
+    /// The page that shows it; `subject` says what was lived through.
+    #[must_use]
+    pub fn to_html(&self, name: &str, subject: &str) -> String {
+        picture::page(name, subject, self)
+    }
+
+    /// Which share of the time `part` is; 0 if there was none.
+    #[must_use]
+    pub fn share(&self, part: SignedDuration) -> f64 {
+        if self.lived.is_zero() { 0.0 } else { part.as_secs_f64() / self.lived.as_secs_f64() }
+    }
 }
 
 /// Why a year cannot be lived through.
@@ -68,8 +94,10 @@ struct Life<'m> {
     lived: SignedDuration,
     etcd: SignedDuration,
     api: SignedDuration,
-    margin: Option<SignedDuration>,
+    margins: Vec<(Timestamp, SignedDuration)>,
     said: Vec<(Timestamp, String)>,
+    from: Timestamp,
+    lives: Lives,
 }
 
 impl Year {
@@ -88,6 +116,7 @@ impl Year {
         let mut engine = Engine::new(account, checker, self.seed, None);
         engine.scans = true;
         engine.person_after(SignedDuration::ZERO, Deed::Upload(self.spec.clone()));
+        let from = engine.now();
         let mut life = Life {
             engine,
             name: cluster.name.clone(),
@@ -96,8 +125,10 @@ impl Year {
             lived: SignedDuration::ZERO,
             etcd: SignedDuration::ZERO,
             api: SignedDuration::ZERO,
-            margin: None,
+            margins: Vec::new(),
             said: Vec::new(),
+            from,
+            lives: Lives::default(),
         };
         // The launch, in a day on which nothing goes wrong.
         life.day(true);
@@ -116,7 +147,8 @@ impl Year {
                 break;
             }
         }
-        Ok(life.told())
+        let renewal = cluster.certificates.rollout_before_expiry.as_ref();
+        Ok(life.told(renewal.map(|policy| SignedDuration::from_hours(24 * i64::from(policy.days)))))
     }
 }
 
@@ -142,6 +174,7 @@ impl Life<'_> {
             let before = self.engine.now();
             let (led, answers) = self.serves();
             self.engine.step();
+            self.looks();
             self.counts(self.engine.now().duration_since(before), led, answers);
         }
         let (before, (led, answers)) = (self.engine.now(), self.serves());
@@ -164,6 +197,11 @@ impl Life<'_> {
             facts.map_or((false, false), |facts| (facts.leader.is_some(), !facts.api_servers.is_empty()));
         self.stands |= led && answers;
         (led, answers)
+    }
+
+    fn looks(&mut self) {
+        let machines = self.engine.with_world(World::machines);
+        self.lives.look(self.engine.now(), &machines);
     }
 
     fn counts(&mut self, time: SignedDuration, led: bool, answers: bool) {
@@ -198,7 +236,7 @@ impl Life<'_> {
     /// P7: what a machine has in force has not ended.
     fn margins(&mut self) {
         let now = self.engine.now();
-        let machines = self.engine.with_world(super::super::world::World::machines);
+        let machines = self.engine.with_world(World::machines);
         let stays = machines.iter().filter(|one| !one.leaving && one.power == Power::Up);
         let mut nearest: Option<(SignedDuration, String)> = None;
         for machine in stays {
@@ -213,10 +251,10 @@ impl Life<'_> {
             let what = format!("a certificate of {whose} has expired {} hours ago", -left.as_hours());
             self.engine.checker.wrong(now, "P7", what);
         }
-        self.margin = Some(self.margin.map_or(left, |least| least.min(left)));
+        self.margins.push((now, left));
     }
 
-    fn told(self) -> Chronicle {
+    fn told(self, renew_before: Option<SignedDuration>) -> Chronicle {
         let facts = self.engine.with_world(|world| world.cluster_facts(&self.name)).unwrap_or_default();
         let mut rollouts = BTreeMap::new();
         for (_, line) in &self.said {
@@ -226,6 +264,7 @@ impl Life<'_> {
                 }
             }
         }
+        let until = self.engine.now();
         Chronicle {
             violations: self.engine.checker.violations,
             said: self.said,
@@ -235,8 +274,13 @@ impl Life<'_> {
             api: self.api,
             evicted: facts.evicted,
             lost: facts.losses.iter().filter(|loss| !loss.asked).map(|loss| loss.pods).sum(),
-            margin: self.margin,
+            margin: self.margins.iter().map(|(_, left)| *left).min(),
             rollouts,
+            from: self.from,
+            until,
+            machines: self.lives.all(),
+            margins: self.margins,
+            renew_before,
         }
     }
 }

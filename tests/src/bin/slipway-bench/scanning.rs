@@ -20,6 +20,7 @@ use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBus, MemoryKeys};
 use slipway_sim::ports::SimulatedGroups;
 use slipway_sim::world::{Config, World};
+use slipway_sim::year::prices;
 use slipway_tests::tools;
 
 use super::{Anyhow, PRODUCTION, RUNS, row};
@@ -138,11 +139,10 @@ fn dollars(each: Duration, reads: f64, lists: f64, writes: f64) {
     let scans = CLUSTERS as f64 * 30.0;
     // 256 MB are a seventh of the core that this was measured on. S3 answers in some 30 ms, and sixteen calls are under way at a time.
     let busy_s = each.as_secs_f64() * 7.0 + 0.030 * (6.0 + reads / 16.0);
-    let lambda = scans * (0.25 * busy_s * 0.000_013_333_4 + 0.000_000_20);
-    let s3 = scans * (reads * 0.000_000_4 + (lists + writes) * 0.000_005);
-    let events = scans * 0.000_001;
-    // A metric is paid for in the hours in which it is written.
-    let metrics = CLUSTERS as f64 * 4.0 * 0.30 / 24.0;
+    let lambda = scans * (0.25 * busy_s * prices::GIGABYTE_SECOND + prices::INVOCATION);
+    let s3 = scans * (reads * prices::S3_READ + (lists + writes) * prices::S3_WRITE);
+    let events = scans * prices::EVENT;
+    let metrics = scans * 4.0 * prices::METRIC_HOUR;
     println!(
         "{:<58} {:>8.2} $    Lambda {lambda:.2} ({busy_s:.2} s each), S3 {s3:.2} ({reads:.0} reads, {lists:.0} lists, {writes:.0} writes each), \
          EventBridge {events:.2}",
