@@ -358,33 +358,6 @@ async fn add_ons_are_switched_after_the_state_was_brought_back_from_an_earlier_v
 }
 
 #[tokio::test]
-async fn another_minor_is_shown_and_nothing_is_told_or_touched() {
-    let account = Account::new();
-    account.render(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await;
-    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    account.run(Delivery::Everything).await;
-    let before = (account.told(), account.stacks(), account.calls("CreateChangeSet"));
-    let Outcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
-    assert!(plan.addons.iter().any(|addon| addon.name == "kube-proxy"), "{}", plan.to_text());
-    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    let report = account.status().rollout.unwrap();
-    assert_eq!(report.state, "failed");
-    assert!(
-        report.message.starts_with("Kubernetes 1.36 → 1.37 (controller, pool-batch-c, "),
-        "{}",
-        report.message
-    );
-    assert_eq!((account.told(), account.stacks(), account.calls("CreateChangeSet")), before);
-
-    // Back to what runs: nothing to do, and nothing in the way of what comes next.
-    assert_eq!(account.render(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await, Outcome::Unchanged);
-    account.render(bigger(PRODUCTION).replace("\"1.37\"", "\"1.36\"")).await;
-    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    account.run(Delivery::Everything).await;
-    assert_eq!(account.status().rollout.unwrap().state, "succeeded");
-}
-
-#[tokio::test]
 async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_upload_goes_on_from_there() {
     let account = Account::new();
     lock(&account.cloudformation).fail("AWS::EC2::Volume", "Maximum number of volumes exceeded", 1);

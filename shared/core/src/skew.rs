@@ -11,7 +11,7 @@
 pub(crate) mod issuer;
 pub(crate) mod zone;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::{Cluster, EtcdMember, KubernetesVersion};
 use crate::lock::Lock;
@@ -20,6 +20,33 @@ use crate::pki::Role;
 use crate::render::{NodeRole, Rendering};
 use crate::spec::Severity;
 use crate::versions::{self, ETCD_STEPS, KUBELET_LAG};
+
+/// What some nodes of a role may be besides, by the release that says so: a rollout ended before it had seen to them. `None`: that
+/// release lacks the role.
+pub type Behind = BTreeMap<Role, BTreeMap<String, Option<NodeRole>>>;
+
+/// What runs: the release that is deployed, and what some nodes may be besides.
+#[derive(Debug, Clone, Copy)]
+struct Runs<'a> {
+    deployed: &'a Rendering,
+    behind: &'a Behind,
+}
+
+impl Runs<'_> {
+    /// The releases that nodes of `role` may run.
+    fn versions(&self, role: &Role) -> BTreeSet<Release> {
+        let older = self.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
+        self.deployed.roles.get(role).into_iter().chain(older).filter_map(version).collect()
+    }
+
+    /// The pools that stand.
+    fn pools(&self) -> impl Iterator<Item = (&Role, &String, &NodeRole)> {
+        self.deployed.roles.iter().filter_map(|(role, node)| match role {
+            Role::Pool(name) => Some((role, name, node)),
+            Role::Etcd(_) | Role::Controller | Role::Admin => None,
+        })
+    }
+}
 
 /// What is amiss with an update, and where in the spec it is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,34 +91,37 @@ impl std::fmt::Display for Release {
     }
 }
 
-/// Everything that speaks against bringing `running` to `cluster` in one step.
+/// Everything that speaks against bringing `running`, some of whose nodes are `behind`, to `cluster` in one step.
 #[must_use]
-pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Vec<Objection> {
+pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, behind: &Behind) -> Vec<Objection> {
+    let runs = Runs { deployed: running, behind };
     let mut found = Vec::new();
-    found.extend(control_plane(cluster, lock, running));
+    found.extend(control_plane(cluster, lock, runs));
     let served = (cluster.kubernetes_version.major, cluster.kubernetes_version.minor);
-    found.extend(kubelets(served, running, |name| cluster.pools.iter().position(|pool| pool.name == name)));
-    found.extend(etcd(cluster, lock, running));
+    let position = |name: &str| cluster.pools.iter().position(|pool| pool.name == name);
+    found.extend(kubelets(served, runs, position));
+    let asked = |name: &str| exact(lock, cluster.version_of(&cluster.pools[position(name)?]));
+    found.extend(kubelets_back(Some(served), runs, asked, position));
+    found.extend(etcd(cluster, lock, runs));
     found.extend(volumes(cluster, running));
     found.extend(issuer::objection(cluster, running));
     found.extend(zone::objection(running, &NameZone::of(cluster.etcd.hosted_zone_id.as_deref())));
     found
 }
 
-/// What forbids bringing `running` to `new` in one step, whatever was checked when `new` was rendered.
+/// What forbids bringing `running`, some of whose nodes are `behind`, to `new` in one step, whatever was checked when `new` was rendered.
 #[must_use]
-pub fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
+pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Objection> {
+    let runs = Runs { deployed: running, behind };
     let mut found = Vec::new();
-    let controller = |rendering: &Rendering| version(rendering.roles.get(&Role::Controller)?);
-    if let Some(asked) = controller(new) {
-        let path = || vec!["kubernetesVersion".to_owned()];
-        found.extend(controller(running).and_then(|runs| step("Kubernetes", runs, asked, path())));
-        found.extend(kubelets((asked.major, asked.minor), running, |_| None));
-    }
+    let asked = |role: &Role| version(new.roles.get(role)?);
+    let served = asked(&Role::Controller).map(|asked| (asked.major, asked.minor));
+    found.extend(asked(&Role::Controller).and_then(|asked| step_controllers(runs, asked)));
+    found.extend(served.into_iter().flat_map(|served| kubelets(served, runs, |_| None)));
+    found.extend(kubelets_back(served, runs, |name| asked(&Role::Pool(name.to_owned())), |_| None));
     let (stand, asked) = (members(running), members(new));
-    found.extend(
-        asked.values().filter_map(|node| version(node)).max().and_then(|etcd| step_etcd(etcd, running)),
-    );
+    found
+        .extend(asked.values().filter_map(|node| version(node)).max().and_then(|etcd| step_etcd(etcd, runs)));
     found.extend(asked.iter().filter_map(|(index, node)| {
         let (before, after) = (stand.get(index)?.member.as_ref()?, node.member.as_ref()?);
         (before.pin.volume == after.pin.volume && after.volume_gib < before.volume_gib)
@@ -121,10 +151,19 @@ fn exact(lock: &Lock, asked: KubernetesVersion) -> Option<Release> {
     Release::read(&pinned.or_else(|| versions::newest_patch(asked).map(|version| version.to_string()))?)
 }
 
-fn control_plane(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Option<Objection> {
-    let runs = version(running.roles.get(&Role::Controller)?)?;
-    let asked = exact(lock, cluster.kubernetes_version)?;
+fn control_plane(cluster: &Cluster, lock: &Lock, runs: Runs<'_>) -> Option<Objection> {
+    step_controllers(runs, exact(lock, cluster.kubernetes_version)?)
+}
+
+fn step_controllers(runs: Runs<'_>, asked: Release) -> Option<Objection> {
+    let runs = nearest(&runs.versions(&Role::Controller), asked)?;
     step("Kubernetes", runs, asked, vec!["kubernetesVersion".to_owned()])
+}
+
+/// Nodes of a role may differ after an update that stopped half-way: the oldest bounds the way up, the newest the way down.
+fn nearest(runs: &BTreeSet<Release>, asked: Release) -> Option<Release> {
+    let (oldest, newest) = (*runs.first()?, *runs.last()?);
+    Some(if asked < newest { newest } else { oldest })
 }
 
 /// Objects to more than one minor up, or one down; warns of a patch down.
@@ -162,13 +201,13 @@ fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option
 /// The controllers come first, so that for a while the new API server serves the kubelets that run now.
 fn kubelets(
     served: (u16, u16),
-    running: &Rendering,
+    running: Runs<'_>,
     position: impl Fn(&str) -> Option<usize>,
 ) -> Vec<Objection> {
     let (major, minor) = served;
     let mut found = Vec::new();
-    for (role, node) in &running.roles {
-        let (Role::Pool(name), Some(runs)) = (role, version(node)) else { continue };
+    for (role, name, node) in running.pools() {
+        let Some(runs) = running.versions(role).first().copied() else { continue };
         if major != runs.major || minor <= runs.minor + KUBELET_LAG {
             continue;
         }
@@ -196,7 +235,34 @@ fn kubelets(
     found
 }
 
-fn etcd(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Option<Objection> {
+/// A kubelet may well be older than the API server; one that goes back a minor meets pods that were made for a newer one. Of a pool that goes
+/// back with the API servers nothing is said: theirs is the reason.
+fn kubelets_back(
+    served: Option<(u16, u16)>,
+    running: Runs<'_>,
+    asked: impl Fn(&str) -> Option<Release>,
+    position: impl Fn(&str) -> Option<usize>,
+) -> Vec<Objection> {
+    let one = |(role, name, _): (&Role, &String, &NodeRole)| {
+        let (asked, runs) = (asked(name)?, *running.versions(role).last()?);
+        let minor = (asked.major, asked.minor);
+        (minor < (runs.major, runs.minor) && served != Some(minor)).then(|| {
+            let own = position(name).map(|index| format!("worker.nodePools[{index}].kubernetesVersion"));
+            Objection::error(
+                "version-downgrade",
+                own.into_iter().chain(["kubernetesVersion".to_owned()]).collect(),
+                format!(
+                    "the kubelets of pool `{name}` run {runs}, and {}.{} is asked for: they cannot go back a minor release",
+                    asked.major, asked.minor
+                ),
+                format!("write {}.{} or newer for it, or move its pods to a new pool", runs.major, runs.minor),
+            )
+        })
+    };
+    running.pools().filter_map(one).collect()
+}
+
+fn etcd(cluster: &Cluster, lock: &Lock, running: Runs<'_>) -> Option<Objection> {
     let asked = match lock.etcd_version(cluster) {
         Some(version) => Release::read(version),
         None => versions::etcd(cluster.kubernetes_version).and_then(Release::read),
@@ -204,15 +270,12 @@ fn etcd(cluster: &Cluster, lock: &Lock, running: &Rendering) -> Option<Objection
     step_etcd(asked, running)
 }
 
-fn step_etcd(asked: Release, running: &Rendering) -> Option<Objection> {
-    let members = members(running);
-    let mut runs: Vec<Release> = members.values().filter_map(|node| version(node)).collect();
-    runs.sort_unstable();
-    // Members may differ after an update that stopped half-way: the oldest bounds the way up, the newest the way down.
-    let (oldest, newest) = (*runs.first()?, *runs.last()?);
+fn step_etcd(asked: Release, running: Runs<'_>) -> Option<Objection> {
+    let members = running.deployed.roles.keys().filter(|role| role.member().is_some());
+    let runs: BTreeSet<Release> = members.flat_map(|role| running.versions(role)).collect();
+    let oldest = *runs.first()?;
     let paths = vec!["etcd.version".to_owned(), "kubernetesVersion".to_owned()];
-    let runs = if asked < newest { newest } else { oldest };
-    if let Some(objection) = step("etcd", runs, asked, paths.clone()) {
+    if let Some(objection) = step("etcd", nearest(&runs, asked)?, asked, paths.clone()) {
         return Some(objection);
     }
     let least = ETCD_STEPS.iter().find(|(minor, _)| *minor == oldest.minor).map(|(_, patch)| *patch)?;

@@ -386,7 +386,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     let Checked { cluster, mut warnings, patches } =
         check(text, Some(&expected), patches).map_err(NotPrepared::Rejected)?;
     let update = |lock: &Lock| match &running.baseline.rendering {
-        Some(rendering) => spec::check_update(text, &cluster, lock, rendering),
+        Some(rendering) => spec::check_update(text, &cluster, lock, rendering, &running.baseline.behind),
         None => Vec::new(),
     };
     let check = |lock: &Lock| {

@@ -17,8 +17,8 @@ The cluster of the test has the stacks `network`, `etcd`, `control-plane`, `pool
 changed on `general` alone. \"pools\" means both. A resource that CloudFormation replaces is named behind its stack.
 
 \"Not begun\": the plan is made and shown, and says why this version does not execute it and what to do instead: it would take an etcd
-member or a controller out, or bring nodes to another minor release, before anything can do that one node after the other; or take
-something from under a stack that still uses it.
+member or a controller out before anything can do that one node after the other; go back or skip a minor release; or take something from
+under a stack that still uses it.
 
 | key | from | to | stacks | nodes |
 |---|---|---|---|---|

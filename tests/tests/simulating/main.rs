@@ -6,4 +6,5 @@
 
 mod bugs;
 mod seeds;
+mod upgrades;
 mod years;

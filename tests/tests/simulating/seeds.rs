@@ -23,7 +23,7 @@ pub(super) fn trial(seed: u64) -> Trial {
     Trial { seed, faults: [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize] }
 }
 
-fn number(name: &str) -> Option<f64> {
+pub(super) fn number(name: &str) -> Option<f64> {
     std::env::var(name).ok()?.parse().ok()
 }
 

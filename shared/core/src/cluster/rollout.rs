@@ -121,6 +121,16 @@ impl Pace {
     /// Machines that a pool has too many at most, whatever its spec allows: an invocation stays bounded.
     const MOST: u32 = 10;
 
+    /// So many machines that every share but none at all makes up one of them.
+    const MANY: u32 = 100;
+
+    /// Whether a pool may have one machine less than it wants for a while, or one more. Of a group that counts units of capacity nobody
+    /// knows how many machines one more unit is.
+    #[must_use]
+    pub const fn can_move(self, weighted: bool) -> bool {
+        self.may_miss(Self::MANY) > 0 || (!weighted && self.more(Self::MANY) > 0)
+    }
+
     /// How many of `nodes` machines may be missing. Where neither share makes up a whole machine, one may: it would never end.
     #[must_use]
     pub const fn may_miss(self, nodes: u32) -> u32 {

@@ -28,7 +28,7 @@ use crate::cluster::RolloutPolicy;
 use crate::digest::sha256_hex;
 use crate::members::{MemberPin, Standing};
 use crate::pki::Role;
-use crate::render::{AddonSet, NodeRole, Rendering, StackKind};
+use crate::render::{AddonSet, Rendering, StackKind};
 use crate::skew;
 
 pub use addons::{AddonAction, AddonPlan};
@@ -240,8 +240,8 @@ pub struct Baseline {
     pub addons: Option<String>,
     /// The stacks and roles, each taken from its own release; `None` if nothing was ever deployed.
     pub rendering: Option<Rendering>,
-    /// What some nodes of a role may be besides, by the release that says so.
-    pub behind: BTreeMap<Role, BTreeMap<String, Option<NodeRole>>>,
+    /// What some nodes of a role may be besides.
+    pub behind: skew::Behind,
 }
 
 impl Baseline {
@@ -367,12 +367,12 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         from: baseline.releases.clone(),
         addons_from: baseline.addons.clone(),
         behind,
-        objections: objections(baseline.rendering.as_ref(), new),
+        objections: objections(baseline, new, policy),
         in_use: exports::in_use(baseline, new, &stacks),
         stacks,
         nodes: nodes::compare(baseline, new),
         membership: membership::compare(baseline.rendering.as_ref(), new),
-        minors: upgrades::compare(baseline.rendering.as_ref(), new),
+        minors: upgrades::compare(baseline, new),
         addons: addons::compare(baseline.rendering.as_ref().map(|old| &old.addons), &new.addons),
         to,
         policy: policy.clone(),
@@ -381,9 +381,11 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
 }
 
 /// Asked again of every plan: what was checked when a spec was uploaded is not what runs when a rollout under way has ended.
-fn objections(old: Option<&Rendering>, new: &Rendering) -> Vec<String> {
-    let found = old.into_iter().flat_map(|old| skew::between(old, new));
-    found.map(|objection| format!("{} ({})", objection.message, objection.help)).collect()
+fn objections(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Vec<String> {
+    let old = baseline.rendering.iter();
+    let found = old.flat_map(|old| skew::between(old, &baseline.behind, new));
+    let found = found.map(|objection| format!("{} ({})", objection.message, objection.help));
+    found.chain(upgrades::unseen(baseline, new, policy)).collect()
 }
 
 impl Plan {

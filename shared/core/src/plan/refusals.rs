@@ -1,28 +1,21 @@
 //! Why this version of Slipway makes a plan and shows it, and does not begin it. What a later version learns to do safely is taken out here,
 //! and nowhere else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::exports::few;
 use super::{ExportInUse, MembershipAction, Plan, UndrainedCause};
 use crate::cluster::Approval;
 use crate::pki::Role;
-use crate::skew;
 
 impl Plan {
     /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
     #[must_use]
     pub fn not_executable(&self) -> Option<String> {
-        let why: Vec<String> = [
-            self.objected(),
-            self.members_at_risk(),
-            self.still_used(),
-            self.out_of_order(),
-            self.undrained(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let why: Vec<String> = [self.objected(), self.members_at_risk(), self.still_used(), self.undrained()]
+            .into_iter()
+            .flatten()
+            .collect();
         (!why.is_empty()).then(|| why.join(". And "))
     }
 
@@ -103,58 +96,7 @@ impl Plan {
         })
     }
 
-    /// A rollout updates stacks and leaves it to people to replace nodes. Between two minors that is no order: what Auto Scaling
-    /// launches, and the add-ons, would be newer than API servers that still run, and what runs would be known to nobody.
-    /// Within a minor nothing depends on the order (kubernetes.io/releases/version-skew-policy).
-    fn out_of_order(&self) -> Option<String> {
-        let mut steps: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for change in &self.minors {
-            steps.entry(change.words()).or_default().push(change.role.to_string());
-        }
-        let steps: Vec<String> = steps
-            .iter()
-            .map(|(words, roles)| {
-                let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
-                format!("{words} ({})", few(&roles))
-            })
-            .collect();
-        let of = |which: fn(&Role) -> bool| self.minors.iter().find(|change| which(&change.role));
-        let mut back = Vec::new();
-        let controllers = of(|role| *role == Role::Controller);
-        if let Some(change) = controllers {
-            back.push(format!("`kubernetesVersion: \"{}\"`", skew::minor_of(&change.from)));
-        }
-        let pools = self.minors.iter().filter(|change| match &change.role {
-            Role::Pool(_) => {
-                controllers.is_none_or(|of| skew::minor_of(&of.from) != skew::minor_of(&change.from))
-            }
-            Role::Etcd(_) | Role::Controller | Role::Admin => false,
-        });
-        let pools: Vec<String> = pools
-            .map(|change| {
-                format!("`kubernetesVersion: \"{}\"` for {}", skew::minor_of(&change.from), change.role)
-            })
-            .collect();
-        let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
-        if !pools.is_empty() {
-            back.push(few(&pools));
-        }
-        if let Some(change) = of(|role| role.member().is_some()) {
-            let named = if controllers.is_some() { ", where it is named" } else { "" };
-            back.push(format!("`etcd: {{version: {}}}`{named}", change.from));
-        }
-        (!steps.is_empty()).then(|| {
-            format!(
-                "{}: every node would have to be replaced in order, which this version of Slipway cannot do yet, and nodes and add-ons \
-                 that come before their time would be newer than the API servers: nothing is touched. Write what runs into the spec \
-                 again: {}",
-                steps.join(" and "),
-                back.join(" and ")
-            )
-        })
-    }
-
-    /// What Auto Scaling takes at once leaves no order either: of controllers none may go so. A pool that is to have fewer nodes at
+    /// What Auto Scaling takes at once leaves no order: of controllers none may go so. A pool that is to have fewer nodes at
     /// most is somebody's own word, and is begun; that one which moves loses all nodes of a zone at once is not what its spec says,
     /// and so a person has to read it first.
     fn undrained(&self) -> Option<String> {

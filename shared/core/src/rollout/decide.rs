@@ -9,7 +9,7 @@ use super::departures;
 use super::nodes::{self, NodeState, Nodes};
 use super::orders::{Given, hear, paused};
 use super::stack_step::advance;
-use super::words::{Words, aborted, clipped, detail, idle, report, succeeded};
+use super::words::{Words, aborted, clipped, detail, idle, only_forward, report, succeeded};
 use super::{
     Active, Decision, Effect, Ended, Observed, Report, Rollout, RolloutResult, Step, StepState, ToObserve,
     Wanted,
@@ -357,7 +357,7 @@ fn conclude(
         // The add-ons follow, so that a pause holds this too.
         Some((RolloutResult::Succeeded, succeeded(&active)))
     } else if !failures.is_empty() && !in_flight {
-        Some((RolloutResult::Failed, failures.join("; ")))
+        Some((RolloutResult::Failed, format!("{}{}", failures.join("; "), only_forward(&active))))
     } else if newer && !in_flight && !active.nodes.is_busy() {
         Some((RolloutResult::Superseded, "a newer spec was uploaded; its plan follows".to_owned()))
     } else {

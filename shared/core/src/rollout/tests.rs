@@ -4,6 +4,7 @@ mod addons;
 mod left;
 mod nodes;
 mod orders;
+mod upgrades;
 
 use std::collections::BTreeMap;
 
@@ -534,52 +535,4 @@ fn what_runs_forbids_a_plan_that_is_made_anew_after_the_rollout_that_was_under_w
     }
     let (_, report, _) = onward(&newer, &of_versions(2, "1.37.1", "3.7.4", 60), Approval::Auto);
     assert_eq!(report.state, "succeeded", "{}", report.message);
-}
-
-#[test]
-fn another_minor_is_planned_and_not_begun_until_nodes_are_replaced_in_order() {
-    let pool = || Role::Pool("a".to_owned());
-    let of = |size, kubernetes: &str, etcd: &str, pool_runs: &str| {
-        let mut release = of_versions(size, kubernetes, etcd, 30);
-        release.roles.get_mut(&pool()).unwrap().version = Some(pool_runs.to_owned());
-        release
-    };
-    let runs = of(1, "1.34.2", "3.6.16", "1.34.2");
-    for (asked, why, cure) in [
-        (
-            of(2, "1.35.0", "3.6.16", "1.35.0"),
-            "Kubernetes 1.34 → 1.35 (controller, pool-a): every node would have to be replaced in order",
-            "Write what runs into the spec again: `kubernetesVersion: \"1.34\"`",
-        ),
-        (
-            of(2, "1.35.0", "3.7.3", "1.34.2"),
-            "Kubernetes 1.34 → 1.35 (controller) and etcd 3.6 → 3.7 (etcd-0, etcd-1, etcd-2): every node",
-            "again: `kubernetesVersion: \"1.34\"` and `etcd: {version: 3.6.16}`, where it is named",
-        ),
-        (
-            of(2, "1.34.2", "3.7.3", "1.34.2"),
-            "etcd 3.6 → 3.7 (etcd-0, etcd-1, etcd-2): every",
-            "again: `etcd: {version: 3.6.16}`",
-        ),
-        (
-            of(2, "1.34.2", "3.6.16", "1.33.1"),
-            "Kubernetes 1.34 → 1.33 (pool-a): every node",
-            "again: `kubernetesVersion: \"1.34\"` for pool-a",
-        ),
-    ] {
-        for approval in [Approval::Auto, Approval::Manual] {
-            let (state, report, log) = onward(&runs, &asked, approval);
-            assert_eq!(log, ["Rollout Failed"], "no tick, no change set");
-            assert!(report.message.starts_with(why), "{}", report.message);
-            assert!(report.message.ends_with(cure), "{}", report.message);
-            assert!(state.deployed.values().all(|release| release == &runs.id()));
-        }
-    }
-    // Within a minor no order is asked for, and one that never ran has nothing to be out of order with.
-    let mut beside = of(2, "1.34.9", "3.6.17", "1.34.9");
-    let newer = NodeRole { version: Some("1.33.0".to_owned()), ..beside.roles[&pool()].clone() };
-    beside.roles.insert(Role::Pool("b".to_owned()), NodeRole { stack: "c-pool-b".to_owned(), ..newer });
-    let (state, report, _) = onward(&runs, &beside, Approval::Auto);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
-    assert!(state.deployed.values().all(|release| release == &beside.id()));
 }

@@ -1,6 +1,6 @@
 //! How a rollout stands, in words for a person.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::{Stage, is_due, stage, turn};
 use super::nodes::NodeState;
@@ -39,9 +39,28 @@ pub(super) fn aborted(active: &Active, failures: &[&str]) -> String {
     let done = active.steps.iter().filter(|step| step.state == StepState::Done).count();
     let failed = failures.iter().map(|reason| format!("; {reason}")).collect::<String>();
     format!(
-        "aborted: {done} of {} stacks are as planned, the others as they were{failed}; upload the spec again to go on",
-        active.steps.len()
+        "aborted: {done} of {} stacks are as planned, the others as they were{failed}; upload the spec again to go on{}",
+        active.steps.len(),
+        only_forward(active)
     )
+}
+
+/// Where machines of another minor may be there already, the way is theirs: neither etcd nor what API servers wrote goes back.
+pub(super) fn only_forward(active: &Active) -> String {
+    let waits = |stack: &String| {
+        let waiting = |step: &Step| match step.state {
+            StepState::Waiting | StepState::ChangeSet => &step.stack == stack,
+            StepState::Executing | StepState::Done | StepState::Failed(_) => false,
+        };
+        active.steps.iter().any(waiting)
+    };
+    let begun = active.nodes.steps.iter().filter(|step| !waits(&step.stack));
+    let begun: BTreeSet<&str> = begun.filter_map(|step| step.minor.as_deref()).collect();
+    if begun.is_empty() {
+        return String::new();
+    }
+    let begun: Vec<&str> = begun.into_iter().collect();
+    format!("; {} has begun, and there is no way but forward", begun.join(" and "))
 }
 
 pub(super) fn idle(rollout: &Rollout, observed: &Observed) -> Report {

@@ -164,10 +164,17 @@ pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, V
     }
 }
 
-/// What speaks against bringing `running` to the cluster that `text` was accepted as, each finding at its place in the text.
+/// What speaks against bringing `running`, some of whose nodes are `behind`, to the cluster that `text` was accepted as, each finding at its
+/// place in the text.
 #[must_use]
-pub fn check_update(text: &[u8], cluster: &Cluster, lock: &Lock, running: &Rendering) -> Vec<Diagnostic> {
-    placed(text, skew::objections(cluster, lock, running))
+pub fn check_update(
+    text: &[u8],
+    cluster: &Cluster,
+    lock: &Lock,
+    running: &Rendering,
+    behind: &skew::Behind,
+) -> Vec<Diagnostic> {
+    placed(text, skew::objections(cluster, lock, running, behind))
 }
 
 /// Findings about a spec that was accepted, each at its place in the text.

@@ -12,6 +12,7 @@ use slipway_core::rollout::fleet::{Command, Verb};
 
 use super::acts::Act;
 use super::rules::Rules;
+use super::skew::Skew;
 use crate::world::{ClusterFacts, MachineFacts, World};
 
 /// What was seen to be wrong.
@@ -74,6 +75,8 @@ pub struct Checker {
     approved: BTreeSet<String>,
     /// Since when the machines of a cluster stand at all.
     pub stands: bool,
+    /// What each configuration runs.
+    pub skew: Skew,
 }
 
 impl Checker {
@@ -100,6 +103,7 @@ impl Checker {
             skipped: BTreeSet::new(),
             approved: BTreeSet::new(),
             stands: false,
+            skew: Skew::default(),
         }
     }
 
@@ -171,6 +175,9 @@ impl Checker {
         self.machines = world.machines().into_iter().map(|machine| (machine.id.clone(), machine)).collect();
         let controllers = self.machines.values().filter(|machine| machine.role == "controller");
         self.controllers.extend(controllers.map(|machine| machine.id.clone()));
+        for (promise, what) in self.skew.amiss(self.machines.values()) {
+            self.wrong(now, promise, what);
+        }
         self.note_well(&facts, now);
         self.note_back(world, &facts, now);
         for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
@@ -266,7 +273,7 @@ impl Checker {
             match act {
                 Act::Terminate(group, machine, _) => self.terminates(world, facts, group, machine),
                 Act::Send(command) => self.sends(world, facts, command),
-                Act::SetDesired(group, desired) => self.sizes(world, group, *desired),
+                Act::SetDesired(group, desired) => self.sizes(world, facts, group, *desired),
                 Act::Execute(stack, _) | Act::CreateChangeSet(stack, _) => self.changes(stack, world.now()),
                 Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
                 Act::DeleteStack(_) => {}
@@ -505,9 +512,12 @@ impl Checker {
         }
     }
 
-    fn sizes(&mut self, world: &World, group: &str, desired: u32) {
+    fn sizes(&mut self, world: &World, facts: &ClusterFacts, group: &str, desired: u32) {
         let role = self.machines.values().find(|machine| machine.group == group).map(|one| one.role.clone());
         let Some(role) = role else { return };
+        if role == "controller" {
+            self.brings_minor(facts, world.now());
+        }
         let most = self.rules.size(&role) + self.rules.surge(&role);
         if desired as usize > most {
             self.wrong(
@@ -515,6 +525,24 @@ impl Checker {
                 "P8",
                 format!("{group} is to have {desired} machines, and {most} are the most"),
             );
+        }
+    }
+
+    /// Before we bring the first API server of another minor there is a snapshot: what it writes may be for that minor alone.
+    fn brings_minor(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        let minors = self.plan.iter().flat_map(|plan| &plan.minors);
+        let Some(change) = minors.into_iter().find(|change| change.role.to_string() == "controller") else {
+            return;
+        };
+        let Some(minor) = change.to.split('.').nth(1).and_then(|minor| minor.parse().ok()) else { return };
+        let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
+        let fresh = |at: &Timestamp| now.duration_since(*at) <= may_be;
+        let first = !self.skew.is_there(self.machines.values(), "controller", minor);
+        if first && !facts.snapshots.iter().any(fresh) {
+            let what = format!(
+                "the first API server of 1.{minor} comes without a snapshot of the last quarter of an hour"
+            );
+            self.wrong(now, "P4", what);
         }
     }
 

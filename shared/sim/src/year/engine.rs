@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
 use slipway_core::plan::Plan;
+use slipway_core::render::Rendering;
 use slipway_core::renewal::Asked;
 use slipway_core::rollout::Order;
 use slipway_driver::keys;
@@ -333,6 +334,10 @@ impl<'m> Engine<'m> {
             match event {
                 Event::RolloutStarted(started) => {
                     let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
+                    let release = plan.as_ref().and_then(|plan| {
+                        self.account.read::<Rendering>(&keys::release(&self.account.name, &plan.to))
+                    });
+                    release.iter().for_each(|release| self.checker.skew.knows(release));
                     self.checker.begun(plan, now);
                     ended = false;
                 }

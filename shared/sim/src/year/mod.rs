@@ -14,6 +14,7 @@ mod meddle;
 mod picture;
 mod random;
 mod rules;
+mod skew;
 mod trial;
 mod whole;
 
@@ -26,5 +27,6 @@ pub use lives::Lifetime;
 pub use meddle::Meddler;
 pub use random::Random;
 pub use rules::Rules;
-pub use trial::{BASES, Base, Change, Shape, Trial, Verdict};
+pub use skew::Skew;
+pub use trial::{BASES, Base, Change, SIZES, Shape, Trial, Verdict};
 pub use whole::{Chronicle, Refused, Year};

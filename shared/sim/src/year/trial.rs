@@ -16,6 +16,7 @@ use super::engine::{Deed, Engine, Happening, Tally};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rules::Rules;
+use super::skew::Skew;
 use crate::mortal::Life;
 use crate::ports::lock;
 use crate::world::{FleetFaults, Power};
@@ -64,13 +65,17 @@ pub enum Change {
     Refresh,
     /// Credentials, by other machines.
     Renew,
+    /// The minor of Kubernetes, and of etcd with it.
+    Upgrade,
 }
 
 const CHANGES: [Change; 6] =
     [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
 
-/// How many different bases there are.
+/// How many different bases seeds choose from.
 pub const BASES: usize = SHAPES.len() * CHANGES.len();
+/// How many sizes of clusters there are.
+pub const SIZES: usize = SHAPES.len();
 
 /// The spec of a cluster of that shape; `changed` are the machines that are other ones than at its launch.
 fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
@@ -91,6 +96,7 @@ fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
             )
         })
         .collect();
+    let minor = if change == Change::Upgrade && !changed { "1.36" } else { "1.37" };
     let strategy = if change == Change::Refresh { "refresh" } else { "rollout" };
     let approval = if shape.manual { "manual" } else { "auto" };
     let windows = if shape.windows {
@@ -99,7 +105,7 @@ fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
         ""
     };
     format!(
-        "clusterName: {NAME}\nregion: eu-west-1\nkubernetesVersion: \"1.37\"\nkeyName: operations\n\
+        "clusterName: {NAME}\nregion: eu-west-1\nkubernetesVersion: \"{minor}\"\nkeyName: operations\n\
          apiEndpoints:\n  - name: default\n    dnsName: api.example.com\n    loadBalancer:\n      type: network\n      \
          hostedZone: {{id: Z0123456789ABCDEFGHIJ}}\n\
          vpcCIDR: 10.0.0.0/16\nsubnets:\n\
@@ -127,17 +133,26 @@ pub struct Base {
     rules: Rules,
     shape: Shape,
     change: Change,
+    skew: Skew,
 }
 
 impl Base {
     /// The base number `which` of [`BASES`].
     ///
     /// # Panics
-    /// If what every trial begins with does not work: without it nothing is shown.
+    /// As [`Base::with`].
     #[must_use]
     pub fn of(which: usize) -> Self {
-        let shape = SHAPES[which % SHAPES.len()];
-        let change = CHANGES[which / SHAPES.len() % CHANGES.len()];
+        Self::with(which, CHANGES[which / SHAPES.len() % CHANGES.len()])
+    }
+
+    /// A cluster of the shape number `shape` of [`SIZES`], which is about to be changed so.
+    ///
+    /// # Panics
+    /// If what every trial begins with does not work: without it nothing is shown.
+    #[must_use]
+    pub fn with(shape: usize, change: Change) -> Self {
+        let shape = SHAPES[shape % SHAPES.len()];
         let before = text(shape, change, false, "");
         let accepted =
             spec::parse(before.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
@@ -156,10 +171,10 @@ impl Base {
         assert!(up, "a machine does not come up in a world without faults: {:#?}", engine.transcript);
         assert_eq!(engine.checker.violations, [], "a launch does what it must not");
 
-        let (account, now) = (engine.account, later);
+        let (account, skew, now) = (engine.account, engine.checker.skew, later);
         let forever = Life::unending();
         let rendered = match change {
-            Change::Members | Change::Controllers | Change::Workers | Change::All => {
+            Change::Members | Change::Controllers | Change::Workers | Change::All | Change::Upgrade => {
                 let version = account.upload(&text(shape, change, true, ""));
                 account.render(Some(&version), &forever, now)
             }
@@ -171,7 +186,7 @@ impl Base {
         };
         rendered.unwrap_or_else(|error| panic!("{error}"));
         drop(account.bus.drain());
-        Self { account, rules, shape, change }
+        Self { account, rules, shape, change, skew }
     }
 }
 
@@ -213,6 +228,7 @@ impl Trial {
         let checker = Checker::new(NAME, base.rules.clone(), self.faults > 0.0);
         let mut engine = Engine::new(base.account.fork(self.seed), checker, self.seed, meddler);
         engine.checker.stands = true;
+        engine.checker.skew = base.skew.clone();
         let began = engine.now();
         engine.let_go_wrong(self.faults);
         self.trouble(base, &mut engine);

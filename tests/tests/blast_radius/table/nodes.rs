@@ -61,9 +61,9 @@ fn etcd() -> Vec<Case> {
             .given("etcd.iam.role.name", json!("store")),
         replaced("etcd.instanceType", json!("m7i.xlarge")),
         replaced("etcd.version", json!("3.6.5")),
-        case("etcd.version", json!("3.7.3"), "not begun: etcd", "etcd replaced")
+        case("etcd.version", json!("3.7.3"), "etcd", "etcd replaced")
             .given("etcd.version", json!("3.6.16"))
-            .because("to another minor they are replaced in order, which is not done yet"),
+            .because("one minor up; there is no way back"),
         replaced("etcd.rootVolume.size", json!(80)),
         replaced("etcd.rootVolume.type", json!("gp2")),
         replaced("etcd.rootVolume.iops", json!(4000)),

@@ -21,7 +21,7 @@ fn cluster() -> Vec<Case> {
         case(
             "kubernetesVersion",
             json!("1.37"),
-            "not begun: control-plane, pools",
+            "control-plane, pools",
             "controller replaced, pools replaced",
         )
         .because("etcd's release is raised with it only where none is named")

@@ -82,13 +82,8 @@ fn group() -> Vec<Case> {
 fn machine() -> Vec<Case> {
     vec![
         replaced("worker.nodePools[].instanceType", json!("m7i.xlarge")),
-        case(
-            "worker.nodePools[].kubernetesVersion",
-            json!("1.36"),
-            "not begun: pool-general",
-            "pool-general replaced",
-        )
-        .given("worker.nodePools[].kubernetesVersion", json!("1.35")),
+        case("worker.nodePools[].kubernetesVersion", json!("1.36"), "pool-general", "pool-general replaced")
+            .given("worker.nodePools[].kubernetesVersion", json!("1.35")),
         replaced("worker.nodePools[].apiEndpointName", json!("public")),
         replaced("worker.nodePools[].keyName", json!("others")),
         replaced("worker.nodePools[].sshAuthorizedKeys", json!([])),

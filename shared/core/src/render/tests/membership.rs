@@ -336,9 +336,11 @@ fn p4_the_zone_of_etcds_names_stays_the_one_that_it_was() {
             assert!(told.contains(why), "{told}");
             // And said when it is uploaded, with the line.
             let running = life.deployed.as_ref().unwrap();
-            let found = crate::skew::objections(&of_zone(after, profile), &life.lock, running);
+            let found =
+                crate::skew::objections(&of_zone(after, profile), &life.lock, running, &BTreeMap::new());
             assert!(found.iter().any(|objection| objection.code == "etcd-zone"), "{found:?}");
-            let same = crate::skew::objections(&of_zone(after, profile), &life.lock, &rendering);
+            let same =
+                crate::skew::objections(&of_zone(after, profile), &life.lock, &rendering, &BTreeMap::new());
             assert!(same.iter().all(|objection| objection.code != "etcd-zone"), "{same:?}");
         }
     }

@@ -3,6 +3,9 @@
 //! Of controllers one at a time, and only while every other API server is well (P5); who is replaced goes only once there is one more
 //! than there need be. Of a pool first one, then as many as it allows: a worker is not drained for new credentials, its pods go on while
 //! its kubelet starts anew.
+//!
+//! Between two minors (kubernetes.io/releases/version-skew-policy) the controllers' step ends only when no API server of the older one is
+//! left, since what comes after it, workers and add-ons, may be newer than none of them.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +14,11 @@ use jiff::SignedDuration;
 use super::super::Effect;
 use super::super::departures::{DRAINS_FOR_S, waiting};
 use super::super::fleet::{GroupView, Verb};
-use super::danger;
 use super::member::{is_urgent, may_start};
 use super::{
     AT_A_TIME, Look, NodeState, NodeStep, PATIENCE, Turn, Work, boots, counting, is_current, serving,
 };
+use super::{danger, member};
 use crate::node::NodeStatus;
 use crate::pki::Role;
 
@@ -38,8 +41,9 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
         NodeState::Drain => drain(step, turn, group),
         NodeState::Leave => leaves(step, turn, group),
         NodeState::After => after(step, turn, group),
-        // No other state is entered here.
-        NodeState::Snapshot | NodeState::Leader => step.enter(NodeState::Waiting, turn.now),
+        NodeState::Snapshot => member::snapshot(step, turn),
+        // Not entered here.
+        NodeState::Leader => step.enter(NodeState::Waiting, turn.now),
         NodeState::Done => Look::Again,
         NodeState::Failed(why) => Look::Waits(why.clone()),
     }
@@ -85,6 +89,9 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
             let boots = boots(group, &turn.observed.booting);
             return Look::Waits(format!("waits for a machine of before: {boots}"));
         }
+        if let Some(why) = holds_back(step, turn, group) {
+            return step.fail(why);
+        }
         step.left = serving(group).any(|(id, _)| turn.skipped.contains(id));
         return step
             .enter(if step.role == Role::Controller { NodeState::After } else { NodeState::Done }, turn.now);
@@ -104,6 +111,16 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     let width = if step.done.is_empty() { 1 } else { step.pace.may_miss(of).clamp(1, AT_A_TIME) };
     let whom: Vec<String> = stale.into_iter().take(width as usize).cloned().collect();
     ask_to_refresh(step, turn, whom, true)
+}
+
+/// A controller of an older minor that a person said to leave: nothing may be newer than its API server.
+fn holds_back(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> Option<String> {
+    let minor = step.minor.as_ref().filter(|_| step.role == Role::Controller)?;
+    let (left, _) = serving(group).find(|(id, one)| turn.skipped.contains(*id) && !is_current(group, one))?;
+    Some(format!(
+        "{left} is left as it is, as it was told, in the midst of {minor}: workers and add-ons may not be newer than its API server. \
+         Upload the spec again, which does not leave it"
+    ))
 }
 
 fn ask_to_refresh(step: &mut NodeStep, turn: &mut Turn<'_>, whom: Vec<String>, restart: bool) -> Look {
@@ -154,6 +171,13 @@ fn reasons(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> Option<Vec<St
     Some(reasons)
 }
 
+/// API servers of an older minor that answer as long as their machine is there, on its way out or not.
+fn linger(step: &NodeStep, group: &GroupView) -> Vec<String> {
+    let of_before =
+        group.machines.iter().filter(|(_, machine)| step.minor.is_some() && !is_current(group, machine));
+    of_before.map(|(id, _)| format!("{id}, of the older minor, is still there")).collect()
+}
+
 fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     let may_go = |id: &String| !turn.skipped.contains(id) && serving(group).any(|(one, _)| one == id);
     let Some(id) = step.machine.clone().filter(may_go) else {
@@ -194,6 +218,11 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
 /// There is one more than there are to be: this one goes. Or else one more comes.
 fn replace(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView, id: String) -> Look {
     let size = step.size as usize;
+    // Once an API server of another minor writes to etcd, what it wrote may be for that minor alone: the way back is a snapshot.
+    let first = step.minor.is_some() && !counting(group).any(|(_, machine)| is_current(group, machine));
+    if first && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
+        return step.enter(NodeState::Snapshot, turn.now);
+    }
     if serving(group).count() > size {
         if step.drained.as_ref() != Some(&id) {
             return step.enter(NodeState::Drain, turn.now);
@@ -345,8 +374,11 @@ fn after(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
             return waits();
         }
     }
-    let Some(reasons) = reasons(step, turn, group) else { return waits() };
+    let Some(mut reasons) = reasons(step, turn, group) else { return waits() };
     let more = too_many(step, turn, group) || !stale(step, turn, group).is_empty();
+    if !more {
+        reasons.extend(linger(step, group));
+    }
     if reasons.is_empty() || (is_urgent(step, turn) && more) {
         step.machine = None;
         return step.enter(if more { NodeState::Waiting } else { NodeState::Done }, turn.now);

@@ -106,7 +106,8 @@ fn everyone<'a>(turn: &Turn<'a>) -> BTreeMap<&'a Role, String> {
     found.collect()
 }
 
-fn snapshot(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
+/// A snapshot is taken; what is done next is checked anew after it.
+pub(super) fn snapshot(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     let waits = || Look::Waits("waits for a snapshot".to_owned());
     if step.asked.is_empty() {
         let Some((role, id)) = who_takes_snapshots(step, turn) else {

@@ -106,6 +106,9 @@ pub struct NodeStep {
     /// Whether a machine was left, as a person said, or since it could not be replaced.
     #[serde(default)]
     pub left: bool,
+    /// `Kubernetes 1.36 → 1.37`, where its machines go to another minor release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minor: Option<String>,
     /// How the workers of a pool stand that are replaced.
     #[serde(default, skip_serializing_if = "Crew::is_none")]
     pub crew: Crew,
@@ -391,7 +394,8 @@ impl Nodes {
     /// What the steps whose turn it is look at.
     pub(super) fn to_observe(&self, look: &mut ToObserve) {
         for step in self.turns().into_iter().map(|at| &self.steps[at]) {
-            if step.role.member().is_some() {
+            let takes_snapshot = step.minor.is_some() && step.role == Role::Controller;
+            if step.role.member().is_some() || takes_snapshot {
                 look.groups.extend(self.members.values().cloned());
             }
             look.groups.insert(step.group.clone());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::Wanted;
 use super::{Crew, NodeState, NodeStep, Nodes, Work};
 use crate::pki::Role;
-use crate::plan::{NodeAction, NodePlan, Plan};
+use crate::plan::{MinorChange, NodeAction, NodePlan, Plan};
 use crate::render::{NodeRole, Rendering, StackKind};
 
 /// What `plan` has this version do to the nodes of a role by itself.
@@ -15,21 +15,13 @@ fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
     match (node.action, &node.role) {
         (NodeAction::Refresh, Role::Etcd(_) | Role::Controller | Role::Pool(_)) => Some(Work::Refresh),
         (NodeAction::Replace, Role::Etcd(_) | Role::Controller) => Some(Work::Replace),
-        (NodeAction::Replace, Role::Pool(name)) => can_move(plan, name, weighted).then_some(Work::Replace),
+        (NodeAction::Replace, Role::Pool(name)) => {
+            plan.policy.pace(name).can_move(weighted).then_some(Work::Replace)
+        }
         (NodeAction::Replace | NodeAction::Refresh, Role::Admin)
         | (NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left, _) => None,
     }
 }
-
-/// Whether a pool may have one machine less than it wants for a while, or one more. Of a group that counts units of capacity nobody knows
-/// how many machines one more unit is.
-fn can_move(plan: &Plan, pool: &str, weighted: bool) -> bool {
-    let pace = plan.policy.pace(pool);
-    pace.may_miss(MANY) > 0 || (!weighted && pace.more(MANY) > 0)
-}
-
-/// So many nodes that every share but none at all makes up one of them.
-const MANY: u32 = 100;
 
 /// How many nodes `plan` says to replace or refresh that a person has to see to.
 pub(in super::super) fn left(wanted: &Wanted) -> u32 {
@@ -115,6 +107,7 @@ impl Nodes {
                 cordoned: None,
                 force_after_s: plan.policy.force_after_s(pool),
                 left: false,
+                minor: plan.minors.iter().find(|change| change.role == planned.role).map(MinorChange::words),
                 crew: Crew::default(),
             })
         };

@@ -105,29 +105,6 @@ fn a_rollout_of_an_older_slipway_is_read_and_its_first_plan_brings_the_add_ons()
 }
 
 #[test]
-fn add_ons_of_another_minor_are_not_told_of_before_the_api_servers_can_be() {
-    let of = |size, kubernetes: &str| {
-        let mut release = with_addon(size, kubernetes);
-        let node = release.roles[&Role::Pool("a".to_owned())].clone();
-        let version = Some(kubernetes.to_owned());
-        let controller = NodeRole { stack: "c-control-plane".to_owned(), version, ..node };
-        release.roles.insert(Role::Controller, controller);
-        release
-    };
-    for (to, told) in [("1.34.3", true), ("1.35.0", false)] {
-        let (old, new, mut fake) = (of(1, "1.34.2"), of(2, to), Fake::default());
-        let state = launch(&old, &mut fake);
-        let wanted = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
-        assert_eq!(wanted.plan.addons.len(), 1, "it is in the plan");
-        let (state, report) = fake.run(state, &wanted, None, false);
-        assert_eq!(report.state == "succeeded", told, "{}", report.message);
-        assert_eq!(fake.log.iter().any(|line| line.starts_with("add-ons")), told, "{:?}", fake.log);
-        let applied = if told { new.id() } else { old.id() };
-        assert_eq!(state.addons_release(), Some(applied.as_str()));
-    }
-}
-
-#[test]
 fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     let (release, mut fake) = (with_addon(1, "v1"), Fake::default());
     let state = launch(&release, &mut fake);

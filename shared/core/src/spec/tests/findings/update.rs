@@ -54,7 +54,13 @@ fn running(runs: &Runs<'_>) -> Rendering {
 fn onto(runs: &Runs<'_>, version: &str, more: &str) -> String {
     let text = format!("{}{more}", BASE.replace("\"1.37\"", version));
     let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", told(&found)));
-    told(&check_update(text.as_bytes(), &accepted.cluster, &Lock::default(), &running(runs)))
+    told(&check_update(
+        text.as_bytes(),
+        &accepted.cluster,
+        &Lock::default(),
+        &running(runs),
+        &BTreeMap::new(),
+    ))
 }
 
 const OF_1_34: Runs<'_> = Runs { kubernetes: "1.34.2", pools: &[("general", "1.34.2")], etcd: "3.6.16" };
@@ -151,7 +157,7 @@ fn the_issuer_of_tokens_is_switched_in_two_steps() {
         let mut running = running(&Runs { kubernetes: "1.37.0", pools: &[], etcd: "3.7.3" });
         running.roles.get_mut(&Role::Controller).unwrap().config =
             format!(r#"{{"controlPlane": {{"serviceAccountTokens": {{"issuers": [{issuers}]}}}}}}"#);
-        told(&check_update(text.as_bytes(), &accepted.cluster, &Lock::default(), &running))
+        told(&check_update(text.as_bytes(), &accepted.cluster, &Lock::default(), &running, &BTreeMap::new()))
     };
     let local = r#""https://kubernetes.default.svc.cluster.local""#;
     let (accepted, signs) = (format!(r#"{local}, "https://i/c""#), format!(r#""https://i/c", {local}"#));
@@ -176,5 +182,8 @@ fn a_release_that_wrote_no_versions_down_objects_to_nothing() {
         (node.version, node.member) = (None, None);
     }
     let accepted = parse(BASE.as_bytes(), None).unwrap();
-    assert_eq!(check_update(BASE.as_bytes(), &accepted.cluster, &Lock::default(), &old), []);
+    assert_eq!(
+        check_update(BASE.as_bytes(), &accepted.cluster, &Lock::default(), &old, &BTreeMap::new()),
+        []
+    );
 }

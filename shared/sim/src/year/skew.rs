@@ -1,0 +1,84 @@
+//! Version skew, read off the machines (kubernetes.io/releases/version-skew-policy): what each runs is known by the configuration that it was
+//! launched with, and no plan is asked.
+
+use std::collections::BTreeMap;
+
+use slipway_core::render::Rendering;
+
+use crate::world::{MachineFacts, Power};
+
+/// So many minors a kubelet may be behind an API server.
+const KUBELETS: u16 = 3;
+
+/// The minor of every configuration that ever was.
+#[derive(Debug, Clone, Default)]
+pub struct Skew {
+    minors: BTreeMap<String, u16>,
+}
+
+impl Skew {
+    /// Takes note of what a release's configurations run.
+    pub fn knows(&mut self, release: &Rendering) {
+        let read = |version: &str| version.split('.').nth(1)?.parse().ok();
+        let of_roles = release.roles.values();
+        self.minors.extend(
+            of_roles.filter_map(|node| Some((node.config_digest.clone(), read(node.version.as_deref()?)?))),
+        );
+    }
+
+    /// The minors of those machines of roles that begin with `role` that run, by machine.
+    fn running<'m>(
+        &self,
+        machines: impl Iterator<Item = &'m MachineFacts>,
+        role: &str,
+    ) -> BTreeMap<&'m str, u16> {
+        machines
+            .filter(|one| one.role.starts_with(role) && one.ready && one.power == Power::Up)
+            .filter_map(|one| Some((one.id.as_str(), *self.minors.get(&one.config)?)))
+            .collect()
+    }
+
+    /// Whether any machine that is there runs that minor, or is about to.
+    pub(super) fn is_there<'m>(
+        &self,
+        mut machines: impl Iterator<Item = &'m MachineFacts>,
+        role: &str,
+        minor: u16,
+    ) -> bool {
+        machines.any(|one| one.role == role && self.minors.get(&one.config) == Some(&minor))
+    }
+
+    /// What no two machines that run may be to each other.
+    pub(super) fn amiss<'m>(
+        &self,
+        machines: impl Iterator<Item = &'m MachineFacts> + Clone,
+    ) -> Vec<(&'static str, String)> {
+        let mut amiss = Vec::new();
+        let servers = self.running(machines.clone(), "controller");
+        let bounds = |of: &BTreeMap<&str, u16>| Some((*of.values().min()?, *of.values().max()?));
+        if let Some((oldest, newest)) = bounds(&servers) {
+            if newest > oldest + 1 {
+                amiss.push(("P5", format!("API servers of 1.{oldest} and 1.{newest} serve together")));
+            }
+            for (id, minor) in self.running(machines.clone(), "pool-") {
+                if minor > oldest {
+                    amiss.push((
+                        "P5",
+                        format!("the kubelet of {id} is of 1.{minor}, and an API server of 1.{oldest}"),
+                    ));
+                } else if minor + KUBELETS < newest {
+                    amiss.push((
+                        "P5",
+                        format!("the kubelet of {id} is of 1.{minor}, and an API server of 1.{newest}"),
+                    ));
+                }
+            }
+        }
+        if let Some((oldest, newest)) = bounds(&self.running(machines, "etcd-"))
+            && newest > oldest + 1
+        {
+            amiss.push(("P4", format!("members of etcd of minors {oldest} and {newest} run together")));
+        }
+        amiss
+    }
+}
