@@ -274,6 +274,26 @@ impl Demo {
         Ok(())
     }
 
+    /// What the cluster would live through in the next 400 days, with machines that break and calls that fail.
+    pub(crate) async fn simulated(&mut self) -> Fallible<()> {
+        let picture = tools::root().join(".demo/year.html");
+        std::fs::create_dir_all(tools::root().join(".demo"))?;
+        let asked = ["simulate", "examples/production.yaml", "--seed", "3", "--faults", "0.02", "--html"];
+        self.narrator
+            .title(&format!("7. Its next 400 days, simulated: slipway {} .demo/year.html", asked.join(" ")));
+        let mut command = tokio::process::Command::new(tools::binary("slipway")?);
+        let ended =
+            command.args(asked).arg(&picture).current_dir(tools::root()).kill_on_drop(true).output().await?;
+        let told = String::from_utf8_lossy(&ended.stdout);
+        for line in told.lines() {
+            let line: String = line.chars().take(140).collect();
+            self.narrator.say(&format!("            | {line}"));
+        }
+        self.promise(ended.status.success(), "the simulated year keeps every promise");
+        self.narrator.say(&format!("            its picture: {}", picture.display()));
+        Ok(())
+    }
+
     /// Whether every promise held, in a table that a newcomer understands.
     pub(crate) async fn summary(&mut self) -> Fallible<bool> {
         self.narrator.title("What stands now");

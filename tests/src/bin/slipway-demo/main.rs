@@ -71,6 +71,7 @@ async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
         demo.patched().await?;
         demo.renewed().await?;
         demo.refused().await?;
+        demo.simulated().await?;
     }
     let good = demo.summary().await?;
     if options.keep {
