@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_sim::wire::{Options, serve};
+use slipway_sim::wire::{Clock, Options, serve};
 use slipway_sim::{Config, Outgoing, World};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -27,7 +27,8 @@ const EVENTS_AT_ONCE: usize = 10;
 pub struct Cloud {
     world: Arc<Mutex<World>>,
     endpoint: String,
-    task: JoinHandle<()>,
+    clock: Clock,
+    tasks: [JoinHandle<()>; 2],
 }
 
 /// What the world's doings reach.
@@ -66,7 +67,8 @@ impl Reach {
 }
 
 impl Cloud {
-    /// A world that begins to live now, in which `speed` seconds pass in one; it reads templates from `s3`.
+    /// A world that begins to live now, in which `speed` seconds pass in one, and none while a function is at work; it reads templates
+    /// from `s3`.
     ///
     /// # Errors
     /// If there is no port to be had.
@@ -81,7 +83,19 @@ impl Cloud {
         let options = Options { speed, s3_endpoint: Some(s3.to_owned()) };
         let mut served = serve((Ipv4Addr::LOCALHOST, 0).into(), Arc::clone(&world), options).await?;
         let endpoint = served.endpoint();
-        let task = tokio::spawn(async move {
+        let clock = served.clock().clone();
+        let (standing, lambda) = (clock.clone(), reach.lambda.clone());
+        let pacer = tokio::spawn(async move {
+            let mut open = lambda.watch();
+            loop {
+                let at_work = *open.borrow_and_update() > 0;
+                standing.stand(at_work);
+                if open.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        let sender = tokio::spawn(async move {
             while let Some(first) = served.outgoing.recv().await {
                 let mut sent = vec![first];
                 while let Ok(next) = served.outgoing.try_recv() {
@@ -93,7 +107,13 @@ impl Cloud {
                 }
             }
         });
-        Ok(Self { world, endpoint, task })
+        Ok(Self { world, endpoint, clock, tasks: [pacer, sender] })
+    }
+
+    /// What time it is there.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Where CloudFormation and Scheduler answer.
@@ -116,7 +136,9 @@ impl Cloud {
 
 impl Drop for Cloud {
     fn drop(&mut self) {
-        self.task.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 

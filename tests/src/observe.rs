@@ -90,6 +90,8 @@ pub struct Call {
     pub status: u16,
     /// Why the gateway refused it: a missing grant, or a fault that a test injected.
     pub refused: Option<String>,
+    /// The session of whoever waits for an answer that a test withholds for ever: what [`crate::lambda::Lambda::kill_session`] takes.
+    pub stalled: Option<String>,
 }
 
 impl Call {

@@ -51,6 +51,9 @@ pub struct Settings {
     pub parameters: Vec<(String, String)>,
     /// S3 says of every object that it was written so many hours before it was.
     pub hours_ago: u32,
+    /// The functions live by the world's clock, as in AWS. Without it by this machine's, which is behind: of what they wait for, hours
+    /// pass there within moments. But a person's commands are always of this machine's.
+    pub one_clock: bool,
 }
 
 impl Default for Settings {
@@ -63,6 +66,7 @@ impl Default for Settings {
             log: None,
             parameters: Vec::new(),
             hours_ago: 0,
+            one_clock: false,
         }
     }
 }
@@ -120,6 +124,9 @@ impl Embedded {
         let reach = Reach::new(&client, &lambda, &observer, gateway.bell(), &deployed);
         let cloud = Cloud::start(&settings.region, settings.speed, &gateway.templates_url(), reach).await?;
         gateway.serve_by_world(cloud.world(), cloud.endpoint());
+        if settings.one_clock {
+            lambda.live_by(cloud.clock(), work_folder.path());
+        }
         let router = Router::start(
             client.clone(),
             &gateway,

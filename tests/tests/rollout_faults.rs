@@ -2,22 +2,25 @@
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+use slipway_tests::client::Event;
 use slipway_tests::gateway::{Effect, Fault, Refusal};
 use slipway_tests::installation::Installation;
 use slipway_tests::observe::{Observed, Outcome};
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A launch or a roll takes seconds, and minutes where many others use the same processors.
+const PATIENCE: Duration = Duration::from_secs(400);
 const QUIET: Duration = Duration::from_millis(500);
 
 fn spec_of(cluster: &str) -> String {
     let spec = std::fs::read_to_string(tools::root().join("examples/minimal.yaml")).unwrap();
     let spec = spec.replace("clusterName: minimal", &format!("clusterName: {cluster}"));
-    format!("{spec}rollout:\n  approval: auto\n")
+    format!("{spec}rollout:\n  approval: auto\n  surge: 1\n")
 }
 
 fn stacks_of(cluster: &str) -> [String; 4] {
@@ -61,13 +64,11 @@ fn all_created(slipway: &Installation, cluster: &str) {
     assert_eq!(statuses(slipway, cluster), ["CREATE_COMPLETE"; 4], "{cluster}");
 }
 
-/// How often each stack was created, from CloudFormation's own events.
-fn creations(slipway: &Installation, mark: usize) -> BTreeMap<String, usize> {
+/// How often each stack came into a status, from CloudFormation's own events.
+fn begun(slipway: &Installation, mark: usize, status: &str) -> BTreeMap<String, usize> {
     let mut begun = BTreeMap::new();
     for (kind, detail) in slipway.world().observer().events(mark) {
-        if kind == "CloudFormation Stack Status Change"
-            && detail["status-details"]["status"] == "CREATE_IN_PROGRESS"
-        {
+        if kind == "CloudFormation Stack Status Change" && detail["status-details"]["status"] == status {
             let stack = detail["stack-id"].as_str().unwrap().split('/').nth(1).unwrap().to_owned();
             *begun.entry(stack).or_default() += 1;
         }
@@ -135,71 +136,152 @@ async fn cloudformation_denied_is_dead_lettered_by_kind_and_the_tick_recovers() 
     all_created(&slipway, "minimal");
 }
 
+/// P8: killed at any of its calls, before it and after it, with events that come twice, a launch and then a roll of every node end as
+/// if nobody had died: nothing is made, taken down or begun twice, and no event is lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_a_rollout_killed_before_any_call_ends_the_same() {
-    die_everywhere("before", Effect::StallBefore).await;
+async fn p8_a_launch_and_a_roll_of_all_nodes_end_the_same_wherever_the_function_is_killed() {
+    let settings = Settings { time_scale: 0.001, one_clock: true, ..Settings::default() };
+    let slipway = Installation::start(&settings).await.unwrap();
+    let mut ends = Vec::new();
+    for (cluster, effect, copies) in [("before", Effect::StallBefore, 2), ("after", Effect::StallAfter, 1)] {
+        slipway.world().router().set_copies(copies);
+        ends.push(live(&slipway, cluster, effect).await);
+        assert_eq!(
+            slipway.world().cloud().with(|cloud| cloud.schedules()),
+            Vec::<String>::new(),
+            "{cluster}"
+        );
+        assert_eq!(slipway.dead_letters().await.unwrap(), 0, "{cluster}");
+    }
+    assert_eq!(ends[0], ends[1]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn p8_a_rollout_killed_after_any_call_ends_the_same() {
-    die_everywhere("after", Effect::StallAfter).await;
-}
-
-/// P8: killed at a call, with every event delivered twice, it ends the same, and no stack is made twice.
-async fn die_everywhere(word: &str, effect: Effect) {
-    let slipway = installed().await;
-    slipway.world().router().set_copies(2);
+/// Launches a cluster, and rolls all of its nodes after somebody approved of it, and has the function die in both. What is left of it.
+async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     let observer = slipway.world().observer();
-    for (number, (action, resource)) in [
+    let mark = observer.mark();
+    let once = |kinds: &[&str]| -> BTreeMap<String, usize> {
+        kinds.iter().map(|kind| (format!("{cluster}-{kind}"), 1)).collect()
+    };
+    // No event meets three of them: that would be its last try.
+    let places = [
         ("scheduler:CreateSchedule", ""),
-        ("s3:PutObject", "/rollout.json"),
-        ("s3:PutObject", "/addons.json"),
-        ("cloudformation:CreateChangeSet", "network"),
         ("cloudformation:ExecuteChangeSet", "network"),
+        ("cloudformation:CreateChangeSet", "etcd"),
         ("cloudformation:ExecuteChangeSet", "pool"),
-        ("events:PutEvents", ""),
+        ("s3:PutObject", "/addons.json"),
         ("scheduler:DeleteSchedule", ""),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let cluster = format!("c{number}{word}");
-        let place = format!("killed {word} {action} {resource}");
-        let mark = observer.mark();
-        slipway.world().gateway().inject(Fault {
+    ];
+    slipway.upload(cluster, spec_of(cluster)).await.unwrap();
+    killed_at(slipway, mark, cluster, effect, &places).await;
+    all_created(slipway, cluster);
+    let stacks = ["network", "etcd", "control-plane", "pool-general"];
+    assert_eq!(begun(slipway, mark, "CREATE_IN_PROGRESS"), once(&stacks), "{cluster}");
+    let old = machines(slipway, cluster).await;
+
+    let mark = observer.mark();
+    let spec = spec_of(cluster).replace("approval: auto", "approval: manual");
+    slipway.upload(cluster, format!("{spec}keyName: operations\n")).await.unwrap();
+    let (kind, ready) = slipway.event(mark, &["Plan Ready", "Spec Rejected"], PATIENCE).await.unwrap();
+    assert_eq!((kind.as_str(), &ready["needsApproval"]), ("Plan Ready", &json!(true)), "{ready}");
+    let approve = Event {
+        source: "slipway".to_owned(),
+        detail_type: "Rollout Approved".to_owned(),
+        detail: json!({"cluster": cluster, "plan": ready["plan"]}),
+        resources: Vec::new(),
+    };
+    slipway.world().client().put_event("slipway", &approve).await.unwrap();
+    let places = [
+        ("s3:PutObject", "/rollout.json"),
+        ("cloudformation:ExecuteChangeSet", "control-plane"),
+        ("ssm:SendCommand", "EtcdSnapshot"),
+        ("ssm:SendCommand", "Drain"),
+        ("autoscaling:TerminateInstanceInAutoScalingGroup", "etcd"),
+        ("autoscaling:TerminateInstanceInAutoScalingGroup", "control-plane"),
+        ("autoscaling:SetDesiredCapacity", "control-plane"),
+        ("autoscaling:CompleteLifecycleAction", "pool"),
+    ];
+    killed_at(slipway, mark, cluster, effect, &places).await;
+    assert_eq!(begun(slipway, mark, "UPDATE_IN_PROGRESS"), once(&stacks[1..]), "{cluster}");
+    let new = machines(slipway, cluster).await;
+    let groups = once(&["etcd-0", "control-plane", "pool-general"]);
+    for (what, machines) in [("before", &old), ("after", &new)] {
+        let sizes: BTreeMap<_, _> = machines.iter().map(|(group, ids)| (group.clone(), ids.len())).collect();
+        assert_eq!(sizes, groups, "{cluster}: {what} the roll");
+    }
+    assert!(new.iter().all(|(group, ids)| ids.is_disjoint(&old[group])), "{cluster}: {old:?} {new:?}");
+    for what in ["EC2 Instance Launch Successful", "EC2 Instance Terminate Successful"] {
+        let mut counts = BTreeMap::new();
+        for (kind, detail) in observer.events(mark) {
+            if kind == what {
+                *counts.entry(detail["AutoScalingGroupName"].as_str().unwrap().to_owned()).or_default() += 1;
+            }
+        }
+        assert_eq!(counts, groups, "{cluster}: {what}");
+    }
+    let rollout: Value = slipway.document(cluster, "rollout.json").await.unwrap().unwrap();
+    let last = &rollout["last"]["result"];
+    json!({"generation": rollout["generation"], "active": rollout["active"], "last": last, "behind": rollout["behind"]})
+}
+
+/// Waits until a rollout ends well whose function died at each of those calls: the one process that called, as it called.
+async fn killed_at(
+    slipway: &Installation,
+    mark: usize,
+    cluster: &str,
+    effect: Effect,
+    places: &[(&str, &str)],
+) {
+    let world = slipway.world();
+    for (action, resource) in places {
+        world.gateway().inject(Fault {
             caller: Some("slipway-rollout".to_owned()),
-            action: action.to_owned(),
-            resource: resource.to_owned(),
+            action: (*action).to_owned(),
+            resource: (*resource).to_owned(),
             times: Some(1),
             effect,
         });
-        slipway.upload(&cluster, spec_of(&cluster)).await.unwrap();
-        let stalled = observer.wait(mark, PATIENCE, |seen| match &seen.what {
-            Observed::Call(call) => (call.caller == "slipway-rollout"
-                && call.action == action
-                && call.resource.contains(resource))
-            .then_some(()),
-            _ => None,
-        });
-        stalled.await.unwrap_or_else(|| panic!("{place}: never called"));
-        assert!(slipway.world().lambda().kill("slipway-rollout") >= 1, "{place}");
-        let (kind, message) = end(&slipway, mark, &cluster).await;
-        assert_eq!(kind, "Rollout Succeeded", "{place}: {message}");
-        all_created(&slipway, &cluster);
-        let created = creations(&slipway, mark);
-        let once = stacks_of(&cluster).into_iter().map(|stack| (stack, 1)).collect::<BTreeMap<_, _>>();
-        assert_eq!(created, once, "{place}: {:?}", observer.troubles(0));
-        assert_eq!(slipway.world().cloud().with(|cloud| cloud.schedules()), Vec::<String>::new(), "{place}");
-        let failed: Vec<_> = observer
-            .since(mark)
-            .into_iter()
-            .filter_map(|seen| match seen.what {
-                Observed::Finished { attempt, outcome: Outcome::Failed { error_type, message }, .. } => {
-                    Some((attempt, error_type, message))
-                }
-                _ => None,
-            })
-            .collect();
-        assert_eq!(slipway.dead_letters().await.unwrap(), 0, "{place}: {failed:#?}");
     }
+    let killing = async {
+        let mut next = mark;
+        for _ in places {
+            let stalled = world.observer().wait(next, PATIENCE, |seen| {
+                next += 1;
+                let Observed::Call(call) = &seen.what else { return None };
+                Some((call.action.clone(), call.stalled.clone()?))
+            });
+            let (place, session) =
+                stalled.await.unwrap_or_else(|| panic!("{cluster}: not everywhere called"));
+            assert!(world.lambda().kill_session("slipway-rollout", &session), "{cluster}: {place}");
+        }
+    };
+    let (end, ()) = tokio::join!(end(slipway, mark, cluster), killing);
+    assert_eq!(end.0, "Rollout Succeeded", "{cluster}: {}", end.1);
+    let killed = world.observer().since(mark).into_iter().filter(|seen| match &seen.what {
+        Observed::Finished { outcome: Outcome::Failed { error_type, .. }, .. } => {
+            assert_eq!(error_type, "Runtime.ExitError", "{cluster}: {seen:?}");
+            true
+        }
+        _ => false,
+    });
+    assert_eq!(killed.count(), places.len(), "{cluster}");
+}
+
+/// The machines of a cluster, when all of them serve: by their groups.
+async fn machines(slipway: &Installation, cluster: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let ours = || {
+        let machines = slipway.world().cloud().with(|cloud| cloud.machines()).into_iter();
+        machines.filter(|one| one.cluster == cluster)
+    };
+    let serve = async {
+        while !ours().all(|one| one.ready && !one.leaving) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, serve).await.unwrap();
+    let mut groups = BTreeMap::<String, BTreeSet<String>>::new();
+    for one in ours() {
+        groups.entry(one.group.clone()).or_default().insert(one.id.clone());
+    }
+    groups
 }

@@ -34,8 +34,8 @@ pub const IMAGE_MIRROR: &str = "SLIPWAY_IMAGE_MIRROR";
 pub const REGION: &str = "AWS_REGION";
 /// What is logged: `info`, or by module, `slipway_driver=debug,info`. Libraries never log below `info`. All functions.
 pub const RUST_LOG: &str = "RUST_LOG";
-/// So many seconds are added to what the clock says, so that a test can have years pass. Only with [`ENDPOINT_URL`]: in AWS itself
-/// a function that is told it fails. All functions.
+/// So many seconds are added to what the clock says, so that a test can have years pass; or the path of a file that says how many, which
+/// each invocation reads anew. Only with [`ENDPOINT_URL`]: in AWS itself a function that is told it fails. All functions.
 pub const CLOCK_AHEAD_S: &str = "SLIPWAY_CLOCK_AHEAD_S";
 /// Where the SDKs reach AWS, if that is not AWS.
 pub const ENDPOINT_URL: &str = "AWS_ENDPOINT_URL";
@@ -162,16 +162,20 @@ impl Scan {
 /// How far ahead of the machine's clock this function's is: not at all, but where a test says so.
 ///
 /// # Errors
-/// If that is no number, or if this is AWS itself.
+/// If that is no number, nor a file with one, or if this is AWS itself.
 pub fn clock_ahead(environment: &Environment) -> Result<SignedDuration, Failure> {
     let Some(value) = environment.get(CLOCK_AHEAD_S) else { return Ok(SignedDuration::ZERO) };
     if environment.get(ENDPOINT_URL).is_none() {
         let problem = format!("{CLOCK_AHEAD_S} is set, and this is AWS: it is for tests alone, remove it");
         return Err(Failure::environment(problem));
     }
-    let seconds = value.parse::<i64>().map_err(|_| {
-        Failure::environment(format!("{CLOCK_AHEAD_S} is {value:?}; it must be a number of seconds"))
-    })?;
+    let wrong = |what: &str| Failure::environment(format!("{CLOCK_AHEAD_S} is {value:?}; {what}"));
+    let text = if value.starts_with('/') {
+        std::fs::read_to_string(value).map_err(|error| wrong(&format!("that cannot be read: {error}")))?
+    } else {
+        value.to_owned()
+    };
+    let seconds = text.trim().parse().map_err(|_| wrong("it must be a number of seconds"))?;
     Ok(SignedDuration::from_secs(seconds))
 }
 
@@ -299,6 +303,15 @@ mod tests {
         let elsewhere = (ENDPOINT_URL, "http://127.0.0.1:1");
         assert_eq!(told(&[(CLOCK_AHEAD_S, "60"), elsewhere]).unwrap(), SignedDuration::from_secs(60));
         assert!(told(&[(CLOCK_AHEAD_S, "soon"), elsewhere]).is_err());
+        let file = std::env::temp_dir().join(format!("slipway-clock-{}", std::process::id()));
+        let path = file.to_str().unwrap();
+        for seconds in [60, 7_200] {
+            std::fs::write(&file, format!("{seconds}\n")).unwrap();
+            let now = told(&[(CLOCK_AHEAD_S, path), elsewhere]).unwrap();
+            assert_eq!(now, SignedDuration::from_secs(seconds), "read anew");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(told(&[(CLOCK_AHEAD_S, path), elsewhere]).is_err());
     }
 
     #[test]

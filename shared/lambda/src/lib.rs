@@ -84,20 +84,17 @@ async fn serve<F: Function>(
     environment: &Environment,
     log_problem: Option<Failure>,
 ) -> Result<(), lambda_runtime::Error> {
-    let ahead = environment::clock_ahead(environment);
-    let started = match (log_problem, &ahead) {
+    let started = match (log_problem, environment::clock_ahead(environment)) {
         (None, Ok(_)) => F::start(environment).await,
-        (Some(problem), _) => Err(problem),
-        (None, Err(problem)) => Err(problem.clone()),
+        (Some(problem), _) | (None, Err(problem)) => Err(problem),
     };
-    let ahead = ahead.unwrap_or_default();
     if let Err(failure) = &started {
         failure.log();
     }
     let started = &started;
     let handler = service_fn(async |event: LambdaEvent<Value>| {
         let span = tracing::info_span!("invocation", requestId = %event.context.request_id, cluster = Empty);
-        answer(started.as_ref(), event, ahead).instrument(span).await
+        answer(started.as_ref(), event, environment::clock_ahead(environment)).instrument(span).await
     });
     Runtime::new(handler).run().await
 }
@@ -106,13 +103,16 @@ async fn serve<F: Function>(
 async fn answer<F: Function>(
     function: Result<&F, &Failure>,
     event: LambdaEvent<Value>,
-    ahead: SignedDuration,
+    ahead: Result<SignedDuration, Failure>,
 ) -> Result<String, Failure> {
-    let now = Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX);
-    let invocation = Invocation { function_arn: event.context.invoked_function_arn.clone(), now };
-    let result = match function {
-        Ok(function) => function.handle(event.payload, &invocation).await,
-        Err(failure) => Err(failure.clone()),
+    let result = match (function, ahead) {
+        (Ok(function), Ok(ahead)) => {
+            let now = Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX);
+            let invocation = Invocation { function_arn: event.context.invoked_function_arn.clone(), now };
+            function.handle(event.payload, &invocation).await
+        }
+        (Err(failure), _) => Err(failure.clone()),
+        (Ok(_), Err(failure)) => Err(failure),
     };
     match &result {
         Ok(outcome) => tracing::info!(outcome, "done"),

@@ -16,6 +16,8 @@ use crate::iam::Request;
 pub(super) struct Identified {
     /// The access key that signed it.
     pub(super) access_key: String,
+    /// The session token: each execution environment of a function has its own.
+    pub(super) session: String,
     /// Signing name of the service.
     pub(super) service: String,
     /// What must be allowed: usually one thing; also the role that is handed over, the template that is read.
@@ -73,7 +75,14 @@ pub(super) fn identify(
         add(need, "s3:TlsVersion", "1.3");
         add(need, "aws:RequestedRegion", region);
     }
-    Ok(Identified { access_key: access_key.to_owned(), service: service.to_owned(), needs, about_nothing })
+    let session = headers.get("x-amz-security-token").and_then(|value| value.to_str().ok());
+    Ok(Identified {
+        access_key: access_key.to_owned(),
+        session: session.unwrap_or_default().to_owned(),
+        service: service.to_owned(),
+        needs,
+        about_nothing,
+    })
 }
 
 fn parse(body: &[u8]) -> Result<Value, String> {

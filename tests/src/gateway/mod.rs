@@ -250,6 +250,7 @@ async fn handle(
                 resource: "*".to_owned(),
                 status: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
                 refused: Some(reason.clone()),
+                stalled: None,
             }));
             return refuse::NOT_MODELLED.answer("s3", "", &reason);
         }
@@ -258,15 +259,18 @@ async fn handle(
     let Some(first) = identified.needs.first().cloned() else {
         return refuse::NOT_MODELLED.answer(&identified.service, "", "the request asks for nothing");
     };
-    let observe = |status: StatusCode, refused: Option<String>| {
+    let record = |status: StatusCode, refused: Option<String>, stalled: Option<String>| {
         shared.observer.record(Observed::Call(Call {
             caller: caller.clone(),
             action: first.action.clone(),
             resource: first.resource.clone(),
             status: status.as_u16(),
             refused,
+            stalled,
         }));
     };
+    let observe = |status: StatusCode, refused: Option<String>| record(status, refused, None);
+    let session = || Some(identified.session.clone());
     if let Some(reason) = shared.forbidden(&identified, &caller) {
         let answer = Refusal::Denied.answer(&identified.service, &first.action, &reason);
         observe(answer.status(), Some(reason));
@@ -281,7 +285,8 @@ async fn handle(
             return answer;
         }
         Some(Effect::StallBefore) => {
-            observe(StatusCode::GATEWAY_TIMEOUT, Some("injected fault: not passed on".to_owned()));
+            let reason = "injected fault: not passed on".to_owned();
+            record(StatusCode::GATEWAY_TIMEOUT, Some(reason), session());
             return std::future::pending().await;
         }
         Some(Effect::Delay(ms)) => tokio::time::sleep(Duration::from_millis(ms.into())).await,
@@ -297,11 +302,12 @@ async fn handle(
         observe(answer.status(), Some(reason));
         return answer;
     }
-    observe(status, None);
+    let stalls = effect == Some(Effect::StallAfter);
+    record(status, None, if stalls { session() } else { None });
     if ["s3:PutObject", "s3:DeleteObject", "events:PutEvents"].contains(&first.action.as_str()) {
         shared.bell.notify_one();
     }
-    if effect == Some(Effect::StallAfter) {
+    if stalls {
         return std::future::pending().await;
     }
     answer

@@ -36,7 +36,7 @@ pub struct Launch {
     pub program: PathBuf,
     /// Its arguments; Lambda gives none.
     pub arguments: Vec<String>,
-    /// The whole environment, but for `AWS_LAMBDA_RUNTIME_API`.
+    /// The whole environment, but for `AWS_LAMBDA_RUNTIME_API` and `AWS_SESSION_TOKEN`.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -58,6 +58,8 @@ pub(super) struct Environment {
     server: JoinHandle<()>,
     /// From the start of the process to its first request for work.
     pub(super) init: Duration,
+    /// Its session token, by which its calls are known.
+    pub(super) session: String,
 }
 
 /// What the Runtime API of one environment shares with us.
@@ -75,14 +77,22 @@ impl Environment {
     ///
     /// # Errors
     /// As Lambda reports it: `Runtime.ExitError`, the function's own init error, a timeout.
-    pub(super) async fn start(launch: &Launch, observer: &Observer) -> Result<Self, Outcome> {
-        let start = Self::try_start(launch, observer).await;
+    pub(super) async fn start(
+        launch: &Launch,
+        session: String,
+        observer: &Observer,
+    ) -> Result<Self, Outcome> {
+        let start = Self::try_start(launch, session, observer).await;
         start.map_err(|error| {
             failed("Runtime.InvalidEntrypoint", &format!("{}: {error}", launch.program.display()))
         })?
     }
 
-    async fn try_start(launch: &Launch, observer: &Observer) -> io::Result<Result<Self, Outcome>> {
+    async fn try_start(
+        launch: &Launch,
+        session: String,
+        observer: &Observer,
+    ) -> io::Result<Result<Self, Outcome>> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
         let (work, inbox) = mpsc::channel(1);
@@ -110,12 +120,13 @@ impl Environment {
             .args(&launch.arguments)
             .env_clear()
             .envs(&launch.environment)
+            .env("AWS_SESSION_TOKEN", &session)
             .env("AWS_LAMBDA_RUNTIME_API", address);
         let mut process = Group::spawn(&mut command)?;
         drop(process.stdin());
         collect(process.stdout(), &launch.function, observer);
         collect(process.stderr(), &launch.function, observer);
-        let mut environment = Self { process, work, desk, server, init: Duration::ZERO };
+        let mut environment = Self { process, work, desk, server, init: Duration::ZERO, session };
         let ready = tokio::select! {
             () = environment.desk.asked.notified() => None,
             status = environment.process.ended() => Some(environment.desk.died(&status)),

@@ -4,10 +4,13 @@
 mod environment;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use slipway_sim::wire::Clock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
@@ -93,15 +96,24 @@ struct Shared {
     /// Events accepted and not yet done with.
     open: watch::Sender<usize>,
     serial: Mutex<u64>,
+    /// What time it is for the functions, and the file that tells them how far that is from this machine's; `None`: this machine's.
+    clock: Mutex<Option<(Clock, PathBuf)>>,
 }
 
 #[derive(Debug)]
 struct Registered {
     function: Mutex<Function>,
     idle: Mutex<Vec<Environment>>,
-    /// Process ids that are at work, by request id.
-    busy: Mutex<BTreeMap<String, u32>>,
+    /// Who is at work, by request id.
+    busy: Mutex<BTreeMap<String, Busy>>,
     places: Semaphore,
+}
+
+/// An environment that is at work.
+#[derive(Debug)]
+struct Busy {
+    process: u32,
+    session: String,
 }
 
 impl Lambda {
@@ -115,6 +127,7 @@ impl Lambda {
             functions: Mutex::default(),
             open: watch::Sender::new(0),
             serial: Mutex::new(0),
+            clock: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -129,6 +142,18 @@ impl Lambda {
             function: Mutex::new(function.clone()),
         };
         lock(&self.shared.functions).insert(function.launch.function, Arc::new(registered));
+    }
+
+    /// From now on every function lives by that clock. `folder` is where they are told.
+    pub fn live_by(&self, clock: &Clock, folder: &Path) {
+        let file = folder.join("clock");
+        for registered in lock(&self.shared.functions).values() {
+            let path = file.display().to_string();
+            let environment = &mut lock(&registered.function).launch.environment;
+            environment.insert("SLIPWAY_CLOCK_AHEAD_S".to_owned(), path);
+            lock(&registered.idle).clear();
+        }
+        *lock(&self.shared.clock) = Some((clock.clone(), file));
     }
 
     /// Changes what is said of a function, as an update of its configuration would: idle environments are retired.
@@ -170,20 +195,33 @@ impl Lambda {
         *self.shared.open.borrow()
     }
 
+    /// [`Lambda::open`], as it changes.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<usize> {
+        self.shared.open.subscribe()
+    }
+
     /// Kills every process of a function that is at work now; how many there were.
     pub fn kill(&self, name: &str) -> usize {
+        self.kill_where(name, |_| true)
+    }
+
+    /// Kills the one process of a function whose calls bear that session token; whether it was at work.
+    pub fn kill_session(&self, name: &str, session: &str) -> bool {
+        self.kill_where(name, |busy| busy.session == session) == 1
+    }
+
+    fn kill_where(&self, name: &str, whom: impl Fn(&Busy) -> bool) -> usize {
         let Some(registered) = lock(&self.shared.functions).get(name).cloned() else { return 0 };
         let busy = lock(&registered.busy);
-        let pids =
-            busy.values().filter_map(|id| i32::try_from(*id).ok()).filter_map(rustix::process::Pid::from_raw);
+        let pids = busy.values().filter(|one| whom(one)).filter_map(|one| i32::try_from(one.process).ok());
+        let pids = pids.filter_map(rustix::process::Pid::from_raw);
         pids.filter(|pid| rustix::process::kill_process_group(*pid, rustix::process::Signal::KILL).is_ok())
             .count()
     }
 
     fn next_id(&self) -> String {
-        let mut serial = lock(&self.shared.serial);
-        *serial += 1;
-        format!("00000000-0000-4000-8000-{:012x}", *serial)
+        format!("00000000-0000-4000-8000-{:012x}", self.shared.next())
     }
 }
 
@@ -219,6 +257,27 @@ fn allowed(function: &Function, arn: &str, caller: &Caller) -> Result<(), String
 }
 
 impl Shared {
+    fn next(&self) -> u64 {
+        let mut serial = lock(&self.serial);
+        *serial += 1;
+        *serial
+    }
+
+    fn tell_the_time(&self) -> std::io::Result<()> {
+        // Held until it is written, so that no earlier time comes later.
+        let clock = lock(&self.clock);
+        let Some((clock, file)) = &*clock else { return Ok(()) };
+        let ahead = clock.now().duration_since(Timestamp::now()).as_secs();
+        let draft = file.with_extension("draft");
+        std::fs::write(&draft, ahead.to_string())?;
+        std::fs::rename(draft, file)
+    }
+
+    /// The session token of another environment.
+    fn session(&self) -> String {
+        format!("environment-{}", self.next())
+    }
+
     /// Tries until the function has done it or it is dead.
     async fn see_through(&self, registered: &Registered, arn: &str, id: &str, payload: Vec<u8>) {
         let accepted = Instant::now();
@@ -253,19 +312,23 @@ impl Shared {
         // The semaphore is never closed.
         let _place = registered.places.acquire().await;
         self.observer.record(Observed::Started(attempt.clone()));
+        if let Err(error) = self.tell_the_time() {
+            self.observer.record(Observed::Trouble(format!("nobody can be told the time: {error}")));
+        }
         let begun = Instant::now();
         let idle = lock(&registered.idle).pop();
         let function = lock(&registered.function).clone();
         let environment = match idle {
             Some(environment) => Ok(environment),
-            None => Environment::start(&function.launch, &self.observer).await,
+            None => Environment::start(&function.launch, self.session(), &self.observer).await,
         };
         let mut max_rss_kib = 0;
         let outcome = match environment {
             Err(outcome) => outcome,
             Ok(mut environment) => {
                 if let Some(pid) = environment.id() {
-                    lock(&registered.busy).insert(work.request_id.clone(), pid);
+                    let busy = Busy { process: pid, session: environment.session.clone() };
+                    lock(&registered.busy).insert(work.request_id.clone(), busy);
                 }
                 let id = work.request_id.clone();
                 let (mut outcome, mut reusable) = environment.work(work).await;

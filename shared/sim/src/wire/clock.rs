@@ -1,6 +1,6 @@
 //! The wall clock, at a speed, as the world's time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,38 +13,70 @@ use crate::world::Outgoing;
 /// Longest sleep of the driver: what is missed by a lost wake-up is only late by this.
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 
-/// A clock that began at some time of a world and runs at some speed.
+/// A clock that began at some time of a world and runs at some speed, or stands. Clones are the same clock.
 #[derive(Debug, Clone)]
-pub(crate) struct Clock {
-    started: Instant,
-    base: Timestamp,
+pub struct Clock {
+    reading: Arc<Mutex<Reading>>,
+    /// Rung when something may be due sooner than it was.
+    changed: Arc<Notify>,
     speed: f64,
+}
+
+/// What the clock showed when it was last looked at, held or let go.
+#[derive(Debug)]
+struct Reading {
+    taken: Instant,
+    showed: Timestamp,
+    stands: bool,
 }
 
 impl Clock {
     pub(crate) fn start(base: Timestamp, speed: f64) -> Self {
-        Self { started: Instant::now(), base, speed }
+        let reading = Reading { taken: Instant::now(), showed: base, stands: false };
+        Self { reading: Arc::new(Mutex::new(reading)), changed: Arc::default(), speed }
     }
 
     /// The world's time.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.base + SignedDuration::from_secs_f64(self.started.elapsed().as_secs_f64() * self.speed)
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.read().showed
     }
 
-    /// How long it is, on the wall, until a time of the world.
-    fn until(&self, at: Timestamp) -> Duration {
-        let seconds = at.duration_since(self.now()).as_secs_f64() / self.speed;
-        Duration::from_secs_f64(seconds.max(0.0))
+    /// Whether the world's time stands from now on.
+    ///
+    /// In a world that is hundreds of times as fast as its functions, minutes pass while one is at work, and ticks pile up behind it,
+    /// the more the busier the machine is. In AWS an invocation is a moment; where it takes no time at all, no test hangs on how fast
+    /// its machine is.
+    pub fn stand(&self, stands: bool) {
+        self.read().stands = stands;
+        self.changed.notify_one();
+    }
+
+    /// How long it is, on the wall, until a time of the world; none while it stands.
+    fn until(&self, at: Timestamp) -> Option<Duration> {
+        let reading = self.read();
+        let seconds = at.duration_since(reading.showed).as_secs_f64() / self.speed;
+        (!reading.stands).then(|| Duration::from_secs_f64(seconds.max(0.0)))
+    }
+
+    pub(super) fn called(&self) {
+        self.changed.notify_one();
+    }
+
+    fn read(&self) -> MutexGuard<'_, Reading> {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if !reading.stands {
+            let passed = now.duration_since(reading.taken).as_secs_f64() * self.speed;
+            reading.showed += SignedDuration::from_secs_f64(passed);
+        }
+        reading.taken = now;
+        reading
     }
 }
 
 /// Advances the world as time passes, and hands out what it sends, until nobody listens any more.
-pub(super) async fn drive(
-    world: SharedWorld,
-    clock: Clock,
-    called: Arc<Notify>,
-    sender: mpsc::UnboundedSender<Outgoing>,
-) {
+pub(super) async fn drive(world: SharedWorld, clock: Clock, sender: mpsc::UnboundedSender<Outgoing>) {
     loop {
         let (sent, next) = {
             let mut world = lock(&world);
@@ -56,10 +88,10 @@ pub(super) async fn drive(
                 return;
             }
         }
-        let wait = next.map_or(LONGEST_SLEEP, |at| clock.until(at)).min(LONGEST_SLEEP);
+        let wait = next.and_then(|at| clock.until(at)).map_or(LONGEST_SLEEP, |wait| wait.min(LONGEST_SLEEP));
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = called.notified() => {}
+            () = clock.changed.notified() => {}
         }
     }
 }

@@ -26,13 +26,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::ports::{SharedWorld, lock};
 use crate::world::{ApiError, Outgoing};
 
-pub(crate) use clock::Clock;
+pub use clock::Clock;
 pub use fetch::client;
 
 /// How the world is served.
@@ -52,6 +52,7 @@ pub struct Served {
     /// What the world sends, as it happens.
     pub outgoing: mpsc::UnboundedReceiver<Outgoing>,
     world: SharedWorld,
+    clock: Clock,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -60,6 +61,12 @@ impl Served {
     #[must_use]
     pub fn world(&self) -> &SharedWorld {
         &self.world
+    }
+
+    /// Its clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// `http://127.0.0.1:PORT`.
@@ -81,8 +88,6 @@ impl Drop for Served {
 struct Service {
     world: SharedWorld,
     clock: Clock,
-    /// Wakes the clock after a call: something may be due sooner now.
-    called: Arc<Notify>,
     templates: fetch::Templates,
 }
 
@@ -95,11 +100,9 @@ pub async fn serve(address: SocketAddr, world: SharedWorld, options: Options) ->
     let address = listener.local_addr()?;
     let (sender, outgoing) = mpsc::unbounded_channel();
     let clock = Clock::start(lock(&world).now(), options.speed);
-    let called = Arc::new(Notify::new());
     let service = Service {
         world: Arc::clone(&world),
         clock: clock.clone(),
-        called: Arc::clone(&called),
         templates: fetch::Templates::new(options.s3_endpoint),
     };
     let router = Router::new().fallback(answer).with_state(service);
@@ -108,8 +111,8 @@ pub async fn serve(address: SocketAddr, world: SharedWorld, options: Options) ->
             tracing::error!(%error, "the simulated AWS has stopped");
         }
     });
-    let driver = tokio::spawn(clock::drive(Arc::clone(&world), clock, called, sender));
-    Ok(Served { address, outgoing, world, tasks: [server, driver] })
+    let driver = tokio::spawn(clock::drive(Arc::clone(&world), clock.clone(), sender));
+    Ok(Served { address, outgoing, world, clock, tasks: [server, driver] })
 }
 
 async fn answer(
@@ -129,7 +132,7 @@ async fn answer(
         let error = ApiError::not_modelled(&format!("{method} {}", uri.path()));
         xml_response(error.http_status, actions::error_text(&error, "none"), "none")
     };
-    service.called.notify_one();
+    service.clock.called();
     response
 }
 
