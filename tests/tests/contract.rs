@@ -12,7 +12,7 @@ use serde_json::json;
 use slipway_aws::Aws;
 use slipway_core::rollout::fleet::{Command, CommandStatus, GroupView, Lifecycle, Verb};
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
-use slipway_driver::ports::{Commands as _, Groups as _, PortResult, Stacks as _, Ticks as _};
+use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _, PortResult, Stacks as _, Ticks as _};
 use slipway_sim::wire::{Options, serve};
 use slipway_sim::{Config, World};
 use slipway_tests::client::{ACCOUNT, Client};
@@ -253,3 +253,40 @@ async fn the_simulated_aws_and_moto_answer_alike_where_moto_is_right() {
 }
 
 const VERSIONED: &str = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+
+/// Throttled once, a call is tried again by the SDK and nobody hears of it; throttled for a while, it may work later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_throttled_once_works_and_one_that_goes_on_being_may_work_later() {
+    let config = Config { account: ACCOUNT.to_owned(), region: REGION.to_owned(), ..Config::default() };
+    let world = Arc::new(Mutex::new(World::new(config)));
+    let options = Options { speed: 1.0, s3_endpoint: None };
+    let served = serve("127.0.0.1:0".parse().unwrap(), Arc::clone(&world), options).await.unwrap();
+    let aws = Aws::emulated(&served.endpoint(), REGION, "AKIACONTRACT").unwrap();
+    let stacks = aws.stacks(&aws.bucket("assets"), "arn:aws:iam::123456789012:role/cloudformation");
+    let (groups, commands) = (aws.groups(), aws.commands());
+    let nobody = "00000000-0000-4000-8000-000000000000";
+    for (times, works) in [(1, true), (100, false)] {
+        for action in ["DescribeStacks", "DescribeAutoScalingGroups", "ListCommands"] {
+            world.lock().unwrap().throttle(action, times);
+        }
+        let (stack, group, token) =
+            tokio::join!(stacks.stack("none"), groups.group("none"), commands.token(nobody));
+        let ends = [
+            stack.map(|seen| seen.is_none()),
+            group.map(|seen| seen.is_none()),
+            token.map(|seen| seen.is_none()),
+        ];
+        for end in ends {
+            match end {
+                Ok(nothing) => assert!(works && nothing, "throttled {times} times"),
+                Err(error) => {
+                    assert!(
+                        !works && error.kind == ErrorKind::Transient,
+                        "throttled {times} times: {error:?}"
+                    );
+                    assert!(error.message.contains("Rate exceeded"), "{error:?}");
+                }
+            }
+        }
+    }
+}
