@@ -13,10 +13,11 @@ use slipway_tests::tools;
 const AGENT: &str = "/var/lib/slipway/slipway-node";
 
 /// Each document, and the words of its command with good parameters.
-const DOCUMENTS: [(&str, &str); 8] = [
+const DOCUMENTS: [(&str, &str); 9] = [
     ("Slipway-Drain", "drain i-0abc123def4567890 --for 3000 --force-after never"),
     ("Slipway-EtcdHealth", "etcd health"),
     ("Slipway-EtcdMoveLeader", "etcd move-leader"),
+    ("Slipway-EtcdRemove", "etcd remove --member etcd-4"),
     (
         "Slipway-EtcdRestore",
         "etcd restore --snapshot 20261121T204500Z --token auto --initial-cluster founders",
@@ -31,9 +32,10 @@ const DOCUMENTS: [(&str, &str); 8] = [
 ];
 
 /// Good values of each parameter; the first is the one in [`DOCUMENTS`].
-const GOOD: [(&str, &[&str]); 8] = [
+const GOOD: [(&str, &[&str]); 9] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
     ("For", &["3000", "1", "86400"]),
+    ("Member", &["etcd-4", "etcd-0", "etcd-10"]),
     ("Snapshot", &["20261121T204500Z"]),
     ("Token", &["auto", "production-20261121T204500Z.2"]),
     (

@@ -120,6 +120,14 @@ impl Endpoint {
         self.call("cluster/member/promote", json!({ "ID": id.to_string() }), PATIENCE).await
     }
 
+    /// Takes a member out of the membership.
+    ///
+    /// # Errors
+    /// If etcd refuses: too few of the others run.
+    pub async fn remove(&self, id: u64) -> Answer<Members> {
+        self.call("cluster/member/remove", json!({ "ID": id.to_string() }), PATIENCE).await
+    }
+
     /// Every alarm in the cluster.
     ///
     /// # Errors

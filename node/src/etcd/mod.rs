@@ -8,6 +8,7 @@ pub mod health;
 pub mod join;
 pub mod leader;
 pub mod place;
+pub mod remove;
 pub mod restore;
 pub mod snapshot;
 pub mod wire;
@@ -55,6 +56,12 @@ pub enum Verb {
     Join,
     /// Give this learner a vote, once it has caught up
     Promote,
+    /// Take another member out of the membership
+    Remove {
+        /// Its name
+        #[arg(long, value_name = "NAME", value_parser = name)]
+        member: String,
+    },
 }
 
 /// Does what `verb` says.
@@ -73,6 +80,7 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<
         }
         Verb::Join => Ok(json(&join::join(&place).await?)),
         Verb::Promote => Ok(json(&join::promote(&place).await?)),
+        Verb::Remove { member } => Ok(json(&remove::remove(&place, &member).await?)),
         Verb::MoveLeader => Ok(json(&leader::move_leader(&place).await?)),
     }
 }
@@ -91,6 +99,13 @@ fn time(text: &str) -> Result<String, String> {
             _ => byte.is_ascii_digit(),
         });
     if fits { Ok(text.to_owned()) } else { Err("a snapshot's time is as 20261121T204500Z".to_owned()) }
+}
+
+/// `etcd-4`.
+fn name(text: &str) -> Result<String, String> {
+    let number = text.strip_prefix("etcd-").unwrap_or_default();
+    let fits = (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    if fits { Ok(text.to_owned()) } else { Err("a member's name is as etcd-4".to_owned()) }
 }
 
 fn token(text: &str) -> Result<String, String> {

@@ -16,8 +16,8 @@ not name is not touched.
 The cluster of the test has the stacks `network`, `etcd`, `control-plane`, `pool-general` and `pool-spot`; a key of a pool is
 changed on `general` alone. \"pools\" means both. A resource that CloudFormation replaces is named behind its stack.
 
-\"Not begun\": the plan is made and shown, and says why this version does not execute it and what to do instead: it would take an etcd
-member or a controller out before anything can do that one node after the other; go back or skip a minor release; or take something from
+\"Not begun\": the plan is made and shown, and says why this version does not execute it and what to do instead: it would move an
+etcd member, or take several controllers at once; go back or skip a minor release; or take something from
 under a stack that still uses it.
 
 | key | from | to | stacks | nodes |

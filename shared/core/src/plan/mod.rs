@@ -187,6 +187,9 @@ pub struct NodePlan {
     /// What Auto Scaling may do to its nodes besides, by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undrained: Vec<Undrained>,
+    /// One of its nodes is drained and leaves, since there are to be fewer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fewer: bool,
 }
 
 /// Something by which Auto Scaling terminates nodes that nobody drained (P6).
@@ -396,7 +399,10 @@ impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.stacks.iter().all(|stack| matches!(stack.action, StackAction::Unchanged | StackAction::Left))
-            && self.nodes.iter().all(|node| matches!(node.action, NodeAction::Untouched | NodeAction::Left))
+            && self
+                .nodes
+                .iter()
+                .all(|node| matches!(node.action, NodeAction::Untouched | NodeAction::Left) && !node.fewer)
             && self.addons.is_empty()
     }
 

@@ -45,6 +45,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
             action,
             reasons: vec![why.to_owned()],
             undrained: Vec::new(),
+            fewer: false,
         }
     }));
     plans
@@ -59,10 +60,22 @@ fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]
     if let Some(before) = before
         && before.nodes != after.nodes
     {
-        let nobody = action == NodeAction::Untouched && undrained.is_empty();
+        let nobody = action == NodeAction::Untouched
+            && undrained.is_empty()
+            && !(*role == Role::Controller && one_fewer(before.nodes, after.nodes));
         reasons.push(resized(before.nodes, after.nodes, nobody));
     }
-    NodePlan { role: role.clone(), stack: after.stack.clone(), nodes, action, reasons, undrained }
+    let fewer =
+        *role == Role::Controller && before.is_some_and(|before| one_fewer(before.nodes, after.nodes));
+    if fewer {
+        reasons.push("one controller is drained and leaves when the stack is updated".to_owned());
+    }
+    NodePlan { role: role.clone(), stack: after.stack.clone(), nodes, action, reasons, undrained, fewer }
+}
+
+/// Controllers' groups may always have one machine more than there are to be, so that the update of their stack by one fewer takes nobody.
+const fn one_fewer(before: GroupSize, after: GroupSize) -> bool {
+    before.max == after.max + 1
 }
 
 /// Some nodes of the role may be as `before` besides: the plan is for those, too.
@@ -127,7 +140,7 @@ fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) 
     // Controllers are as many as the group's one size says: who terminates one has another launched, and a plan that would have them
     // go so is not begun.
     let pool = *role != Role::Controller;
-    if after.max < before.max {
+    if after.max < before.max && (pool || !one_fewer(before, after)) {
         let before_that = format!("; drain and terminate them before, if more than {} run", after.max);
         let words = format!(
             "the group's maximum falls from {} to {}: when its stack is updated, Auto Scaling may terminate up to {} of its nodes at once, \

@@ -65,12 +65,13 @@ impl Plan {
         })
     }
 
-    /// A rollout updates stacks, and CloudFormation would delete the groups and volumes of all members that leave or move at once,
-    /// while etcd still counts their votes (P4). Until something takes members out one at a time, such a plan is not begun.
+    /// CloudFormation would delete the volumes of all members that move at once, while etcd still counts their votes (P4), and the stack
+    /// of etcd can be updated for all members only. Until something moves them one at a time, such a plan is not begun.
     ///
-    /// Members that join may be launched side by side, since etcd itself lets them in one after the other: each asks to be added as a
-    /// learner, there may be one learner at a time (`--max-learners` is 1 unless set: etcd.io/docs, "Learner"), it takes no part in
-    /// the quorum, and it can be promoted only once it has caught up with the leader.
+    /// Those that leave are taken out of the membership one at a time before the stack is updated. Members that join may be launched
+    /// side by side, since etcd itself lets them in one after the other: each asks to be added as a learner, there may be one learner at
+    /// a time (`--max-learners` is 1 unless set: etcd.io/docs, "Learner"), it takes no part in the quorum, and it can be promoted only
+    /// once it has caught up with the leader.
     fn members_at_risk(&self) -> Option<String> {
         let names = |action| -> Vec<String> {
             let changes = self.membership.iter().filter(|change| change.action == action);
@@ -78,7 +79,6 @@ impl Plan {
         };
         let mut why = Vec::new();
         for (action, words) in [
-            (MembershipAction::Remove, "takes etcd members away"),
             (MembershipAction::Replace, "replaces the data volumes of etcd members"),
             (MembershipAction::Readdress, "changes the addresses of etcd members"),
         ] {
@@ -106,11 +106,17 @@ impl Plan {
             found.map(|node| node.role.to_string()).collect()
         };
         let mut why = Vec::new();
-        if !of(true, &[UndrainedCause::LowerMaximum, UndrainedCause::LeavesSubnets]).is_empty() {
+        if !of(true, &[UndrainedCause::LowerMaximum]).is_empty() {
             why.push(
-                "Auto Scaling would terminate controllers at once, since there are to be fewer or since their group leaves subnets, and \
-                 this version of Slipway cannot take them out one at a time: nothing is touched. Upload a spec that leaves the number of \
-                 controllers and their subnets as they are"
+                "Auto Scaling would terminate controllers at once, since there are to be fewer by more than one: nothing is touched. Upload \
+                 a spec with one controller fewer, and the next when that is rolled out"
+                    .to_owned(),
+            );
+        }
+        if !of(true, &[UndrainedCause::LeavesSubnets]).is_empty() {
+            why.push(
+                "Auto Scaling would terminate controllers at once, since their group leaves subnets, and this version of Slipway cannot \
+                 take them out of there one at a time: nothing is touched. Upload a spec that leaves the controllers' subnets as they are"
                     .to_owned(),
             );
         }

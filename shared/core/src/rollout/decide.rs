@@ -17,6 +17,7 @@ use super::{
 use crate::event::{Event, PlanReference, RolloutReport};
 use crate::pki::Role;
 use crate::plan::StackAction;
+use crate::render::StackKind;
 
 /// Stacks of one wave that are worked on side by side: an invocation stays bounded however many pools there are, and
 /// CloudFormation throttles whoever asks for more.
@@ -87,8 +88,9 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                     nodes::advance(&mut active, departures, &next.cluster, observed, now, newer);
                 effects.extend(asked);
                 words.nodes = said;
+                next.taken_out.extend(active.nodes.taken_out().cloned());
                 let done = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done);
-                for step in done.clone().filter(|step| !step.left) {
+                for step in done.clone().filter(|step| !step.left && step.work.renews()) {
                     next.behind.remove(&step.role);
                 }
                 done.count() > at
@@ -186,8 +188,11 @@ fn stacks(
 fn stands(next: &mut Rollout, active: &Active, stack: &str) {
     let before = next.deployed.insert(stack.to_owned(), active.target.clone());
     next.left.remove(stack);
-    for step in active.nodes.steps.iter().filter(|step| step.stack == stack && step.state != NodeState::Done)
-    {
+    if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
+        next.taken_out.clear();
+    }
+    let of_stack = active.nodes.steps.iter().filter(|step| step.stack == stack && step.work.renews());
+    for step in of_stack.filter(|step| step.state != NodeState::Done) {
         let behind = next.behind.entry(step.role.clone()).or_default();
         behind.extend(before.clone());
         behind.remove(&active.target);
@@ -204,7 +209,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, no
         return effects;
     };
     // Said at once, and not only after somebody has approved it or let it go on.
-    if let Some(why) = wanted.plan.not_executable() {
+    if let Some(why) = wanted.plan.not_executable().or_else(|| taken_out(state, wanted)) {
         effects.extend(refuse(state, wanted, why, now));
         return effects;
     }
@@ -226,6 +231,20 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, no
     }
     state.active = Some(active);
     effects
+}
+
+/// Why a member that may be out of etcd's membership already, while its group stands, is not kept: it would vote no more, and nobody would
+/// have it join again.
+fn taken_out(state: &Rollout, wanted: &Wanted) -> Option<String> {
+    let out = state.taken_out.iter().filter(|role| wanted.release.roles.contains_key(*role));
+    let out: Vec<String> = out.map(ToString::to_string).collect();
+    (!out.is_empty()).then(|| {
+        format!(
+            "{} may be out of etcd's membership already, since a rollout stopped while it took members away: nothing is touched. Upload the \
+             spec without them first, and with them when that is rolled out: they then join anew",
+            out.join(", ")
+        )
+    })
 }
 
 /// Whether the plan has the approval that its policy asks for.
@@ -293,6 +312,13 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
     }
 }
 
+/// Whether members of etcd were taken out whose groups still stand.
+fn half_out(active: &Active) -> bool {
+    let stands =
+        active.steps.iter().any(|step| step.kind == StackKind::Etcd && step.state != StepState::Done);
+    stands && active.nodes.taken_out().next().is_some()
+}
+
 /// The steps whose turn it is: of the first wave that is not done. None once a step has failed and nothing is in
 /// flight.
 pub(super) fn turn(steps: &[Step]) -> Vec<&Step> {
@@ -358,7 +384,7 @@ fn conclude(
         Some((RolloutResult::Succeeded, succeeded(&active)))
     } else if !failures.is_empty() && !in_flight {
         Some((RolloutResult::Failed, format!("{}{}", failures.join("; "), only_forward(&active))))
-    } else if newer && !in_flight && !active.nodes.is_busy() {
+    } else if newer && !in_flight && !active.nodes.is_busy() && !half_out(&active) {
         Some((RolloutResult::Superseded, "a newer spec was uploaded; its plan follows".to_owned()))
     } else {
         None

@@ -87,6 +87,11 @@ pub enum Verb {
     EtcdMoveLeader,
     /// `Slipway-EtcdSnapshot`, on a member.
     EtcdSnapshot,
+    /// `Slipway-EtcdRemove`, on another member.
+    EtcdRemove {
+        /// Who leaves the membership: `etcd-4`.
+        member: String,
+    },
     /// `Slipway-Drain`, on a controller.
     Drain {
         /// The node: the machine's id.
@@ -113,6 +118,7 @@ impl Verb {
             Self::EtcdHealth => "Slipway-EtcdHealth",
             Self::EtcdMoveLeader => "Slipway-EtcdMoveLeader",
             Self::EtcdSnapshot => "Slipway-EtcdSnapshot",
+            Self::EtcdRemove { .. } => "Slipway-EtcdRemove",
             Self::Drain { .. } => "Slipway-Drain",
             Self::Uncordon { .. } => "Slipway-Uncordon",
         }
@@ -126,6 +132,7 @@ impl Verb {
         };
         match self {
             Self::Status | Self::EtcdHealth | Self::EtcdMoveLeader | Self::EtcdSnapshot => BTreeMap::new(),
+            Self::EtcdRemove { member } => of(&[("Member", member.clone())]),
             Self::Refresh { credentials, restart } => of(&[
                 ("Credentials", credentials.clone()),
                 ("Restart", if *restart { "allowed" } else { "never" }.to_owned()),

@@ -79,6 +79,10 @@ pub struct Rollout {
     /// Workers on their way out, by their machine: they outlive the rollout that began them, and some have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub departures: BTreeMap<String, Departure>,
+    /// Members of etcd that may be out of its membership already, though their groups stand: no spec may have them before the stack of
+    /// etcd is without them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub taken_out: BTreeSet<Role>,
     /// Seconds after which a drain of a pool's machine may be forced, as the newest spec that was begun has it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub force_after_s: BTreeMap<Role, u32>,
@@ -378,6 +382,7 @@ impl Rollout {
             switch: None,
             behind: BTreeMap::new(),
             departures: BTreeMap::new(),
+            taken_out: BTreeSet::new(),
             force_after_s: BTreeMap::new(),
         }
     }

@@ -4,6 +4,8 @@
 //! Whoever decides saw the world some moments before it is acted upon, so what breaks by itself in between is nobody's mistake:
 //! [`Checker::grace`] says for how long. In a world without faults it is nothing.
 
+mod membership;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
@@ -291,7 +293,10 @@ impl Checker {
         };
         let begins = match act {
             Act::Send(command) => match command.verb {
-                Verb::Refresh { .. } | Verb::EtcdMoveLeader | Verb::EtcdSnapshot => true,
+                Verb::Refresh { .. }
+                | Verb::EtcdMoveLeader
+                | Verb::EtcdSnapshot
+                | Verb::EtcdRemove { .. } => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
                 // What is let go of again evicts, ends and makes nothing: that is part of stopping.
                 Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
@@ -504,6 +509,7 @@ impl Checker {
                     self.in_window(&machine.role, now);
                 }
             }
+            Verb::EtcdRemove { member } => self.takes_out(facts, member, now),
             Verb::Status
             | Verb::EtcdHealth
             | Verb::EtcdMoveLeader
@@ -525,24 +531,6 @@ impl Checker {
                 "P8",
                 format!("{group} is to have {desired} machines, and {most} are the most"),
             );
-        }
-    }
-
-    /// Before we bring the first API server of another minor there is a snapshot: what it writes may be for that minor alone.
-    fn brings_minor(&mut self, facts: &ClusterFacts, now: Timestamp) {
-        let minors = self.plan.iter().flat_map(|plan| &plan.minors);
-        let Some(change) = minors.into_iter().find(|change| change.role.to_string() == "controller") else {
-            return;
-        };
-        let Some(minor) = change.to.split('.').nth(1).and_then(|minor| minor.parse().ok()) else { return };
-        let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
-        let fresh = |at: &Timestamp| now.duration_since(*at) <= may_be;
-        let first = !self.skew.is_there(self.machines.values(), "controller", minor);
-        if first && !facts.snapshots.iter().any(fresh) {
-            let what = format!(
-                "the first API server of 1.{minor} comes without a snapshot of the last quarter of an hour"
-            );
-            self.wrong(now, "P4", what);
         }
     }
 

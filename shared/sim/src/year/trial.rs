@@ -67,6 +67,8 @@ pub enum Change {
     Renew,
     /// The minor of Kubernetes, and of etcd with it.
     Upgrade,
+    /// There are two members of etcd fewer, and one controller.
+    Fewer,
 }
 
 const CHANGES: [Change; 6] =
@@ -97,6 +99,10 @@ fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
         })
         .collect();
     let minor = if change == Change::Upgrade && !changed { "1.36" } else { "1.37" };
+    let (mut controllers, mut members) = (shape.controllers, shape.members);
+    if change == Change::Fewer && changed {
+        (controllers, members) = ((controllers - 1).max(1), members.saturating_sub(2).max(1));
+    }
     let strategy = if change == Change::Refresh { "refresh" } else { "rollout" };
     let approval = if shape.manual { "manual" } else { "auto" };
     let windows = if shape.windows {
@@ -119,9 +125,9 @@ fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
          worker:\n  nodePools:\n{pools}\
          certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true, days: 30, strategy: {strategy}}}\n\
          rollout:\n  approval: {approval}\n  maxUnavailable: 1\n{windows}",
-        shape.controllers,
+        controllers,
         kind(Change::Controllers),
-        shape.members,
+        members,
         kind(Change::Members),
     )
 }
@@ -156,7 +162,7 @@ impl Base {
         let before = text(shape, change, false, "");
         let accepted =
             spec::parse(before.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        let rules = Rules::of(&accepted.cluster);
+        let mut rules = Rules::of(&accepted.cluster);
         let checker = Checker::new(NAME, rules.clone(), false);
         let mut engine = Engine::new(Account::new(NAME, "eu-west-1", 1), checker, 1, None);
         engine.person_after(SignedDuration::ZERO, Deed::Upload(before));
@@ -174,7 +180,12 @@ impl Base {
         let (account, skew, now) = (engine.account, engine.checker.skew, later);
         let forever = Life::unending();
         let rendered = match change {
-            Change::Members | Change::Controllers | Change::Workers | Change::All | Change::Upgrade => {
+            Change::Members
+            | Change::Controllers
+            | Change::Workers
+            | Change::All
+            | Change::Upgrade
+            | Change::Fewer => {
                 let version = account.upload(&text(shape, change, true, ""));
                 account.render(Some(&version), &forever, now)
             }
@@ -186,6 +197,10 @@ impl Base {
         };
         rendered.unwrap_or_else(|error| panic!("{error}"));
         drop(account.bus.drain());
+        if change == Change::Fewer {
+            let after = spec::parse(text(shape, change, true, "").as_bytes(), None);
+            rules = Rules::of(&after.unwrap_or_else(|problems| panic!("{problems:#?}")).cluster);
+        }
         Self { account, rules, shape, change, skew }
     }
 }
@@ -444,6 +459,9 @@ fn amiss(engine: &Engine<'_>) -> Vec<String> {
         let Some(facts) = world.cluster_facts(NAME) else { return vec!["there is no cluster".to_owned()] };
         let ill = facts.members.iter().filter(|(_, member)| !(member.voter && member.up));
         amiss.extend(ill.map(|(role, _)| format!("{role} does not serve")));
+        let asked_for = |member: &String| release.roles.keys().any(|role| role.to_string() == *member);
+        let stays = facts.members.keys().filter(|member| !asked_for(member));
+        amiss.extend(stays.map(|role| format!("{role} is still a member of etcd")));
         amiss.extend(facts.cordoned.iter().map(|node| format!("nothing is scheduled to {node}")));
         amiss.extend(world.schedules().into_iter().map(|name| format!("the tick {name} is still there")));
         amiss.sort();

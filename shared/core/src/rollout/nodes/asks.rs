@@ -88,6 +88,7 @@ pub(in super::super) fn call_back(asked: &Asked) -> Option<Effect> {
         | Verb::Refresh { .. }
         | Verb::EtcdHealth
         | Verb::EtcdMoveLeader
+        | Verb::EtcdRemove { .. }
         | Verb::Uncordon { .. } => None,
     }
 }
@@ -133,7 +134,7 @@ pub(in super::super) fn answer(
 const fn longest(verb: &Verb) -> SignedDuration {
     match verb {
         Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => SignedDuration::from_mins(6),
-        Verb::EtcdMoveLeader => SignedDuration::from_mins(9),
+        Verb::EtcdMoveLeader | Verb::EtcdRemove { .. } => SignedDuration::from_mins(9),
         Verb::Refresh { .. } => SignedDuration::from_mins(20),
         Verb::EtcdSnapshot => SignedDuration::from_mins(35),
         // It ends by itself, done or not.

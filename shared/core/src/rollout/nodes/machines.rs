@@ -52,7 +52,10 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
 /// The machines that still have other credentials, and serve.
 pub(super) fn stale<'g>(step: &NodeStep, turn: &Turn<'_>, group: &'g GroupView) -> Vec<&'g String> {
     let found = serving(group).filter(|(id, machine)| {
-        !is_current(group, machine) && !step.done.contains(*id) && !turn.skipped.contains(*id)
+        step.work.renews()
+            && !is_current(group, machine)
+            && !step.done.contains(*id)
+            && !turn.skipped.contains(*id)
     });
     found.map(|(id, _)| id).collect()
 }
@@ -83,7 +86,10 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     let Some(first) = stale.first() else {
         // One of before that is still coming up has to come up first.
         let comes = counting(group).any(|(id, machine)| {
-            !is_current(group, machine) && !step.done.contains(id) && !turn.skipped.contains(id)
+            step.work.renews()
+                && !is_current(group, machine)
+                && !step.done.contains(id)
+                && !turn.skipped.contains(id)
         });
         if comes && step.has_waited(turn) <= PATIENCE {
             let boots = boots(group, &turn.observed.booting);
@@ -206,6 +212,10 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         if !may_start(turn) {
             return step.enter(NodeState::Waiting, turn.now);
         }
+    }
+    // What it was chosen for may be over: another went meanwhile.
+    if !too_many(step, turn, group) && !stale(step, turn, group).contains(&&id) {
+        return step.enter(NodeState::Waiting, turn.now);
     }
     let only_too_many = too_many(step, turn, group) && !stale(step, turn, group).contains(&&id);
     if step.work == Work::Replace || only_too_many {

@@ -34,7 +34,7 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
 }
 
 /// The machine of the group that serves.
-fn machine(group: &GroupView) -> Option<String> {
+pub(super) fn machine(group: &GroupView) -> Option<String> {
     serving(group).map(|(id, _)| id.clone()).next()
 }
 
@@ -98,7 +98,7 @@ fn who_takes_snapshots(step: &NodeStep, turn: &Turn<'_>) -> Option<(Role, String
 }
 
 /// The machine of each member that serves.
-fn everyone<'a>(turn: &Turn<'a>) -> BTreeMap<&'a Role, String> {
+pub(super) fn everyone<'a>(turn: &Turn<'a>) -> BTreeMap<&'a Role, String> {
     let found = turn.members.iter().filter_map(|(role, group)| {
         let group = turn.observed.groups.get(group)?.as_ref()?;
         Some((role, machine(group)?))
@@ -132,13 +132,13 @@ pub(super) fn snapshot(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     }
 }
 
-fn ask_everyone(step: &mut NodeStep, turn: &mut Turn<'_>) {
+pub(super) fn ask_everyone(step: &mut NodeStep, turn: &mut Turn<'_>) {
     let whom = everyone(turn).into_iter().map(|(role, id)| (role.clone(), id, Verb::EtcdHealth)).collect();
     step.ask(turn, whom);
 }
 
 /// What each member says; those that no machine serves for say nothing.
-fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
+pub(super) fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
     let mut said: Answers = turn
         .members
         .keys()
@@ -186,7 +186,7 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
 }
 
 /// Waits, and asks once more when it is time; not for ever.
-fn patience(step: &mut NodeStep, turn: &mut Turn<'_>, what: &str, reasons: &[String]) -> Look {
+pub(super) fn patience(step: &mut NodeStep, turn: &mut Turn<'_>, what: &str, reasons: &[String]) -> Look {
     let reasons = reasons.join("; ");
     if step.has_waited(turn) > PATIENCE {
         return step.fail(format!("{what} after {} minutes: {reasons}", PATIENCE.as_mins()));
@@ -197,7 +197,7 @@ fn patience(step: &mut NodeStep, turn: &mut Turn<'_>, what: &str, reasons: &[Str
     Look::Waits(format!("waits: {reasons}"))
 }
 
-fn leader(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
+pub(super) fn leader(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     let Some(id) = step.machine.clone().filter(|_| machine(group) == step.machine) else {
         return step.enter(NodeState::Waiting, turn.now);
     };
@@ -218,7 +218,7 @@ fn leader(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
 fn act(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     let Some(instance) = step.machine.clone() else { return step.enter(NodeState::Waiting, turn.now) };
     match step.work {
-        Work::Replace => {
+        Work::Replace | Work::Fewer | Work::Leave => {
             step.enter(NodeState::Return, turn.now);
             turn.effects.push(Effect::Terminate { group: step.group.clone(), instance, shrink: false });
             Look::Waits("is replaced".to_owned())

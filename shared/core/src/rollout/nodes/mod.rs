@@ -9,6 +9,7 @@
 
 pub(super) mod asks;
 mod danger;
+mod leaver;
 mod machines;
 mod member;
 mod planned;
@@ -28,7 +29,6 @@ use crate::node::BootstrapReport;
 use crate::pki::Role;
 
 pub(super) use planned::left;
-use planned::wave;
 pub use words::{since_windows_open, window_is_open};
 pub use workers::Crew;
 
@@ -109,6 +109,9 @@ pub struct NodeStep {
     /// `Kubernetes 1.36 → 1.37`, where its machines go to another minor release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minor: Option<String>,
+    /// Whether it comes before its stack.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first: bool,
     /// How the workers of a pool stand that are replaced.
     #[serde(default, skip_serializing_if = "Crew::is_none")]
     pub crew: Crew,
@@ -122,6 +125,20 @@ pub enum Work {
     Refresh,
     /// Another takes its place.
     Replace,
+    /// There is one too many, and it goes; the others stay as they are.
+    Fewer,
+    /// A member of etcd leaves the membership, before its group goes.
+    Leave,
+}
+
+impl Work {
+    /// Whether machines of before are gone, or have changed, when it is done.
+    pub(super) const fn renews(self) -> bool {
+        match self {
+            Self::Refresh | Self::Replace => true,
+            Self::Fewer | Self::Leave => false,
+        }
+    }
 }
 
 /// How far a [`NodeStep`] is.
@@ -176,6 +193,9 @@ pub struct Nodes {
     /// The groups of all members of etcd, also of those that nothing is done to.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub members: BTreeMap<Role, String>,
+    /// The groups of those that leave the membership, and have not left it yet.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub leaving: BTreeMap<Role, String>,
     /// The group of the controllers, which drain workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controllers: Option<String>,
@@ -203,6 +223,8 @@ struct Turn<'a> {
     observed: &'a Observed,
     now: Timestamp,
     members: &'a BTreeMap<Role, String>,
+    /// Those of them that are to stay.
+    staying: &'a BTreeMap<Role, String>,
     controllers: Option<&'a String>,
     snapshot_at: &'a mut Option<Timestamp>,
     windows: &'a [crate::cluster::MaintenanceWindow],
@@ -277,6 +299,7 @@ impl Nodes {
         for (words, roles) in [
             ("refreshed", named(Work::Refresh, false)),
             ("replaced", named(Work::Replace, false)),
+            ("out of etcd's membership", named(Work::Leave, false)),
             ("left as they are, as told", [named(Work::Refresh, true), named(Work::Replace, true)].concat()),
         ] {
             if !roles.is_empty() {
@@ -291,7 +314,24 @@ impl Nodes {
 
     /// The wave of the first step that is not done.
     pub(super) fn wave(&self) -> Option<u8> {
-        self.turn().map(|at| wave(&self.steps[at].role))
+        self.turn().map(|at| self.steps[at].wave())
+    }
+
+    /// Members that are out of etcd's membership, or may be.
+    pub(super) fn taken_out(&self) -> impl Iterator<Item = &Role> {
+        let leave = self.steps.iter().filter(|step| step.work == Work::Leave);
+        let out = leave.filter(|step| match step.state {
+            NodeState::Leave | NodeState::After | NodeState::Done => true,
+            NodeState::Waiting
+            | NodeState::Snapshot
+            | NodeState::Check
+            | NodeState::Leader
+            | NodeState::Refresh
+            | NodeState::Return
+            | NodeState::Drain
+            | NodeState::Failed(_) => false,
+        });
+        out.map(|step| &step.role)
     }
 
     fn turn(&self) -> Option<usize> {
@@ -396,7 +436,7 @@ impl Nodes {
         for step in self.turns().into_iter().map(|at| &self.steps[at]) {
             let takes_snapshot = step.minor.is_some() && step.role == Role::Controller;
             if step.role.member().is_some() || takes_snapshot {
-                look.groups.extend(self.members.values().cloned());
+                look.groups.extend(self.members.values().chain(self.leaving.values()).cloned());
             }
             look.groups.insert(step.group.clone());
             if matches!(step.role, Role::Pool(_)) && step.work == Work::Replace {
@@ -424,13 +464,16 @@ pub(super) fn advance(
     let nodes = &mut active.nodes;
     let mut budget = Budget { allowed: nodes.budget, failures: nodes.failures };
     let (mut effects, mut said) = (Vec::new(), BTreeMap::new());
+    let all = nodes.members.iter().chain(&nodes.leaving);
+    let members: BTreeMap<Role, String> = all.map(|(role, group)| (role.clone(), group.clone())).collect();
     for at in nodes.turns() {
         let mut turn = Turn {
             cluster,
             token: token.clone(),
             observed,
             now,
-            members: &nodes.members,
+            members: &members,
+            staying: &nodes.members,
             controllers: nodes.controllers.as_ref(),
             snapshot_at: &mut nodes.snapshot_at,
             windows: &nodes.windows,
@@ -446,6 +489,9 @@ pub(super) fn advance(
             said.insert(step.role.clone(), words);
         }
         effects.extend(turn.effects);
+        if step.work == Work::Leave && step.state == NodeState::Done {
+            nodes.leaving.remove(&step.role);
+        }
     }
     nodes.failures = budget.failures;
     (effects, said)
@@ -457,6 +503,7 @@ impl NodeStep {
         // Each look moves it at least a state on, and no machine has more than a dozen.
         for _ in 0..64 {
             let look = match self.role {
+                Role::Etcd(_) if self.work == Work::Leave => leaver::look(self, turn),
                 Role::Etcd(_) => member::look(self, turn),
                 Role::Pool(_) if self.work == Work::Replace => workers::look(self, turn),
                 Role::Controller | Role::Pool(_) | Role::Admin => machines::look(self, turn),

@@ -1,6 +1,7 @@
 //! From a plan to the steps of its nodes, in their order.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -13,6 +14,7 @@ use crate::render::{NodeRole, Rendering, StackKind};
 /// What `plan` has this version do to the nodes of a role by itself.
 fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
     match (node.action, &node.role) {
+        (NodeAction::Untouched, Role::Controller) if node.fewer => Some(Work::Fewer),
         (NodeAction::Refresh, Role::Etcd(_) | Role::Controller | Role::Pool(_)) => Some(Work::Refresh),
         (NodeAction::Replace, Role::Etcd(_) | Role::Controller) => Some(Work::Replace),
         (NodeAction::Replace, Role::Pool(name)) => {
@@ -56,12 +58,51 @@ fn after(plan: &Plan, role: &Role) -> Vec<Role> {
     own.map(|name| Role::Pool(name.clone())).collect()
 }
 
-pub(super) const fn wave(role: &Role) -> u8 {
+const fn wave(role: &Role) -> u8 {
     match role {
         Role::Etcd(_) => StackKind::Etcd.wave(),
         Role::Controller => StackKind::ControlPlane.wave(),
         Role::Pool(_) | Role::Admin => StackKind::Pool.wave(),
     }
+}
+
+impl NodeStep {
+    /// After the stacks of which wave it is done.
+    pub(super) fn wave(&self) -> u8 {
+        let own = wave(&self.role);
+        if self.work == Work::Leave || self.first { own.saturating_sub(1) } else { own }
+    }
+}
+
+/// A member that leaves etcd. What its group is called is known from its stack, since the release has it no longer.
+fn leaves(planned: &NodePlan) -> Option<NodeStep> {
+    let index = planned.role.member().filter(|_| planned.action == NodeAction::Remove)?;
+    Some(NodeStep {
+        role: planned.role.clone(),
+        stack: planned.stack.clone(),
+        group: format!("{}-{index}", planned.stack),
+        work: Work::Leave,
+        credentials: String::new(),
+        size: 1,
+        most: 1,
+        pace: crate::cluster::Pace::default(),
+        weighted: false,
+        after: Vec::new(),
+        state: NodeState::Waiting,
+        since: None,
+        machine: None,
+        tries: 0,
+        round: 0,
+        asked: Vec::new(),
+        done: BTreeSet::new(),
+        drained: None,
+        cordoned: None,
+        force_after_s: None,
+        left: false,
+        minor: None,
+        first: false,
+        crew: Crew::default(),
+    })
 }
 
 /// The name of the group of `role`, which its agent was told too.
@@ -78,14 +119,12 @@ impl Nodes {
     /// The steps that `wanted` asks for.
     pub(in super::super) fn of(wanted: &Wanted) -> Self {
         let (plan, release): (&Plan, &Rendering) = (&wanted.plan, &wanted.release);
-        let step = |planned: &NodePlan| {
-            let node = release.roles.get(&planned.role)?;
-            let work = executes(plan, planned, node.weighted)?;
+        let step = |planned: &NodePlan, node: &NodeRole, work: Work| {
             let pool = match &planned.role {
                 Role::Pool(name) => name.as_str(),
                 Role::Etcd(_) | Role::Controller | Role::Admin => "",
             };
-            Some(NodeStep {
+            NodeStep {
                 role: planned.role.clone(),
                 stack: node.stack.clone(),
                 group: group_of(&planned.role, node),
@@ -108,11 +147,32 @@ impl Nodes {
                 force_after_s: plan.policy.force_after_s(pool),
                 left: false,
                 minor: plan.minors.iter().find(|change| change.role == planned.role).map(MinorChange::words),
+                first: false,
                 crew: Crew::default(),
-            })
+            }
         };
-        let mut steps: Vec<NodeStep> = plan.nodes.iter().filter_map(step).collect();
-        steps.sort_by(|a, b| (wave(&a.role), &a.role).cmp(&(wave(&b.role), &b.role)));
+        let mut steps: Vec<NodeStep> = Vec::new();
+        let mut leaving = BTreeMap::new();
+        for planned in &plan.nodes {
+            let Some(node) = release.roles.get(&planned.role) else {
+                if let Some(one) = leaves(planned) {
+                    leaving.insert(one.role.clone(), one.group.clone());
+                    steps.push(one);
+                }
+                continue;
+            };
+            if planned.fewer {
+                // What an earlier rollout left too many would be more than the group may have when its stack is updated.
+                let most = node.nodes.max + 1;
+                let first =
+                    NodeStep { size: most, first: true, minor: None, ..step(planned, node, Work::Fewer) };
+                steps.push(first);
+            }
+            steps.extend(executes(plan, planned, node.weighted).map(|work| step(planned, node, work)));
+        }
+        // Of members that leave, the newest first: the founders are those that controllers and people know.
+        let newest = |step: &NodeStep| step.role.member().filter(|_| step.work == Work::Leave).map(Reverse);
+        steps.sort_by(|a, b| (a.wave(), newest(a), &a.role).cmp(&(b.wave(), newest(b), &b.role)));
         if steps.is_empty() {
             return Self::default();
         }
@@ -121,6 +181,7 @@ impl Nodes {
         Self {
             steps: in_turn(steps),
             controllers: controllers.map(|node| group_of(&Role::Controller, node)),
+            leaving,
             members: members.map(|(role, node)| (role.clone(), group_of(role, node))).collect(),
             snapshot_at: None,
             windows: plan.policy.windows.clone(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use super::super::World;
 use super::super::fleet::Machine;
@@ -201,6 +202,36 @@ impl World {
             self.tell(format!("{role} of {cluster} stops"));
             self.etcd_changed(cluster);
         }
+    }
+
+    /// The member `by` takes `name` out of the membership, as etcd does it: by a majority, and only if one is left.
+    pub(in crate::world) fn etcd_removes(
+        &mut self,
+        cluster: &str,
+        by: &str,
+        name: &str,
+    ) -> Result<Value, String> {
+        let now = self.now;
+        let etcd = self.etcd(cluster);
+        let serves =
+            etcd.members.get(by).is_some_and(|member| Etcd::is_up(member, now)) && etcd.leader.is_some();
+        if !serves || by == name {
+            return Err("etcdserver: no leader".to_owned());
+        }
+        let Some(leaves) = etcd.members.get(name) else {
+            return Ok(json!({"removed": false, "members": etcd.members.len()}));
+        };
+        let (voters, up) = etcd.voters(now);
+        let gone = usize::from(!leaves.learner && Etcd::is_up(leaves, now));
+        if !leaves.learner && up - gone <= (voters - 1) / 2 {
+            return Err("etcdserver: re-configuration failed due to not enough started members".to_owned());
+        }
+        etcd.fold(now);
+        let Some(member) = etcd.members.remove(name) else { return Err("it is gone".to_owned()) };
+        let left = etcd.members.len();
+        self.tell(format!("{name} is removed from etcd of {cluster}"));
+        self.etcd_changed(cluster);
+        Ok(json!({"removed": true, "id": member.id, "members": left}))
     }
 
     /// A member is started again, on the same machine.

@@ -45,6 +45,11 @@ impl World {
             }
             "Slipway-EtcdHealth" => Ok(value(&self.etcd_health(&cluster, machine.role()))),
             "Slipway-EtcdMoveLeader" => self.move_leader(&cluster, machine.role()),
+            "Slipway-EtcdRemove" => {
+                let member = sent.parameters.get("Member").cloned().unwrap_or_default();
+                self.etcd_removes(&cluster, machine.role(), &member)
+                    .map_err(|why| failure("etcd.refused", &why, true))
+            }
             "Slipway-EtcdSnapshot" => self.snapshot(&cluster, machine.role()),
             other => Err(failure("usage", &format!("{other} is not modelled"), false)),
         }

@@ -17,7 +17,7 @@ struct Document {
     takes_s: (f64, f64),
 }
 
-const DOCUMENTS: [Document; 7] = [
+const DOCUMENTS: [Document; 8] = [
     Document { name: "Slipway-Status", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
     Document {
         name: "Slipway-Refresh",
@@ -27,6 +27,12 @@ const DOCUMENTS: [Document; 7] = [
     },
     Document { name: "Slipway-EtcdHealth", parameters: &[], timeout_s: 120, takes_s: (0.2, 1.5) },
     Document { name: "Slipway-EtcdMoveLeader", parameters: &[], timeout_s: 300, takes_s: (0.3, 2.0) },
+    Document {
+        name: "Slipway-EtcdRemove",
+        parameters: &[("Member", None, is_member)],
+        timeout_s: 300,
+        takes_s: (0.3, 2.0),
+    },
     Document { name: "Slipway-EtcdSnapshot", parameters: &[], timeout_s: 1_800, takes_s: (5.0, 40.0) },
     Document {
         name: "Slipway-Drain",
@@ -57,6 +63,11 @@ fn is_restart(text: &str) -> bool {
 fn is_node(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     !text.is_empty() && text.len() <= 253 && text.chars().all(fits) && !text.starts_with(['-', '.'])
+}
+
+fn is_member(text: &str) -> bool {
+    let number = text.strip_prefix("etcd-").unwrap_or_default();
+    (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_seconds(text: &str) -> bool {

@@ -1,0 +1,61 @@
+//! What must hold when a member of etcd is taken out, and when an API server of another minor is brought.
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::plan::MembershipAction;
+
+use super::{Checker, SNAPSHOT};
+use crate::world::ClusterFacts;
+
+impl Checker {
+    /// A member is to be taken out of the membership: one at a time, while all others serve, with a snapshot, and only if the plan says so.
+    pub(super) fn takes_out(&mut self, facts: &ClusterFacts, member: &str, now: Timestamp) {
+        let planned = self.plan.iter().flat_map(|plan| &plan.membership);
+        let leaves = |role: &str| {
+            planned
+                .clone()
+                .any(|one| one.action == MembershipAction::Remove && one.member.to_string() == role)
+        };
+        if !leaves(member) {
+            self.wrong(now, "P2", format!("{member} is taken out of etcd, and the plan does not say so"));
+        }
+        // One that is out already is out once.
+        if !facts.members.contains_key(member) {
+            return;
+        }
+        let others: Vec<&String> = facts.members.keys().filter(|one| *one != member).collect();
+        let ill: Vec<&String> = others.into_iter().filter(|one| !self.counts_as_well(one, now)).collect();
+        if !ill.is_empty() {
+            self.wrong(now, "P4", format!("{member} is taken out of etcd while {ill:?} do not serve"));
+        }
+        let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
+        if !facts.snapshots.iter().any(|at| now.duration_since(*at) <= may_be) {
+            self.wrong(
+                now,
+                "P4",
+                format!("{member} is taken out of etcd without a snapshot of the last quarter of an hour"),
+            );
+        }
+        if facts.leader.as_deref() == Some(member) && !self.faults {
+            self.wrong(now, "P4", format!("{member} is taken out of etcd while it leads"));
+        }
+        self.in_window(member, now);
+    }
+
+    /// Before we bring the first API server of another minor there is a snapshot: what it writes may be for that minor alone.
+    pub(super) fn brings_minor(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        let minors = self.plan.iter().flat_map(|plan| &plan.minors);
+        let Some(change) = minors.into_iter().find(|change| change.role.to_string() == "controller") else {
+            return;
+        };
+        let Some(minor) = change.to.split('.').nth(1).and_then(|minor| minor.parse().ok()) else { return };
+        let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
+        let fresh = |at: &Timestamp| now.duration_since(*at) <= may_be;
+        let first = !self.skew.is_there(self.machines.values(), "controller", minor);
+        if first && !facts.snapshots.iter().any(fresh) {
+            let what = format!(
+                "the first API server of 1.{minor} comes without a snapshot of the last quarter of an hour"
+            );
+            self.wrong(now, "P4", what);
+        }
+    }
+}
