@@ -25,8 +25,8 @@ pub struct MemoryBucket {
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Versions of each key, oldest first.
-    objects: BTreeMap<String, Vec<Object>>,
+    /// Versions of each key, oldest first. Shared, so that a fork costs no copy of them.
+    objects: BTreeMap<String, Vec<Arc<Object>>>,
     /// When each key was written last.
     modified: BTreeMap<String, Timestamp>,
     /// The time on its clock.
@@ -89,7 +89,7 @@ impl MemoryBucket {
 
     /// Writes as a person at a console does: no condition, no fault, no journal. The new version's id.
     pub fn upload(&self, key: &str, bytes: impl Into<Vec<u8>>) -> String {
-        lock(&self.state).write(&self.name, key, bytes.into()).version
+        lock(&self.state).write(&self.name, key, bytes.into()).version.clone()
     }
 
     /// Sets its clock, which stands still at the beginning of time: what is written from now on was written then.
@@ -106,6 +106,12 @@ impl MemoryBucket {
     #[must_use]
     pub fn peek(&self, key: &str) -> Option<Vec<u8>> {
         lock(&self.state).newest(key).map(|object| object.bytes.clone())
+    }
+
+    /// The version id of the newest version of `key`, read as [`MemoryBucket::peek`] does.
+    #[must_use]
+    pub fn version(&self, key: &str) -> Option<String> {
+        lock(&self.state).newest(key).map(|object| object.version.clone())
     }
 
     /// Every key, sorted.
@@ -146,15 +152,15 @@ impl MemoryBucket {
 
 impl State {
     fn newest(&self, key: &str) -> Option<&Object> {
-        self.objects.get(key).and_then(|versions| versions.last())
+        self.objects.get(key).and_then(|versions| versions.last()).map(Arc::as_ref)
     }
 
-    fn write(&mut self, bucket: &str, key: &str, bytes: Vec<u8>) -> Object {
+    fn write(&mut self, bucket: &str, key: &str, bytes: Vec<u8>) -> Arc<Object> {
         self.writes += 1;
         let etag = format!("\"{}\"", &sha256_hex(&bytes)[..32]);
         let version = sha256_hex(format!("{bucket}/{key}/{}", self.writes).as_bytes())[..32].to_owned();
-        let object = Object { bytes, etag, version };
-        self.objects.entry(key.to_owned()).or_default().push(object.clone());
+        let object = Arc::new(Object { bytes, etag, version });
+        self.objects.entry(key.to_owned()).or_default().push(Arc::clone(&object));
         self.modified.insert(key.to_owned(), self.now);
         object
     }
@@ -169,7 +175,7 @@ impl State {
             (Condition::Absent, Some(_)) | (Condition::Unchanged(_), None) => false,
             (Condition::Unchanged(etag), Some(object)) => &object.etag == etag,
         };
-        if holds { Put::Written(self.write(bucket, key, bytes).etag) } else { Put::Lost }
+        if holds { Put::Written(self.write(bucket, key, bytes).etag.clone()) } else { Put::Lost }
     }
 }
 
@@ -180,7 +186,8 @@ impl Objects for MemoryBucket {
 
     async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {
         self.call("s3:GetObjectVersion", key, |state| {
-            state.objects.get(key)?.iter().find(|object| object.version == version).cloned()
+            let versions = state.objects.get(key)?;
+            versions.iter().find(|object| object.version == version).map(|object| Object::clone(object))
         })
     }
 
@@ -206,7 +213,7 @@ impl Objects for MemoryBucket {
 
 impl Listing for MemoryBucket {
     async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
-        let listed = |(key, versions): (&String, &Vec<Object>)| {
+        let listed = |(key, versions): (&String, &Vec<Arc<Object>>)| {
             let newest = versions.last()?;
             Some((key.clone(), newest.etag.clone(), newest.bytes.len() as u64))
         };

@@ -1,7 +1,7 @@
 //! An account with Slipway in it: buckets, keys, a bus, and the world that CloudFormation and Auto Scaling make; and the real flows
 //! as its functions.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker as TaskWaker};
 
 use jiff::Timestamp;
@@ -74,6 +74,8 @@ pub struct Account {
     parameters: MemoryParameters,
     registry: MemoryRegistry,
     crypto: SeededCrypto,
+    /// The state of the rollouts as it was read last, by its version: it is asked for after everything that happens.
+    known: Mutex<Option<(String, Arc<Rollout>)>>,
 }
 
 impl Account {
@@ -98,6 +100,7 @@ impl Account {
             parameters,
             registry: MemoryRegistry::default(),
             crypto: SeededCrypto::new(seed),
+            known: Mutex::default(),
         }
     }
 
@@ -119,6 +122,7 @@ impl Account {
             parameters: self.parameters.clone(),
             registry: self.registry.clone(),
             crypto: self.crypto.fork(),
+            known: Mutex::default(),
         }
     }
 
@@ -266,8 +270,16 @@ impl Account {
 
     /// The state of the cluster's rollouts; `None`: there never was any.
     #[must_use]
-    pub fn rollout(&self) -> Option<Rollout> {
-        self.read(&keys::rollout(&self.name))
+    pub fn rollout(&self) -> Option<Arc<Rollout>> {
+        let key = keys::rollout(&self.name);
+        let version = self.assets.version(&key)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, rollout)) = known.as_ref().filter(|(of, _)| *of == version) {
+            return Some(Arc::clone(rollout));
+        }
+        let rollout: Arc<Rollout> = Arc::new(self.read(&key)?);
+        *known = Some((version, Arc::clone(&rollout)));
+        Some(rollout)
     }
 
     /// What `status.json` says.

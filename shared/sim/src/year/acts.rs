@@ -1,5 +1,6 @@
 //! What the rollout function does to the world, written down as it does it.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use slipway_core::rollout::fleet::{Command, CommandView, GroupView};
@@ -23,6 +24,20 @@ pub enum Act {
     Execute(String, String),
     /// A stack that never came to be was deleted.
     DeleteStack(String),
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Act::Send(command) => write!(f, "{} is sent to {}", command.verb.document(), command.instance),
+            Act::SetDesired(group, desired) => write!(f, "{group} is to have {desired} machines"),
+            Act::Terminate(_, machine, _) => write!(f, "{machine} is terminated"),
+            Act::Complete(_, machine) => write!(f, "the hook of {machine} is ended"),
+            Act::CreateChangeSet(stack, _) => write!(f, "a change set of {stack} is made"),
+            Act::Execute(stack, _) => write!(f, "a change set of {stack} is executed"),
+            Act::DeleteStack(stack) => write!(f, "{stack} is deleted"),
+        }
+    }
 }
 
 /// What was done, in order.

@@ -36,6 +36,9 @@ const SNAPSHOT: SignedDuration = SignedDuration::from_mins(15);
 /// For how long a machine may be told to take its credentials before it does.
 const RESTARTS: SignedDuration = SignedDuration::from_mins(20);
 
+/// How far clocks may be apart, and how long an event takes.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(10);
+
 /// A machine that we took down, or had started anew, and that nobody stands in for yet.
 #[derive(Debug, Clone)]
 struct Taken {
@@ -68,8 +71,9 @@ pub struct Checker {
     drained: BTreeSet<String>,
     losses: usize,
     forced: u64,
-    /// The plan that is being executed, as the bus has it.
+    /// The plan that is being executed, as the bus has it, and since when.
     plan: Option<Plan>,
+    begun_at: Option<Timestamp>,
     paused_at: Option<Timestamp>,
     resumed_at: Option<Timestamp>,
     aborted: bool,
@@ -99,6 +103,7 @@ impl Checker {
             losses: 0,
             forced: 0,
             plan: None,
+            begun_at: None,
             paused_at: None,
             resumed_at: None,
             aborted: false,
@@ -131,6 +136,7 @@ impl Checker {
             );
         }
         self.plan = plan;
+        self.begun_at = Some(now);
         self.aborted = false;
         self.skipped.clear();
     }
@@ -156,9 +162,11 @@ impl Checker {
         self.resumed_at = self.resumed_at.max(Some(at));
     }
 
-    /// An abort of what is open was heard.
-    pub fn aborted(&mut self) {
-        self.aborted = self.plan.is_some();
+    /// An abort that was given at `at` was heard. One of which the clocks leave open whether it is about what is open counts if the
+    /// rollout takes it so itself.
+    pub fn aborted(&mut self, at: Timestamp, taken: bool) {
+        let meant = self.begun_at.is_some_and(|begun| at.duration_since(begun) > CLOCKS);
+        self.aborted |= self.plan.is_some() && (meant || taken);
     }
 
     /// A machine is to be left as it is, and that was heard.
@@ -270,6 +278,7 @@ impl Checker {
     /// Looks at what was done in an invocation, one after the other; [`Checker::look`] was called right before it.
     pub fn acts(&mut self, world: &World, before: Option<&ClusterFacts>, acts: &[Act]) {
         let Some(facts) = before else { return };
+        self.nothing_twice(acts, world.now());
         for act in acts {
             self.may_start(world, act);
             match act {
@@ -279,6 +288,22 @@ impl Checker {
                 Act::Execute(stack, _) | Act::CreateChangeSet(stack, _) => self.changes(stack, world.now()),
                 Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
                 Act::DeleteStack(_) => {}
+            }
+        }
+    }
+
+    /// P8: a machine is not told the same twice at once; what an invocation that died has sent bears the same name.
+    fn nothing_twice(&mut self, acts: &[Act], now: Timestamp) {
+        let mut sent = BTreeMap::new();
+        for act in acts {
+            let Act::Send(command) = act else { continue };
+            // Questions may be asked as often as one likes.
+            if matches!(command.verb, Verb::Status | Verb::EtcdHealth) {
+                continue;
+            }
+            let token = sent.entry((&command.instance, &command.verb)).or_insert(&command.token);
+            if *token != &command.token {
+                self.wrong(now, "P8", format!("{act}, twice at once"));
             }
         }
     }
@@ -316,7 +341,7 @@ impl Checker {
         } else {
             return;
         };
-        self.wrong(now, "P10", format!("{} although {why}", words(act)));
+        self.wrong(now, "P10", format!("{act} although {why}"));
     }
 
     fn action(&self, role: &str) -> Option<NodeAction> {
@@ -547,23 +572,5 @@ impl Checker {
         if pods > 0 {
             self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
         }
-    }
-}
-
-fn words(act: &Act) -> String {
-    match act {
-        Act::Send(command) => format!("{} is sent to {}", command.verb.document(), command.instance),
-        Act::SetDesired(group, desired) => format!("{group} is to have {desired} machines"),
-        Act::Terminate(_, machine, _) => format!("{machine} is terminated"),
-        Act::Complete(_, machine) => format!("the hook of {machine} is ended"),
-        Act::CreateChangeSet(stack, _) => format!("a change set of {stack} is made"),
-        Act::Execute(stack, _) => format!("a change set of {stack} is executed"),
-        Act::DeleteStack(stack) => format!("{stack} is deleted"),
-    }
-}
-
-impl std::fmt::Display for Act {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&words(self))
     }
 }

@@ -431,10 +431,9 @@ impl<'m> Engine<'m> {
         match order {
             Order::Pause => self.checker.paused(at.unwrap_or_else(|| self.now())),
             Order::Abort { .. } => {
-                // One that came too late is about nothing.
-                if rollout.is_some_and(|rollout| rollout.active.is_some_and(|one| one.aborted.is_some())) {
-                    self.checker.aborted();
-                }
+                let active = rollout.as_ref().and_then(|rollout| rollout.active.as_ref());
+                let taken = active.is_some_and(|active| active.aborted.is_some());
+                self.checker.aborted(at.unwrap_or_else(|| self.now()), taken);
             }
             Order::Skip { instance } => self.checker.skipped(instance),
             Order::Resume | Order::Approve { .. } => {}

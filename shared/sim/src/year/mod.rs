@@ -28,5 +28,5 @@ pub use meddle::Meddler;
 pub use random::Random;
 pub use rules::Rules;
 pub use skew::Skew;
-pub use trial::{BASES, Base, Change, SIZES, Shape, Trial, Verdict};
+pub use trial::{BASES, Base, Change, People, SIZES, Shape, Trial, Verdict};
 pub use whole::{Chronicle, Refused, Year};

@@ -205,13 +205,34 @@ impl Base {
     }
 }
 
-/// What is tried: everything follows from the seed.
+/// What people do while it is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum People {
+    /// What the seed says; nothing where nothing goes wrong.
+    ByChance,
+    /// They pause it within half an hour, and resume it an hour or two later.
+    Pause,
+    /// They end it within half an hour.
+    Abort,
+    /// They have a machine skipped within a minute.
+    Skip,
+}
+
+/// What is tried: everything follows from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// From which everything follows.
+    /// From which all follows that is left to chance.
     pub seed: u64,
     /// How likely things go wrong.
     pub faults: f64,
+    /// What people do.
+    pub people: People,
+    /// What it goes on from; `None`: what the seed says.
+    pub on: Option<usize>,
+    /// After so long without trouble nothing may be open.
+    pub bound: SignedDuration,
+    /// So often functions are invoked at most.
+    pub most: u64,
 }
 
 /// How a trial ended.
@@ -230,9 +251,29 @@ pub struct Verdict {
 }
 
 impl Trial {
+    /// The trial of that seed.
+    #[must_use]
+    pub fn new(seed: u64, faults: f64) -> Self {
+        Self { seed, faults, people: People::ByChance, on: None, bound: BOUND, most: u64::MAX }
+    }
+
+    /// The trial of that seed on the cluster number `shape`, of which that is changed.
+    ///
+    /// # Panics
+    /// If there is no such cluster.
+    #[must_use]
+    pub fn on(seed: u64, faults: f64, shape: usize, change: Change) -> Self {
+        let change = CHANGES.iter().position(|one| *one == change).expect("all changes are listed");
+        assert!(shape < SHAPES.len(), "there is no cluster {shape}");
+        Self { on: Some(change * SHAPES.len() + shape), ..Self::new(seed, faults) }
+    }
+
     /// Which base it goes on from.
     #[must_use]
     pub fn base(&self) -> usize {
+        if let Some(base) = self.on {
+            return base;
+        }
         let choice = Random::new(self.seed ^ 0x6261_7365).below(BASES as u64);
         usize::try_from(choice).unwrap_or_default()
     }
@@ -254,7 +295,7 @@ impl Trial {
         let healed = began + TROUBLE;
         while engine.next_at().is_some_and(|at| at < healed) {
             engine.step();
-            if !engine.checker.violations.is_empty() {
+            if self.is_over(&mut engine) {
                 break;
             }
             if first.is_none()
@@ -289,8 +330,17 @@ impl Trial {
         if base.shape.manual {
             engine.person_after(SignedDuration::from_secs(random.seconds(1, 5_400)), Deed::Approve);
         }
-        if self.faults == 0.0 {
-            return;
+        let (soon, later) = (random.seconds(5, 1_800), random.seconds(3_600, 7_200));
+        let (soon, later) = (SignedDuration::from_secs(soon), SignedDuration::from_secs(later));
+        match self.people {
+            People::ByChance if self.faults == 0.0 => return,
+            People::ByChance => {}
+            People::Pause => {
+                engine.person_after(soon, Deed::Say(Order::Pause));
+                return engine.person_after(soon + later, Deed::Say(Order::Resume));
+            }
+            People::Abort => return engine.person_after(soon, Deed::Say(Order::Abort { plan: None })),
+            People::Skip => return engine.person_after(soon / 30, Deed::Skip(random.number())),
         }
         let mut some_time = |most: i64| SignedDuration::from_secs(random.seconds(0, most));
         let (pause, resume, abort) = (some_time(7_200), some_time(7_200), some_time(14_400));
@@ -337,14 +387,11 @@ impl Trial {
         began: Timestamp,
     ) {
         for round in 0..=AGAIN {
-            let until = engine.now() + BOUND;
+            let until = engine.now() + self.bound;
             let is_open = |engine: &Engine<'_>| engine.account.rollout().is_none_or(|one| one.is_open());
             // What was said and comes late may begin another.
             let calm = |engine: &Engine<'_>| !is_open(engine) && engine.is_quiet();
-            while !calm(engine)
-                && engine.checker.violations.is_empty()
-                && engine.next_at().is_some_and(|at| at < until)
-            {
+            while !calm(engine) && !self.is_over(engine) && engine.next_at().is_some_and(|at| at < until) {
                 engine.step();
             }
             if !engine.checker.violations.is_empty() {
@@ -353,7 +400,7 @@ impl Trial {
             if !calm(engine) {
                 let what = format!(
                     "it has not ended {} hours after all trouble has: {}",
-                    BOUND.as_hours(),
+                    self.bound.as_hours(),
                     message(engine)
                 );
                 return engine.checker.wrong(engine.now(), "liveness", what);
@@ -364,7 +411,7 @@ impl Trial {
             }
             let later = engine.now() + SignedDuration::from_mins(90);
             engine.run_until(later);
-            let amiss = amiss(engine);
+            let amiss = amiss(base, engine);
             let ended_well = state(engine) == "succeeded" && amiss.is_empty();
             if ended_well || !engine.checker.violations.is_empty() {
                 break;
@@ -381,6 +428,16 @@ impl Trial {
             engine.run_until(soon);
         }
         self.no_step_twice(engine);
+    }
+
+    /// Something was wrong, or the functions are woken more often than they may be.
+    fn is_over(&self, engine: &mut Engine<'_>) -> bool {
+        let woken: u64 = engine.tally.invocations.values().sum();
+        if woken > self.most && engine.checker.violations.is_empty() {
+            let what = format!("{woken} invocations, and no end: {}", message(engine));
+            engine.checker.wrong(engine.now(), "liveness", what);
+        }
+        !engine.checker.violations.is_empty()
     }
 
     /// P8: where lists of commands are never late, none is sent twice.
@@ -424,7 +481,7 @@ fn message(engine: &Engine<'_>) -> String {
 }
 
 /// In what the cluster is another than what is wished.
-fn amiss(engine: &Engine<'_>) -> Vec<String> {
+fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
     let account = &engine.account;
     let desired: Option<Desired> = account.read(&keys::desired(NAME));
     let release = desired.and_then(|one| account.read::<Rendering>(&keys::release(NAME, &one.target)));
@@ -446,6 +503,10 @@ fn amiss(engine: &Engine<'_>) -> Vec<String> {
                     amiss.push(format!("{id} of {role} does not serve"));
                 } else if machine.config != node.config_digest {
                     amiss.push(format!("{id} of {role} is of an earlier configuration"));
+                } else if base.change != Change::Refresh
+                    && group.as_ref().is_some_and(|group| group.template != machine.template)
+                {
+                    amiss.push(format!("{id} of {role} is not what its group launches now"));
                 } else if machine.credentials != node.credentials_digest {
                     amiss.push(format!("{id} of {role} has earlier credentials"));
                 }

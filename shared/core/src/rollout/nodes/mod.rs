@@ -387,9 +387,13 @@ impl Nodes {
         })
     }
 
-    /// Time that went by while it was paused does not count.
+    /// Time that went by while it was paused does not count. What was seen before it tells nothing of now, so whoever is about to go is
+    /// looked at anew, and so is the snapshot (P4, P5).
     pub(super) fn resumed(&mut self, at: Timestamp) {
         for step in self.steps.iter_mut().filter(|step| step.state != NodeState::Done) {
+            if matches!(step.state, NodeState::Snapshot | NodeState::Check | NodeState::Leader) {
+                step.enter(NodeState::Waiting, at);
+            }
             step.since = step.since.map(|since| since.max(at));
             step.asked.iter_mut().for_each(|asked| asked.at = asked.at.max(at));
         }

@@ -32,3 +32,30 @@ fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
     assert_eq!(detail_type, "Rollout Failed");
     assert!(detail.len() < 32 * 1024, "{} bytes", detail.len());
 }
+
+/// A snapshot and answers of before a pause count as old as they are, however short a time after the resume they are looked at.
+#[test]
+fn p4_nothing_that_was_seen_before_a_pause_counts_after_the_resume() {
+    let step = |state: &str| {
+        serde_json::json!({
+            "role": "etcd-0", "stack": "c-etcd", "group": "c-etcd-0", "work": "replace", "credentials": "x", "size": 1,
+            "state": state, "since": "2026-01-01T00:00:00Z", "machine": "i-1", "round": 4,
+            "asked": [{
+                "role": "etcd-1",
+                "command": {"token": "c/etcd-0/4/x", "instance": "i-2", "verb": "etcdSnapshot"},
+                "at": "2026-01-01T00:00:00Z",
+            }],
+        })
+    };
+    let resumed: Timestamp = "2026-01-01T00:40:00Z".parse().unwrap();
+    for (state, looks_anew) in
+        [("snapshot", true), ("check", true), ("leader", true), ("refresh", false), ("after", false)]
+    {
+        let mut nodes: Nodes = serde_json::from_value(serde_json::json!({"steps": [step(state)]})).unwrap();
+        nodes.resumed(resumed);
+        let step = &nodes.steps[0];
+        assert_eq!((step.since, step.round, step.machine.as_deref()), (Some(resumed), 4, Some("i-1")));
+        assert_eq!(step.state == NodeState::Waiting && step.asked.is_empty(), looks_anew, "{step:?}");
+        assert!(step.asked.iter().all(|asked| asked.at == resumed), "{step:?}");
+    }
+}

@@ -20,7 +20,7 @@ fn run(trial: Trial) -> Verdict {
 
 /// How likely things go wrong in the trial of that seed: in every eighth nothing does.
 pub(super) fn trial(seed: u64) -> Trial {
-    Trial { seed, faults: [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize] }
+    Trial::new(seed, [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize])
 }
 
 pub(super) fn number(name: &str) -> Option<f64> {
@@ -102,7 +102,7 @@ fn one_seed_gives_one_transcript() {
 fn one() {
     let Some(seed) = number("SLIPWAY_SEED") else { return };
     let seed = seed as u64;
-    let trial = Trial { seed, faults: number("SLIPWAY_FAULTS").unwrap_or(trial(seed).faults) };
+    let trial = Trial::new(seed, number("SLIPWAY_FAULTS").unwrap_or(trial(seed).faults));
     let verdict = run(trial);
     for (at, line) in &verdict.transcript {
         println!("{at} {line}");

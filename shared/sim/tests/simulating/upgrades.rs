@@ -10,7 +10,7 @@ fn every_seed_ends_well(change: Change) {
     let bases: Vec<Base> = (0..SIZES).map(|shape| Base::with(shape, change)).collect();
     for (seed, base) in (0..seeds).zip(bases.iter().cycle()) {
         let faults = [0.0, 0.05, 0.02, 0.1][(seed as usize + seed as usize / SIZES) % 4];
-        let verdict = Trial { seed, faults }.run(base, None);
+        let verdict = Trial::new(seed, faults).run(base, None);
         let told: Vec<String> =
             verdict.transcript.iter().rev().take(60).rev().map(|(at, line)| format!("{at} {line}")).collect();
         let told = told.join("\n");

@@ -1,10 +1,10 @@
 //! Whole years of a cluster.
 
 use slipway_sim::year::{Chronicle, Year};
-use slipway_tests::tools;
 
 fn live(example: &str, days: u32, seed: u64, faults: f64) -> Chronicle {
-    let spec = std::fs::read_to_string(tools::root().join("examples").join(example)).unwrap();
+    let path = format!("{}/../../examples/{example}", env!("CARGO_MANIFEST_DIR"));
+    let spec = std::fs::read_to_string(path).unwrap();
     let chronicle = Year { spec, days, seed, faults }.live().unwrap();
     let told: Vec<String> = chronicle.said.iter().map(|(at, line)| format!("{at} {line}")).collect();
     assert_eq!(chronicle.violations, [], "{told:#?}");
