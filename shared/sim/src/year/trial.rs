@@ -503,7 +503,7 @@ fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
                     amiss.push(format!("{id} of {role} does not serve"));
                 } else if machine.config != node.config_digest {
                     amiss.push(format!("{id} of {role} is of an earlier configuration"));
-                } else if base.change != Change::Refresh
+                } else if !matches!(base.change, Change::Refresh | Change::Renew)
                     && group.as_ref().is_some_and(|group| group.template != machine.template)
                 {
                     amiss.push(format!("{id} of {role} is not what its group launches now"));
