@@ -204,6 +204,7 @@ async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     killed_at(slipway, mark, cluster, effect, &places).await;
     assert_eq!(begun(slipway, mark, "UPDATE_IN_PROGRESS"), once(&stacks[1..]), "{cluster}");
     let new = machines(slipway, cluster).await;
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
     let groups = once(&["etcd-0", "control-plane", "pool-general"]);
     for (what, machines) in [("before", &old), ("after", &new)] {
         let sizes: BTreeMap<_, _> = machines.iter().map(|(group, ids)| (group.clone(), ids.len())).collect();
@@ -213,7 +214,9 @@ async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     for what in ["EC2 Instance Launch Successful", "EC2 Instance Terminate Successful"] {
         let mut counts = BTreeMap::new();
         for (kind, detail) in observer.events(mark) {
-            if kind == what {
+            // What was told late of those of the launch is not of the roll.
+            let was = old.values().flatten().any(|id| detail["EC2InstanceId"] == **id);
+            if kind == what && was == kind.contains("Terminate") {
                 *counts.entry(detail["AutoScalingGroupName"].as_str().unwrap().to_owned()).or_default() += 1;
             }
         }
