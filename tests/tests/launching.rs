@@ -7,6 +7,8 @@ mod ends;
 mod nodes;
 #[path = "launching/pools.rs"]
 mod pools;
+#[path = "launching/removal.rs"]
+mod removal;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -495,34 +497,4 @@ async fn p3_a_manual_plan_moves_nothing_until_it_is_approved() {
     account.invoke(None, approves(plan.id.clone()), &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
-}
-
-#[tokio::test]
-async fn a_pool_that_left_the_spec_is_told_of_until_somebody_has_deleted_its_stack() {
-    const POOL: &str = "production-pool-batch-c";
-    let account = Account::launched().await;
-    let (head, rest) = PRODUCTION.split_once("    - name: batch-c\n").unwrap();
-    let tail = &rest[rest.find("\nkubernetes:").unwrap()..];
-    let without = format!("{head}{tail}");
-    assert!(matches!(account.render(without.as_str()).await, Outcome::Planned(_)));
-    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    account.run(Delivery::Everything).await;
-    assert_eq!(account.stacks(), all("CREATE_COMPLETE"), "nothing is deleted");
-    assert_eq!(account.rollout().unwrap().left.keys().collect::<Vec<_>>(), [POOL]);
-    assert_eq!(account.status().rollout.unwrap().left, [POOL]);
-
-    assert_eq!(account.render(without.as_str()).await, Outcome::Unchanged, "it is no change that waits");
-    let Outcome::Planned(plan) = account.render(bigger(&without)).await else { panic!() };
-    assert!(plan.summary().ends_with("; left standing: production-pool-batch-c"), "{}", plan.summary());
-
-    lock(&account.cloudformation).delete(POOL).unwrap();
-    lock(&account.cloudformation).settle();
-    account.invoke(Some(POOL), Waker::Event, &Life::unending()).await.unwrap();
-    let rollout = account.rollout().unwrap();
-    assert!(rollout.left.is_empty(), "{rollout:?}");
-    assert!(account.status().rollout.unwrap().left.is_empty());
-    // The plan spoke of it: the one that is begun is another.
-    assert_ne!(rollout.active.unwrap().plan, plan.id);
-    account.run(Delivery::Everything).await;
-    assert_eq!(account.status().rollout.unwrap().state, "succeeded");
 }

@@ -225,7 +225,8 @@ fn kubelets(
             None => (
                 vec!["kubernetesVersion".to_owned()],
                 format!(
-                    "the pool is no longer in the spec, but its nodes stand: drain them and delete the stack {} first",
+                    "the pool is no longer in the spec, but its nodes stand: upload this with the `kubernetesVersion` of before first, which \
+                     drains them and deletes the stack {}",
                     node.stack
                 ),
             ),

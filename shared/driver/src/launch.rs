@@ -198,6 +198,13 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
         }
         observed.stacks.insert(name.clone(), stack);
     }
+    for name in &look.going {
+        let stack = ports.stacks.stack(name).await?;
+        if let Some(view) = stack.as_ref().filter(|view| view.status.is_failure()) {
+            observed.failures.insert(name.clone(), ports.stacks.failures(&view.id).await?);
+        }
+        observed.stacks.insert(name.clone(), stack);
+    }
     for name in &look.left {
         let stack = ports.stacks.stack(name).await?;
         if stack.is_none_or(|view| view.status == StackStatus::DeleteComplete) {
@@ -398,7 +405,9 @@ pub async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
             ports.stacks.execute_change_set(stack, name, token).await?;
         }
         Effect::DeleteChangeSet { stack, name } => ports.stacks.delete_change_set(stack, name).await?,
-        Effect::DeleteStack { id, token, .. } => ports.stacks.delete_stack(id, token).await?,
+        Effect::DeleteStack { id, stands, token, .. } => {
+            ports.stacks.delete_stack(id, *stands, token).await?
+        }
         Effect::PointAddons(pointer) => point_addons(ports.assets, cluster, pointer).await?,
         Effect::Send(command) => ports.commands.send(command).await?,
         Effect::Cancel(command) => ports.commands.cancel(command).await?,

@@ -253,9 +253,14 @@ pub trait Stacks: Send + Sync {
     ) -> impl Future<Output = PortResult<()>> + Send;
     /// Deletes a change set; none, or one that was executed, is success. `cloudformation:DeleteChangeSet`.
     fn delete_change_set(&self, stack: &str, name: &str) -> impl Future<Output = PortResult<()>> + Send;
-    /// Deletes a stack that never came to be (`ROLLBACK_COMPLETE`), named by its ARN so that it can be no later one.
-    /// `cloudformation:DeleteStack`.
-    fn delete_stack(&self, id: &str, token: &str) -> impl Future<Output = PortResult<()>> + Send;
+    /// Deletes a stack, named by its ARN so that it can be no later one: one that never came to be (`ROLLBACK_COMPLETE`), or `stands`: one
+    /// that does. `cloudformation:DeleteStack`.
+    fn delete_stack(
+        &self,
+        id: &str,
+        stands: bool,
+        token: &str,
+    ) -> impl Future<Output = PortResult<()>> + Send;
     /// Why the newest operation on the stack failed: the first failing resource first, without those that were
     /// only cancelled. `cloudformation:DescribeStackEvents`.
     fn failures(&self, name: &str) -> impl Future<Output = PortResult<Vec<ResourceFailure>>> + Send;

@@ -255,8 +255,8 @@ impl<T: Stacks> Stacks for Mortal<T> {
         self.life.call(Billed::Free, self.port.delete_change_set(stack, name)).await
     }
 
-    async fn delete_stack(&self, id: &str, token: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.delete_stack(id, token)).await
+    async fn delete_stack(&self, id: &str, stands: bool, token: &str) -> PortResult<()> {
+        self.life.call(Billed::Free, self.port.delete_stack(id, stands, token)).await
     }
 
     async fn failures(&self, name: &str) -> PortResult<Vec<ResourceFailure>> {

@@ -157,7 +157,7 @@ impl Stacks for SimulatedStacks {
         }
     }
 
-    async fn delete_stack(&self, id: &str, token: &str) -> PortResult<()> {
+    async fn delete_stack(&self, id: &str, stands: bool, token: &str) -> PortResult<()> {
         const OPERATION: &str = "cloudformation:DeleteStack";
         let Some(view) = self.stack(id).await? else { return Ok(()) };
         let never_came_to_be = matches!(
@@ -168,7 +168,7 @@ impl Stacks for SimulatedStacks {
                 | StackStatus::DeleteInProgress
                 | StackStatus::DeleteComplete
         );
-        if !never_came_to_be {
+        if !never_came_to_be && !stands {
             return Err(PortError {
                 kind: ErrorKind::Invalid,
                 operation: OPERATION,

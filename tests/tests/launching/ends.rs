@@ -2,9 +2,10 @@
 
 use jiff::SignedDuration;
 use slipway_core::pki::Role;
-use slipway_core::rollout::{NodeState, NodeStep, Order};
+use slipway_core::rollout::{NodeState, NodeStep, Order, RolloutResult};
 
 use super::nodes::{Watch, bigger_controllers};
+use super::pools::spec;
 use super::*;
 
 impl Account {
@@ -52,4 +53,37 @@ async fn p10_a_controller_that_was_drained_when_it_is_aborted_takes_pods_again()
 #[tokio::test]
 async fn p10_a_controller_that_is_to_be_left_while_it_is_drained_takes_pods_again() {
     stopped_when(|step| step.state == NodeState::Drain, |id| Order::Skip { instance: id.to_owned() }).await;
+}
+
+/// One worker that cannot be drained is as many failures as the budget allows: the others are replaced all the same.
+#[tokio::test]
+async fn p10_a_worker_that_fails_within_the_budget_is_left_and_the_others_are_replaced() {
+    let pace = "  maxUnavailable: 1\n  failureBudget: 1\n";
+    let account = Account::up(&spec(4, "m7i.xlarge", pace)).await;
+    let before = account.workers();
+    account.render(spec(4, "m7i.2xlarge", pace)).await;
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    let mut watch = Watch { serve: 3, ..Watch::default() };
+    // The first goes, and comes back; then no pod may go, until one was given up.
+    while watch.workers.is_empty() {
+        account.live(SignedDuration::from_mins(1), &mut watch).await;
+    }
+    lock(&account.cloudformation).set_budgets(NAME, "pool-general-a", 0);
+    let failures = || account.rollout().unwrap().active.expect("it goes on").nodes.failures;
+    for _ in 0..120 {
+        account.live(SignedDuration::from_mins(30), &mut watch).await;
+        if failures() > 0 {
+            break;
+        }
+    }
+    assert_eq!(failures(), 1);
+    lock(&account.cloudformation).set_budgets(NAME, "pool-general-a", 1);
+    account.live(SignedDuration::from_hours(3), &mut watch).await;
+    let rollout = account.rollout().unwrap();
+    let last = rollout.last.clone().unwrap();
+    assert_eq!(last.result, RolloutResult::Succeeded, "{}", last.message);
+    let stay: Vec<String> = account.workers().into_iter().filter(|id| before.contains(id)).collect();
+    assert_eq!((stay.len(), account.workers().len(), watch.workers.len()), (1, 4, 3));
+    assert!(!account.cordoned().contains(&stay[0]), "it takes pods again");
+    assert!(rollout.behind.contains_key(&Role::Pool("general-a".to_owned())), "the next plan names it");
 }

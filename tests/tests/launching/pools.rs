@@ -12,7 +12,7 @@ use super::*;
 const POOL: &str = "production-pool-general-a";
 
 /// One pool of so many workers, at that pace.
-fn spec(count: u32, kind: &str, rollout: &str) -> String {
+pub(super) fn spec(count: u32, kind: &str, rollout: &str) -> String {
     let (head, rest) = PRODUCTION.split_once("\nworker:\n").unwrap();
     let (_, rest) = rest.split_once("\nkubernetes:\n").unwrap();
     let (rest, _) = rest.split_once("\nrollout:\n").unwrap();
@@ -65,7 +65,7 @@ impl Account {
         drop(world.drain());
     }
 
-    fn workers(&self) -> Vec<String> {
+    pub(super) fn workers(&self) -> Vec<String> {
         let machines = self.machines().into_values();
         machines.filter(|one| one.role == "pool-general-a" && !one.leaving).map(|one| one.id).collect()
     }

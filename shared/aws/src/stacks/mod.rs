@@ -188,7 +188,7 @@ impl Stacks for CloudFormation {
         }
     }
 
-    async fn delete_stack(&self, name: &str, token: &str) -> PortResult<()> {
+    async fn delete_stack(&self, name: &str, stands: bool, token: &str) -> PortResult<()> {
         // Only the state that the trait allows: this call would as readily delete a cluster that serves.
         let Some(view) = self.stack(name).await? else { return Ok(()) };
         match view.status {
@@ -215,15 +215,17 @@ impl Stacks for CloudFormation {
             | StackStatus::ImportRollbackInProgress
             | StackStatus::ImportRollbackComplete
             | StackStatus::ImportRollbackFailed => {
-                return Err(PortError {
-                    kind: ErrorKind::Invalid,
-                    operation: "cloudformation:DeleteStack",
-                    subject: name.to_owned(),
-                    message: format!(
-                        "the stack is {:?}; only one that never came to be is deleted",
-                        view.status
-                    ),
-                });
+                if !stands {
+                    return Err(PortError {
+                        kind: ErrorKind::Invalid,
+                        operation: "cloudformation:DeleteStack",
+                        subject: name.to_owned(),
+                        message: format!(
+                            "the stack is {:?}; only one that never came to be is deleted",
+                            view.status
+                        ),
+                    });
+                }
             }
         }
         match self.client.delete_stack().stack_name(name).client_request_token(token).send().await {

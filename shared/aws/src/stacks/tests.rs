@@ -218,9 +218,9 @@ async fn a_stack_that_serves_is_never_deleted() {
         EMPTY,
         NO_STACK,
     ]);
-    assert_eq!(stacks.delete_stack("a-etcd", "t").await.unwrap_err().kind, ErrorKind::Invalid);
-    stacks.delete_stack("a-etcd", "t").await.unwrap();
-    stacks.delete_stack("a-etcd", "t").await.unwrap();
+    assert_eq!(stacks.delete_stack("a-etcd", false, "t").await.unwrap_err().kind, ErrorKind::Invalid);
+    stacks.delete_stack("a-etcd", false, "t").await.unwrap();
+    stacks.delete_stack("a-etcd", false, "t").await.unwrap();
     let deletions = server.requests().iter().filter(|call| call.body.contains("Action=DeleteStack")).count();
     assert_eq!(deletions, 1);
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Baseline, Replacement, StackPlan, stacks};
-use crate::render::{Rendering, Stack};
+use crate::render::{Rendering, Stack, StackKind};
 
 /// An export that a plan takes away or changes while other stacks use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) 
         old.stacks.iter().map(|stack| (stack.name.as_str(), imports(stack))).collect();
     let mut found = Vec::new();
     for before in &old.stacks {
-        // A stack that goes as a whole is left standing.
+        // A stack that goes as a whole is left standing, or exports nothing.
         let Some(after) = new.stack(&before.name).filter(|after| after.sha256 != before.sha256) else {
             continue;
         };
@@ -74,7 +74,10 @@ pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) 
             let used_by: Vec<String> = users.map(|(stack, _)| (*stack).to_owned()).collect();
             if !used_by.is_empty() {
                 let stack = before.name.clone();
-                let left = used_by.iter().filter(|user| baseline.left.contains(*user)).cloned().collect();
+                // A pool goes by a rollout of its own.
+                let is_pool = |user: &str| old.stack(user).is_some_and(|stack| stack.kind == StackKind::Pool);
+                let left = used_by.iter().filter(|user| baseline.left.contains(*user) && !is_pool(user));
+                let left = left.cloned().collect();
                 found.push(ExportInUse { stack, export: name, what: export.what, removed, used_by, left });
             }
         }

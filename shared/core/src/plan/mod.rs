@@ -110,7 +110,7 @@ pub enum StackAction {
     Update,
     /// It is no longer asked for.
     Delete,
-    /// It has not been asked for since an earlier rollout, and still stands: a person deletes it.
+    /// It has not been asked for since an earlier rollout, and still stands: a person deletes it. No pool: the next rollout does that.
     Left,
     /// Byte for byte as it was.
     Unchanged,
@@ -468,7 +468,7 @@ impl StackPlan {
                 "its roles may still be assumed with the cluster's tokens: delete the stack when no pod uses them"
             }
             StackKind::Network | StackKind::Etcd | StackKind::ControlPlane | StackKind::Pool => {
-                "its nodes may still run, and what it uses cannot be taken away: drain them, then delete the stack"
+                "what it uses cannot be taken away: delete it"
             }
         }
     }

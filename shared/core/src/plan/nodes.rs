@@ -33,10 +33,14 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
                 "the spec no longer has it: it leaves the membership first, then its machine goes",
             ),
             None if baseline.left.contains(&node.stack) => (
-                NodeAction::Left,
-                "the spec has had it no longer since an earlier rollout, and its stack still stands: drain its nodes, then delete the stack",
+                NodeAction::Remove,
+                "the spec has had it no longer since an earlier rollout, and its stack still stands: all its nodes are drained, then the \
+                 stack is deleted",
             ),
-            None => (NodeAction::Remove, "the spec no longer has it"),
+            None => (
+                NodeAction::Remove,
+                "the spec no longer has it: all its nodes are drained, then its stack is deleted",
+            ),
         };
         NodePlan {
             role: role.clone(),

@@ -40,11 +40,11 @@ impl Plan {
         let left: BTreeSet<&str> =
             self.in_use.iter().flat_map(|export| &export.left).map(String::as_str).collect();
         if !left.is_empty() {
-            let (which, their) = if left.len() == 1 { ("the stack", "its") } else { ("the stacks", "their") };
+            let which = if left.len() == 1 { "the stack" } else { "the stacks" };
             let left: Vec<&str> = left.into_iter().collect();
             cures.push(format!(
-                "Since no spec changes {which} {}, left standing by an earlier rollout: drain {their} nodes and delete {which}, then \
-                 upload this spec again, which is not tried again by itself",
+                "Since no spec changes {which} {}, left standing by an earlier rollout: delete {which}, then upload this spec again, which \
+                 is not tried again by itself",
                 few(&left)
             ));
         }
@@ -52,7 +52,7 @@ impl Plan {
             cures.push(
                 "First upload a spec in which it stays and nothing uses it (a new subnet beside the old one, other `subnets` for nodes \
                  and load balancers, no restricted public endpoint beside a NAT gateway that goes); when that is rolled out, the nodes \
-                 have moved and the stacks of pools that went are deleted, take it away"
+                 have moved and pools that the spec has no longer are gone: take it away then"
                     .to_owned(),
             );
         }

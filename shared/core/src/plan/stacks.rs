@@ -9,7 +9,7 @@ use super::update_rules;
 use super::{
     Baseline, Difference, PropertyChange, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan,
 };
-use crate::render::{Rendering, Stack};
+use crate::render::{Rendering, Stack, StackKind};
 
 /// One line for each stack of either side: first the new ones in their order, then those that go.
 pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
@@ -24,7 +24,8 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
         .collect();
     let gone = old.into_iter().flat_map(|old| &old.stacks).filter(|stack| new.stack(&stack.name).is_none());
     plans.extend(gone.map(|stack| {
-        let left = baseline.left.contains(&stack.name);
+        // A pool that an earlier Slipway left standing is taken away now.
+        let left = baseline.left.contains(&stack.name) && stack.kind != StackKind::Pool;
         let (action, resources) = if left {
             (StackAction::Left, Vec::new())
         } else {

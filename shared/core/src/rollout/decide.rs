@@ -42,8 +42,11 @@ pub fn to_observe(
             let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
             look.stacks = turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect();
         }
-        Some((active, Some(Stage::Nodes))) if !is_held(&state, active) => active.nodes.to_observe(&mut look),
-        Some((_, Some(Stage::Nodes) | None)) | None => {}
+        Some((active, Some(Stage::Nodes))) => {
+            let held = is_held(&state, active) || active.nodes.failure().is_some();
+            active.nodes.to_observe(held, &mut look);
+        }
+        Some((_, None)) | None => {}
     }
     departures::to_observe(&state, now, &mut look);
     look
@@ -80,12 +83,13 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                 stacks(&mut next, &mut active, wave, observed, &mut words, &mut effects);
                 active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
             }
-            Stage::Nodes if stopped || active.nodes.failure().is_some() => false,
             Stage::Nodes => {
+                // What CloudFormation works at is seen to its end (P10).
+                let held = stopped || active.nodes.failure().is_some();
                 let at = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done).count();
                 let departures = &mut next.departures;
                 let (asked, said) =
-                    nodes::advance(&mut active, departures, &next.cluster, observed, now, newer);
+                    nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
                 effects.extend(asked);
                 words.nodes = said;
                 next.taken_out.extend(active.nodes.taken_out().cloned());
@@ -93,7 +97,9 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                 for step in done.clone().filter(|step| !step.left && step.work.renews()) {
                     next.behind.remove(&step.role);
                 }
-                done.count() > at
+                let went_on = done.count() > at;
+                forget(&mut next, &active);
+                went_on
             }
         };
         if !goes_on {
@@ -181,6 +187,16 @@ fn stacks(
             stands(next, active, &step.stack);
         }
         active.steps[at].state = moved.state;
+    }
+}
+
+/// What is gone is not there any more: a plan starts without it.
+fn forget(next: &mut Rollout, active: &Active) {
+    for step in active.nodes.gone() {
+        next.deployed.remove(&step.stack);
+        next.left.remove(&step.stack);
+        next.behind.remove(&step.role);
+        next.force_after_s.remove(&step.role);
     }
 }
 
@@ -296,6 +312,11 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
     let mut steps: Vec<Step> =
         in_action(StackAction::Create).chain(in_action(StackAction::Update)).filter_map(step).collect();
     steps.sort_by(|a, b| (a.kind, &a.stack).cmp(&(b.kind, &b.stack)));
+    let nodes = Nodes::of(wanted);
+    let stacks_left = in_action(StackAction::Delete)
+        .filter(|stack| !nodes.steps.iter().any(|step| step.stack == stack.name))
+        .map(|stack| stack.name.clone())
+        .collect();
     Active {
         plan: plan.id.clone(),
         spec_version: wanted.desired.spec_version.clone(),
@@ -304,8 +325,8 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         change_set: format!("slipway-{generation}-{}", plan.id),
         steps,
         nodes_left: nodes::left(wanted),
-        nodes: Nodes::of(wanted),
-        stacks_left: in_action(StackAction::Delete).map(|stack| stack.name.clone()).collect(),
+        nodes,
+        stacks_left,
         addons: AddonStep::of(generation, wanted),
         aborted: None,
         skipped: BTreeSet::new(),
@@ -374,6 +395,7 @@ fn conclude(
         StepState::ChangeSet => !stopped,
         StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
     });
+    let in_flight = in_flight || active.nodes.is_deleting();
     let done = stage(&active).is_none();
     let newer = is_newer(next, &active, observed);
 
@@ -425,7 +447,7 @@ fn conclude(
     let event = match result {
         RolloutResult::Succeeded => {
             // What goes on standing is remembered with the release that it is at.
-            for stack in &active.stacks_left {
+            for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
                 next.left.extend(next.deployed.remove_entry(stack));
             }
             // What did not change is at the new release too.

@@ -60,6 +60,9 @@ pub struct Departure {
     /// Whether none comes for it.
     #[serde(default)]
     pub shrink: bool,
+    /// Whether it stays where it is once it is drained, until its stack is deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rests: bool,
     /// Seconds after which its drain may be forced by all the other rules; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_after_s: Option<u32>,
@@ -101,6 +104,8 @@ pub enum DepartureState {
     Drain,
     /// It is drained, and goes.
     Leave,
+    /// It is drained, and stays until its stack goes.
+    Rest,
     /// It does not go after all: its drain comes to its end.
     Withdraw,
     /// It is told to take pods again.
@@ -150,7 +155,8 @@ impl Rollout {
 
 /// What those on their way out are looked at by, and which groups may have more of them.
 pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, look: &mut ToObserve) {
-    if rollout.active.is_some() {
+    if let Some(active) = &rollout.active {
+        look.groups.extend(active.nodes.groups_that_go());
         let stands = rollout.deployed.keys().chain(rollout.left.keys());
         let pools: Vec<&String> = stands.filter(|stack| rollout.drains(stack)).collect();
         // By the minute, so that each has its turn.
@@ -228,6 +234,7 @@ impl Departure {
             state: DepartureState::Drain,
             since: now,
             shrink: false,
+            rests: false,
             force_after_s,
             tries: 0,
             round: 0,
@@ -238,10 +245,21 @@ impl Departure {
         }
     }
 
-    /// A controller that does not go after all; `asked`: the drain that may still run.
-    pub(super) fn called_off(group: &str, asked: Option<Asked>, now: Timestamp) -> Self {
-        let one = Self::new(Role::Controller, group, Cause::Rollout, None, now);
+    /// One that was cordoned and does not go after all; `asked`: the drain that may still run.
+    pub(super) fn called_off(role: Role, group: &str, asked: Option<Asked>, now: Timestamp) -> Self {
+        let one = Self::new(role, group, Cause::Rollout, None, now);
         Self { state: DepartureState::Withdraw, asked, ..one }
+    }
+
+    /// One of a pool that goes as a whole: it stays, empty, until all are.
+    pub(super) fn to_rest(
+        role: &Role,
+        group: &GroupView,
+        force_after_s: Option<u32>,
+        now: Timestamp,
+    ) -> Self {
+        let one = Self::new(role.clone(), &group.name, Cause::Rollout, force_after_s, now);
+        Self { rests: true, ..one }
     }
 
     /// One that a rollout begins; `shrink`: none comes for it.
@@ -267,6 +285,7 @@ impl Departure {
             (DepartureState::Drain, Some(waits)) => format!("drains {id}, which waits for {waits}"),
             (DepartureState::Drain, None) => format!("drains {id}"),
             (DepartureState::Leave, _) => format!("waits for {id} to leave"),
+            (DepartureState::Rest, _) => format!("{id} is empty"),
             (DepartureState::Withdraw | DepartureState::Uncordon, _) => {
                 format!("has {id} take pods again")
             }
@@ -313,14 +332,16 @@ impl Departure {
         match self.state {
             DepartureState::Drain => self.drain(id, hooked, scene, free, effects),
             DepartureState::Leave => self.leave(id, hooked, scene, effects),
-            DepartureState::Withdraw | DepartureState::Uncordon if hooked => {
+            DepartureState::Rest | DepartureState::Withdraw | DepartureState::Uncordon if hooked => {
                 // Auto Scaling wants it now.
                 self.cause = Cause::AutoScaling;
                 self.problem = None;
                 self.enter(DepartureState::Drain, scene.now)
             }
+            DepartureState::Rest if scene.goes_on => STAYS,
+            DepartureState::Rest => self.withdraw(None, scene.now),
             DepartureState::Withdraw => self.call_back(scene, effects),
-            DepartureState::Uncordon => self.uncordon(id, scene, effects),
+            DepartureState::Uncordon => self.uncordon(id, scene, free, effects),
         }
     }
 
@@ -428,6 +449,10 @@ impl Departure {
 
     /// Its pods are gone: it goes, too.
     fn leaves(&mut self, id: &str, hooked: bool, now: Timestamp, effects: &mut Vec<Effect>) {
+        if self.rests && !hooked {
+            self.enter(DepartureState::Rest, now);
+            return;
+        }
         self.enter(DepartureState::Leave, now);
         self.told = Some(now);
         let (group, instance) = (self.group.clone(), id.to_owned());
@@ -450,7 +475,7 @@ impl Departure {
         STAYS
     }
 
-    fn uncordon(&mut self, id: &str, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
+    fn uncordon(&mut self, id: &str, scene: &Scene<'_>, free: &mut usize, effects: &mut Vec<Effect>) -> bool {
         if scene.paused && scene.goes_on {
             return STAYS;
         }
@@ -467,7 +492,10 @@ impl Departure {
                 }
             }
         }
-        self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects);
+        // A whole pool may come back at once.
+        if *free > 0 && self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects) {
+            *free -= 1;
+        }
         STAYS
     }
 }

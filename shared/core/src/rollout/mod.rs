@@ -109,7 +109,7 @@ pub struct Active {
     /// The nodes to refresh or replace.
     #[serde(default, skip_serializing_if = "Nodes::is_none")]
     pub nodes: Nodes,
-    /// Stacks that the plan says to delete: reported, since this version does not do it.
+    /// Stacks that the plan says to delete and that a person has to see to: those without nodes.
     pub stacks_left: Vec<String>,
     /// The add-ons that it leads to; `None` where an older Slipway began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -225,12 +225,15 @@ pub enum Effect {
         /// The change set.
         name: String,
     },
-    /// Delete a stack that never came to be.
+    /// Delete a stack that never came to be, or whose machines are empty.
     DeleteStack {
         /// The stack's name.
         stack: String,
         /// Its ARN: this incarnation and no later one.
         id: String,
+        /// Whether it may be one that stands: a pool's that the spec has no longer, and whose machines are empty.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stands: bool,
         /// Idempotency token.
         token: String,
     },
@@ -319,6 +322,8 @@ pub struct ToObserve {
     pub stacks: BTreeMap<String, String>,
     /// Stacks that were left standing: whether they still are.
     pub left: BTreeSet<String>,
+    /// Stacks that go: how they are.
+    pub going: BTreeSet<String>,
     /// Auto Scaling groups.
     pub groups: BTreeSet<String>,
     /// Commands that were sent.
@@ -355,7 +360,7 @@ pub struct Report {
     /// Each role's nodes in words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, String>,
-    /// Stacks that the spec has no longer and that still stand: to be drained and deleted by a person.
+    /// Stacks that the spec has no longer and that still stand: to be deleted by a person, or pools that the next plan takes away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
 }
@@ -462,6 +467,9 @@ impl Rollout {
                 step.state = StepState::Failed(reason.to_owned());
             }
         }
+        if let Some(active) = &mut next.active {
+            active.nodes.undeletable(stack, reason);
+        }
         next
     }
 }
@@ -470,7 +478,12 @@ impl Active {
     /// An idempotency token for an operation on `stack` (CloudFormation: at most 128 of `[a-zA-Z0-9-]`).
     #[must_use]
     pub fn token(&self, stack: &str, operation: &str) -> String {
-        let whole = format!("{}/{stack}/{operation}", self.change_set);
-        format!("{}-{}", self.change_set, &crate::digest::sha256_hex(whole.as_bytes())[..32])
+        operation_token(&self.change_set, stack, operation)
     }
+}
+
+/// [`Active::token`] of the rollout whose change sets bear that name.
+fn operation_token(change_set: &str, stack: &str, operation: &str) -> String {
+    let whole = format!("{change_set}/{stack}/{operation}");
+    format!("{change_set}-{}", &crate::digest::sha256_hex(whole.as_bytes())[..32])
 }

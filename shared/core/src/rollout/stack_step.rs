@@ -16,10 +16,10 @@ pub(super) struct Advance {
 }
 
 /// The tag that says which cluster a stack belongs to.
-const OWNER_TAG: &str = "slipway:cluster";
+pub(super) const OWNER_TAG: &str = "slipway:cluster";
 
 /// What a stack's status means for a step.
-enum Phase {
+pub(super) enum Phase {
     /// No stack, or one that is only a change set so far.
     Absent,
     /// A failed creation is left behind: it can only be deleted.
@@ -32,7 +32,7 @@ enum Phase {
     Stuck(&'static str),
 }
 
-fn phase(status: StackStatus) -> Phase {
+pub(super) fn phase(status: StackStatus) -> Phase {
     use StackStatus as S;
     match status {
         S::ReviewInProgress | S::DeleteComplete => Phase::Absent,
@@ -219,10 +219,16 @@ fn unplanned(step: &Step, change_set: &ChangeSetView) -> Option<String> {
 
 fn delete_stack(active: &Active, step: &Step, view: &StackView) -> Effect {
     let token = active.token(&view.id, "delete");
-    Effect::DeleteStack { stack: step.stack.clone(), id: view.id.clone(), token }
+    Effect::DeleteStack { stack: step.stack.clone(), id: view.id.clone(), stands: false, token }
 }
 
 fn failed(what: String, failures: &[ResourceFailure]) -> Advance {
+    let words = because(what, failures);
+    Advance { state: StepState::Failed(words.clone()), effects: Vec::new(), words }
+}
+
+/// `what`, and what CloudFormation says of it.
+pub(super) fn because(what: String, failures: &[ResourceFailure]) -> String {
     let causes: Vec<String> = failures
         .iter()
         .map(|failure| {
@@ -232,12 +238,11 @@ fn failed(what: String, failures: &[ResourceFailure]) -> Advance {
             )
         })
         .collect();
-    let words = if causes.is_empty() { what } else { format!("{what}: {}", causes.join("; ")) };
-    Advance { state: StepState::Failed(words.clone()), effects: Vec::new(), words }
+    if causes.is_empty() { what } else { format!("{what}: {}", causes.join("; ")) }
 }
 
 /// The status as CloudFormation spells it.
-fn status_of(stack: Option<&StackView>) -> String {
+pub(super) fn status_of(stack: Option<&StackView>) -> String {
     stack
         .and_then(|view| serde_json::to_value(view.status).ok())
         .and_then(|value| value.as_str().map(str::to_owned))

@@ -87,6 +87,8 @@ struct Fake {
     change_sets: BTreeMap<String, ChangeSetView>,
     fails: Option<&'static str>,
     replaces: Vec<String>,
+    /// What a stack is that was told to go; `None`: gone.
+    deleting: Option<StackStatus>,
     /// Tags of every stack.
     tags: BTreeMap<String, String>,
     log: Vec<String>,
@@ -132,7 +134,10 @@ impl Fake {
                 }
                 Effect::DeleteStack { stack, .. } => {
                     self.log.push(format!("delete {stack}"));
-                    self.stacks.remove(stack);
+                    match self.deleting {
+                        None => self.stacks.remove(stack),
+                        Some(status) => self.stacks.insert(stack.clone(), status),
+                    };
                     self.change_sets.remove(stack);
                 }
                 Effect::PointAddons(pointer) => {
@@ -175,13 +180,25 @@ impl Fake {
             reason: "The maximum number of VPCs has been reached.".to_owned(),
         };
         Observed {
-            stacks: look.stacks.keys().map(|name| (name.clone(), stack(name))).collect(),
+            stacks: look.stacks.keys().chain(&look.going).map(|name| (name.clone(), stack(name))).collect(),
+            // Where stacks go, their groups have no machines; elsewhere nobody looks at groups.
+            groups: look
+                .groups
+                .iter()
+                .filter(|_| !look.going.is_empty())
+                .map(|name| (name.clone(), None))
+                .collect(),
             change_sets: look
                 .stacks
                 .keys()
                 .map(|name| (name.clone(), self.change_sets.get(name).cloned()))
                 .collect(),
-            failures: look.stacks.keys().map(|name| (name.clone(), vec![failure.clone()])).collect(),
+            failures: look
+                .stacks
+                .keys()
+                .chain(&look.going)
+                .map(|name| (name.clone(), vec![failure.clone()]))
+                .collect(),
             desired: wanted.cloned(),
             order: approval.map(approving),
             gone: look.left.iter().filter(|name| !self.stacks.contains_key(*name)).cloned().collect(),

@@ -27,7 +27,7 @@ pub(super) fn succeeded(active: &Active) -> String {
     }
     if !active.stacks_left.is_empty() {
         message.push_str(&format!(
-            "; no longer in the spec and left standing, to be drained and deleted by hand: {}",
+            "; no longer in the spec and left standing, to be deleted by hand: {}",
             active.stacks_left.join(", ")
         ));
     }

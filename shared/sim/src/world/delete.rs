@@ -11,6 +11,9 @@ use super::stack::Resource;
 use super::template::Policy;
 use super::{Phase, ResourceStatus, World, constraints, timing};
 
+/// How often CloudFormation looks whether a group is empty.
+const STABILISES_S: f64 = 15.0;
+
 /// A step for each resource that goes, each after those that need it. `creation_failed`: they go because their
 /// creation did, so that `RetainExceptOnCreate` keeps nothing.
 pub(super) fn removals(resources: Vec<(Resource, bool)>, creation_failed: bool) -> BTreeMap<String, Step> {
@@ -123,6 +126,7 @@ impl World {
         if let Some(step) = self.operation_mut(stack_id).steps.get_mut(key) {
             step.state = StepState::Running;
         }
+        self.group_empties(&resource);
         let duration_s = timing::delete_s(&resource.kind);
         self.note_removal(stack_id, &resource, tracked, ResourceStatus::DeleteInProgress, None);
         self.schedule_step(stack_id, key, None, duration_s);
@@ -130,6 +134,9 @@ impl World {
 
     /// A deletion has come to its end.
     pub(super) fn removed(&mut self, stack_id: &str, key: &str, resource: &Resource, tracked: bool) {
+        if self.group_holds(resource) {
+            return self.schedule_step(stack_id, key, None, STABILISES_S);
+        }
         let injected = self.take_failure(Phase::Delete, &resource.logical_id, &resource.kind);
         if let Some(reason) = injected.or_else(|| constraints::on_delete(self, resource)) {
             self.note_removal(stack_id, resource, tracked, ResourceStatus::DeleteFailed, Some(&reason));

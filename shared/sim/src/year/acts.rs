@@ -142,8 +142,8 @@ impl<T: Stacks> Stacks for Watched<T> {
         self.port.delete_change_set(stack, name).await
     }
 
-    async fn delete_stack(&self, id: &str, token: &str) -> PortResult<()> {
-        let done = self.port.delete_stack(id, token).await;
+    async fn delete_stack(&self, id: &str, stands: bool, token: &str) -> PortResult<()> {
+        let done = self.port.delete_stack(id, stands, token).await;
         self.journal.note(|| Act::DeleteStack(id.to_owned()), done)
     }
 

@@ -287,7 +287,7 @@ impl Checker {
                 Act::SetDesired(group, desired) => self.sizes(world, facts, group, *desired),
                 Act::Execute(stack, _) | Act::CreateChangeSet(stack, _) => self.changes(stack, world.now()),
                 Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
-                Act::DeleteStack(_) => {}
+                Act::DeleteStack(id) => self.deletes(facts, id, world.now()),
             }
         }
     }
@@ -326,8 +326,12 @@ impl Checker {
                 // What is let go of again evicts, ends and makes nothing: that is part of stopping.
                 Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
             },
-            Act::SetDesired(..) | Act::Terminate(..) | Act::CreateChangeSet(..) | Act::Execute(..) => true,
-            Act::Complete(..) | Act::DeleteStack(_) => false,
+            Act::SetDesired(..)
+            | Act::Terminate(..)
+            | Act::CreateChangeSet(..)
+            | Act::Execute(..)
+            | Act::DeleteStack(_) => true,
+            Act::Complete(..) => false,
         };
         if !begins {
             return;
@@ -342,6 +346,19 @@ impl Checker {
             return;
         };
         self.wrong(now, "P10", format!("{act} although {why}"));
+    }
+
+    /// A stack with machines goes only if the plan says so, and no pod is on them.
+    fn deletes(&mut self, facts: &ClusterFacts, id: &str, now: Timestamp) {
+        let name = id.split('/').nth(1).unwrap_or(id);
+        let stacks = self.plan.as_ref().map(|plan| plan.stacks.as_slice()).unwrap_or_default();
+        let planned = stacks.iter().any(|one| one.name == name && one.action == StackAction::Delete);
+        let serve = self.machines.values().filter(|one| one.group == name && one.ready && !one.leaving);
+        let (pods, serve): (usize, usize) =
+            (serve.clone().filter_map(|one| facts.pods.get(&one.id)).sum(), serve.count());
+        if pods > 0 || (serve > 0 && !planned) {
+            self.wrong(now, "P6", format!("{name} is deleted with {pods} pods on it; planned: {planned}"));
+        }
     }
 
     fn action(&self, role: &str) -> Option<NodeAction> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::departures::Departure;
 use super::super::fleet::{Command, CommandStatus, CommandView, Verb};
 use super::super::{Effect, Observed};
-use super::{Asked, NodeStep, PAUSE, Turn};
+use super::{Asked, NodeState, NodeStep, Nodes, PAUSE, Turn, Work};
 use crate::digest::sha256_hex;
 use crate::pki::Role;
 
@@ -35,7 +35,7 @@ impl NodeStep {
         self.drained = None;
         let drains = |asked: &&Asked| matches!(&asked.command.verb, Verb::Drain { node, .. } if *node == id);
         let asked = self.asked.iter().find(drains).cloned();
-        departures.insert(id, Departure::called_off(&self.group, asked, now));
+        departures.insert(id, Departure::called_off(self.role.clone(), &self.group, asked, now));
     }
 
     /// The answers to the last round; `None`: some are still to come.
@@ -56,6 +56,29 @@ impl NodeStep {
     /// Whether it is time to ask once more.
     pub(super) fn may_ask_again(&self, turn: &Turn<'_>) -> bool {
         self.asked_at().is_none_or(|at| turn.now.duration_since(at) >= PAUSE)
+    }
+}
+
+impl Nodes {
+    /// The rollout ends: what was asked for and still runs is taken back, and controllers that were cordoned stay.
+    pub(in super::super) fn called_off(
+        &mut self,
+        departures: &mut BTreeMap<String, Departure>,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for step in &mut self.steps {
+            // One that was told to go, goes.
+            if step.state != NodeState::Leave {
+                step.call_off(departures, now);
+            }
+            if step.work == Work::Remove && !step.is_deleting() {
+                step.let_all_stay(departures, now);
+            }
+            let snapshots = step.asked.iter().filter(|_| step.state == NodeState::Snapshot);
+            effects.extend(snapshots.filter_map(call_back));
+        }
+        effects
     }
 }
 

@@ -218,7 +218,7 @@ pub(super) fn leader(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView
 fn act(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     let Some(instance) = step.machine.clone() else { return step.enter(NodeState::Waiting, turn.now) };
     match step.work {
-        Work::Replace | Work::Fewer | Work::Leave => {
+        Work::Replace | Work::Fewer | Work::Leave | Work::Remove => {
             step.enter(NodeState::Return, turn.now);
             turn.effects.push(Effect::Terminate { group: step.group.clone(), instance, shrink: false });
             Look::Waits("is replaced".to_owned())

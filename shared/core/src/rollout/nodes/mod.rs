@@ -13,6 +13,7 @@ mod leaver;
 mod machines;
 mod member;
 mod planned;
+mod removal;
 mod words;
 mod workers;
 
@@ -129,6 +130,8 @@ pub enum Work {
     Fewer,
     /// A member of etcd leaves the membership, before its group goes.
     Leave,
+    /// It goes, and its stack with it.
+    Remove,
 }
 
 impl Work {
@@ -136,7 +139,7 @@ impl Work {
     pub(super) const fn renews(self) -> bool {
         match self {
             Self::Refresh | Self::Replace => true,
-            Self::Fewer | Self::Leave => false,
+            Self::Fewer | Self::Leave | Self::Remove => false,
         }
     }
 }
@@ -220,6 +223,8 @@ pub struct Nodes {
 struct Turn<'a> {
     cluster: &'a str,
     token: String,
+    /// The name of the rollout's change sets.
+    change_set: &'a str,
     observed: &'a Observed,
     now: Timestamp,
     members: &'a BTreeMap<Role, String>,
@@ -300,7 +305,11 @@ impl Nodes {
             ("refreshed", named(Work::Refresh, false)),
             ("replaced", named(Work::Replace, false)),
             ("out of etcd's membership", named(Work::Leave, false)),
-            ("left as they are, as told", [named(Work::Refresh, true), named(Work::Replace, true)].concat()),
+            ("removed", named(Work::Remove, false)),
+            (
+                "left as they are, as told",
+                [named(Work::Refresh, true), named(Work::Replace, true), named(Work::Remove, true)].concat(),
+            ),
         ] {
             if !roles.is_empty() {
                 text.push_str(&format!("; {words}: {}", roles.join(", ")));
@@ -369,24 +378,6 @@ impl Nodes {
         })
     }
 
-    /// Whether something was begun that had better be ended before anything else begins.
-    pub(super) fn is_busy(&self) -> bool {
-        self.steps.iter().any(|step| match step.state {
-            NodeState::Refresh
-            | NodeState::Return
-            | NodeState::Drain
-            | NodeState::Leave
-            | NodeState::After => true,
-            // Its pods have left it already.
-            NodeState::Check => step.cordoned.is_some(),
-            NodeState::Waiting
-            | NodeState::Snapshot
-            | NodeState::Leader
-            | NodeState::Done
-            | NodeState::Failed(_) => false,
-        })
-    }
-
     /// Time that went by while it was paused does not count. What was seen before it tells nothing of now, so whoever is about to go is
     /// looked at anew, and so is the snapshot (P4, P5).
     pub(super) fn resumed(&mut self, at: Timestamp) {
@@ -397,24 +388,6 @@ impl Nodes {
             step.since = step.since.map(|since| since.max(at));
             step.asked.iter_mut().for_each(|asked| asked.at = asked.at.max(at));
         }
-    }
-
-    /// The rollout ends: what was asked for and still runs is taken back, and controllers that were cordoned stay.
-    pub(super) fn called_off(
-        &mut self,
-        departures: &mut BTreeMap<String, Departure>,
-        now: Timestamp,
-    ) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        for step in &mut self.steps {
-            // One that was told to go, goes.
-            if step.state != NodeState::Leave {
-                step.call_off(departures, now);
-            }
-            let snapshots = step.asked.iter().filter(|_| step.state == NodeState::Snapshot);
-            effects.extend(snapshots.filter_map(asks::call_back));
-        }
-        effects
     }
 
     /// Run Command would not take the command of that token.
@@ -435,15 +408,18 @@ impl Nodes {
         }
     }
 
-    /// What the steps whose turn it is look at.
-    pub(super) fn to_observe(&self, look: &mut ToObserve) {
-        for step in self.turns().into_iter().map(|at| &self.steps[at]) {
+    /// What the steps whose turn it is look at; `held`: nothing may begin.
+    pub(super) fn to_observe(&self, held: bool, look: &mut ToObserve) {
+        for step in self.to_look_at(held).into_iter().map(|at| &self.steps[at]) {
+            if step.work == Work::Remove {
+                look.going.insert(step.stack.clone());
+            }
             let takes_snapshot = step.minor.is_some() && step.role == Role::Controller;
             if step.role.member().is_some() || takes_snapshot {
                 look.groups.extend(self.members.values().chain(self.leaving.values()).cloned());
             }
             look.groups.insert(step.group.clone());
-            if matches!(step.role, Role::Pool(_)) && step.work == Work::Replace {
+            if matches!(step.role, Role::Pool(_)) && step.work != Work::Refresh {
                 look.groups.extend(self.controllers.clone());
             }
             look.commands
@@ -455,7 +431,7 @@ impl Nodes {
 }
 
 /// Takes the steps whose turn it is as far as what was observed allows: what to do, and what each waits for. `newer`: a newer spec waits
-/// until what was begun is done.
+/// until what was begun is done. `held`: nothing may begin.
 pub(super) fn advance(
     active: &mut Active,
     departures: &mut BTreeMap<String, Departure>,
@@ -463,6 +439,7 @@ pub(super) fn advance(
     observed: &Observed,
     now: Timestamp,
     newer: bool,
+    held: bool,
 ) -> (Vec<Effect>, BTreeMap<Role, String>) {
     let token = format!("{cluster} {} {}", active.change_set, active.started_at);
     let nodes = &mut active.nodes;
@@ -470,10 +447,11 @@ pub(super) fn advance(
     let (mut effects, mut said) = (Vec::new(), BTreeMap::new());
     let all = nodes.members.iter().chain(&nodes.leaving);
     let members: BTreeMap<Role, String> = all.map(|(role, group)| (role.clone(), group.clone())).collect();
-    for at in nodes.turns() {
+    for at in nodes.to_look_at(held) {
         let mut turn = Turn {
             cluster,
             token: token.clone(),
+            change_set: &active.change_set,
             observed,
             now,
             members: &members,
@@ -510,6 +488,7 @@ impl NodeStep {
                 Role::Etcd(_) if self.work == Work::Leave => leaver::look(self, turn),
                 Role::Etcd(_) => member::look(self, turn),
                 Role::Pool(_) if self.work == Work::Replace => workers::look(self, turn),
+                Role::Pool(_) if self.work == Work::Remove => removal::look(self, turn),
                 Role::Controller | Role::Pool(_) | Role::Admin => machines::look(self, turn),
             };
             match look {

@@ -77,11 +77,24 @@ impl NodeStep {
 /// A member that leaves etcd. What its group is called is known from its stack, since the release has it no longer.
 fn leaves(planned: &NodePlan) -> Option<NodeStep> {
     let index = planned.role.member().filter(|_| planned.action == NodeAction::Remove)?;
-    Some(NodeStep {
+    Some(unknown(planned, format!("{}-{index}", planned.stack), Work::Leave))
+}
+
+/// A pool that goes with its stack, whose name its group has.
+fn goes(plan: &Plan, planned: &NodePlan) -> Option<NodeStep> {
+    let Role::Pool(name) = &planned.role else { return None };
+    let (pace, force_after_s) = (plan.policy.pace(name), plan.policy.force_after_s(name));
+    let step = NodeStep { pace, force_after_s, ..unknown(planned, planned.stack.clone(), Work::Remove) };
+    (planned.action == NodeAction::Remove).then_some(step)
+}
+
+/// Of what goes the release knows nothing.
+fn unknown(planned: &NodePlan, group: String, work: Work) -> NodeStep {
+    NodeStep {
         role: planned.role.clone(),
         stack: planned.stack.clone(),
-        group: format!("{}-{index}", planned.stack),
-        work: Work::Leave,
+        group,
+        work,
         credentials: String::new(),
         size: 1,
         most: 1,
@@ -102,7 +115,7 @@ fn leaves(planned: &NodePlan) -> Option<NodeStep> {
         minor: None,
         first: false,
         crew: Crew::default(),
-    })
+    }
 }
 
 /// The name of the group of `role`, which its agent was told too.
@@ -155,6 +168,7 @@ impl Nodes {
         let mut leaving = BTreeMap::new();
         for planned in &plan.nodes {
             let Some(node) = release.roles.get(&planned.role) else {
+                steps.extend(goes(plan, planned));
                 if let Some(one) = leaves(planned) {
                     leaving.insert(one.role.clone(), one.group.clone());
                     steps.push(one);
@@ -169,6 +183,13 @@ impl Nodes {
                 steps.push(first);
             }
             steps.extend(executes(plan, planned, node.weighted).map(|work| step(planned, node, work)));
+        }
+        // What goes, goes last: pods may need the room.
+        let pools =
+            steps.iter().filter(|step| matches!(step.role, Role::Pool(_)) && step.work != Work::Remove);
+        let stay: Vec<Role> = pools.map(|step| step.role.clone()).collect();
+        for step in steps.iter_mut().filter(|step| step.work == Work::Remove) {
+            step.after.clone_from(&stay);
         }
         // Of members that leave, the newest first: the founders are those that controllers and people know.
         let newest = |step: &NodeStep| step.role.member().filter(|_| step.work == Work::Leave).map(Reverse);

@@ -1,11 +1,15 @@
-//! What becomes of a stack that the spec has no longer and that still stands.
+//! What becomes of a pool that the spec has no longer: it goes, by itself, after everything else.
 
 use serde_json::json;
 
 use super::*;
-use crate::plan::{NodeAction, Plan, StackAction};
+use crate::plan::{Plan, StackAction};
 
 const POOL: &str = "c-pool-a";
+
+fn owned() -> BTreeMap<String, String> {
+    BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())])
+}
 
 /// [`rendering`], whose network exports a subnet that pool `a` stands in.
 fn exporting(size: u32, exports: bool) -> Rendering {
@@ -22,6 +26,7 @@ fn exporting(size: u32, exports: bool) -> Rendering {
         }
         stack.body = template.to_string();
         stack.sha256 = sha256_hex(stack.body.as_bytes());
+        stack.tags = owned();
     }
     release.roles.values_mut().for_each(|node| node.version = Some("1.34.2".to_owned()));
     let node = NodeRole {
@@ -38,8 +43,7 @@ fn without_pool(mut release: Rendering) -> Rendering {
     release
 }
 
-/// A cluster whose releases are kept.
-#[derive(Default)]
+/// A cluster whose releases are kept. Its groups have no machines.
 struct Harbour {
     fake: Fake,
     releases: BTreeMap<String, Rendering>,
@@ -63,87 +67,83 @@ impl Harbour {
         (state, report, wanted.plan)
     }
 
-    /// Launched with the pool, and then brought to a spec that has it no longer.
-    fn left() -> (Self, Rollout) {
-        let mut harbour = Self::default();
+    /// Launched with the pool.
+    fn launched() -> (Self, Rollout) {
+        let fake = Fake { tags: owned(), ..Fake::default() };
+        let mut harbour = Self { fake, releases: BTreeMap::new() };
         let (state, ..) = harbour.roll(Rollout::new("c"), &exporting(1, true));
-        assert_eq!(state.left, BTreeMap::new());
-        let (state, report, plan) = harbour.roll(state, &without_pool(exporting(2, true)));
-        assert_eq!(report.state, "succeeded", "{}", report.message);
-        assert!(plan.stacks.iter().any(|stack| stack.action == StackAction::Delete));
         (harbour, state)
+    }
+
+    /// As an older Slipway left it, which took no pool away.
+    fn left() -> (Self, Rollout) {
+        let (harbour, mut state) = Self::launched();
+        let (pool, release) = state.deployed.remove_entry(POOL).unwrap();
+        state.left.insert(pool, release);
+        (harbour, state)
+    }
+
+    /// Wakes a rollout once.
+    fn wake(&mut self, state: Rollout, wanted: &Wanted, order: Option<&Given>) -> (Rollout, Report) {
+        let at = Timestamp::UNIX_EPOCH;
+        let look = to_observe(&state, Some(wanted), order, at);
+        let mut observed = self.fake.observe(&look, Some(wanted), None);
+        observed.order = order.cloned();
+        let decision = decide(&state, &observed, at);
+        self.fake.perform(&decision.effects);
+        (Rollout { outbox: Vec::new(), ..decision.next }, decision.report)
     }
 }
 
 #[test]
-fn a_pool_that_left_the_spec_is_remembered_at_its_release_and_named_by_every_later_plan() {
-    let (mut harbour, state) = Harbour::left();
-    assert_eq!(state.left, BTreeMap::from([(POOL.to_owned(), exporting(1, true).id())]));
-    assert!(!state.deployed.contains_key(POOL));
-
-    let same = harbour.plan(&state, &without_pool(exporting(2, true))).plan;
-    assert!(same.is_empty(), "{}", same.to_text());
-    assert_eq!(same.summary(), "nothing changes; left standing: c-pool-a");
-    let line = "! c-pool-a left standing: its nodes may still run, and what it uses cannot be taken away: \
-                drain them, then delete the stack";
-    assert!(same.to_text().contains(line), "{}", same.to_text());
-    assert!(same.to_html().contains("The stack c-pool-a, which the spec has no longer, is left standing"));
-
-    let (state, report, plan) = harbour.roll(state, &without_pool(exporting(3, true)));
-    assert_eq!(report.state, "succeeded", "{}", report.message);
-    assert_eq!(report.left, [POOL]);
-    let node = plan.nodes.iter().find(|node| node.stack == POOL).unwrap();
-    assert_eq!(node.action, NodeAction::Left);
-    assert!(!harbour.fake.log.iter().any(|line| line.contains(POOL)), "{:?}", harbour.fake.log);
-    assert_eq!(state.left, BTreeMap::from([(POOL.to_owned(), exporting(1, true).id())]));
-}
-
-#[test]
-fn what_a_pool_that_left_the_spec_uses_is_not_taken_away_until_its_stack_is_gone() {
-    let (mut harbour, state) = Harbour::left();
-    let release = without_pool(exporting(3, false));
-    let (refused, report, _) = harbour.roll(state, &release);
-    assert_eq!(report.state, "failed");
-    assert!(report.message.contains("Subnet a in eu-west-1a (used by c-pool-a)"), "{}", report.message);
-    // No spec lets go of it: that is what the cure must not say.
-    let cure = "nothing is touched. Since no spec changes the stack c-pool-a, left standing by an earlier rollout: drain its nodes and \
-                delete the stack, then upload this spec again";
-    assert!(report.message.contains(cure), "{}", report.message);
-    assert!(!report.message.contains("First upload a spec"), "{}", report.message);
-
-    // Somebody deletes the stack: the wake that this causes sees it, and a plan made before is stale.
-    let stale = harbour.plan(&refused, &without_pool(exporting(4, false)));
-    harbour.fake.stacks.remove(POOL);
-    harbour.fake.log.clear();
-    let (state, report) = harbour.fake.run(refused, &stale, None, false);
-    assert_eq!((state.left.len(), report.left.len()), (0, 0));
-    assert_eq!(harbour.fake.log, [""; 0], "what was planned before is not begun");
+fn a_pool_that_left_the_spec_is_deleted_after_everything_else_and_forgotten() {
+    let (mut harbour, state) = Harbour::launched();
+    let release = without_pool(exporting(2, true));
     let (state, report, plan) = harbour.roll(state, &release);
     assert_eq!(report.state, "succeeded", "{}", report.message);
-    assert_eq!(plan.left().count(), 0);
-    assert!(state.deployed.values().all(|id| id == &release.id()));
+    assert!(report.message.ends_with("; removed: pool-a"), "{}", report.message);
+    assert!(plan.to_text().contains("- c-pool-a delete"), "{}", plan.to_text());
+    assert!(
+        plan.to_text().contains("all its nodes are drained, then its stack is deleted"),
+        "{}",
+        plan.to_text()
+    );
+    let deleted = harbour.fake.log.iter().position(|line| line == "delete c-pool-a").unwrap();
+    let executed = harbour.fake.log.iter().rposition(|line| line.starts_with("execute")).unwrap();
+    assert!(executed < deleted, "{:?}", harbour.fake.log);
+    assert!(!harbour.fake.stacks.contains_key(POOL));
+    assert_eq!((state.left.len(), state.deployed.contains_key(POOL)), (0, false));
+    assert!(harbour.plan(&state, &release).plan.is_empty());
 }
 
 #[test]
-fn of_what_a_left_and_a_deployed_stack_use_both_cures_are_said() {
+fn a_pool_that_an_older_slipway_left_standing_is_taken_away_by_the_next_rollout() {
     let (mut harbour, state) = Harbour::left();
-    let beside = |exports| {
-        let mut release = without_pool(exporting(3, exports));
-        let pool = release.stacks.iter_mut().find(|stack| stack.name == "c-pool-b").unwrap();
-        let template = json!({"Resources": {"Thing": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": {"Fn::ImportValue": "c-SubnetA"}}}}});
-        pool.body = template.to_string();
-        pool.sha256 = sha256_hex(pool.body.as_bytes());
-        release
-    };
-    let (state, report, _) = harbour.roll(state, &beside(true));
+    let (state, report, plan) = harbour.roll(state, &without_pool(exporting(1, true)));
     assert_eq!(report.state, "succeeded", "{}", report.message);
-    let why = harbour.plan(&state, &beside(false)).plan.not_executable().unwrap();
-    assert!(why.contains("(used by c-pool-a, c-pool-b)"), "{why}");
-    assert!(
-        why.contains("Since no spec changes the stack c-pool-a, left")
-            && why.contains(". First upload a spec"),
-        "{why}"
-    );
+    assert_eq!(plan.left().count(), 0);
+    assert!(harbour.fake.log.contains(&"delete c-pool-a".to_owned()), "{:?}", harbour.fake.log);
+    assert_eq!((state.left.len(), report.left.len()), (0, 0));
+}
+
+#[test]
+fn what_a_pool_that_goes_uses_is_taken_away_by_a_later_rollout_alone() {
+    for (mut harbour, state) in [Harbour::launched(), Harbour::left()] {
+        let release = without_pool(exporting(3, false));
+        let (state, report, _) = harbour.roll(state, &release);
+        assert_eq!(report.state, "failed");
+        assert!(report.message.contains("Subnet a in eu-west-1a (used by c-pool-a)"), "{}", report.message);
+        assert!(
+            report.message.contains("nothing is touched. First upload a spec in which it stays"),
+            "{}",
+            report.message
+        );
+        assert!(!report.message.contains("left standing"), "{}", report.message);
+        let (state, report, _) = harbour.roll(state, &without_pool(exporting(3, true)));
+        assert_eq!(report.state, "succeeded", "{}", report.message);
+        let (_, report, _) = harbour.roll(state, &release);
+        assert_eq!(report.state, "succeeded", "{}", report.message);
+    }
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn the_kubelets_of_a_pool_that_left_the_spec_hold_back_the_api_server() {
     let plan = harbour.plan(&state, &newer).plan;
     let why = plan.not_executable().unwrap();
     assert!(why.contains("the kubelets of pool `a` run 1.34.2, and the API server is to be 1.38"), "{why}");
-    assert!(why.contains("drain them and delete the stack c-pool-a first"), "{why}");
+    assert!(why.contains("which drains them and deletes the stack c-pool-a"), "{why}");
 }
 
 #[test]
@@ -170,6 +170,61 @@ fn a_pool_that_comes_back_into_the_spec_is_updated_and_deployed_again() {
         assert_eq!(state.left, BTreeMap::new());
         assert_eq!(state.deployed[POOL], release.id());
     }
+}
+
+#[test]
+fn p10_a_deletion_that_has_begun_is_seen_to_its_end_whatever_a_person_says() {
+    for (order, word, ends) in
+        [(Order::Pause, "paused", "paused"), (Order::Abort { plan: None }, "aborting", "aborted")]
+    {
+        let (mut harbour, mut state) = Harbour::launched();
+        let wanted = harbour.plan(&state, &without_pool(exporting(1, true)));
+        harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
+        for _ in 0..10 {
+            state = harbour.wake(state, &wanted, None).0;
+        }
+        assert_eq!(harbour.fake.log.iter().filter(|line| *line == "delete c-pool-a").count(), 1);
+        let given = Given { order, at: Timestamp::UNIX_EPOCH };
+        let (state, _) = harbour.wake(state, &wanted, Some(&given));
+        let (state, report) = harbour.wake(state, &wanted, None);
+        assert_eq!(report.state, word);
+        assert!(report.message.contains("pool-a: CloudFormation deletes its stack"), "{}", report.message);
+        harbour.fake.stacks.remove(POOL);
+        let (state, report) = harbour.wake(state, &wanted, None);
+        assert_eq!(report.state, ends);
+        assert!(!state.deployed.contains_key(POOL), "what has gone is known");
+    }
+}
+
+#[test]
+fn a_deletion_that_fails_ends_the_rollout_with_cloudformations_reason_and_is_tried_again_by_an_upload() {
+    let (mut harbour, state) = Harbour::launched();
+    let release = without_pool(exporting(1, true));
+    harbour.fake.deleting = Some(StackStatus::DeleteFailed);
+    let (state, report, _) = harbour.roll(state, &release);
+    assert_eq!(report.state, "failed");
+    assert!(
+        report.message.contains("pool-a: c-pool-a could not be deleted: Thing (AWS::EC2::VPC)"),
+        "{}",
+        report.message
+    );
+    assert!(state.deployed.contains_key(POOL));
+    harbour.fake.deleting = None;
+    let mut again = harbour.plan(&state, &release);
+    again.desired.spec_version = "once more".to_owned();
+    let (state, report) = harbour.fake.run(state, &again, None, false);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert!(!state.deployed.contains_key(POOL));
+}
+
+#[test]
+fn p3_a_stack_that_is_somebody_elses_is_not_deleted() {
+    let (mut harbour, state) = Harbour::launched();
+    harbour.fake.tags = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
+    let (_, report, _) = harbour.roll(state, &without_pool(exporting(1, true)));
+    assert_eq!(report.state, "failed");
+    assert!(report.message.contains("c-pool-a exists and is not Slipway's"), "{}", report.message);
+    assert!(harbour.fake.stacks.contains_key(POOL));
 }
 
 #[test]

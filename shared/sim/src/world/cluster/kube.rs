@@ -20,6 +20,8 @@ pub(crate) struct Kube {
     /// By UID.
     pub(crate) pods: BTreeMap<String, Pod>,
     pub(crate) workloads: Vec<Workload>,
+    /// The role on whose nodes the pods of another may run besides, where their own has none left.
+    elsewhere: BTreeMap<String, String>,
     /// Counts pods.
     made: u64,
     pub(crate) evicted: u64,
@@ -86,6 +88,12 @@ impl World {
         if is_first {
             self.deploy(cluster, &role, &machine.group);
         }
+        self.schedule_pods(cluster);
+    }
+
+    /// Somebody lets the pods of `role` run on the nodes of `other` too, as one does before a pool goes.
+    pub fn let_pods_go_to(&mut self, cluster: &str, role: &str, other: &str) {
+        self.kube(cluster).elsewhere.insert(role.to_owned(), other.to_owned());
         self.schedule_pods(cluster);
     }
 
@@ -192,11 +200,12 @@ impl World {
             .collect();
         let mut placed = Vec::new();
         for (uid, role) in pending {
-            let open = kube.nodes.iter().filter(|(_, node)| node.role == role && !node.drain.cordoned);
-            let Some(node) = open
-                .map(|(name, _)| name.clone())
-                .min_by_key(|name| (load.get(name).copied().unwrap_or_default(), name.clone()))
-            else {
+            let least = |role: &String| {
+                let open = kube.nodes.iter().filter(|(_, node)| node.role == *role && !node.drain.cordoned);
+                open.map(|(name, _)| name.clone())
+                    .min_by_key(|name| (load.get(name).copied().unwrap_or_default(), name.clone()))
+            };
+            let Some(node) = least(&role).or_else(|| kube.elsewhere.get(&role).and_then(least)) else {
                 continue;
             };
             *load.entry(node.clone()).or_default() += 1;

@@ -53,6 +53,27 @@ impl World {
         }
     }
 
+    /// CloudFormation deletes a group: it is to have no machines any more, and those that serve go through their terminate hooks.
+    pub(in crate::world) fn group_empties(&mut self, resource: &Resource) {
+        let Some(id) = resource.physical_id.clone().filter(|_| resource.kind == GROUP) else { return };
+        let Some(group) = self.fleet.groups.get_mut(&id) else { return };
+        (group.min, group.max, group.desired) = (0, 0, 0);
+        let mut machines = self.machines_of(&id);
+        machines.retain(|one| self.fleet.machines[one].ready);
+        for machine in machines {
+            self.begin_termination(&machine);
+        }
+    }
+
+    /// Whether a hook still holds a machine of a group that is deleted.
+    pub(in crate::world) fn group_holds(&self, resource: &Resource) -> bool {
+        let Some(id) = resource.physical_id.as_deref().filter(|_| resource.kind == GROUP) else {
+            return false;
+        };
+        let machines = self.machines_of(id);
+        machines.iter().map(|one| &self.fleet.machines[one]).any(|one| one.ready && one.waits.is_some())
+    }
+
     fn group_applied(&mut self, name: &str, resource: &Resource) {
         let properties = &resource.properties;
         let (min, max) = (number(properties, "MinSize"), number(properties, "MaxSize"));

@@ -103,7 +103,7 @@ fn kubelets_are_never_more_than_three_minors_behind_not_even_on_the_way() {
     3:20 error kubelet-skew at `kubernetesVersion`: the kubelets of pool `general` run 1.33.4, and the API server is to be 1.37: three minors are the most that they may be behind
         bring the pool to 1.34 or newer first, with the cluster's `kubernetesVersion` as it is, then upload this
     3:20 error kubelet-skew at `kubernetesVersion`: the kubelets of pool `gone` run 1.33.4, and the API server is to be 1.37: three minors are the most that they may be behind
-        the pool is no longer in the spec, but its nodes stand: drain them and delete the stack base-pool-general first
+        the pool is no longer in the spec, but its nodes stand: upload this with the `kubernetesVersion` of before first, which drains them and deletes the stack base-pool-general
     "##);
     assert_eq!(onto(&lagging, "1.36", ""), "");
 }
