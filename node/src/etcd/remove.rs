@@ -1,11 +1,18 @@
 //! `etcd remove`: another member leaves the membership, before its group goes.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 
-use super::client::failed;
+use super::client::{Endpoint, Refusal, failed};
 use super::place::Place;
 use super::wire::hex;
 use crate::failure::{Failure, Outcome};
+
+/// etcd refuses until the members that stay have been connected to each other for five seconds (`--strict-reconfig-check`), as after a
+/// restart of one: that passes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What `etcd remove` did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,10 +41,22 @@ pub async fn remove(place: &Place, name: &str) -> Outcome<Removed> {
         ));
     }
     let own = place.caller().map(|caller| place.own(&caller))?;
-    let members = own.members().await.map_err(|refusal| failed(&refusal, "asking for the members"))?.members;
+    let start = Instant::now();
+    loop {
+        match ask(&own, name).await {
+            Ok(removed) => return Ok(removed),
+            Err(refusal) if start.elapsed() > PATIENCE => return Err(failed(&refusal, "removing a member")),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Asks once. Whether it was removed before is looked at each time: an answer may have been lost.
+async fn ask(own: &Endpoint, name: &str) -> Result<Removed, Refusal> {
+    let members = own.members().await?.members;
     let Some(member) = members.iter().find(|member| member.name == name) else {
         return Ok(Removed { removed: false, id: None, members: members.len() });
     };
-    let left = own.remove(member.id).await.map_err(|refusal| failed(&refusal, "removing a member"))?;
+    let left = own.remove(member.id).await?;
     Ok(Removed { removed: true, id: Some(hex(member.id)), members: left.members.len() })
 }

@@ -125,6 +125,30 @@ async fn leadership_is_moved_by_who_has_it_and_by_nobody_else() {
     }
 }
 
+/// P4: etcd itself refuses for some seconds after its members have come; the agent waits for that, and is right when asked twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_is_taken_out_by_another_and_the_rest_serve_on() {
+    let credentials = Credentials::made("production").await;
+    for release in releases() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut three = machines(&credentials, &release, dir.path(), 3).await;
+        for machine in &mut three {
+            machine.member.start();
+        }
+        let leads = leader(&three).await;
+        let (stays, goes) = ((leads + 1) % 3, (leads + 2) % 3);
+        let name = format!("etcd-{goes}");
+        let removed = three[stays].does(&["etcd", "remove", "--member", &name]).await;
+        assert_eq!((&removed["removed"], &removed["members"]), (&json!(true), &json!(2)), "{removed}");
+        let again = three[stays].does(&["etcd", "remove", "--member", &name]).await;
+        assert_eq!((&again["removed"], &again["members"]), (&json!(false), &json!(2)), "{again}");
+        three[stays].is_healthy().await;
+        let own = format!("etcd-{stays}");
+        let (done, failure) = three[stays].agent(&["etcd", "remove", "--member", &own]).await;
+        assert!(!done && failure["error"]["code"] == json!("etcd.remove-self"), "{failure}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_member_alone_keeps_leadership_and_a_node_of_another_role_has_none() {
     let Some(release) = newest() else { return };
