@@ -265,7 +265,8 @@ impl Checker {
                 .values()
                 .filter(|machine| machine.role == taken.role && machine.ready && !machine.leaving)
                 .count();
-            machines.contains_key(&taken.machine) || serve < wanted as usize
+            // One that Auto Scaling still puts away while its successor serves is not missing.
+            serve < wanted as usize
         });
         self.drained.retain(|id| self.machines.get(id).is_some_and(|machine| !machine.leaving));
     }
@@ -297,8 +298,8 @@ impl Checker {
         let mut sent = BTreeMap::new();
         for act in acts {
             let Act::Send(command) = act else { continue };
-            // Questions may be asked as often as one likes.
-            if matches!(command.verb, Verb::Status | Verb::EtcdHealth) {
+            // Questions may be asked as often as one likes, and a rollout takes a snapshot of its own when it follows another at once.
+            if matches!(command.verb, Verb::Status | Verb::EtcdHealth | Verb::EtcdSnapshot) {
                 continue;
             }
             let token = sent.entry((&command.instance, &command.verb)).or_insert(&command.token);

@@ -391,6 +391,7 @@ fn after(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     }
     if reasons.is_empty() || (is_urgent(step, turn) && more) {
         step.machine = None;
+        step.left = serving(group).any(|(id, _)| turn.skipped.contains(id));
         return step.enter(if more { NodeState::Waiting } else { NodeState::Done }, turn.now);
     }
     patience(step, turn, group, "the controllers are not well", &reasons, None)
