@@ -130,6 +130,11 @@ fn told(name: &str, args: &Args, year: &Chronicle) -> String {
     text
 }
 
+/// To the millionth.
+fn dollars(amount: f64) -> f64 {
+    (amount * 1e6).round() / 1e6
+}
+
 fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
     let said: Vec<_> = year.said.iter().map(|(at, line)| json!({ "at": at, "said": line })).collect();
     let broken: Vec<_> = year
@@ -150,8 +155,8 @@ fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
         "failedInvocations": year.tally.failed,
         "deadLetters": year.tally.dead_letters,
         "dollars": {
-            "lambda": bill.lambda, "s3": bill.s3, "kms": bill.kms, "eventBridge": bill.events, "cloudWatch": bill.metrics,
-            "total": bill.total(),
+            "lambda": dollars(bill.lambda), "s3": dollars(bill.s3), "kms": dollars(bill.kms),
+            "eventBridge": dollars(bill.events), "cloudWatch": dollars(bill.metrics), "total": dollars(bill.total()),
         },
         "broken": broken,
         "said": said,

@@ -129,7 +129,8 @@ fn p2_p4_from_three_to_five_and_back() {
             fate("etcd-4", NodeAction::Remove)
         ]
     );
-    assert!(shrunk.not_executable().unwrap().contains("etcd-4, etcd-3"));
+    // They leave the membership one after the other before their groups go: shared/core/src/rollout/tests/leaving.rs.
+    assert_eq!(shrunk.not_executable(), None);
     assert_eq!(life.deployed.as_ref().unwrap().id(), three.id(), "as before, byte for byte");
 
     // Whoever left and comes back has no data: it joins as any other, though it may have founded the cluster once.
