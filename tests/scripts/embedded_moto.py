@@ -24,6 +24,7 @@ from moto.moto_server.werkzeug_app import (
     create_backend_app,
 )
 from moto.s3 import models as s3
+from moto.s3.responses import S3Response
 from moto.ssm import models
 from werkzeug.serving import make_server
 
@@ -65,8 +66,22 @@ def remember() -> None:
     ext.parse = functools.cache(ext.parse)
 
 
+def one_at_a_time() -> None:
+    """Of two writers under one condition S3 lets one win. moto looks and then writes, and its threads come between."""
+    lock = threading.Lock()
+    for name in ["put_object", "delete_object"]:
+        original = getattr(S3Response, name)
+
+        def write(self, original=original):
+            with lock:
+                return original(self)
+
+        setattr(S3Response, name, write)
+
+
 def main() -> None:
     remember()
+    one_at_a_time()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     seed(dict(argument.split("=", 1) for argument in sys.argv[1:]))
     age(int(os.environ.get("HOURS_AGO", "0")))

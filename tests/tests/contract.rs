@@ -12,7 +12,9 @@ use serde_json::json;
 use slipway_aws::Aws;
 use slipway_core::rollout::fleet::{Command, CommandStatus, GroupView, Lifecycle, Verb};
 use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
-use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _, PortResult, Stacks as _, Ticks as _};
+use slipway_driver::ports::{
+    Commands as _, Condition, ErrorKind, Groups as _, Objects as _, PortResult, Put, Stacks as _, Ticks as _,
+};
 use slipway_sim::wire::{Options, serve};
 use slipway_sim::{Config, World};
 use slipway_tests::client::{ACCOUNT, Client};
@@ -208,15 +210,21 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
     told
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_simulated_aws_and_moto_answer_alike_where_moto_is_right() {
-    let moto = Moto::start(&[]).await.unwrap();
+/// Makes a bucket with versions. Its owner.
+async fn with_bucket(moto: &Moto) -> Client {
     let operator = Client::new(moto.url(), REGION, "OPERATOR");
     let place = format!(
         "<CreateBucketConfiguration><LocationConstraint>{REGION}</LocationConstraint></CreateBucketConfiguration>"
     );
     operator.s3(Method::PUT, "assets", "", place.into_bytes()).await.unwrap();
     operator.s3(Method::PUT, "assets", "versioning", VERSIONED.into()).await.unwrap();
+    operator
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_simulated_aws_and_moto_answer_alike_where_moto_is_right() {
+    let moto = Moto::start(&[]).await.unwrap();
+    let operator = with_bucket(&moto).await;
     // The simulated CloudFormation reads it unsigned.
     let anyone = json!({"Version": "2012-10-17", "Statement": [
         {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::assets/*"}]});
@@ -250,6 +258,31 @@ async fn the_simulated_aws_and_moto_answer_alike_where_moto_is_right() {
     }
     let known: Vec<_> = DIFFERENT.iter().map(|(call, ours, theirs, _)| (*call, *ours, *theirs)).collect();
     assert_eq!(differ, known);
+}
+
+/// P8 rests on it: S3 lets one of two writers win, however close they are. moto by itself does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_writers_under_one_condition_one_wins() {
+    let moto = Moto::start(&[]).await.unwrap();
+    with_bucket(&moto).await;
+    let bucket = Aws::emulated(moto.url(), REGION, "AKIACONTRACT").unwrap().bucket("assets");
+    let bucket = Arc::new(bucket);
+    let mut condition = Condition::Absent;
+    for round in 0..100_u8 {
+        let writers = (0..8_u8).map(|writer| {
+            let (bucket, condition) = (Arc::clone(&bucket), condition.clone());
+            tokio::spawn(async move { bucket.put("key", vec![round, writer], condition).await.unwrap() })
+        });
+        let mut won = Vec::new();
+        for writer in writers.collect::<Vec<_>>() {
+            match writer.await.unwrap() {
+                Put::Written(etag) => won.push(etag),
+                Put::Lost => {}
+            }
+        }
+        let [etag] = &won[..] else { panic!("{} of 8 won round {round}", won.len()) };
+        condition = Condition::Unchanged(etag.clone());
+    }
 }
 
 const VERSIONED: &str = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
