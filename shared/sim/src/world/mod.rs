@@ -48,6 +48,7 @@ pub(crate) use api::Validated;
 pub(crate) use change_set::{ChangeSet, ExecutionStatus, NO_CHANGES, NO_UPDATES};
 pub(crate) use changes::{Action, Change, Detail};
 pub use cluster::{ClusterFacts, Loss, MemberFacts};
+pub use commands::DrainFacts;
 pub(crate) use commands::{CommandRequest, Details, Sent};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};

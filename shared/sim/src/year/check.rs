@@ -245,6 +245,9 @@ impl Checker {
     /// Who of those that we took down has somebody in its place.
     fn note_back(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
         let machines = &self.machines;
+        let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+        // Any machine of a group stands in for any other: those that went first have theirs first.
+        self.taken.reverse();
         self.taken.retain(|taken| {
             if let Some(credentials) = &taken.restart {
                 let Some(machine) = machines.get(&taken.machine) else { return false };
@@ -259,15 +262,18 @@ impl Checker {
                 let on = member.machine.as_ref();
                 return !(member.up && on.is_some_and(|on| *on != taken.machine));
             }
-            let group = machines.values().find(|machine| machine.role == taken.role).map(|one| &one.group);
-            let wanted = group.and_then(|group| world.group_facts(group)).map_or(0, |group| group.desired);
-            let serve = machines
-                .values()
-                .filter(|machine| machine.role == taken.role && machine.ready && !machine.leaving)
-                .count();
             // One that Auto Scaling still puts away while its successor serves is not missing.
-            serve < wanted as usize
+            let left = missing.entry(taken.role.clone()).or_insert_with(|| {
+                let of_role = || machines.values().filter(|machine| machine.role == taken.role);
+                let group = of_role().next().and_then(|one| world.group_facts(&one.group));
+                let serve = of_role().filter(|machine| machine.ready && !machine.leaving).count();
+                group.map_or(0, |group| group.desired as usize).saturating_sub(serve)
+            });
+            let is_missing = *left > 0;
+            *left = left.saturating_sub(1);
+            is_missing
         });
+        self.taken.reverse();
         self.drained.retain(|id| self.machines.get(id).is_some_and(|machine| !machine.leaving));
     }
 

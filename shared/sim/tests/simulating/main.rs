@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod bugs;
+mod rolls;
 mod seeds;
 mod upgrades;
 mod years;

@@ -1,12 +1,13 @@
 //! `make bench`: what things cost, beside the floor that nobody gets under, measured in one run.
 //!
-//! `slipway-bench --scanning` measures what a scan costs alone. Medians, because the machines are noisy. The figures that were last written down are in `docs/benchmarks.md`.
+//! `slipway-bench --scanning` measures what a scan costs alone, `slipway-bench --rolling` what a roll takes. Medians, because the machines are noisy. The figures that were last written down are in `docs/benchmarks.md`.
 
 #![allow(clippy::print_stdout, reason = "a benchmark is for a person to read")]
 
 mod certificates;
 mod functions;
 mod issuing;
+mod rolling;
 mod scanning;
 
 use std::error::Error;
@@ -28,6 +29,8 @@ type Anyhow<T> = Result<T, Box<dyn Error>>;
 
 /// The argument by which what a scan costs is measured alone.
 const SCANNING: &str = "--scanning";
+/// The argument by which rolls are measured alone.
+const ROLLING: &str = "--rolling";
 const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
 
 #[tokio::main]
@@ -45,6 +48,10 @@ async fn main() -> Anyhow<()> {
     if std::env::args().nth(1).is_some_and(|asked| asked == SCANNING) {
         scanning::rates(jiff::Timestamp::now())?;
         return scanning::fleet();
+    }
+    if std::env::args().nth(1).is_some_and(|asked| asked == ROLLING) {
+        rolling::rolls();
+        return Ok(());
     }
     let production = PRODUCTION.as_bytes();
     let accepted = spec::parse(production, Some(&spec::Expected { name: "production", region: None }))
@@ -87,6 +94,8 @@ async fn main() -> Anyhow<()> {
     certificates::rates()?;
     scanning::rates(jiff::Timestamp::now())?;
     scanning::fleet()?;
+    println!();
+    rolling::rolls();
     println!();
     functions::memory().await
 }

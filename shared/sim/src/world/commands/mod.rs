@@ -36,7 +36,19 @@ pub(crate) struct Sent {
     pub(crate) output: String,
     pub(crate) response_code: i32,
     pub(crate) started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
     drain: Option<Drain>,
+}
+
+/// How long a node was drained for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainFacts {
+    /// Whose pods were to go.
+    pub node: String,
+    /// When that was asked of a controller.
+    pub from: Timestamp,
+    /// When that command was over.
+    pub until: Timestamp,
 }
 
 /// `StatusDetails`.
@@ -113,6 +125,16 @@ pub(crate) struct CommandRequest {
 }
 
 impl World {
+    /// The drains that are over, in the order in which they were asked for.
+    #[must_use]
+    pub fn drains(&self) -> Vec<DrainFacts> {
+        let drains = self.fleet.commands.iter().filter_map(|sent| {
+            let (node, _, _) = documents::drain(&sent.document, &sent.parameters)?;
+            Some(DrainFacts { node, from: sent.sent_at, until: sent.ended_at? })
+        });
+        drains.collect()
+    }
+
     /// `SendCommand`: the command's id.
     pub(crate) fn send_command(&mut self, request: CommandRequest) -> ApiResult<String> {
         self.enter("SendCommand")?;
@@ -156,6 +178,7 @@ impl World {
             output: String::new(),
             response_code: -1,
             started_at: None,
+            ended_at: None,
             drain: None,
         });
         let seconds = self.draw_s("command taken", TAKEN_S.0, TAKEN_S.1);
@@ -319,6 +342,7 @@ impl World {
             return;
         }
         sent.details = details;
+        sent.ended_at = Some(self.now);
         sent.response_code = match details {
             Details::Success => 0,
             Details::Failed => 1,

@@ -29,6 +29,8 @@ pub struct MachineFacts {
     pub power: Power,
     /// Its agent has said that it is healthy.
     pub ready: bool,
+    /// Auto Scaling has it in service.
+    pub serves: bool,
     /// It is on its way out.
     pub leaving: bool,
     /// It was kept, since nobody had drained it.
@@ -100,6 +102,7 @@ impl World {
                 launched_at: machine.launched_at,
                 power: machine.power,
                 ready: machine.ready,
+                serves: machine.state == State::InService,
                 leaving: !machine.state.counts(),
                 retained: machine.state == State::TerminatingRetained,
                 config: machine.node.as_ref().map(|node| node.config.clone()).unwrap_or_default(),

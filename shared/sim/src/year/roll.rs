@@ -1,0 +1,157 @@
+//! A pool's roll in a world in which nothing goes wrong, held against what nobody can do without: the drains and boots themselves.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::spec;
+use slipway_driver::keys;
+
+use super::account::Account;
+use super::check::{Checker, Violation};
+use super::engine::{Deed, Engine};
+use super::meddle::Meddler;
+use super::rules::Rules;
+use crate::world::World;
+
+const NAME: &str = "roll";
+const POOL: &str = "pool-workers";
+/// A day is enough for a launch, and a month for a roll of any size.
+const LAUNCHED: SignedDuration = SignedDuration::from_hours(24);
+const PATIENCE: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// A pool of which all machines are replaced by others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roll {
+    /// How many workers it has.
+    pub workers: u32,
+    /// How many of them may be missing.
+    pub max_unavailable: u32,
+    /// How many more there may be.
+    pub surge: u32,
+}
+
+/// What that took.
+#[derive(Debug)]
+pub struct Rolled {
+    /// From the upload to the end of the rollout.
+    pub whole: SignedDuration,
+    /// From the first drain or launch until the last machine was in service, or the last drained.
+    pub rolling: SignedDuration,
+    /// What drains, each from its command to its answer, and boots, each from the launch until Auto Scaling has the machine in
+    /// service, need alone: the first, and then as many at a time as are allowed.
+    pub floor: SignedDuration,
+    /// Invocations of the rollout function.
+    pub invocations: u64,
+    /// Its calls.
+    pub calls: u64,
+    /// Bytes of `rollout.json` when it was largest.
+    pub state: usize,
+    /// What was wrong.
+    pub violations: Vec<Violation>,
+}
+
+impl Roll {
+    fn spec(self, kind: &str) -> String {
+        let Self { workers, max_unavailable, surge } = self;
+        let most = workers + surge;
+        format!(
+            "clusterName: {NAME}\nregion: eu-west-1\nkubernetesVersion: \"1.37\"\nkeyName: operations\n\
+             apiEndpoints:\n  - name: default\n    dnsName: api.example.com\n    loadBalancer:\n      type: network\n      \
+             hostedZone: {{id: Z0123456789ABCDEFGHIJ}}\n\
+             vpcCIDR: 10.0.0.0/16\npodCIDR: 100.64.0.0/12\nsubnets:\n\
+             \x20 - {{name: public-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.0.0/24}}\n\
+             \x20 - {{name: public-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.1.0/24}}\n\
+             \x20 - {{name: private-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.32.0/19, private: true}}\n\
+             \x20 - {{name: private-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.64.0/19, private: true}}\n\
+             controller:\n  count: 2\netcd:\n  count: 1\n\
+             worker:\n  nodePools:\n    - name: workers\n      instanceType: {kind}\n      \
+             autoScalingGroup: {{minSize: {workers}, maxSize: {most}}}\n\
+             rollout:\n  approval: auto\n  maxUnavailable: {max_unavailable}\n  surge: {surge}\n"
+        )
+    }
+
+    /// Launches the cluster and rolls its pool; `meddler` may look on.
+    ///
+    /// # Panics
+    /// If the spec of it is none.
+    #[must_use]
+    pub fn run(self, meddler: Option<&dyn Meddler>) -> Rolled {
+        let before = self.spec("m7i.large");
+        let accepted =
+            spec::parse(before.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let checker = Checker::new(NAME, Rules::of(&accepted.cluster), false);
+        let mut engine = Engine::new(Account::new(NAME, "eu-west-1", 1), checker, 1, meddler);
+        engine.person_after(SignedDuration::ZERO, Deed::Upload(before));
+        engine.run_until(engine.now() + LAUNCHED);
+        engine.checker.stands = true;
+        engine.tally = super::engine::Tally::default();
+        engine.transcript.clear();
+
+        let asked = engine.now();
+        let generation = |engine: &Engine<'_>| engine.account.rollout().map(|one| one.generation);
+        let launched = generation(&engine);
+        engine.person_after(SignedDuration::ZERO, Deed::Upload(self.spec("m7i.xlarge")));
+        let mut seen = Seen::default();
+        let mut state = 0;
+        while engine.next_at().is_some_and(|next| next.duration_since(asked) < PATIENCE) {
+            engine.step();
+            engine.with_world(|world| seen.look(world, asked));
+            // Nobody reads it, and of a thousand nodes it is long.
+            engine.transcript.clear();
+            let rollout = engine.account.assets.peek(&keys::rollout(NAME));
+            state = state.max(rollout.map_or(0, |bytes| bytes.len()));
+            let is_open = engine.account.rollout().is_some_and(|one| one.is_open());
+            if generation(&engine) > launched && !is_open {
+                break;
+            }
+        }
+        let (rolling, floor) =
+            engine.with_world(|world| seen.sum(world, asked, self.max_unavailable + self.surge));
+        Rolled {
+            whole: engine.now().duration_since(asked),
+            rolling,
+            floor,
+            invocations: engine.tally.invocations.get("rollout").copied().unwrap_or_default(),
+            calls: engine.tally.calls.values().sum(),
+            state,
+            violations: engine.checker.violations,
+        }
+    }
+}
+
+/// When each new worker came up.
+#[derive(Debug, Default)]
+struct Seen {
+    up: BTreeMap<(Timestamp, String), Timestamp>,
+}
+
+impl Seen {
+    fn look(&mut self, world: &World, since: Timestamp) {
+        let now = world.now();
+        for machine in world.machines() {
+            if machine.role == POOL && machine.serves && machine.launched_at > since {
+                self.up.entry((machine.launched_at, machine.id)).or_insert(now);
+            }
+        }
+    }
+
+    /// How long it was from the first drain to the last boot; and how long at least, with so many at a time.
+    fn sum(&self, world: &World, since: Timestamp, at_a_time: u32) -> (SignedDuration, SignedDuration) {
+        let drains: Vec<_> = world.drains().into_iter().filter(|drain| drain.from > since).collect();
+        let all = drains
+            .iter()
+            .map(|drain| (drain.from, drain.until))
+            .chain(self.up.iter().map(|((from, _), until)| (*from, *until)));
+        let (froms, untils): (Vec<_>, Vec<_>) = all.unzip();
+        let first = froms.into_iter().min();
+        let rolling = first.zip(untils.into_iter().max());
+        let rolling = rolling.map_or(SignedDuration::ZERO, |(from, until)| until.duration_since(from));
+        // The first goes alone, to see whether its successor comes up; no place of a machine is drained and taken again in less.
+        let drained: Vec<_> = drains.iter().map(|drain| drain.until.duration_since(drain.from)).collect();
+        let booted: Vec<_> = self.up.iter().map(|((from, _), up)| up.duration_since(*from)).collect();
+        let canary =
+            drained.first().copied().unwrap_or_default() + booted.first().copied().unwrap_or_default();
+        let work: SignedDuration = drained.iter().chain(&booted).copied().sum();
+        (rolling, canary + (work - canary) / i32::try_from(at_a_time).unwrap_or(i32::MAX))
+    }
+}

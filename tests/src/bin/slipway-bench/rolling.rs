@@ -1,0 +1,75 @@
+//! What a roll takes, beside what its drains and boots alone need; and what a decision costs.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::rollout::{Decision, Observed, Rollout, decide};
+use slipway_sim::year::{Meddler, Roll};
+
+/// Times every decision, and changes none.
+#[derive(Debug, Default)]
+struct Stopwatch(Mutex<Vec<Duration>>);
+
+impl Meddler for Stopwatch {
+    fn decide(&self, rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
+        let began = Instant::now();
+        let decision = decide(rollout, observed, now);
+        let took = began.elapsed();
+        if let Ok(mut all) = self.0.lock() {
+            all.push(took);
+        }
+        decision
+    }
+}
+
+/// Workers; how many of them may be missing; how many more there may be. Of one worker the pods have nowhere to go, unless another
+/// comes first.
+const SIZES: [(u32, u32, u32); 5] = [(1, 1, 1), (10, 1, 0), (100, 1, 0), (100, 10, 0), (1_000, 20, 0)];
+
+/// Rolls of pools of ever more workers, in a world in which nothing goes wrong.
+pub(crate) fn rolls() {
+    println!(
+        "{:<26} {:>9} {:>9} {:>7} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9}",
+        "workers (missing + more)",
+        "rolling",
+        "floor",
+        "ratio",
+        "whole",
+        "calls",
+        "invocations",
+        "state",
+        "decide",
+        "of 100"
+    );
+    println!(
+        "{:<26} {:>9} {:>9} {:>7} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9}",
+        "", "min", "min", "≤ 1.05", "min", "a node", "a node", "KiB", "ms", "≤ 5 ms"
+    );
+    for (workers, max_unavailable, surge) in SIZES {
+        let watch = Stopwatch::default();
+        let rolled = Roll { workers, max_unavailable, surge }.run(Some(&watch));
+        let mut took = watch.0.into_inner().unwrap_or_default();
+        took.sort();
+        // The processor is taken away now and then: what one in a hundred exceeds is said, not the worst.
+        let ms = |at: usize| took.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1e3);
+        let minutes = |time: SignedDuration| time.as_secs_f64() / 60.0;
+        let each = |count: u64| count as f64 / f64::from(workers);
+        println!(
+            "{:<26} {:>9.1} {:>9.1} {:>7.2} {:>9.1} {:>9.1} {:>11.1} {:>9.1} {:>9.2} {:>9.2}",
+            format!("{workers} ({max_unavailable} + {surge})"),
+            minutes(rolled.rolling),
+            minutes(rolled.floor),
+            rolled.rolling.as_secs_f64() / rolled.floor.as_secs_f64(),
+            minutes(rolled.whole),
+            each(rolled.calls),
+            each(rolled.invocations),
+            rolled.state as f64 / 1024.0,
+            ms(took.len() / 2),
+            ms(took.len() * 99 / 100),
+        );
+        for violation in rolled.violations.iter().take(3) {
+            println!("  {} {}: {}", violation.at, violation.promise, violation.what);
+        }
+    }
+}
