@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     abort, apply, approve, certs, completions, init, kubeconfig, migrate, pause, plan, publish_agent, render,
-    renew, resume, rotate_ca, scan, simulate, skip, status, validate, watch,
+    renew, resume, rollback, rotate_ca, scan, simulate, skip, status, validate, watch,
 };
 use printer::{Format, Printer};
 
@@ -68,6 +68,7 @@ enum Command {
     Resume(resume::Args),
     Abort(abort::Args),
     Skip(skip::Args),
+    Rollback(rollback::Args),
     Kubeconfig(kubeconfig::Args),
     Certs(certs::Args),
     Scan(scan::Args),
@@ -106,6 +107,7 @@ async fn main() -> ExitCode {
         Command::Resume(args) => resume::run(args, &printer).await,
         Command::Abort(args) => abort::run(args, &printer).await,
         Command::Skip(args) => skip::run(args, &printer).await,
+        Command::Rollback(args) => rollback::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,
         Command::Scan(args) => scan::run(args, &printer).await,

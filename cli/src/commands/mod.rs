@@ -14,6 +14,7 @@ pub(crate) mod publish_agent;
 pub(crate) mod render;
 pub(crate) mod renew;
 pub(crate) mod resume;
+pub(crate) mod rollback;
 pub(crate) mod rotate_ca;
 pub(crate) mod scan;
 pub(crate) mod simulate;

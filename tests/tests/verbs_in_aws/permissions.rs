@@ -250,6 +250,26 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
         let run = as_one_with(&slipway, &grants, arguments, true).await;
         assert_eq!(run.code, 0, "{arguments}: {run:?}");
     }
+    // What was rolled out is brought back in the place of what was refused.
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    let refused = slipway.upload(CLUSTER, spec().replacen("1.37", "0.1", 1)).await.unwrap();
+    let back = "rollback --cluster minimal --yes";
+    let needed = grants(back);
+    for without in needed.iter().filter(|grant| grant.only.is_empty()) {
+        let others: Vec<Grant> = needed.iter().filter(|grant| *grant != without).cloned().collect();
+        says_missing(&as_one_with(&slipway, &others, back, true).await, without);
+        held.push(without.clone());
+    }
+    let run = as_one_with(&slipway, &needed, &format!("{back} --output json"), true).await;
+    assert_eq!(run.code, 0, "{run:?}");
+    let version = run.json()["broughtBack"].as_str().unwrap().to_owned();
+    let place = format!("clusters/{CLUSTER}/cluster.yaml");
+    let versions = slipway.world().client().versions(slipway.world().reference("SpecBucket").unwrap());
+    let versions = versions.await.unwrap().into_iter().filter(|one| one.key == place);
+    assert!(version != refused && versions.map(|one| one.version).any(|one| one == version));
+    let again = as_one_with(&slipway, &needed, back, true).await;
+    assert!(again.code == 1 && again.told.contains("is what it was when generation "), "{again:?}");
+
     // Rows that say when. Here CloudFormation has no stack of that name, and a spec was uploaded just now.
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     slipway.upload(CLUSTER, wide("b")).await.unwrap();

@@ -6,10 +6,11 @@ use jiff::Timestamp;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::departures;
+use super::good::way_out;
 use super::nodes::{self, NodeState, Nodes};
 use super::orders::{Given, hear, paused};
 use super::stack_step::advance;
-use super::words::{Words, aborted, clipped, detail, idle, only_forward, report, succeeded};
+use super::words::{Words, aborted, clipped, detail, idle, report, succeeded};
 use super::{
     Active, Decision, Effect, Ended, Observed, Report, Rollout, RolloutResult, Step, StepState, ToObserve,
     Wanted,
@@ -232,6 +233,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, no
     if !approved(state, wanted) || state.paused_since().is_some() {
         return effects;
     }
+    state.remember_last();
     state.generation += 1;
     state.said = None;
     let active = open(state.generation, wanted, now);
@@ -405,7 +407,7 @@ fn conclude(
         // The add-ons follow, so that a pause holds this too.
         Some((RolloutResult::Succeeded, succeeded(&active)))
     } else if !failures.is_empty() && !in_flight {
-        Some((RolloutResult::Failed, format!("{}{}", failures.join("; "), only_forward(&active))))
+        Some((RolloutResult::Failed, format!("{}{}", failures.join("; "), way_out(next, &active))))
     } else if newer && !in_flight && !active.nodes.is_busy() && !half_out(&active) {
         Some((RolloutResult::Superseded, "a newer spec was uploaded; its plan follows".to_owned()))
     } else {
@@ -446,6 +448,7 @@ fn conclude(
     let event = detail(next, &active, &message);
     let event = match result {
         RolloutResult::Succeeded => {
+            next.remember(&active, now);
             // What goes on standing is remembered with the release that it is at.
             for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
                 next.left.extend(next.deployed.remove_entry(stack));

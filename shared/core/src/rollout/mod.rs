@@ -10,6 +10,7 @@ mod addons;
 mod decide;
 pub mod departures;
 pub mod fleet;
+mod good;
 pub mod nodes;
 mod observed;
 pub mod orders;
@@ -34,6 +35,7 @@ pub use addons::{AddonStep, AddonsPointer};
 pub use decide::{decide, to_observe};
 use departures::Departure;
 use fleet::{Command, CommandView, GroupView};
+pub use good::Good;
 pub use nodes::{NodeState, NodeStep, Nodes};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
@@ -63,6 +65,9 @@ pub struct Rollout {
     pub active: Option<Active>,
     /// How the last one ended.
     pub last: Option<Ended>,
+    /// What succeeded, the newest first: where `slipway rollback` leads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub good: Vec<Good>,
     /// Effects that were decided and may not have been performed yet.
     pub outbox: Vec<Effect>,
     /// The plan that a person approved, if any.
@@ -381,6 +386,7 @@ impl Rollout {
             addons: None,
             active: None,
             last: None,
+            good: Vec::new(),
             outbox: Vec::new(),
             approved: None,
             said: None,

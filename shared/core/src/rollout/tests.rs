@@ -1,13 +1,14 @@
 //! `decide` against a CloudFormation of a few lines, so that each rule can be seen to hold.
 
 mod addons;
+mod good;
 mod leaving;
 mod left;
 mod nodes;
 mod orders;
 mod upgrades;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};

@@ -12,7 +12,7 @@ fn owned() -> BTreeMap<String, String> {
 }
 
 /// [`rendering`], whose network exports a subnet that pool `a` stands in.
-fn exporting(size: u32, exports: bool) -> Rendering {
+pub(super) fn exporting(size: u32, exports: bool) -> Rendering {
     let mut release = rendering(size);
     for stack in &mut release.stacks {
         let mut template: serde_json::Value = serde_json::from_str(&stack.body).unwrap();
@@ -44,13 +44,13 @@ fn without_pool(mut release: Rendering) -> Rendering {
 }
 
 /// A cluster whose releases are kept. Its groups have no machines.
-struct Harbour {
-    fake: Fake,
+pub(super) struct Harbour {
+    pub(super) fake: Fake,
     releases: BTreeMap<String, Rendering>,
 }
 
 impl Harbour {
-    fn plan(&mut self, state: &Rollout, release: &Rendering) -> Wanted {
+    pub(super) fn plan(&mut self, state: &Rollout, release: &Rendering) -> Wanted {
         self.releases.insert(release.id(), release.clone());
         let baseline = Baseline::assemble("c", &state.deployed, &state.left, &self.releases).unwrap();
         let mut wanted = wanted(release, &baseline, Approval::Auto);
@@ -58,7 +58,7 @@ impl Harbour {
         wanted
     }
 
-    fn roll(&mut self, state: Rollout, release: &Rendering) -> (Rollout, Report, Plan) {
+    pub(super) fn roll(&mut self, state: Rollout, release: &Rendering) -> (Rollout, Report, Plan) {
         let wanted = self.plan(&state, release);
         // Change sets bear the name of their rollout.
         self.fake.change_sets.clear();
@@ -67,10 +67,14 @@ impl Harbour {
         (state, report, wanted.plan)
     }
 
+    /// Where nothing stands.
+    pub(super) fn empty() -> Self {
+        Self { fake: Fake { tags: owned(), ..Fake::default() }, releases: BTreeMap::new() }
+    }
+
     /// Launched with the pool.
-    fn launched() -> (Self, Rollout) {
-        let fake = Fake { tags: owned(), ..Fake::default() };
-        let mut harbour = Self { fake, releases: BTreeMap::new() };
+    pub(super) fn launched() -> (Self, Rollout) {
+        let mut harbour = Self::empty();
         let (state, ..) = harbour.roll(Rollout::new("c"), &exporting(1, true));
         (harbour, state)
     }

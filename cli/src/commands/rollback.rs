@@ -1,0 +1,232 @@
+//! `slipway rollback`.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+use slipway_core::plan::{Plan, plan};
+use slipway_core::render::Rendering;
+use slipway_core::rollout::{Good, Rollout};
+use slipway_driver::error::FlowError;
+use slipway_driver::launch::baseline;
+use slipway_driver::ports::{Condition, Listing as _, Objects as _, Put};
+use slipway_driver::{keys, store};
+
+use super::watch;
+use crate::Exit;
+use crate::cloud::{Cloud, CloudArgs};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Bring back the spec of the rollout that succeeded last: it becomes the newest version of cluster.yaml, and is rendered, planned,
+/// approved and rolled out like any other, from where things are.
+///
+/// What it would do is shown first. On a terminal you are asked; a script names the plan whose spec it wants, or says --yes. Credentials that
+/// were renewed since stay renewed. Patches are left as they are: those that were changed since are named. What would go back a
+/// minor release of Kubernetes or etcd is refused.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  brought back; with --watch: and rolled out
+  1  nothing has succeeded yet, the spec is that one already, there is no way back to it, or you said no; with --watch: the rollout failed
+  2  wrong usage
+  3  something could not be read or written
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway rollback --cluster prod
+  slipway rollback --cluster prod --yes --watch
+  slipway rollback --cluster prod 0123456789abcdef0123"
+)]
+pub(crate) struct Args {
+    /// A plan that succeeded, whose spec is wanted; without it, the one that succeeded last. Five are remembered.
+    plan: Option<String>,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    /// Then watch the rollout to its end.
+    #[arg(long)]
+    watch: bool,
+}
+
+/// More patches than a cluster has.
+const MOST_PATCHES: usize = 1_000;
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    let name = cloud.cluster.as_str();
+    let rollout = cloud.rollout().await?;
+    let good = chosen(&rollout, args.plan.as_deref())?;
+    let (specs, key) = (cloud.specs().await?, keys::spec(name));
+    let place = format!("s3://{}/{key}", specs.name());
+    let then = specs.get_version(&key, &good.spec_version).await.map_err(in_cloud)?;
+    let Some(then) = then else {
+        let problem = format!("{place} has no version {} any more", good.spec_version);
+        let cure =
+            format!("upload the spec from where you keep it: slipway apply cluster.yaml --cluster {name}");
+        return Err(Failure::refused(problem, cure));
+    };
+    let now = specs.get(&key).await.map_err(in_cloud)?;
+    let changed = patches_since(&cloud, &specs, good).await?;
+    if now.as_ref().is_some_and(|now| now.bytes == then.bytes) {
+        return Err(there_already(&place, &rollout, good, &changed));
+    }
+    let way = preview(&cloud, &rollout, good).await.map_err(Failure::in_cloud)?;
+    printer.beside(&about(printer, &place, &rollout, good, way.as_ref(), &changed));
+    if let Some(why) = way.as_ref().and_then(Plan::not_executable) {
+        let problem = format!("there is no way back to generation {}: {why}", good.generation);
+        let cure =
+            format!("go on instead: mend the newest spec, then slipway apply cluster.yaml --cluster {name}");
+        return Err(Failure::refused(problem, cure));
+    }
+    let nobody = || {
+        let problem = "nobody can be asked here whether that spec is to be brought back".to_owned();
+        let cure = format!("name its plan: slipway rollback --cluster {name} {}; or say --yes", good.plan);
+        Err(Failure::refused(problem, cure))
+    };
+    let sure = args.yes || args.plan.is_some() || printer.ask("bring it back?").unwrap_or_else(nobody)?;
+    if !sure {
+        printer.result(
+            "nothing was brought back\n",
+            &json!({ "ok": true, "cluster": name, "broughtBack": null }),
+        );
+        return Ok(Exit::Findings);
+    }
+    let condition = now.map_or(Condition::Absent, |now| Condition::Unchanged(now.etag));
+    if specs.put(&key, then.bytes, condition).await.map_err(in_cloud)? == Put::Lost {
+        let problem = format!("somebody else changed {place} at this moment");
+        return Err(Failure::refused(problem, "see what they did, then try again"));
+    }
+    let text = format!(
+        "brought back {place} of generation {}; its plan follows\nslipway watch --cluster {name}\n",
+        good.generation
+    );
+    let machine = json!({
+        "ok": true, "cluster": name, "broughtBack": good.spec_version, "generation": good.generation, "plan": good.plan,
+        "summary": way.map(|way| way.summary()), "patchesChanged": changed,
+    });
+    printer.result(&text, &machine);
+    if args.watch {
+        watch::to_the_end(&cloud, &watch::Pace::default(), printer).await
+    } else {
+        Ok(Exit::Done)
+    }
+}
+
+/// Where it leads: the one that was named, or the newest.
+fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, Failure> {
+    let name = &rollout.cluster;
+    let found = rollout.good.iter().find(|good| named.is_none_or(|named| good.plan == named));
+    found.ok_or_else(|| match (named, others(rollout, None)) {
+        (Some(named), Some(others)) => {
+            Failure::refused(format!("no plan {named} that succeeded is remembered of {name}"), others)
+        }
+        (_, None) | (None, _) => Failure::refused(
+            format!("no rollout of {name} has succeeded that is remembered"),
+            format!("upload an earlier spec: slipway apply cluster.yaml --cluster {name}"),
+        ),
+    })
+}
+
+/// The commands that lead back to the others that are remembered.
+fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
+    let others = rollout.good.iter().filter(|good| Some(*good) != but);
+    let command = |good: &Good| {
+        let Good { plan, generation, ended_at, .. } = good;
+        format!(
+            "slipway rollback --cluster {} {plan} (generation {generation}, of {ended_at})",
+            rollout.cluster
+        )
+    };
+    let commands: Vec<String> = others.map(command).collect();
+    (!commands.is_empty()).then(|| format!("to what succeeded before: {}", commands.join(", ")))
+}
+
+/// The spec is that one already.
+fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]) -> Failure {
+    let problem = format!("{place} is what it was when generation {} succeeded", good.generation);
+    let mut cures = Vec::new();
+    if !changed.is_empty() {
+        cures.push(format!("these patches were changed since: {}", changed.join(", ")));
+    }
+    cures.extend(others(rollout, Some(good)));
+    if cures.is_empty() {
+        let cluster = &rollout.cluster;
+        cures.push(format!(
+            "mend what failed (docs/runbook.md), then: slipway apply cluster.yaml --cluster {cluster}"
+        ));
+    }
+    Failure::refused(problem, cures.join("; "))
+}
+
+/// What it would do, as far as is known before that spec is rendered again: the release that it led to, with today's credentials. `None` where
+/// that is kept no more.
+async fn preview(cloud: &Cloud, rollout: &Rollout, good: &Good) -> Result<Option<Plan>, Failure> {
+    let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
+    let (release, then) = (keys::release(name, &good.target), keys::plan(name, &good.plan));
+    let release = store::load::<Rendering>(assets, &release).await?.value;
+    let then = store::load::<Plan>(assets, &then).await?.value;
+    let (Some(mut release), Some(then)) = (release, then) else { return Ok(None) };
+    let standing = baseline(assets, rollout).await?;
+    for (role, node) in standing.rendering.iter().flat_map(|now| &now.roles) {
+        if let Some(then) = release.roles.get_mut(role) {
+            then.credentials_digest.clone_from(&node.credentials_digest);
+        }
+    }
+    Ok(Some(plan(&standing, &release, &then.policy)))
+}
+
+/// What a person reads before they are asked.
+fn about(
+    printer: &Printer,
+    place: &str,
+    rollout: &Rollout,
+    good: &Good,
+    way: Option<&Plan>,
+    changed: &[String],
+) -> String {
+    let mut about = String::new();
+    match way {
+        Some(way) => {
+            about.push_str(&printer.coloured(&way.to_text()));
+            let _ = writeln!(about, "about so, before it is rendered anew: {}", way.summary());
+        }
+        None => about.push_str("what it led to is kept no more: read its plan when it is rendered\n"),
+    }
+    let Good { generation, spec_version, ended_at, .. } = good;
+    let _ = writeln!(
+        about,
+        "generation {generation}, which succeeded {ended_at}: version {spec_version} of {place}"
+    );
+    for patch in changed {
+        let _ = writeln!(about, "patches/{patch} was changed since, and stays as it is now");
+    }
+    if let Some(active) = &rollout.active {
+        let _ = writeln!(
+            about,
+            "plan {} is being rolled out: it ends with what it has begun, and the way back starts from there",
+            active.plan
+        );
+    }
+    about
+}
+
+/// The patches that were written since that rollout began.
+async fn patches_since(
+    cloud: &Cloud,
+    specs: &slipway_aws::S3Bucket,
+    good: &Good,
+) -> Result<Vec<String>, Failure> {
+    let folder = keys::patches(&cloud.cluster);
+    let listed = specs.list(&folder, MOST_PATCHES).await.map_err(in_cloud)?;
+    let newer = listed.into_iter().filter(|patch| patch.modified > good.started_at);
+    Ok(newer.filter_map(|patch| patch.key.strip_prefix(&folder).map(str::to_owned)).collect())
+}
+
+fn in_cloud(error: slipway_driver::ports::PortError) -> Failure {
+    Failure::from(FlowError::from(error)).in_cloud()
+}

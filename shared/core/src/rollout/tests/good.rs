@@ -1,0 +1,76 @@
+//! What succeeded is remembered, and is where a rollback leads.
+
+use super::left::{Harbour, exporting};
+use super::*;
+
+#[test]
+fn a_failed_rollout_names_the_generation_that_succeeded_and_the_command_that_leads_back_there() {
+    let (mut harbour, state) = Harbour::launched();
+    let (before, after) = (exporting(1, true), exporting(2, true));
+    harbour.fake.fails = Some("c-control-plane");
+    let (state, report, failed) = harbour.roll(state, &after);
+    assert_eq!(report.state, "failed");
+    let way = "; generation 1 succeeded last (1970-01-01T00:00:00Z): `slipway rollback --cluster c` brings back its spec";
+    assert!(report.message.ends_with(way), "{}", report.message);
+    assert_eq!(state.last.as_ref().unwrap().message, report.message);
+    // Half of it is done, and goes back by a plan of its own, from where things are.
+    assert_eq!(state.deployed["c-network"], after.id());
+    assert_eq!(state.deployed["c-pool-a"], before.id());
+    harbour.fake.fails = None;
+    let (state, report, back) = harbour.roll(state, &before);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert!(harbour.fake.log.contains(&"execute c-network".to_owned()), "{:?}", harbour.fake.log);
+    assert!(!harbour.fake.log.contains(&"execute c-pool-a".to_owned()), "{:?}", harbour.fake.log);
+    assert_eq!(state.deployed.values().collect::<BTreeSet<_>>(), BTreeSet::from([&before.id()]));
+    let good: Vec<(u64, &str)> = state.good.iter().map(|one| (one.generation, one.plan.as_str())).collect();
+    assert_eq!((good[0], good[1].0, good.len()), ((3, back.id.as_str()), 1, 2));
+    assert!(!good.iter().any(|(_, plan)| *plan == failed.id));
+}
+
+#[test]
+fn what_never_succeeded_or_is_that_very_spec_is_no_way_back() {
+    let mut harbour = Harbour::empty();
+    harbour.fake.fails = Some("c-etcd");
+    let (state, report, _) = harbour.roll(Rollout::new("c"), &exporting(1, true));
+    assert_eq!((report.state.as_str(), state.good.len()), ("failed", 0));
+    assert!(!report.message.contains("rollback"), "{}", report.message);
+
+    // A renewal of the spec that succeeded is a rollout of its own, of the same version.
+    let (mut harbour, state) = Harbour::launched();
+    let mut renewal = harbour.plan(&state, &exporting(2, true));
+    renewal.desired.spec_version.clone_from(&state.good[0].spec_version);
+    harbour.fake.change_sets.clear();
+    harbour.fake.fails = Some("c-etcd");
+    let (_, report) = harbour.fake.run(state, &renewal, None, false);
+    assert_eq!(report.state, "failed");
+    assert!(!report.message.contains("rollback"), "{}", report.message);
+}
+
+#[test]
+fn of_each_spec_the_newest_success_is_remembered_and_no_more_than_five() {
+    let (mut harbour, mut state) = Harbour::launched();
+    for size in 2..9 {
+        state = harbour.roll(state, &exporting(size, true)).0;
+    }
+    let generations: Vec<u64> = state.good.iter().map(|one| one.generation).collect();
+    assert_eq!(generations, [8, 7, 6, 5, 4]);
+    let mut again = harbour.plan(&state, &exporting(9, true));
+    again.desired.spec_version.clone_from(&state.good[2].spec_version);
+    harbour.fake.change_sets.clear();
+    let (state, _) = harbour.fake.run(state, &again, None, false);
+    let generations: Vec<u64> = state.good.iter().map(|one| one.generation).collect();
+    assert_eq!(generations, [9, 8, 7, 5, 4]);
+}
+
+#[test]
+fn p8_what_an_older_slipway_saw_succeed_is_a_way_back_too() {
+    let (mut harbour, state) = Harbour::launched();
+    let mut old = serde_json::to_value(&state).unwrap();
+    assert!(old.as_object_mut().unwrap().remove("good").is_some());
+    let state: Rollout = serde_json::from_value(old).unwrap();
+    assert_eq!(state.good.len(), 0);
+    harbour.fake.fails = Some("c-etcd");
+    let (state, report, _) = harbour.roll(state, &exporting(2, true));
+    assert!(report.message.contains("generation 1 succeeded last"), "{}", report.message);
+    assert_eq!(state.good[0].target, exporting(1, true).id());
+}
