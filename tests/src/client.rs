@@ -75,6 +75,12 @@ impl Client {
         }
     }
 
+    /// What it calls.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// The region.
     #[must_use]
     pub fn region(&self) -> &str {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_sim::wire::{Clock, Options, serve};
 use slipway_sim::{Config, Outgoing, World};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::client::{ACCOUNT, Client, ClientError};
@@ -28,7 +28,18 @@ pub struct Cloud {
     world: Arc<Mutex<World>>,
     endpoint: String,
     clock: Clock,
+    held: watch::Sender<usize>,
     tasks: [JoinHandle<()>; 2],
+}
+
+/// As long as it is there, the world's time stands.
+#[derive(Debug)]
+pub struct Held(watch::Sender<usize>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 /// What the world's doings reach.
@@ -85,12 +96,17 @@ impl Cloud {
         let endpoint = served.endpoint();
         let clock = served.clock().clone();
         let (standing, lambda) = (clock.clone(), reach.lambda.clone());
+        let held = watch::Sender::new(0);
+        let mut holds = held.subscribe();
         let pacer = tokio::spawn(async move {
             let mut open = lambda.watch();
             loop {
-                let at_work = *open.borrow_and_update() > 0;
-                standing.stand(at_work);
-                if open.changed().await.is_err() {
+                standing.stand(*open.borrow_and_update() + *holds.borrow_and_update() > 0);
+                let changed = tokio::select! {
+                    changed = open.changed() => changed,
+                    changed = holds.changed() => changed,
+                };
+                if changed.is_err() {
                     return;
                 }
             }
@@ -107,13 +123,20 @@ impl Cloud {
                 }
             }
         });
-        Ok(Self { world, endpoint, clock, tasks: [pacer, sender] })
+        Ok(Self { world, endpoint, clock, held, tasks: [pacer, sender] })
     }
 
     /// What time it is there.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Has the world's time stand, as it does while a function is at work: for whoever does in earnest what the world only simulates.
+    #[must_use]
+    pub fn hold(&self) -> Held {
+        self.held.send_modify(|count| *count += 1);
+        Held(self.held.clone())
     }
 
     /// Where CloudFormation and Scheduler answer.

@@ -60,8 +60,17 @@ pub(crate) async fn machines(
     dir: &Path,
     count: usize,
 ) -> Vec<Machine> {
+    let machines = bare(release, dir, count);
+    for (index, machine) in machines.iter().enumerate() {
+        credentials.put(&Role::Etcd(u32::try_from(index).unwrap()), &machine.member.pki).await;
+    }
+    machines
+}
+
+/// As [`machines`], without credentials.
+pub(crate) fn bare(release: &Release, dir: &Path, count: usize) -> Vec<Machine> {
     let mut machines = Vec::new();
-    for (index, mut member) in cluster(&release.etcd, dir, count).into_iter().enumerate() {
+    for mut member in cluster(&release.etcd, dir, count) {
         member.pki = member.dir.join("etc/etcd/pki");
         member.data = member.dir.join("var/lib/etcd/data");
         let programs = member.dir.join("opt/slipway/bin");
@@ -70,7 +79,6 @@ pub(crate) async fn machines(
         {
             fs::create_dir_all(folder).unwrap();
         }
-        credentials.put(&Role::Etcd(u32::try_from(index).unwrap()), &member.pki).await;
         let tool = programs.join(release.restorer.file_name().unwrap());
         std::os::unix::fs::symlink(&release.restorer, tool).unwrap();
         let machine = Machine { member, environment: BTreeMap::new() };

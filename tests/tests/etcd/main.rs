@@ -7,6 +7,7 @@
 
 mod machine;
 mod member;
+mod orchestrated;
 mod rotation;
 mod runs;
 mod snapshots;

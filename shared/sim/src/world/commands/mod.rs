@@ -40,6 +40,19 @@ pub(crate) struct Sent {
     drain: Option<Drain>,
 }
 
+/// A command that somebody outside of this world carries out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegated {
+    /// `CommandId`.
+    pub id: String,
+    /// `Slipway-EtcdHealth`, ….
+    pub document: String,
+    /// By name.
+    pub parameters: BTreeMap<String, String>,
+    /// Of the machine that it was sent to: `etcd-0`, ….
+    pub role: String,
+}
+
 /// How long a node was drained for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainFacts {
@@ -133,6 +146,39 @@ impl World {
             Some(DrainFacts { node, from: sent.sent_at, until: sent.ended_at? })
         });
         drains.collect()
+    }
+
+    /// From now on what machines of those roles are told is done by somebody outside of this world: see [`World::delegated`].
+    pub fn delegate(&mut self, roles: &[&str]) {
+        self.fleet.outside = roles.iter().map(|role| (*role).to_owned()).collect();
+    }
+
+    /// Hands out what is to be done outside, each once. It ends by [`World::answer`], or by its document's time.
+    pub fn delegated(&mut self) -> Vec<Delegated> {
+        std::mem::take(&mut self.fleet.delegated)
+    }
+
+    /// What came of the command of that id. One that is over stays as it is.
+    pub fn answer(&mut self, id: &str, answer: Result<Value, Value>) {
+        let Some(place) = self.fleet.commands.iter().position(|sent| sent.id == id) else { return };
+        match answer {
+            Ok(answer) => self.command_ends(place, Details::Success, Some(answer)),
+            Err(error) => self.command_ends(place, Details::Failed, Some(error)),
+        }
+    }
+
+    /// Whether somebody outside does what a command says; it is handed to them.
+    fn is_delegated(&mut self, place: usize) -> bool {
+        let sent = &self.fleet.commands[place];
+        let role = self.fleet.machines.get(&sent.instance).map(|machine| machine.role().to_owned());
+        let Some(role) = role.filter(|role| self.fleet.outside.contains(role)) else { return false };
+        self.fleet.delegated.push(Delegated {
+            id: sent.id.clone(),
+            document: sent.document.clone(),
+            parameters: sent.parameters.clone(),
+            role,
+        });
+        true
     }
 
     /// `SendCommand`: the command's id.
@@ -307,6 +353,9 @@ impl World {
                 "help": "try again", "passing": true,
             }});
             return self.command_ends(place, Details::Failed, Some(error));
+        }
+        if self.is_delegated(place) {
+            return;
         }
         match self.perform_verb(place) {
             Ok(answer) => self.command_ends(place, Details::Success, Some(answer)),

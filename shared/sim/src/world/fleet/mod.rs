@@ -14,7 +14,7 @@ mod scaling;
 mod userdata;
 mod view;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(super) use made::groups_of;
 pub use view::{GroupFacts, MachineFacts};
 
 use super::cluster::Cluster;
-use super::commands::Sent;
+use super::commands::{Delegated, Sent};
 
 /// All that is beyond CloudFormation's own.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +42,9 @@ pub(crate) struct Fleet {
     pub(super) clusters: BTreeMap<String, Cluster>,
     /// Run Command's commands, in the order in which they were sent.
     pub(super) commands: Vec<Sent>,
+    /// Roles whose machines are commanded by somebody outside of this world, and what they have not fetched yet.
+    pub(super) outside: BTreeSet<String>,
+    pub(super) delegated: Vec<Delegated>,
     pub(super) faults: FleetFaults,
     /// What was said of the next machines of a group.
     pub(super) fates: BTreeMap<String, VecDeque<Fate>>,
