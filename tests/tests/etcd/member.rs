@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -54,11 +55,24 @@ pub(crate) struct Member {
     running: Option<Group>,
 }
 
+/// A port that is free, none that was given out before, and none of those (from 32768 on) that the kernel gives to whoever calls out: a member that is started later, or
+/// again, finds it free still.
+fn port() -> u16 {
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    // Other processes of this test begin elsewhere.
+    let start = std::process::id() % 200 * 100;
+    loop {
+        let next = u32::from(GIVEN.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(11_000 + (start + next) % 20_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 /// So many members that know one another, on ports that are free; none is started.
 pub(crate) fn cluster(etcd: &Path, dir: &Path, count: usize) -> Vec<Member> {
-    // All are held until all are known, so that no two are the same.
-    let held: Vec<TcpListener> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let ports: Vec<u16> = held.iter().map(|one| one.local_addr().unwrap().port()).collect();
+    let ports: Vec<u16> = (0..2 * count).map(|_| port()).collect();
     let mut founders = String::new();
     for index in 0..count {
         let comma = if index > 0 { "," } else { "" };
