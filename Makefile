@@ -70,6 +70,14 @@ simulate: ## Rollouts by the seed, with whatever goes wrong, under the checker's
 	SLIPWAY_SEEDS=$(SEEDS) SLIPWAY_FIRST=$(FIRST) $(CARGO) test --profile simulate --locked -p slipway-sim --no-default-features \
 		--test simulating -- --nocapture every_seed
 
+.PHONY: worlds
+# Two turns in each life of every cluster are hours; of one, OF=1/1/Members, a minute or two.
+BOUND ?= 1
+OF ?= all
+worlds: ## Every way in which a rollout of a small cluster is brought events and dies; OF=1/1/Members BOUND=2
+	SLIPWAY_WORLDS=$(BOUND) SLIPWAY_OF=$(OF) $(CARGO) test --profile simulate --locked -p slipway-sim --no-default-features \
+		--test simulating -- --nocapture every_small_world
+
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
 	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-scan --bin slipway-bench

@@ -102,7 +102,18 @@ pub async fn wake_deciding<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
     now: Timestamp,
     decide: Decide<'_>,
 ) -> FlowResult<Report> {
-    let result = steps(ports, wake, now, decide).await;
+    wake_from(ports, wake, None, now, decide).await
+}
+
+/// As [`wake_deciding`]; `known`: the state, if it was only just read.
+async fn wake_from<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    wake: &Wake,
+    known: Option<Stored<Rollout>>,
+    now: Timestamp,
+    decide: Decide<'_>,
+) -> FlowResult<Report> {
+    let result = steps(ports, wake, known, now, decide).await;
     if let Err(error) = &result
         && !error.is_transient()
     {
@@ -121,6 +132,7 @@ pub async fn wake_deciding<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
 async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     wake: &Wake,
+    mut known: Option<Stored<Rollout>>,
     now: Timestamp,
     decide: Decide<'_>,
 ) -> FlowResult<Report> {
@@ -128,16 +140,21 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     let (mut wake, mut report) = (wake.clone(), None);
     // A step that was taken may let the next begin at once, and a lost race is run again: a few rounds, no waiting.
     for _ in 0..TRIES {
-        let stored = store::load::<Rollout>(ports.assets, &key).await?;
+        // What this invocation wrote itself is not read again: whoever wrote meanwhile makes the next write lose.
+        let mut stored = match known.take() {
+            Some(stored) => stored,
+            None => store::load::<Rollout>(ports.assets, &key).await?,
+        };
         if stored.value.as_ref().is_some_and(|state| !state.outbox.is_empty()) {
             // An earlier invocation died, or is at work right now: the effects bear being performed twice.
-            perform_and_record(ports, &key, stored).await?;
+            known = perform_and_record(ports, &key, stored).await?;
             continue;
         }
-        let state = recall(ports.assets, &wake.cluster, stored.value.clone()).await?;
+        let state = recall(ports.assets, &wake.cluster, stored.value.take()).await?;
         let observed = observe(ports, &wake, &state, now).await?;
         let decision = decide(&state, &observed, now);
-        report = Some(decision.report);
+        let over = !decision.next.needs_tick();
+        let said = report.insert(decision.report).clone();
         if decision.next == state {
             if wake.by == Waker::Tick && !state.is_open() {
                 // One that was armed again by an effect that came twice.
@@ -148,7 +165,11 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
         if let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? {
             // An order counts once: what it began may be over before the next round.
             wake.by = Waker::Event;
-            perform_and_record(ports, &key, stored).await?;
+            if over {
+                // Said before the outbox is empty and the tick gone: nobody would be woken who says it after a death.
+                tell(ports.assets, &wake.cluster, |_| said.clone()).await?;
+            }
+            known = perform_and_record(ports, &key, stored).await?;
         }
     }
     let report = report.ok_or(FlowError::Race { key, tries: TRIES })?;
@@ -349,19 +370,19 @@ fn lost(key: &str) -> FlowError {
     }
 }
 
-/// Performs what is in the outbox, then empties it.
+/// Performs what is in the outbox, then empties it: the state from then on, or `None` if somebody else wrote meanwhile.
 async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     key: &str,
-    stored: Stored<Rollout>,
-) -> FlowResult<()> {
-    let Some(state) = stored.value.clone().filter(|state| !state.outbox.is_empty()) else {
-        return Ok(());
+    mut stored: Stored<Rollout>,
+) -> FlowResult<Option<Stored<Rollout>>> {
+    let Some(mut next) = stored.value.take_if(|state| !state.outbox.is_empty()) else {
+        return Ok(Some(stored));
     };
-    let mut next = Rollout { outbox: Vec::new(), ..state.clone() };
-    for effect in &state.outbox {
-        tracing::info!(cluster = state.cluster, effect = name(effect), "perform");
-        let Err(error) = perform(ports, &state.cluster, effect).await else { continue };
+    let (cluster, outbox) = (next.cluster.clone(), std::mem::take(&mut next.outbox));
+    for effect in &outbox {
+        tracing::info!(cluster, effect = name(effect), "perform");
+        let Err(error) = perform(ports, &cluster, effect).await else { continue };
         match (error, refusal_of(effect)) {
             // CloudFormation's no is final: the step has failed, and the rollout says so in its words.
             (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Refusal::Stack(stack)) => {
@@ -380,14 +401,13 @@ async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bu
             }
             // What can never be said or cleaned up must not hold up what comes after it.
             (FlowError::Port(error), Refusal::Left) if error.kind == ErrorKind::Invalid => {
-                tracing::error!(cluster = state.cluster, effect = name(effect), %error, "left undone");
+                tracing::error!(cluster, effect = name(effect), %error, "left undone");
             }
             (error, _) => return Err(error),
         }
     }
     // Losing here is no loss: whoever wrote has performed the same effects.
-    store::save(ports.assets, key, &stored, next).await?;
-    Ok(())
+    store::save(ports.assets, key, &stored, next).await
 }
 
 /// Performs one effect. Twice is once.

@@ -4,8 +4,9 @@
 //! runs it again with immortal ports, and compares the ends.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering as Atomic};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use slipway_core::event::Event;
 use slipway_core::rollout::fleet::{Command, CommandView, GroupView};
@@ -39,19 +40,56 @@ impl Billed {
 #[derive(Debug, Clone)]
 pub struct Life(Arc<Count>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Count {
     calls: AtomicU64,
+    changes: AtomicU64,
     billed: [AtomicU64; Billed::ALL.len()],
     last: u64,
     after: bool,
+    before: Option<(u64, Before)>,
+}
+
+/// What becomes of a process before one of the calls that change something.
+enum Before {
+    Dies,
+    StandsStill(Mutex<Option<Meanwhile>>),
+}
+
+/// What happens while a process stands still.
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
+impl fmt::Debug for Before {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dies => "dies",
+            Self::StandsStill(_) => "stands still",
+        })
+    }
 }
 
 impl Life {
     /// A process that dies at its `last` call, counted from 0: before the call takes effect, or `after` it.
     #[must_use]
     pub fn until(last: u64, after: bool) -> Self {
-        Self(Arc::new(Count { calls: AtomicU64::new(0), billed: Default::default(), last, after }))
+        Self(Arc::new(Count { last, after, ..Count::default() }))
+    }
+
+    /// A process that dies before its `change`th call that changes something, counted from 0, takes effect. What it reads before that
+    /// makes no difference to anybody, so these are all the ways in which it can die.
+    #[must_use]
+    pub fn until_change(change: u64) -> Self {
+        Self::with(change, Before::Dies)
+    }
+
+    /// A process that stands still before its `change`th call that changes something, and goes on after `meanwhile`.
+    #[must_use]
+    pub fn standing_still(change: u64, meanwhile: impl FnOnce() + Send + 'static) -> Self {
+        Self::with(change, Before::StandsStill(Mutex::new(Some(Box::new(meanwhile)))))
+    }
+
+    fn with(change: u64, before: Before) -> Self {
+        Self(Arc::new(Count { last: u64::MAX, before: Some((change, before)), ..Count::default() }))
     }
 
     /// A process that does not die.
@@ -66,6 +104,12 @@ impl Life {
         self.0.calls.load(Atomic::SeqCst)
     }
 
+    /// How many of them change something.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.0.changes.load(Atomic::SeqCst)
+    }
+
     /// A port as this process sees it.
     pub fn of<T: Clone>(&self, port: &T) -> Mortal<T> {
         Mortal { port: port.clone(), life: self.clone() }
@@ -77,9 +121,31 @@ impl Life {
         self.0.billed[as_what as usize].load(Atomic::SeqCst)
     }
 
+    /// A call that changes something.
+    async fn change<T>(&self, billed: Billed, perform: impl Future<Output = PortResult<T>>) -> PortResult<T> {
+        let change = self.0.changes.fetch_add(1, Atomic::SeqCst);
+        if let Some((_, Before::StandsStill(happens))) =
+            self.0.before.as_ref().filter(|(before, _)| *before == change)
+        {
+            let happens = happens.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(happens) = happens {
+                happens();
+            }
+        }
+        self.call(billed, perform).await
+    }
+
+    /// It was to die before a change that it has come to.
+    fn is_dead(&self) -> bool {
+        matches!(&self.0.before, Some((before, Before::Dies)) if self.changes() > *before)
+    }
+
     async fn call<T>(&self, billed: Billed, perform: impl Future<Output = PortResult<T>>) -> PortResult<T> {
         let call = self.0.calls.fetch_add(1, Atomic::SeqCst);
         self.0.billed[billed as usize].fetch_add(1, Atomic::SeqCst);
+        if self.is_dead() {
+            return Err(death());
+        }
         match call.cmp(&self.0.last) {
             Ordering::Less => perform.await,
             Ordering::Equal if self.0.after => perform.await.and_then(|_| Err(death())),
@@ -118,7 +184,7 @@ impl<T: Objects> Objects for Mortal<T> {
     }
 
     async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
-        self.life.call(Billed::S3Write, self.port.put(key, bytes, condition)).await
+        self.life.change(Billed::S3Write, self.port.put(key, bytes, condition)).await
     }
 
     fn url(&self, key: &str) -> String {
@@ -140,7 +206,7 @@ impl<T: Folders> Folders for Mortal<T> {
 
 impl<T: Removal> Removal for Mortal<T> {
     async fn remove(&self, key: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.remove(key)).await
+        self.life.change(Billed::Free, self.port.remove(key)).await
     }
 }
 
@@ -180,17 +246,17 @@ impl<T: Registry> Registry for Mortal<T> {
 
 impl<T: Bus> Bus for Mortal<T> {
     async fn publish(&self, events: &[Event]) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.publish(events)).await
+        self.life.change(Billed::Free, self.port.publish(events)).await
     }
 }
 
 impl<T: Ticks> Ticks for Mortal<T> {
     async fn arm(&self, cluster: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.arm(cluster)).await
+        self.life.change(Billed::Free, self.port.arm(cluster)).await
     }
 
     async fn disarm(&self, cluster: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.disarm(cluster)).await
+        self.life.change(Billed::Free, self.port.disarm(cluster)).await
     }
 }
 
@@ -200,25 +266,25 @@ impl<T: Groups> Groups for Mortal<T> {
     }
 
     async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.set_desired(group, desired)).await
+        self.life.change(Billed::Free, self.port.set_desired(group, desired)).await
     }
 
     async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.terminate(group, instance, shrink)).await
+        self.life.change(Billed::Free, self.port.terminate(group, instance, shrink)).await
     }
 
     async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.complete_termination(group, instance)).await
+        self.life.change(Billed::Free, self.port.complete_termination(group, instance)).await
     }
 
     async fn prolong_termination(&self, group: &str, instance: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.prolong_termination(group, instance)).await
+        self.life.change(Billed::Free, self.port.prolong_termination(group, instance)).await
     }
 }
 
 impl<T: Commands> Commands for Mortal<T> {
     async fn send(&self, command: &Command) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.send(command)).await
+        self.life.change(Billed::Free, self.port.send(command)).await
     }
 
     async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
@@ -226,7 +292,7 @@ impl<T: Commands> Commands for Mortal<T> {
     }
 
     async fn cancel(&self, command: &Command) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.cancel(command)).await
+        self.life.change(Billed::Free, self.port.cancel(command)).await
     }
 
     async fn token(&self, id: &str) -> PortResult<Option<String>> {
@@ -244,19 +310,19 @@ impl<T: Stacks> Stacks for Mortal<T> {
     }
 
     async fn create_change_set(&self, request: &ChangeSetRequest) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.create_change_set(request)).await
+        self.life.change(Billed::Free, self.port.create_change_set(request)).await
     }
 
     async fn execute_change_set(&self, stack: &str, name: &str, token: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.execute_change_set(stack, name, token)).await
+        self.life.change(Billed::Free, self.port.execute_change_set(stack, name, token)).await
     }
 
     async fn delete_change_set(&self, stack: &str, name: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.delete_change_set(stack, name)).await
+        self.life.change(Billed::Free, self.port.delete_change_set(stack, name)).await
     }
 
     async fn delete_stack(&self, id: &str, stands: bool, token: &str) -> PortResult<()> {
-        self.life.call(Billed::Free, self.port.delete_stack(id, stands, token)).await
+        self.life.change(Billed::Free, self.port.delete_stack(id, stands, token)).await
     }
 
     async fn failures(&self, name: &str) -> PortResult<Vec<ResourceFailure>> {

@@ -1,5 +1,6 @@
 //! The decision: from a state and what was observed to the next state, effects and a report.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
@@ -32,8 +33,10 @@ pub fn to_observe(
     order: Option<&Given>,
     now: Timestamp,
 ) -> ToObserve {
-    let mut state = rollout.clone();
-    begin(&mut state, wanted, order, now);
+    let mut state = Cow::Borrowed(rollout);
+    if order.is_some() || wanted.is_some() && rollout.active.is_none() {
+        begin(state.to_mut(), wanted, order, now);
+    }
     // Between two rollouts is time enough to see whether what was left standing is gone.
     let left =
         if rollout.active.is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
@@ -75,7 +78,7 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let newer = is_newer(&next, &active, observed);
 
     let mut words = Words::default();
-    let before = active.clone();
+    let (steps_before, places_before) = (active.steps.clone(), active.nodes.places());
     let stopped = is_held(&next, &active);
     // Several waves may be done at once (nothing to change): go on until something must be waited for.
     while let Some(stage) = stage(&active) {
@@ -108,7 +111,7 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
         }
     }
 
-    let moved = before.steps != active.steps || before.nodes.places() != active.nodes.places();
+    let moved = steps_before != active.steps || places_before != active.nodes.places();
     let report = conclude(&mut next, active, observed, now, &words, moved, &mut effects);
     finish(next, effects, report)
 }

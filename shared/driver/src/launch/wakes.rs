@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use slipway_core::rollout::fleet::cluster_of_token;
 use slipway_core::rollout::{Report, Rollout};
 
-use super::{RolloutPorts, Wake, Waker, wake};
+use super::{RolloutPorts, Wake, Waker, decide, wake_from};
 use crate::error::FlowResult;
 use crate::keys;
 use crate::ports::{Bus, Commands, Groups, Objects, Stacks, Ticks};
@@ -17,7 +17,7 @@ use crate::store;
 /// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and has something left to do.
 ///
 /// # Errors
-/// As [`wake`].
+/// As [`super::wake`].
 pub async fn wake_by_stack<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     stack: &str,
@@ -31,7 +31,7 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
 /// have to be drained.
 ///
 /// # Errors
-/// As [`wake`].
+/// As [`super::wake`].
 pub async fn wake_by_group<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     group: &str,
@@ -45,7 +45,7 @@ pub async fn wake_by_group<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
 /// Wakes the rollout that the command which Run Command calls `id` was sent for, if it is open.
 ///
 /// # Errors
-/// As [`wake`]; also if Run Command does not say what `id` is.
+/// As [`super::wake`]; also if Run Command does not say what `id` is.
 pub async fn wake_by_command<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     id: &str,
@@ -65,9 +65,9 @@ async fn wake_whoever<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: 
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
     for cluster in clusters {
-        let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?.value;
-        if known.is_some_and(|rollout| waits(&rollout)) {
-            return wake(ports, &Wake { cluster, by }, now).await.map(Some);
+        let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?;
+        if known.value.as_ref().is_some_and(&waits) {
+            return wake_from(ports, &Wake { cluster, by }, Some(known), now, &decide).await.map(Some);
         }
     }
     Ok(None)

@@ -23,9 +23,10 @@ impl SimulatedCommands {
     }
 
     fn find(&self, command: &Command) -> PortResult<Option<String>> {
-        let listed = lock(&self.world).list_commands(Some(&command.instance), Some(command.verb.document()));
+        let mut world = lock(&self.world);
+        let listed = world.list_commands(Some(&command.instance), Some(command.verb.document()));
         let listed = listed.map_err(|error| port_error("ssm:ListCommands", &command.instance, &error))?;
-        Ok(listed.into_iter().find(|sent| sent.comment == command.token).map(|sent| sent.id))
+        Ok(listed.into_iter().find(|sent| sent.comment == command.token).map(|sent| sent.id.clone()))
     }
 }
 
@@ -47,10 +48,11 @@ impl Commands for SimulatedCommands {
 
     async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
         let Some(id) = self.find(command)? else { return Ok(None) };
-        let found = lock(&self.world).command_invocation(&id, &command.instance);
+        let mut world = lock(&self.world);
+        let found = world.command_invocation(&id, &command.instance);
         let found =
             found.map_err(|error| port_error("ssm:GetCommandInvocation", &command.instance, &error))?;
-        Ok(Some(view(&found)))
+        Ok(Some(view(found)))
     }
 
     async fn cancel(&self, command: &Command) -> PortResult<()> {
@@ -60,10 +62,11 @@ impl Commands for SimulatedCommands {
     }
 
     async fn token(&self, id: &str) -> PortResult<Option<String>> {
-        let listed = lock(&self.world).list_commands(None, None);
+        let mut world = lock(&self.world);
+        let listed = world.list_commands(None, None);
         let listed = listed.map_err(|error| port_error("ssm:ListCommands", id, &error))?;
         let found = listed.into_iter().find(|sent| sent.id == id);
-        Ok(found.map(|sent| sent.comment).filter(|token| !token.is_empty()))
+        Ok(found.map(|sent| sent.comment.clone()).filter(|token| !token.is_empty()))
     }
 }
 

@@ -72,7 +72,7 @@ impl Groups for SimulatedGroups {
     }
 }
 
-fn view(group: &Group, machines: &[Machine]) -> GroupView {
+fn view(group: &Group, machines: &[&Machine]) -> GroupView {
     GroupView {
         name: group.name.clone(),
         desired: group.desired,

@@ -49,7 +49,7 @@ fn call(world: &mut World, target: &str, action: &str, body: &[u8]) -> ApiResult
             only(body, &["CommandId", "InstanceId"])?;
             let sent =
                 world.command_invocation(required(body, "CommandId")?, required(body, "InstanceId")?)?;
-            Ok(invocation(&sent))
+            Ok(invocation(sent))
         }
         _ => Err(ApiError::not_modelled(&format!("The action {target}"))),
     }
@@ -78,7 +78,7 @@ fn send(world: &mut World, body: &Map<String, Value>) -> ApiResult<Value> {
     };
     let instance = request.instance.clone();
     let id = world.send_command(request)?;
-    Ok(json!({"Command": command(&world.command_invocation(&id, &instance)?)}))
+    Ok(json!({"Command": command(world.command_invocation(&id, &instance)?)}))
 }
 
 fn list(world: &mut World, body: &Map<String, Value>) -> ApiResult<Value> {
@@ -102,7 +102,7 @@ fn list(world: &mut World, body: &Map<String, Value>) -> ApiResult<Value> {
     if let Some(id) = body.get("CommandId").and_then(Value::as_str) {
         found.retain(|sent| sent.id == id);
     }
-    let page: Vec<Value> = found.iter().skip(from).take(most).map(command).collect();
+    let page: Vec<Value> = found.iter().skip(from).take(most).map(|sent| command(sent)).collect();
     let next = from + most;
     let mut answer = json!({"Commands": page});
     if next < found.len() {

@@ -83,7 +83,7 @@ fn describe(world: &mut World, query: &Query, xml: &mut Xml) -> ApiResult<()> {
     Ok(())
 }
 
-fn shown(xml: &mut Xml, arn: &str, group: &Group, machines: &[Machine]) {
+fn shown(xml: &mut Xml, arn: &str, group: &Group, machines: &[&Machine]) {
     let name = &group.name;
     xml.leaf("AutoScalingGroupName", name)
         .leaf("AutoScalingGroupARN", format!("{arn}:autoScalingGroup:0:autoScalingGroupName/{name}"));

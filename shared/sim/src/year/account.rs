@@ -126,6 +126,25 @@ impl Account {
         }
     }
 
+    /// The same account, for another invocation at the same time.
+    #[must_use]
+    pub(super) fn handle(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            specs: self.specs.clone(),
+            assets: self.assets.clone(),
+            issuer: self.issuer.clone(),
+            keys: self.keys.clone(),
+            bus: self.bus.clone(),
+            world: Arc::clone(&self.world),
+            journal: self.journal.clone(),
+            parameters: self.parameters.clone(),
+            registry: self.registry.clone(),
+            crypto: self.crypto.clone(),
+            known: Mutex::default(),
+        }
+    }
+
     /// The world's time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
@@ -244,13 +263,14 @@ impl Account {
         };
         let cluster = || Wake { cluster: self.name.clone(), by: Waker::Event };
         if let Some(meddler) = meddler {
+            let state = self.rollout();
             let by = match who {
-                Woken::Rollout(by) => meddler.hears(by.clone()),
+                Woken::Rollout(by) => meddler.hears(by.clone(), state.as_deref()),
                 // Whose they are is not what a mistake is made about.
                 Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => Some(Waker::Event),
                 Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => None,
             };
-            let open = self.rollout().is_some_and(|rollout| rollout.is_open());
+            let open = state.is_some_and(|rollout| rollout.is_open());
             let Some(by) = by.filter(|_| open || matches!(who, Woken::Rollout(_))) else { return Ok(None) };
             let decide = |rollout: &Rollout, observed: &_, now| meddler.decide(rollout, observed, now);
             return block_on(wake_deciding(&ports, &Wake { by, ..cluster() }, now, &decide)).map(Some);

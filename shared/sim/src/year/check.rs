@@ -50,7 +50,7 @@ struct Taken {
 }
 
 /// Whoever looks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Checker {
     cluster: String,
     /// What the spec asks for.

@@ -123,7 +123,7 @@ pub struct Engine<'m> {
     /// From here follows what the world does not decide by itself.
     pub random: Random,
     meddler: Option<&'m dyn Meddler>,
-    queue: BTreeMap<(Timestamp, u64), Happening>,
+    pub(super) queue: BTreeMap<(Timestamp, u64), Happening>,
     queued: u64,
 }
 
@@ -142,6 +142,23 @@ impl<'m> Engine<'m> {
             meddler,
             queue: BTreeMap::new(),
             queued: 0,
+        }
+    }
+
+    /// Another engine that goes its own way from here, with all that is on its way; its transcript begins here.
+    pub(super) fn fork(&self) -> Self {
+        let seed = lock(&self.account.world).config().seed;
+        Self {
+            account: self.account.fork(seed),
+            checker: self.checker.clone(),
+            tally: self.tally.clone(),
+            transcript: Vec::new(),
+            faults: self.faults,
+            scans: self.scans,
+            random: self.random.clone(),
+            meddler: self.meddler,
+            queue: self.queue.clone(),
+            queued: self.queued,
         }
     }
 
@@ -217,7 +234,7 @@ impl<'m> Engine<'m> {
     }
 
     /// The world goes on, and what it says is sent on its way.
-    fn go_on(&mut self, at: Timestamp) {
+    pub(super) fn go_on(&mut self, at: Timestamp) {
         let (sent, story) = {
             let mut world = lock(&self.account.world);
             world.advance(at);
@@ -256,7 +273,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    fn happens(&mut self, happening: Happening) {
+    pub(super) fn happens(&mut self, happening: Happening) {
         match happening {
             Happening::Invoke { who, tried, durable } => self.invoke(who, tried, durable),
             Happening::Person(deed) => self.does(deed),
@@ -267,25 +284,37 @@ impl<'m> Engine<'m> {
 
     /// A function is invoked. One that fails is tried again, as Lambda does.
     pub fn invoke(&mut self, who: Woken, tried: usize, durable: bool) {
+        let life = match self.random.chance(self.faults * 2.0) {
+            true => Life::until(self.random.below(CALLS), self.random.chance(0.5)),
+            false => Life::unending(),
+        };
+        let skew = if self.faults > 0.0 { self.random.seconds(-2_000, 2_001) } else { 0 };
+        self.invoke_living(who, tried, durable, &life, SignedDuration::from_millis(skew));
+    }
+
+    /// As [`Engine::invoke`], with a process that lives so long, and whose clock is off by `skew`.
+    pub(super) fn invoke_living(
+        &mut self,
+        who: Woken,
+        tried: usize,
+        durable: bool,
+        life: &Life,
+        skew: SignedDuration,
+    ) {
         let function = match &who {
             Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => "rollout",
             Woken::Spec(_) | Woken::Credentials => "render",
             Woken::Scans | Woken::Scan(_) => "scan",
         };
         *self.tally.invocations.entry(function).or_default() += 1;
-        let life = match self.random.chance(self.faults * 2.0) {
-            true => Life::until(self.random.below(CALLS), self.random.chance(0.5)),
-            false => Life::unending(),
-        };
-        let skew = if self.faults > 0.0 { self.random.seconds(-2_000, 2_001) } else { 0 };
-        let at = self.now() + SignedDuration::from_millis(skew);
+        let at = self.now() + skew;
         let before = {
             let world = lock(&self.account.world);
             self.checker.look(&world);
             world.cluster_facts(&self.account.name)
         };
         self.may_be_heard(&who);
-        let result = self.account.invoke(&who, &life, at, self.meddler);
+        let result = self.account.invoke(&who, life, at, self.meddler);
         for billed in Billed::ALL {
             *self.tally.calls.entry(billed).or_default() += life.billed(billed);
         }

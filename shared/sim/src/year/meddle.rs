@@ -13,8 +13,9 @@ pub trait Meddler: fmt::Debug + Send + Sync {
         decide(rollout, observed, now)
     }
 
-    /// By what the function is woken instead; `None`: it is not.
-    fn hears(&self, by: Waker) -> Option<Waker> {
+    /// By what the function is woken instead, while its state is that; `None`: it is not.
+    fn hears(&self, by: Waker, state: Option<&Rollout>) -> Option<Waker> {
+        let _ = state;
         Some(by)
     }
 }

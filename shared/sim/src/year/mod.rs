@@ -18,6 +18,7 @@ mod rules;
 mod skew;
 mod trial;
 mod whole;
+mod worlds;
 
 pub use account::{Account, FUNCTION, Woken};
 pub use acts::{Act, Journal};
@@ -32,3 +33,4 @@ pub use rules::Rules;
 pub use skew::Skew;
 pub use trial::{BASES, Base, Change, People, SIZES, Shape, Trial, Verdict};
 pub use whole::{Chronicle, Refused, Year};
+pub use worlds::{Found, Path, Small, Turn};

@@ -158,7 +158,19 @@ impl Base {
     /// If what every trial begins with does not work: without it nothing is shown.
     #[must_use]
     pub fn with(shape: usize, change: Change) -> Self {
-        let shape = SHAPES[shape % SHAPES.len()];
+        Self::made(SHAPES[shape % SHAPES.len()], change)
+    }
+
+    /// A cluster of so many members and controllers, and two workers, which is about to be changed so.
+    ///
+    /// # Panics
+    /// As [`Base::with`].
+    #[must_use]
+    pub fn small(members: u32, controllers: u32, change: Change) -> Self {
+        Self::made(Shape { members, controllers, pools: &[2], manual: false, windows: false }, change)
+    }
+
+    fn made(shape: Shape, change: Change) -> Self {
         let before = text(shape, change, false, "");
         let accepted =
             spec::parse(before.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
@@ -281,15 +293,8 @@ impl Trial {
     /// Lives through it.
     #[must_use]
     pub fn run(&self, base: &Base, meddler: Option<&dyn Meddler>) -> Verdict {
-        let checker = Checker::new(NAME, base.rules.clone(), self.faults > 0.0);
-        let mut engine = Engine::new(base.account.fork(self.seed), checker, self.seed, meddler);
-        engine.checker.stands = true;
-        engine.checker.skew = base.skew.clone();
+        let mut engine = self.begins(base, meddler);
         let began = engine.now();
-        engine.let_go_wrong(self.faults);
-        self.trouble(base, &mut engine);
-        let who = Woken::Rollout(Waker::Event);
-        engine.after(SignedDuration::ZERO, Happening::Invoke { who, tried: 0, durable: true });
 
         let (mut first, mut took) = (None, SignedDuration::ZERO);
         let healed = began + TROUBLE;
@@ -322,6 +327,19 @@ impl Trial {
             tally: engine.tally.clone(),
             took,
         }
+    }
+
+    /// An engine in which all that happens is on its way.
+    pub(super) fn begins<'m>(&self, base: &Base, meddler: Option<&'m dyn Meddler>) -> Engine<'m> {
+        let checker = Checker::new(NAME, base.rules.clone(), self.faults > 0.0);
+        let mut engine = Engine::new(base.account.fork(self.seed), checker, self.seed, meddler);
+        engine.checker.stands = true;
+        engine.checker.skew = base.skew.clone();
+        engine.let_go_wrong(self.faults);
+        self.trouble(base, &mut engine);
+        let who = Woken::Rollout(Waker::Event);
+        engine.after(SignedDuration::ZERO, Happening::Invoke { who, tried: 0, durable: true });
+        engine
     }
 
     /// What people do, and what dies.
@@ -378,7 +396,7 @@ impl Trial {
     }
 
     /// Without trouble it comes to an end, and by uploading again to what was asked for.
-    fn ends_well(
+    pub(super) fn ends_well(
         &self,
         base: &Base,
         engine: &mut Engine<'_>,

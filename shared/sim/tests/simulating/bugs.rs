@@ -108,7 +108,7 @@ impl Meddler for Mistaken {
         decision
     }
 
-    fn hears(&self, by: Waker) -> Option<Waker> {
+    fn hears(&self, by: Waker, _: Option<&Rollout>) -> Option<Waker> {
         let deaf = match &by {
             Waker::Order { order: Order::Pause, .. } => self.bug == Bug::DoesNotHearPauses,
             Waker::Order { order: Order::Resume, .. } => self.bug == Bug::DoesNotHearResumes,

@@ -8,4 +8,5 @@ mod bugs;
 mod rolls;
 mod seeds;
 mod upgrades;
+mod worlds;
 mod years;

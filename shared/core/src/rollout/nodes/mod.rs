@@ -264,12 +264,11 @@ impl Nodes {
     }
 
     /// How far each step is.
-    pub(super) fn places(&self) -> Vec<(&NodeState, Option<&String>, usize, usize)> {
-        let place = |step: &'_ NodeStep| step.crew.begun.len();
-        self.steps
-            .iter()
-            .map(|step| (&step.state, step.machine.as_ref(), step.done.len(), place(step)))
-            .collect()
+    pub(super) fn places(&self) -> Vec<(NodeState, Option<String>, usize, usize)> {
+        let place = |step: &NodeStep| {
+            (step.state.clone(), step.machine.clone(), step.done.len(), step.crew.begun.len())
+        };
+        self.steps.iter().map(place).collect()
     }
 
     /// Each step in words; `now` are those of the ones whose turn it is.

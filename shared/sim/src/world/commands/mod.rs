@@ -238,19 +238,19 @@ impl World {
         &mut self,
         instance: Option<&str>,
         document: Option<&str>,
-    ) -> ApiResult<Vec<Sent>> {
+    ) -> ApiResult<Vec<&Sent>> {
         self.enter("ListCommands")?;
         let now = self.now;
         let sent = self.fleet.commands.iter().rev().filter(|sent| sent.listed_at <= now);
         let sent = sent.filter(|sent| instance.is_none_or(|id| sent.instance == id));
-        Ok(sent.filter(|sent| document.is_none_or(|name| sent.document == name)).cloned().collect())
+        Ok(sent.filter(|sent| document.is_none_or(|name| sent.document == name)).collect())
     }
 
     /// `GetCommandInvocation`.
-    pub(crate) fn command_invocation(&mut self, id: &str, instance: &str) -> ApiResult<Sent> {
+    pub(crate) fn command_invocation(&mut self, id: &str, instance: &str) -> ApiResult<&Sent> {
         self.enter("GetCommandInvocation")?;
         let mut sent = self.fleet.commands.iter();
-        let found = sent.find(|sent| sent.id == id && sent.instance == instance).cloned();
+        let found = sent.find(|sent| sent.id == id && sent.instance == instance);
         found.ok_or_else(|| ApiError::invocation_does_not_exist(id))
     }
 

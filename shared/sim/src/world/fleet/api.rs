@@ -13,14 +13,14 @@ pub(crate) struct Termination {
 
 impl World {
     /// `DescribeAutoScalingGroups`: the groups of these names, or all, each with its machines in the order of their ids.
-    pub(crate) fn groups(&mut self, names: &[String]) -> ApiResult<Vec<(Group, Vec<Machine>)>> {
+    pub(crate) fn groups(&mut self, names: &[String]) -> ApiResult<Vec<(&Group, Vec<&Machine>)>> {
         self.enter("DescribeAutoScalingGroups")?;
         let groups = self.fleet.groups.values();
         let groups = groups.filter(|group| names.is_empty() || names.contains(&group.name));
         let machines = |group: &Group| {
-            self.fleet.machines.values().filter(|machine| machine.group == group.name).cloned().collect()
+            self.fleet.machines.values().filter(|machine| machine.group == group.name).collect()
         };
-        Ok(groups.map(|group| (group.clone(), machines(group))).collect())
+        Ok(groups.map(|group| (group, machines(group))).collect())
     }
 
     /// `SetDesiredCapacity`.

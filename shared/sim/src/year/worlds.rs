@@ -1,0 +1,246 @@
+//! Small worlds, all of them: a rollout in which nothing goes wrong by itself, and every way in which its functions die or stand still, and
+//! its events are lost, come twice, late or in another order, up to a bound of such turns in one life.
+//!
+//! A world is cloned before each invocation, and goes on from there once for each turn that it may take. What is read before a process dies
+//! makes no difference to anybody, so that a process dies before one of its calls that change something, and in no other way. Nothing breaks
+//! by itself, so the checker makes no allowance: at each moment all members but one serve, and the rollout has to succeed at once.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_driver::launch::Waker;
+
+use super::account::Woken;
+use super::check::Violation;
+use super::engine::{Engine, Happening};
+use super::meddle::Meddler;
+use super::trial::{Base, Trial};
+use crate::mortal::Life;
+
+/// Events that are due so soon after one another may come in any order.
+const WINDOW: SignedDuration = SignedDuration::from_secs(30);
+/// An event that is late comes after the tick that would have come after it.
+const LATE: SignedDuration = SignedDuration::from_secs(70);
+/// An event that comes twice comes again when what it led to is under way.
+const AGAIN: SignedDuration = SignedDuration::from_secs(100);
+/// So many worlds that are not in order are kept.
+const KEPT: usize = 20;
+
+/// What becomes of an invocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// The function dies before so-manieth call of its that changes something takes effect, and is tried again as Lambda does.
+    Dies(u64),
+    /// The function stands still before that call, another comes and goes, and it goes on.
+    Stands(u64),
+    /// The event is lost.
+    Lost,
+    /// The event comes once more later.
+    Twice,
+    /// The event is late.
+    Late,
+    /// The event comes after the one that was to come after it.
+    After,
+}
+
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dies(change) => write!(f, "dies{change}"),
+            Self::Stands(change) => write!(f, "stands{change}"),
+            Self::Lost => f.write_str("lost"),
+            Self::Twice => f.write_str("twice"),
+            Self::Late => f.write_str("late"),
+            Self::After => f.write_str("after"),
+        }
+    }
+}
+
+impl FromStr for Turn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |rest: &str| rest.parse().map_err(|_| format!("{text} names no call"));
+        Ok(match text {
+            "lost" => Self::Lost,
+            "twice" => Self::Twice,
+            "late" => Self::Late,
+            "after" => Self::After,
+            _ => match (text.strip_prefix("dies"), text.strip_prefix("stands")) {
+                (Some(rest), _) => Self::Dies(number(rest)?),
+                (_, Some(rest)) => Self::Stands(number(rest)?),
+                (None, None) => return Err(format!("{text} is no turn")),
+            },
+        })
+    }
+}
+
+/// Which invocations take which turn: the how-manieth event that was brought, counted from 1.
+pub type Path = Vec<(usize, Turn)>;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Worlds that came to their end.
+    pub worlds: u64,
+    /// Invocations in the longest.
+    pub longest: usize,
+    /// Worlds that are not in order: what was wrong first.
+    pub wrong: Vec<(Path, Violation)>,
+}
+
+/// All worlds that begin with a cluster that stands and is about to be changed.
+#[derive(Debug)]
+pub struct Small<'b> {
+    base: &'b Base,
+    trial: Trial,
+    began: Timestamp,
+    meddler: Option<&'b dyn Meddler>,
+}
+
+impl<'b> Small<'b> {
+    /// All that begin with `base`.
+    #[must_use]
+    pub fn new(base: &'b Base, meddler: Option<&'b dyn Meddler>) -> Self {
+        // A rollout takes an hour or two; whatever waits for something that never comes takes longer.
+        let trial = Trial { bound: SignedDuration::from_hours(12), most: 2_000, ..Trial::new(1, 0.0) };
+        let began = trial.begins(base, None).now();
+        Self { base, trial, began, meddler }
+    }
+
+    /// Goes through every world with up to `bound` turns.
+    #[must_use]
+    pub fn explore(&self, bound: usize) -> Found {
+        let mut found = Found::default();
+        self.goes_on(self.trial.begins(self.base, self.meddler), 0, &mut Vec::new(), bound, &mut found);
+        found
+    }
+
+    /// Lives through the world of that path once more, and tells what happened.
+    #[must_use]
+    pub fn replay(&self, path: &[(usize, Turn)]) -> (Vec<(Timestamp, String)>, Vec<Violation>) {
+        let mut engine = self.trial.begins(self.base, self.meddler);
+        let mut brought = 0;
+        while self.is_under_way(&engine) {
+            let Some(happening) = next(&mut engine) else { continue };
+            brought += 1;
+            let turn = path.iter().find(|(at, _)| *at == brought).map(|(_, turn)| *turn);
+            let said = turn.map(|turn| format!("--- {brought} {turn}: {happening:?}"));
+            let now = engine.now();
+            engine.transcript.extend(said.map(|said| (now, said)));
+            bring(&mut engine, happening, turn);
+        }
+        self.ends(&mut engine);
+        (engine.transcript, engine.checker.violations)
+    }
+
+    /// Whether anything is still on its way or open.
+    fn is_under_way(&self, engine: &Engine<'_>) -> bool {
+        let until = self.began + self.trial.bound;
+        let open = || engine.account.rollout().is_none_or(|rollout| rollout.is_open());
+        engine.checker.violations.is_empty()
+            && engine.next_at().is_some_and(|at| at < until)
+            && (!engine.is_quiet() || open())
+    }
+
+    fn ends(&self, engine: &mut Engine<'_>) {
+        if engine.checker.violations.is_empty() {
+            let (mut first, mut took) = (None, SignedDuration::ZERO);
+            self.trial.ends_well(self.base, engine, &mut first, &mut took, self.began);
+        }
+    }
+
+    fn goes_on(
+        &self,
+        mut engine: Engine<'_>,
+        mut brought: usize,
+        path: &mut Path,
+        left: usize,
+        found: &mut Found,
+    ) {
+        while self.is_under_way(&engine) {
+            engine.transcript.clear();
+            let Some(happening) = next(&mut engine) else { continue };
+            brought += 1;
+            let before = (left > 0).then(|| engine.fork());
+            let changes = bring(&mut engine, happening.clone(), None);
+            let Some(before) = before else { continue };
+            for turn in turns(&before, &happening, changes) {
+                let mut other = before.fork();
+                bring(&mut other, happening.clone(), Some(turn));
+                path.push((brought, turn));
+                self.goes_on(other, brought, path, left - 1, found);
+                path.pop();
+            }
+        }
+        self.ends(&mut engine);
+        found.worlds += 1;
+        found.longest = found.longest.max(brought);
+        let wrong = engine.checker.violations.into_iter().next();
+        found.wrong.extend(wrong.filter(|_| found.wrong.len() < KEPT).map(|wrong| (path.clone(), wrong)));
+    }
+}
+
+/// Lets the world go on until the next event is to be brought; `None`: something else happens first.
+fn next(engine: &mut Engine<'_>) -> Option<Happening> {
+    let at = engine.next_at()?;
+    engine.go_on(at);
+    let entry = engine.queue.first_entry().filter(|entry| entry.key().0 <= at)?;
+    Some(entry.remove())
+}
+
+/// Which turns the event may take that is about to be brought, and that would make its function change something so often.
+fn turns(engine: &Engine<'_>, happening: &Happening, changes: u64) -> Vec<Turn> {
+    let Happening::Invoke { durable, tried, .. } = happening else { return Vec::new() };
+    let mut turns: Vec<Turn> =
+        (0..changes).flat_map(|change| [Turn::Dies(change), Turn::Stands(change)]).collect();
+    if !durable && *tried == 0 {
+        turns.push(Turn::Lost);
+    }
+    turns.extend([Turn::Twice, Turn::Late]);
+    let soon = engine.now() + WINDOW;
+    if engine.queue.keys().next().is_some_and(|(at, _)| *at <= soon) {
+        turns.push(Turn::After);
+    }
+    turns
+}
+
+/// Brings an event, in that turn: how often its function changed something.
+fn bring(engine: &mut Engine<'_>, happening: Happening, turn: Option<Turn>) -> u64 {
+    let Happening::Invoke { who, tried, durable } = happening.clone() else {
+        engine.happens(happening);
+        return 0;
+    };
+    let life = match turn {
+        Some(Turn::Lost) => return 0,
+        Some(Turn::Late) => {
+            engine.after(LATE, happening);
+            return 0;
+        }
+        Some(Turn::After) => {
+            let next = engine
+                .queue
+                .keys()
+                .next()
+                .map_or(SignedDuration::ZERO, |(at, _)| at.duration_since(engine.now()));
+            engine.after(next + SignedDuration::from_millis(1), happening);
+            return 0;
+        }
+        Some(Turn::Twice) => {
+            engine.after(AGAIN, happening);
+            Life::unending()
+        }
+        Some(Turn::Dies(change)) => Life::until_change(change),
+        Some(Turn::Stands(change)) => {
+            let (twin, now) = (engine.account.handle(), engine.now());
+            Life::standing_still(change, move || {
+                // Whatever comes of it: Lambda would try it again, and the tick does.
+                drop(twin.invoke(&Woken::Rollout(Waker::Tick), &Life::unending(), now, None));
+            })
+        }
+        None => Life::unending(),
+    };
+    engine.invoke_living(who, tried, durable, &life, SignedDuration::ZERO);
+    life.changes()
+}
