@@ -113,14 +113,20 @@ impl Printer {
 
     /// Asks a person `question`; `None` where nobody can be asked.
     pub(crate) fn ask(&self, question: &str) -> Option<Result<bool, Failure>> {
+        let said = self.answer(&format!("{question} [y/N] "))?;
+        Some(said.map(|said| matches!(said.as_str(), "y" | "Y" | "yes")))
+    }
+
+    /// What a person answers to `question`; `None` where nobody can be asked.
+    pub(crate) fn answer(&self, question: &str) -> Option<Result<String, Failure>> {
         if self.is_for_machines() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
-        self.beside(&format!("{question} [y/N] "));
+        self.beside(question);
         let mut answer = String::new();
         let read = io::stdin().lock().read_line(&mut answer);
         let read = read.map_err(|error| Failure::file("read", Path::new("the answer"), &error));
-        Some(read.map(|_| matches!(answer.trim(), "y" | "Y" | "yes")))
+        Some(read.map(|_| answer.trim().to_owned()))
     }
 
     /// Bytes that are the same in either format.

@@ -1,6 +1,8 @@
 //! From a plan to stacks, through the real flows, in a simulated CloudFormation on a virtual clock.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
+#[path = "launching/destroying.rs"]
+mod destroying;
 #[path = "launching/ends.rs"]
 mod ends;
 #[path = "launching/nodes.rs"]

@@ -2,13 +2,14 @@
 
 use serde_json::json;
 use slipway_core::event::{Event, RolloutAbort};
+use slipway_core::rollout::Destroy;
 
 use crate::Exit;
-use crate::cloud::{BusArgs, CloudArgs};
+use crate::cloud::{BusArgs, Cloud, CloudArgs};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// End the rollout of a cluster in AWS that is open: nothing new starts, and the rest stays as it is.
+/// End the rollout of a cluster in AWS that is open, or its destruction: nothing new starts, and the rest stays as it is.
 ///
 /// What CloudFormation or a node works at is seen to its end first. Its plan begins again only with another upload of the spec. On a
 /// terminal you are asked; a script names the plan that is being rolled out, or says --yes.
@@ -43,7 +44,11 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let cloud = args.cloud.named().await?;
-    let (name, active) = (cloud.cluster.as_str(), cloud.open_rollout().await?);
+    let name = cloud.cluster.as_str();
+    if let Some(open) = cloud.rollout().await?.destroy {
+        return destruction(args, &cloud, &open, printer).await;
+    }
+    let active = cloud.open_rollout().await?;
     let (plan, since) = (active.plan.as_str(), active.started_at);
     if let Some(other) = args.plan.as_deref().filter(|named| *named != plan) {
         let problem = format!("{other} is not what is being rolled out: that is {plan}");
@@ -73,5 +78,27 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let abort = RolloutAbort { cluster: name.to_owned(), plan: Some(plan.to_owned()) };
     args.bus.publish(&cloud, Event::RolloutAbort(abort)).await?;
     printer.result(&format!("asked that the rollout of plan {plan} end; {watch}\n"), &machine(true));
+    Ok(Exit::Done)
+}
+
+/// The cluster that is being taken away is to stay, as far as it stands.
+async fn destruction(args: &Args, cloud: &Cloud, open: &Destroy, printer: &Printer) -> Result<Exit, Failure> {
+    let name = cloud.cluster.as_str();
+    printer.beside(&format!("{name} is being destroyed since {}: what is gone stays gone\n", open.asked_at));
+    let nobody = || {
+        let problem = format!("nobody can be asked here whether the destruction of {name} is to end");
+        Err(Failure::refused(problem, format!("slipway abort --cluster {name} --yes")))
+    };
+    let sure = args.yes || printer.ask("end that?").unwrap_or_else(nobody)?;
+    let machine =
+        json!({ "ok": true, "cluster": name, "asked": sure.then_some("abort"), "destruction": true });
+    if !sure {
+        printer.result("nothing was aborted\n", &machine);
+        return Ok(Exit::Findings);
+    }
+    let abort = RolloutAbort { cluster: name.to_owned(), plan: None };
+    args.bus.publish(cloud, Event::RolloutAbort(abort)).await?;
+    let text = format!("asked that the destruction of {name} end; slipway watch --cluster {name}\n");
+    printer.result(&text, &machine);
     Ok(Exit::Done)
 }

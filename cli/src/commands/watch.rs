@@ -156,7 +156,7 @@ fn ended(view: &Overview, upload: Upload) -> Option<Exit> {
     if upload == Upload::Fresh || (open && !(refused && rollout.waits.is_some())) {
         return None;
     }
-    let well = matches!(rollout.state.as_str(), "succeeded" | "idle");
+    let well = matches!(rollout.state.as_str(), "succeeded" | "idle" | "destroyed");
     Some(if refused || !well { Exit::Findings } else { Exit::Done })
 }
 

@@ -95,6 +95,12 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
         return Some(finding(Gravity::Notice, "rollout", rollout.message.clone(), help));
     }
     match rollout.state.as_str() {
+        "failed" if rollout.plan.is_none() => Some(finding(
+            Gravity::Wrong,
+            "rollout",
+            rollout.message.clone(),
+            format!("once that is mended: slipway destroy --cluster {cluster}"),
+        )),
         "failed" => Some(finding(
             Gravity::Wrong,
             "rollout",
@@ -112,6 +118,12 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
             "rollout",
             format!("the rollout is paused: {}", rollout.message),
             format!("slipway resume --cluster {cluster}"),
+        )),
+        "aborted" if rollout.plan.is_none() => Some(finding(
+            Gravity::Notice,
+            "rollout",
+            rollout.message.clone(),
+            format!("to bring back what is missing: slipway apply cluster.yaml --cluster {cluster}"),
         )),
         "aborted" => Some(finding(
             Gravity::Notice,

@@ -199,7 +199,7 @@ impl Documents {
                     view.stacks.clear();
                 }
             }
-            (None, Some(last)) => {
+            (None, Some(last)) if !rollout.is_going() => {
                 view.ended_at = Some(last.ended_at);
                 if lags || matches!(view.state.as_str(), "running" | "aborting" | "paused") {
                     word(last.result).clone_into(&mut view.state);
@@ -207,10 +207,14 @@ impl Documents {
                     view.plan = Some(last.plan.clone());
                 }
             }
-            (None, None) => {}
+            (None, Some(_) | None) => {}
+        }
+        if rollout.active.is_none() {
+            of_what_goes(&mut view, &rollout, lags);
         }
         view.generation = rollout.generation;
-        view.running = rollout.active.is_some();
+        view.running =
+            rollout.active.is_some() || rollout.destroy.as_ref().is_some_and(|open| !open.has_stopped());
         // Nobody wakes the rollout function to say that a plan waits: it is seen here.
         if let (Some(desired), Some(plan)) = (&self.desired, &self.plan)
             && is_due(&rollout, desired, plan)
@@ -244,7 +248,28 @@ impl Documents {
 
 /// Whether `plan`, which is desired, begins as soon as it is asked for.
 fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
-    rollout.active.is_none() && rollout.is_start_of(plan) && !plan.is_empty() && !rollout.is_spent(desired)
+    let free = rollout.active.is_none() && !rollout.is_going();
+    free && rollout.is_start_of(plan) && !plan.is_empty() && !rollout.is_spent(desired)
+}
+
+/// A cluster that is being taken away, or was.
+fn of_what_goes(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
+    if let Some(open) = &rollout.destroy {
+        let told = matches!(view.state.as_str(), "destroying" | "paused" | "aborting" | "failed" | "stuck");
+        if lags || !told || (view.state == "failed" && !open.has_stopped()) {
+            "destroying".clone_into(&mut view.state);
+            "its destruction was ordered".clone_into(&mut view.message);
+            view.stacks.clear();
+        }
+        view.plan = None;
+        view.started_at = Some(open.asked_at);
+        view.ended_at = None;
+    } else if let Some(gone) = rollout.was_destroyed() {
+        "destroyed".clone_into(&mut view.state);
+        view.message.clone_from(&gone.message);
+        view.plan = None;
+        view.ended_at = Some(gone.at);
+    }
 }
 
 /// How the last rollout ended, in the word that reports use.
@@ -317,6 +342,27 @@ mod tests {
         Some(
             json!({"state": state, "generation": generation, "plan": "p", "message": "as it was told", "stacks": {}}),
         )
+    }
+
+    #[test]
+    fn a_cluster_that_is_being_destroyed_or_was_says_so_whatever_was_reported_before() {
+        let mut going = rollout(false, "succeeded");
+        going["destroy"] = json!({
+            "askedAt": "2026-11-22T13:00:00Z", "attempt": 1, "snapshot": "leader", "stacks": [],
+            "since": "2026-11-22T13:00:00Z",
+        });
+        for (told, state) in [("succeeded", "destroying"), ("destroying", "destroying"), ("paused", "paused")]
+        {
+            let seen = documents(going.clone(), report(told, 2)).rollout_view();
+            assert_eq!((seen.state.as_str(), seen.running, seen.plan), (state, true, None), "{told}");
+        }
+        let mut gone = rollout(false, "succeeded");
+        gone["last"] = Value::Null;
+        gone["destroyed"] =
+            json!({ "at": "2026-11-22T14:00:00Z", "message": "destroyed: every stack is gone" });
+        let seen = documents(gone, report("destroying", 2)).rollout_view();
+        assert_eq!((seen.state.as_str(), seen.running), ("destroyed", false));
+        assert!(seen.message.starts_with("destroyed: "), "{}", seen.message);
     }
 
     #[test]

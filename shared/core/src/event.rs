@@ -24,6 +24,8 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Rollout Resume", schemars::schema_for!(ClusterReference)),
         ("Rollout Abort", schemars::schema_for!(RolloutAbort)),
         ("Rollout Skip", schemars::schema_for!(RolloutSkip)),
+        ("Destroy Requested", schemars::schema_for!(DestroyRequested)),
+        ("Cluster Destroyed", schemars::schema_for!(ClusterDestroyed)),
         ("Rollout Started", schemars::schema_for!(PlanReference)),
         ("Rollout Step", schemars::schema_for!(RolloutReport)),
         ("Rollout Waiting", schemars::schema_for!(RolloutReport)),
@@ -70,6 +72,12 @@ pub enum Event {
     /// A person asks that the open rollout leave a machine as it is.
     #[serde(rename = "Rollout Skip")]
     RolloutSkip(RolloutSkip),
+    /// A person asks that a cluster be taken away.
+    #[serde(rename = "Destroy Requested")]
+    DestroyRequested(DestroyRequested),
+    /// A cluster was taken away.
+    #[serde(rename = "Cluster Destroyed")]
+    ClusterDestroyed(ClusterDestroyed),
     /// A rollout has begun.
     #[serde(rename = "Rollout Started")]
     RolloutStarted(PlanReference),
@@ -262,6 +270,30 @@ pub struct RolloutSkip {
     pub instance: String,
 }
 
+/// Detail of `Destroy Requested`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DestroyRequested {
+    /// `clusterName`.
+    pub cluster: String,
+    /// Whether it goes without a last snapshot of etcd, for one that cannot take any.
+    #[serde(default)]
+    pub without_snapshot: bool,
+}
+
+/// Detail of `Cluster Destroyed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterDestroyed {
+    /// `clusterName`.
+    pub cluster: String,
+    /// What went and what stays, in words.
+    pub message: String,
+    /// Key of the last snapshot of etcd in the asset bucket; left out: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+}
+
 /// Detail of the `Rollout …` events that report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -296,6 +328,8 @@ impl Event {
             Self::RolloutPause(detail) | Self::RolloutResume(detail) => &detail.cluster,
             Self::RolloutAbort(detail) => &detail.cluster,
             Self::RolloutSkip(detail) => &detail.cluster,
+            Self::DestroyRequested(detail) => &detail.cluster,
+            Self::ClusterDestroyed(detail) => &detail.cluster,
             Self::RolloutStep(detail)
             | Self::RolloutWaiting(detail)
             | Self::RolloutSucceeded(detail)

@@ -207,7 +207,8 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
     {
         look.groups.insert(name.clone());
     }
-    let mut observed = Observed { desired: wanted, order, ..Observed::default() };
+    let newest = newest(ports.assets, state, desired.value.as_ref()).await?;
+    let mut observed = Observed { desired: wanted, order, newest, ..Observed::default() };
     for (name, change_set) in &look.stacks {
         let stack = ports.stacks.stack(name).await?;
         if let Some(view) = &stack {
@@ -234,6 +235,22 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
     }
     machines(ports, state, &look, &mut observed).await?;
     Ok(observed)
+}
+
+/// The newest specs that are known: of a plan, and while the cluster goes, of what was refused.
+async fn newest(
+    assets: &impl Objects,
+    state: &Rollout,
+    desired: Option<&Desired>,
+) -> FlowResult<BTreeSet<String>> {
+    let mut newest: BTreeSet<String> =
+        desired.map(|desired| desired.spec_version.clone()).into_iter().collect();
+    if state.is_going() {
+        // One that cannot be read is written anew by whoever tells next.
+        let (status, _) = store::load_or_none::<Status>(assets, &keys::status(&state.cluster)).await?;
+        newest.extend(status.value.and_then(|status| status.spec).map(|spec| spec.version));
+    }
+    Ok(newest)
 }
 
 /// Looks at groups, at what became of commands, and at what machines tell that boot.
@@ -274,7 +291,9 @@ fn given(wake: &Wake, state: &Rollout, desired: Option<&Desired>, now: Timestamp
         Order::Approve { plan } => desired.is_some_and(|desired| &desired.plan == plan),
         // A name that was mistyped is no cluster, and gets no state.
         Order::Pause | Order::Resume => desired.is_some() || state.generation > 0,
-        Order::Abort { .. } | Order::Skip { .. } => state.active.is_some(),
+        Order::Abort { .. } => state.active.is_some() || state.is_going(),
+        Order::Skip { .. } => state.active.is_some(),
+        Order::Destroy { .. } => state.generation > 0,
     };
     if !meant {
         tracing::warn!(cluster = wake.cluster, ?order, "an order about nothing that there is: ignored");
@@ -292,7 +311,7 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     let Some(desired) = &stored.value else { return Ok(None) };
     let on_its_way = state.active.as_ref().is_some_and(|active| active.target == desired.target);
     let over = state.active.is_none() && state.is_spent(desired) && !approved;
-    if on_its_way || over {
+    if on_its_way || over || state.is_going() {
         return Ok(None);
     }
     let cluster = &state.cluster;

@@ -292,7 +292,11 @@ async fn render_version(
         return Ok(Outcome::Superseded);
     };
 
-    let running = running(ports.assets, &upload.cluster).await?;
+    let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(&upload.cluster)).await?.value;
+    if let Some(why) = rollout.as_ref().and_then(|rollout| spec::of_what_goes(rollout, &upload.version)) {
+        return reject(ports, upload, None, vec![why]).await;
+    }
+    let running = running(ports.assets, &upload.cluster, rollout).await?;
     let patches = PatchSet::read(ports.specs, &upload.cluster).await?;
     let imports =
         BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
@@ -354,8 +358,7 @@ pub fn check(
 }
 
 /// What stands, and what may be on its way.
-async fn running(assets: &impl Objects, cluster: &str) -> FlowResult<Running> {
-    let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
+async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>) -> FlowResult<Running> {
     let rollout = recall(assets, cluster, rollout).await?;
     let baseline = baseline(assets, &rollout).await?;
     let target = match &rollout.active {

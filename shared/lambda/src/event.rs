@@ -109,10 +109,13 @@ struct CommandChange {
 
 /// `detail` of our own events that wake a rollout.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct AboutCluster {
     cluster: String,
     plan: Option<String>,
     instance: Option<String>,
+    #[serde(default)]
+    without_snapshot: bool,
 }
 
 /// `detail` of `Scan Requested` and `Renewal Requested`.
@@ -202,11 +205,14 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
         (
             "slipway",
             kind @ ("Rollout Approved" | "Rollout Pause" | "Rollout Resume" | "Rollout Abort"
-            | "Rollout Skip"),
+            | "Rollout Skip" | "Destroy Requested"),
         ) => {
             let kind = kind.to_owned();
-            let AboutCluster { cluster, plan, instance } = detail(event)?;
-            let order = order(&kind, plan, instance)?;
+            let AboutCluster { cluster, plan, instance, without_snapshot } = detail(event)?;
+            let order = match kind.as_str() {
+                "Destroy Requested" => Order::Destroy { without_snapshot },
+                kind => order(kind, plan, instance)?,
+            };
             Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Order { order, at } }))
         }
         ("aws.cloudformation", "CloudFormation Stack Status Change") => {
@@ -453,6 +459,12 @@ mod tests {
             ("Rollout Pause", prod.clone(), Order::Pause),
             ("Rollout Resume", prod.clone(), Order::Resume),
             ("Rollout Abort", prod.clone(), Order::Abort { plan: None }),
+            ("Destroy Requested", prod.clone(), Order::Destroy { without_snapshot: false }),
+            (
+                "Destroy Requested",
+                json!({"cluster": "prod", "withoutSnapshot": true}),
+                Order::Destroy { without_snapshot: true },
+            ),
             ("Rollout Abort", json!({"cluster": "prod", "plan": "p1"}), Order::Abort { plan: p1 }),
             (
                 "Rollout Skip",

@@ -287,6 +287,17 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| !grant.is_recovery()) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
     }
+
+    // With what the page grants the cluster is taken away, by the functions with what the template grants them.
+    let mark = slipway.world().observer().mark();
+    let destroy = "destroy --cluster minimal --yes";
+    let run = as_one_with(&slipway, &grants(destroy), destroy, true).await;
+    assert_eq!(run.code, 0, "{run:?}");
+    let ended = slipway.event(mark, &["Cluster Destroyed", "Rollout Failed"], PATIENCE).await;
+    assert_eq!(ended.as_ref().map(|(kind, _)| kind.as_str()), Some("Cluster Destroyed"));
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    let run = as_one_with(&slipway, &grants("status"), "status --cluster minimal --output json", true).await;
+    assert_eq!(run.json()["rollout"]["state"], "destroyed", "{run:?}");
 }
 
 /// What `renew --recover` needs besides what `renew` does, which the test above holds, of a cluster in which nothing has expired.

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
-use super::departures;
 use super::good::way_out;
 use super::nodes::{self, NodeState, Nodes};
 use super::orders::{Given, hear, paused};
@@ -16,6 +15,7 @@ use super::{
     Active, Decision, Effect, Ended, Observed, Report, Rollout, RolloutResult, Step, StepState, ToObserve,
     Wanted,
 };
+use super::{departures, destroy};
 use crate::event::{Event, PlanReference, RolloutReport};
 use crate::pki::Role;
 use crate::plan::StackAction;
@@ -52,6 +52,10 @@ pub fn to_observe(
         }
         Some((_, None)) | None => {}
     }
+    if let Some(open) = state.destroy.as_ref().filter(|_| state.active.is_none()) {
+        destroy::to_observe(&state, open, &mut look);
+        return look;
+    }
     departures::to_observe(&state, now, &mut look);
     look
 }
@@ -63,8 +67,16 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     next.outbox.clear();
     // Before anything begins: a plan that was made while they stood is then stale, and made anew.
     next.left.retain(|stack, _| !observed.gone.contains(stack));
-    let mut effects = departures::advance(&mut next, observed, now, goes_on(rollout));
+    let mut effects = Vec::new();
+    if next.destroy.is_none() || next.active.is_some() {
+        effects.extend(departures::advance(&mut next, observed, now, goes_on(rollout)));
+    }
     effects.extend(begin(&mut next, observed.desired.as_ref(), observed.order.as_ref(), now));
+    if next.active.is_none()
+        && let Some(open) = next.destroy.take()
+    {
+        return destroy::decide(next, open, observed, now, effects);
+    }
     let Some(mut active) = next.active.take() else {
         if !rollout.departures.is_empty() && next.departures.is_empty() {
             effects.push(Effect::DisarmTick);
@@ -224,7 +236,7 @@ fn stands(next: &mut Rollout, active: &Active, stack: &str) {
 
 /// Starts what is wanted, if nothing is open and it may start.
 fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, now: Timestamp) -> Vec<Effect> {
-    let mut effects = order.map(|given| hear(state, given, wanted)).unwrap_or_default();
+    let mut effects = order.map(|given| hear(state, given, wanted, now)).unwrap_or_default();
     let Some(wanted) = wanted.filter(|wanted| state.active.is_none() && is_due(state, wanted)) else {
         return effects;
     };
@@ -275,7 +287,7 @@ fn approved(state: &Rollout, wanted: &Wanted) -> bool {
 
 /// A plan starts once, from the state that it was made for.
 pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
-    let fresh = state.is_start_of(&wanted.plan) && !wanted.plan.is_empty();
+    let fresh = state.is_start_of(&wanted.plan) && !wanted.plan.is_empty() && !state.is_going();
     // A plan that failed is tried again only when somebody uploads again: an approval may come twice.
     fresh && !state.is_spent(&wanted.desired)
 }
@@ -479,7 +491,7 @@ fn conclude(
         }
     };
     effects.push(Effect::Publish(event));
-    if next.departures.is_empty() {
+    if next.departures.is_empty() && !next.is_going() {
         effects.push(Effect::DisarmTick);
     }
     let mut report =

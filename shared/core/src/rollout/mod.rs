@@ -9,6 +9,7 @@
 mod addons;
 mod decide;
 pub mod departures;
+mod destroy;
 pub mod fleet;
 mod good;
 pub mod nodes;
@@ -34,6 +35,7 @@ use crate::status::Desired;
 pub use addons::{AddonStep, AddonsPointer};
 pub use decide::{decide, to_observe};
 use departures::Departure;
+pub use destroy::{Destroy, Destroyed, Going, GoingState, LastSnapshot};
 use fleet::{Command, CommandView, GroupView};
 pub use good::Good;
 pub use nodes::{NodeState, NodeStep, Nodes};
@@ -91,6 +93,15 @@ pub struct Rollout {
     /// Seconds after which a drain of a pool's machine may be forced, as the newest spec that was begun has it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub force_after_s: BTreeMap<Role, u32>,
+    /// It is being taken away, or has stopped half-way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destroy: Option<Destroy>,
+    /// It was taken away; what was made since, if anything, is told by the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destroyed: Option<Destroyed>,
+    /// Orders to take it away that were given until then are over: done, or called off. An event may come twice, and late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destroys_over: Option<Timestamp>,
 }
 
 /// A rollout that is open.
@@ -230,13 +241,14 @@ pub enum Effect {
         /// The change set.
         name: String,
     },
-    /// Delete a stack that never came to be, or whose machines are empty.
+    /// Delete a stack that never came to be, whose machines are empty, or whose cluster goes.
     DeleteStack {
         /// The stack's name.
         stack: String,
         /// Its ARN: this incarnation and no later one.
         id: String,
-        /// Whether it may be one that stands: a pool's that the spec has no longer, and whose machines are empty.
+        /// Whether it may be one that stands: a pool's that the spec has no longer, and whose machines are empty; or that of a cluster
+        /// that goes.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stands: bool,
         /// Idempotency token.
@@ -307,6 +319,8 @@ pub struct Observed {
     pub answers: BTreeMap<String, Option<CommandView>>,
     /// What machines tell that boot, by their id.
     pub booting: BTreeMap<String, BootstrapReport>,
+    /// Version of the newest spec that there is a plan of; while the cluster goes, also of the newest that was refused.
+    pub newest: BTreeSet<String>,
 }
 
 /// What should be executed.
@@ -352,7 +366,8 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// `idle`, `running`, `paused`, `aborting`, `waiting-for-approval`, `succeeded`, `failed`, `superseded`, `aborted`, `stuck`.
+    /// `idle`, `running`, `paused`, `aborting`, `waiting-for-approval`, `succeeded`, `failed`, `superseded`, `aborted`, `stuck`,
+    /// `destroying`, `destroyed`.
     pub state: String,
     /// Counts the rollouts.
     pub generation: u64,
@@ -395,6 +410,9 @@ impl Rollout {
             departures: BTreeMap::new(),
             taken_out: BTreeSet::new(),
             force_after_s: BTreeMap::new(),
+            destroy: None,
+            destroyed: None,
+            destroys_over: None,
         }
     }
 
@@ -414,7 +432,8 @@ impl Rollout {
     /// Whether it has to be woken regularly.
     #[must_use]
     pub fn needs_tick(&self) -> bool {
-        self.active.is_some() || !self.departures.is_empty()
+        let goes = self.destroy.as_ref().is_some_and(|open| !open.has_stopped());
+        self.active.is_some() || goes || !self.departures.is_empty()
     }
 
     /// The release whose add-ons the node managers keep applied.
@@ -431,12 +450,15 @@ impl Rollout {
             && plan.addons_from.as_deref() == self.addons_release()
     }
 
-    /// Whether `desired` was rolled out already, however that ended: an equal plan of a later upload was not.
+    /// Whether `desired` was rolled out already, however that ended: an equal plan of a later upload was not. The spec of a cluster that
+    /// was taken away makes nothing any more, whatever is planned of it.
     #[must_use]
     pub fn is_spent(&self, desired: &Desired) -> bool {
-        self.last
-            .as_ref()
-            .is_some_and(|last| last.plan == desired.plan && last.spec_version == desired.spec_version)
+        let last = self.last.as_ref();
+        let rolled =
+            last.is_some_and(|last| last.plan == desired.plan && last.spec_version == desired.spec_version);
+        let gone = self.destroyed.as_ref();
+        rolled || gone.is_some_and(|gone| gone.spec_versions.contains(&desired.spec_version))
     }
 
     /// The state after Run Command refused to send a command: whoever waits for its answer has it.
@@ -448,6 +470,9 @@ impl Rollout {
         let asked = self.departures.values_mut().filter_map(|one| one.asked.as_mut());
         for one in asked.filter(|asked| asked.command.token == token) {
             one.refused = Some(reason.to_owned());
+        }
+        if let Some(open) = &mut self.destroy {
+            open.unsent(token, reason);
         }
         self
     }
@@ -475,6 +500,9 @@ impl Rollout {
         }
         if let Some(active) = &mut next.active {
             active.nodes.undeletable(stack, reason);
+        }
+        if let Some(open) = &mut next.destroy {
+            open.refused(stack, reason);
         }
         next
     }

@@ -1,4 +1,4 @@
-//! What people tell a rollout: approve, pause, resume, abort, skip a machine (P10).
+//! What people tell a rollout: approve, pause, resume, abort, skip a machine, take the cluster away (P10).
 //!
 //! An order may come twice, late, and after one that was given later. So each carries when it was given: a pause or a resume counts
 //! only against an older one, and an abort only against a rollout that had begun by then. Where the clocks leave it open, the order
@@ -7,7 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Active, Effect, Ended, Rollout, Wanted};
+use super::{Active, Effect, Ended, Rollout, Wanted, destroy};
 use crate::event::{Event, RolloutReport};
 
 /// What a person tells a rollout.
@@ -32,6 +32,11 @@ pub enum Order {
         /// `i-…`.
         instance: String,
     },
+    /// Take the cluster away.
+    Destroy {
+        /// Without a last snapshot of etcd.
+        without_snapshot: bool,
+    },
 }
 
 /// An order, and when it was given.
@@ -55,13 +60,18 @@ pub struct Switch {
 
 /// How far the clock of whoever carries an order may be behind ours: an abort that was given this long before the rollout began still
 /// counts. Clocks in AWS are kept within a second (Amazon Time Sync), and an event's time has whole seconds.
-const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(5);
+pub(super) const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(5);
 
 /// Machines that a rollout is told to leave at most: its state stays small, whoever floods it.
 const MOST_SKIPPED: usize = 1_000;
 
 /// Takes note of `given`.
-pub(super) fn hear(state: &mut Rollout, given: &Given, wanted: Option<&Wanted>) -> Vec<Effect> {
+pub(super) fn hear(
+    state: &mut Rollout,
+    given: &Given,
+    wanted: Option<&Wanted>,
+    now: Timestamp,
+) -> Vec<Effect> {
     match &given.order {
         Order::Approve { plan } => {
             let meant = wanted.filter(|wanted| &wanted.plan.id == plan && !state.is_spent(&wanted.desired));
@@ -102,7 +112,13 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, wanted: Option<&Wanted>) 
             }
             Vec::new()
         }
+        Order::Destroy { without_snapshot } => destroy::hear(state, given, *without_snapshot, now),
         Order::Abort { plan } => {
+            if let Some(open) = state.destroy.as_mut().filter(|_| plan.is_none()) {
+                open.abort(given.at);
+                state.said = None;
+                return Vec::new();
+            }
             if let Some(active) = state.active.as_mut().filter(|active| active.aborted.is_none()) {
                 let meant = match plan {
                     Some(plan) => plan == &active.plan,
@@ -125,7 +141,7 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, wanted: Option<&Wanted>) 
 }
 
 /// The plan that a pause is about: the one that is being executed, or was last.
-fn plan_of(state: &Rollout) -> String {
+pub(super) fn plan_of(state: &Rollout) -> String {
     let active = state.active.as_ref().map(|active: &Active| &active.plan);
     let last = state.last.as_ref().map(|last: &Ended| &last.plan);
     active.or(last).cloned().unwrap_or_default()

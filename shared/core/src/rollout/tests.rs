@@ -1,6 +1,7 @@
 //! `decide` against a CloudFormation of a few lines, so that each rule can be seen to hold.
 
 mod addons;
+mod destroy;
 mod good;
 mod leaving;
 mod left;

@@ -83,6 +83,14 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed) -> Report {
         let message = format!("plan {} waits: {}", wanted.plan.id, paused(rollout, since));
         return report("paused", rollout, &wanted.plan.id, message, Default::default());
     }
+    if let Some(gone) = rollout.was_destroyed() {
+        return Report {
+            state: "destroyed".to_owned(),
+            generation: rollout.generation,
+            message: gone.message.clone(),
+            ..Report::default()
+        };
+    }
     match &rollout.last {
         None => Report {
             state: "idle".to_owned(),

@@ -66,6 +66,9 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let mut findings = Vec::new();
     let desired = store::load::<Desired>(ports.assets, &keys::desired(name)).await?.value;
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(name)).await?.value;
+    if rollout.as_ref().is_some_and(|rollout| rollout.is_going() || rollout.was_destroyed().is_some()) {
+        return Ok(Err("destroyed, or about to be: left alone"));
+    }
     let Some(cluster) = accepted(ports.specs, name, &manifest, desired.as_ref(), &mut findings).await? else {
         let stands = rollout.is_some_and(|rollout| !rollout.standing().is_empty());
         if !stands {

@@ -370,9 +370,10 @@ impl<'m> Engine<'m> {
                     self.checker.begun(plan, now);
                     ended = false;
                 }
-                Event::RolloutSucceeded(_) | Event::RolloutFailed(_) | Event::RolloutAborted(_) => {
-                    ended = true
-                }
+                Event::RolloutSucceeded(_)
+                | Event::RolloutFailed(_)
+                | Event::RolloutAborted(_)
+                | Event::ClusterDestroyed(_) => ended = true,
                 Event::SpecRejected(_)
                 | Event::PlanReady(_)
                 | Event::PlanUnchanged(_)
@@ -382,6 +383,7 @@ impl<'m> Engine<'m> {
                 | Event::RolloutResume(_)
                 | Event::RolloutAbort(_)
                 | Event::RolloutSkip(_)
+                | Event::DestroyRequested(_)
                 | Event::RolloutStep(_)
                 | Event::RolloutWaiting(_)
                 | Event::RolloutPaused(_)
@@ -427,6 +429,7 @@ impl<'m> Engine<'m> {
             Event::RolloutStep(report) => return said(self, "step", &report.message),
             Event::RolloutWaiting(report) => return said(self, "waiting", &report.message),
             Event::RolloutPaused(report) => return said(self, "paused", &report.message),
+            Event::ClusterDestroyed(gone) => return said(self, "cluster destroyed", &gone.message),
             Event::PlanReady(plan) => return said(self, "plan", &plan.summary),
             Event::SpecRejected(rejected) => {
                 return said(self, "spec rejected", &rejected.diagnostics.join("; "));
@@ -438,7 +441,8 @@ impl<'m> Engine<'m> {
             | Event::RolloutPause(_)
             | Event::RolloutResume(_)
             | Event::RolloutAbort(_)
-            | Event::RolloutSkip(_) => return,
+            | Event::RolloutSkip(_)
+            | Event::DestroyRequested(_) => return,
         };
         self.send(who, true);
     }
@@ -449,7 +453,7 @@ impl<'m> Engine<'m> {
         match order {
             Order::Resume => self.checker.resumed(at.unwrap_or_else(|| self.now())),
             Order::Approve { plan } => self.checker.approved(plan),
-            Order::Pause | Order::Abort { .. } | Order::Skip { .. } => {}
+            Order::Pause | Order::Abort { .. } | Order::Skip { .. } | Order::Destroy { .. } => {}
         }
     }
 
@@ -465,7 +469,7 @@ impl<'m> Engine<'m> {
                 self.checker.aborted(at.unwrap_or_else(|| self.now()), taken);
             }
             Order::Skip { instance } => self.checker.skipped(instance),
-            Order::Resume | Order::Approve { .. } => {}
+            Order::Resume | Order::Approve { .. } | Order::Destroy { .. } => {}
         }
     }
 

@@ -113,7 +113,10 @@ impl Meddler for Mistaken {
             Waker::Order { order: Order::Pause, .. } => self.bug == Bug::DoesNotHearPauses,
             Waker::Order { order: Order::Resume, .. } => self.bug == Bug::DoesNotHearResumes,
             Waker::Order { order: Order::Abort { .. }, .. } => self.bug == Bug::DoesNotHearAborts,
-            Waker::Order { order: Order::Approve { .. } | Order::Skip { .. }, .. }
+            Waker::Order {
+                order: Order::Approve { .. } | Order::Skip { .. } | Order::Destroy { .. },
+                ..
+            }
             | Waker::Event
             | Waker::Group { .. }
             | Waker::Tick => false,

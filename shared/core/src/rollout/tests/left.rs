@@ -88,7 +88,12 @@ impl Harbour {
     }
 
     /// Wakes a rollout once.
-    fn wake(&mut self, state: Rollout, wanted: &Wanted, order: Option<&Given>) -> (Rollout, Report) {
+    pub(super) fn wake(
+        &mut self,
+        state: Rollout,
+        wanted: &Wanted,
+        order: Option<&Given>,
+    ) -> (Rollout, Report) {
         let at = Timestamp::UNIX_EPOCH;
         let look = to_observe(&state, Some(wanted), order, at);
         let mut observed = self.fake.observe(&look, Some(wanted), None);

@@ -1,0 +1,104 @@
+//! `slipway destroy`.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+use slipway_core::event::{DestroyRequested, Event};
+use slipway_core::rollout::Rollout;
+
+use crate::Exit;
+use crate::cloud::{BusArgs, Cloud, CloudArgs};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Take a cluster in AWS away: a last snapshot of etcd, then its pools, its control plane, etcd and its network.
+///
+/// What goes and what stays is shown first. On a terminal you are asked for the cluster's name; a script says --yes. Nodes are not drained: all
+/// that runs there ends. Nothing is deleted before the snapshot is taken. A rollout that is open is ended first. To delete cluster.yaml
+/// destroys nothing.
+#[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("cluster", |arg| arg.required(true)),
+    after_help = "\
+Exit codes:
+  0  asked for
+  1  nothing stands, or you did not say its name
+  2  wrong usage
+  3  something could not be read, or the bus refused
+
+What you need to be allowed in AWS for this is listed in docs/cli.md.
+
+Examples:
+  slipway destroy --cluster test
+  slipway destroy --cluster test --yes && slipway watch --cluster test
+  slipway destroy --cluster test --without-snapshot"
+)]
+pub(crate) struct Args {
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+    /// Without a last snapshot: for a cluster whose etcd cannot take one any more, or whose data is of no use.
+    #[arg(long)]
+    without_snapshot: bool,
+    #[command(flatten)]
+    cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+    let cloud = args.cloud.named().await?;
+    let name = cloud.cluster.as_str();
+    let rollout = cloud.rollout().await?;
+    if let Some(gone) = rollout.was_destroyed() {
+        return Err(Failure::refused(
+            format!("{name} was destroyed at {} already", gone.at),
+            format!("slipway apply cluster.yaml --cluster {name} makes it anew"),
+        ));
+    }
+    if rollout.generation == 0 {
+        let problem = format!("nothing of {name} was ever rolled out");
+        return Err(Failure::refused(problem, "there is nothing to destroy"));
+    }
+    printer.beside(&about(&cloud, &rollout, args.without_snapshot));
+    let nobody = || {
+        let problem = format!("nobody can be asked here whether {name} is to be destroyed");
+        Err(Failure::refused(problem, format!("slipway destroy --cluster {name} --yes")))
+    };
+    let asked = || printer.answer("its name, to destroy it: ").map(|said| said.map(|said| said == name));
+    let sure = args.yes || asked().unwrap_or_else(nobody)?;
+    let machine = json!({
+        "ok": true, "cluster": name, "asked": sure.then_some("destroy"), "withoutSnapshot": args.without_snapshot,
+        "stacks": rollout.standing().keys().collect::<Vec<_>>(),
+    });
+    if !sure {
+        printer.result("nothing is destroyed\n", &machine);
+        return Ok(Exit::Findings);
+    }
+    let asked = DestroyRequested { cluster: name.to_owned(), without_snapshot: args.without_snapshot };
+    args.bus.publish(&cloud, Event::DestroyRequested(asked)).await?;
+    printer.result(&format!("asked that {name} be destroyed; slipway watch --cluster {name}\n"), &machine);
+    Ok(Exit::Done)
+}
+
+/// What goes, and what stays.
+fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
+    let mut text = String::new();
+    let _ = match without_snapshot {
+        true => writeln!(text, "no last snapshot of etcd is taken: what is in no earlier one is lost"),
+        false => writeln!(text, "a last snapshot of etcd is taken first"),
+    };
+    if rollout.active.is_some() {
+        let _ = writeln!(text, "the rollout that is open is aborted");
+    }
+    for stack in rollout.standing().keys() {
+        let _ = writeln!(text, "- {stack}");
+    }
+    let _ = writeln!(
+        text,
+        "stays: {}, with credentials and snapshots, and the spec; snapshots that EC2 takes of etcd's volumes; what pods made in AWS (load \
+         balancers, volumes), which had better be deleted first, since a network in use cannot go",
+        cloud.place()
+    );
+    text
+}

@@ -1,0 +1,114 @@
+//! The last snapshot of etcd, on the member that leads: what was acknowledged is in it.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::fleet::Verb;
+use super::super::nodes::asks::answer;
+use super::super::nodes::{PATIENCE, PAUSE, TRIES, serving};
+use super::super::stack_step::OWNER_TAG;
+use super::super::{Effect, Observed, Rollout};
+use super::{Destroy, LastSnapshot};
+use crate::node::EtcdHealth;
+use crate::pki::Role;
+use crate::render::{StackKind, stack_name};
+
+/// More members than any etcd has.
+const MOST_MEMBERS: u32 = 9;
+
+/// The groups that members of etcd may have.
+pub(super) fn member_groups(cluster: &str) -> impl Iterator<Item = (Role, String)> {
+    let stack = stack_name(cluster, StackKind::Etcd, "");
+    (0..MOST_MEMBERS).map(move |index| (Role::Etcd(index), format!("{stack}-{index}")))
+}
+
+/// The last snapshot, on the member that leads.
+pub(super) fn save(
+    state: &Rollout,
+    open: &mut Destroy,
+    observed: &Observed,
+    now: Timestamp,
+    effects: &mut Vec<Effect>,
+) -> String {
+    let machines: Vec<(Role, String)> = member_groups(&state.cluster)
+        .filter_map(|(role, group)| {
+            let group = observed.groups.get(&group)?.as_ref()?;
+            let ours = group.tags.get(OWNER_TAG) == Some(&state.cluster);
+            serving(group).next().filter(|_| ours).map(|(id, _)| (role, id.clone()))
+        })
+        .collect();
+    let waits = match open.snapshot {
+        LastSnapshot::Asked => "takes the last snapshot",
+        LastSnapshot::Leader | LastSnapshot::Taken(_) | LastSnapshot::Declined | LastSnapshot::Needless => {
+            "asks the members of etcd which of them leads"
+        }
+    };
+    if open.asked.is_empty() {
+        if machines.is_empty() {
+            return come_to_nothing(open, "no member of etcd has a machine in service", now);
+        }
+        let whom = machines.into_iter().map(|(role, id)| (role, id, Verb::EtcdHealth)).collect();
+        effects.extend(open.asks(&state.cluster, state.generation, whom, now));
+        return waits.to_owned();
+    }
+    let said: Option<Vec<Result<Value, String>>> =
+        open.asked.iter().map(|asked| answer(asked, observed, now)).collect();
+    let Some(said) = said else { return waits.to_owned() };
+    if open.snapshot == LastSnapshot::Asked {
+        return taken(open, said.into_iter().next(), now);
+    }
+    let leads = |said: &Result<Value, String>| {
+        let health = said.as_ref().ok().and_then(|said| EtcdHealth::deserialize(said).ok());
+        health.is_some_and(|health| health.leads)
+    };
+    let Some(leader) = said.iter().position(leads).map(|at| &open.asked[at]) else {
+        let why = open.asked.iter().zip(&said);
+        let why = why.filter_map(|(asked, said)| Some(format!("{}: {}", asked.role, said.as_ref().err()?)));
+        let why = why.collect::<Vec<_>>().join("; ");
+        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        return come_to_nothing(open, &format!("no member of etcd leads{why}"), now);
+    };
+    let whom = vec![(leader.role.clone(), leader.command.instance.clone(), Verb::EtcdSnapshot)];
+    effects.extend(open.asks(&state.cluster, state.generation, whom, now));
+    open.snapshot = LastSnapshot::Asked;
+    "takes the last snapshot".to_owned()
+}
+
+/// What became of the snapshot.
+fn taken(open: &mut Destroy, said: Option<Result<Value, String>>, now: Timestamp) -> String {
+    let key = said.unwrap_or_else(|| Err("nobody was asked".to_owned())).and_then(|said| {
+        let key = said.get("key").and_then(Value::as_str).map(str::to_owned);
+        key.ok_or_else(|| "the member does not say where the snapshot lies".to_owned())
+    });
+    match key {
+        Ok(key) => {
+            let words = format!("the last snapshot lies at {key}");
+            open.snapshot = LastSnapshot::Taken(key);
+            open.asked.clear();
+            open.since = now;
+            words
+        }
+        Err(why) => come_to_nothing(open, &why, now),
+    }
+}
+
+/// Tried again in a minute, and not for ever.
+fn come_to_nothing(open: &mut Destroy, why: &str, now: Timestamp) -> String {
+    let asked_at = open.asked.iter().map(|asked| asked.at).max();
+    if asked_at.is_some_and(|at| now.duration_since(at) < PAUSE) {
+        return format!("waits: {why}");
+    }
+    // Machines may be on their way up; those that answer nonsense are given as many tries as anything else.
+    let given_up = match open.asked.is_empty() {
+        true => now.duration_since(open.since) > PATIENCE,
+        false => open.tries + 1 >= TRIES,
+    };
+    open.tries += u32::from(!open.asked.is_empty());
+    open.asked.clear();
+    open.snapshot = LastSnapshot::Leader;
+    if given_up {
+        open.failure = Some(format!("the last snapshot cannot be taken: {why}"));
+    }
+    format!("waits: {why}")
+}

@@ -1,0 +1,324 @@
+//! A cluster that is taken away: in which order, what holds it, and what it leaves.
+
+use serde_json::json;
+
+use super::left::{Harbour, exporting};
+use super::*;
+use crate::node::EtcdHealth;
+use crate::rollout::fleet::{CommandStatus, CommandView, GroupView, Lifecycle, MachineView, Verb};
+
+/// Some time after the launch; minutes go by between wakes.
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + 60 * minute).unwrap()
+}
+
+fn ordered(minute: i64, without_snapshot: bool) -> Given {
+    Given { order: Order::Destroy { without_snapshot }, at: at(minute) }
+}
+
+/// A cluster that stands, and what its machines say.
+struct Quay {
+    harbour: Harbour,
+    state: Rollout,
+    minute: i64,
+    log: Vec<String>,
+    /// How many members serve.
+    members: u32,
+    /// Which of them leads.
+    leader: Option<u32>,
+    /// What a snapshot ends with.
+    snapshot: Result<&'static str, &'static str>,
+    /// What was asked, by its token.
+    asked: BTreeMap<String, (Verb, String)>,
+    /// The workers of pool `a` that wait at their terminate hook.
+    hooked: Vec<&'static str>,
+}
+
+const KEY: &str = "clusters/c/etcd-snapshots/20261122T120000Z.db";
+
+impl Quay {
+    fn new() -> Self {
+        let (harbour, state) = Harbour::launched();
+        Self {
+            harbour,
+            state,
+            minute: 0,
+            log: Vec::new(),
+            members: 3,
+            leader: Some(1),
+            snapshot: Ok(KEY),
+            asked: BTreeMap::new(),
+            hooked: Vec::new(),
+        }
+    }
+
+    fn group(&self, name: &str) -> Option<GroupView> {
+        let machine =
+            |lifecycle| MachineView { zone: "a".to_owned(), lifecycle, healthy: true, template: None };
+        let members = (0..self.members).filter(|index| name == format!("c-etcd-{index}"));
+        let serves = members.map(|index| (format!("i-{index}"), machine(Lifecycle::InService)));
+        let hooked = self.hooked.iter().filter(|_| name == "c-pool-a");
+        let waits = hooked.map(|id| ((*id).to_owned(), machine(Lifecycle::TerminatingWait)));
+        let machines: BTreeMap<String, MachineView> = serves.chain(waits).collect();
+        (!machines.is_empty()).then(|| GroupView {
+            name: name.to_owned(),
+            desired: 1,
+            min: 0,
+            max: 1,
+            template: None,
+            machines,
+            tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
+        })
+    }
+
+    fn said(&self, verb: &Verb, instance: &str) -> CommandView {
+        let leads = self.leader.is_some_and(|index| instance == format!("i-{index}"));
+        let good =
+            |answer| CommandView { status: CommandStatus::Success, answer: Some(answer), problem: None };
+        match (verb, self.snapshot) {
+            (Verb::EtcdHealth, _) => {
+                good(serde_json::to_value(EtcdHealth { leads, ..EtcdHealth::default() }).unwrap())
+            }
+            (_, Ok(key)) => good(json!({ "key": key })),
+            (_, Err(why)) => {
+                let answer = Some(json!({ "error": { "message": why } }));
+                CommandView { status: CommandStatus::Failed, answer, problem: None }
+            }
+        }
+    }
+
+    /// A minute later.
+    fn wake(&mut self, order: Option<Given>) -> Report {
+        let now = at(self.minute);
+        self.minute += 1;
+        let look = to_observe(&self.state, None, order.as_ref(), now);
+        let mut observed = self.harbour.fake.observe(&look, None, None);
+        observed.groups = look.groups.iter().map(|name| (name.clone(), self.group(name))).collect();
+        observed.order = order;
+        observed.newest = BTreeSet::from(["v9".to_owned()]);
+        for command in &look.commands {
+            let (verb, instance) = &self.asked[&command.token];
+            observed.answers.insert(command.token.clone(), Some(self.said(verb, instance)));
+        }
+        let decision = decide(&self.state, &observed, now);
+        let (mut ours, mut others) = (Vec::new(), Vec::new());
+        for effect in decision.effects {
+            if let Effect::Send(command) = effect {
+                self.log.push(format!("{} on {}", command.verb.document(), command.instance));
+                assert!(!self.asked.contains_key(&command.token), "asked twice under one token");
+                self.asked.insert(command.token.clone(), (command.verb, command.instance));
+            } else if let Effect::CompleteTermination { instance, .. } = effect {
+                self.log.push(format!("let {instance} go"));
+                ours.push(instance);
+            } else {
+                others.push(effect);
+            }
+        }
+        self.hooked.retain(|id| !ours.iter().any(|gone| gone == id));
+        let before = self.harbour.fake.log.len();
+        self.harbour.fake.perform(&others);
+        self.log.extend(self.harbour.fake.log[before..].iter().cloned());
+        self.state = Rollout { outbox: Vec::new(), ..decision.next };
+        decision.report
+    }
+
+    /// Until it ends or stops.
+    fn run(&mut self, order: Given) -> Report {
+        let mut report = self.wake(Some(order));
+        for _ in 0..200 {
+            if self.state.destroy.as_ref().is_none_or(Destroy::has_stopped) {
+                return report;
+            }
+            report = self.wake(None);
+        }
+        panic!("it never ends: {report:?}");
+    }
+
+    fn deletions(&self) -> Vec<&str> {
+        self.log.iter().filter_map(|line| line.strip_prefix("delete ")).collect()
+    }
+}
+
+#[test]
+fn a_destruction_takes_a_snapshot_where_etcd_leads_and_then_the_stacks_backwards() {
+    let mut quay = Quay::new();
+    let report = quay.run(ordered(0, false));
+    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert!(report.message.contains(KEY), "{}", report.message);
+    let first = quay.log.iter().position(|line| line.starts_with("delete")).unwrap();
+    assert_eq!(
+        quay.log[..first].iter().filter(|line| line.contains(" on ")).collect::<Vec<_>>(),
+        [
+            "Slipway-EtcdHealth on i-0",
+            "Slipway-EtcdHealth on i-1",
+            "Slipway-EtcdHealth on i-2",
+            "Slipway-EtcdSnapshot on i-1"
+        ]
+    );
+    assert_eq!(quay.deletions(), ["c-pool-a", "c-pool-b", "c-control-plane", "c-etcd", "c-network"]);
+    assert!(quay.log.contains(&"Cluster Destroyed".to_owned()), "{:?}", quay.log);
+    let (last, arms) = (quay.log.last().unwrap(), quay.log.iter().filter(|line| *line == "arm").count());
+    assert_eq!((last.as_str(), arms), ("disarm", 1));
+    let gone = quay.state.was_destroyed().unwrap();
+    assert!(gone.spec_versions.contains("v9") && gone.snapshot.as_deref() == Some(KEY), "{gone:?}");
+    assert!(quay.state.standing().is_empty() && !quay.state.is_open());
+    // It goes on saying so, and does nothing.
+    assert_eq!(quay.wake(None).state, "destroyed");
+    let read: Rollout = serde_json::from_value(serde_json::to_value(&quay.state).unwrap()).unwrap();
+    assert_eq!(read, quay.state);
+}
+
+#[test]
+fn nothing_is_deleted_unless_the_last_snapshot_is_taken_or_a_person_does_without() {
+    for (members, leader, snapshot, why) in [
+        (0, None, Ok(KEY), "no member of etcd has a machine in service"),
+        (3, None, Ok(KEY), "no member of etcd leads"),
+        (3, Some(0), Err("the bucket is full"), "the bucket is full"),
+    ] {
+        let mut quay = Quay { members, leader, snapshot, ..Quay::new() };
+        let report = quay.run(ordered(0, false));
+        assert_eq!(report.state, "failed", "{}", report.message);
+        assert!(report.message.contains(why), "{}", report.message);
+        assert!(report.message.contains("--without-snapshot"), "{}", report.message);
+        assert_eq!(quay.deletions(), [""; 0]);
+        assert!(!quay.state.needs_tick() && quay.state.is_going());
+        let minute = quay.minute;
+        let report = quay.run(ordered(minute, true));
+        assert_eq!((report.state.as_str(), quay.deletions().len()), ("destroyed", 5));
+        assert_eq!(quay.state.was_destroyed().unwrap().snapshot, None);
+    }
+}
+
+#[test]
+fn p8_an_order_to_destroy_that_comes_twice_or_late_counts_once() {
+    let mut quay = Quay::new();
+    quay.run(ordered(0, false));
+    // Of the cluster that is made anew nothing goes by the order of before.
+    let made = quay.harbour.plan(&quay.state, &exporting(1, true));
+    quay.harbour.fake.change_sets.clear();
+    let (state, report) = quay.harbour.fake.run(quay.state.clone(), &made, None, false);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    quay.state = state;
+    assert_eq!(quay.wake(Some(ordered(0, false))).state, "succeeded");
+    // Nor by one that comes hours late.
+    quay.minute += 120;
+    let late = quay.minute - 61;
+    quay.wake(Some(ordered(late, false)));
+    assert!(!quay.state.is_going());
+    let in_time = quay.minute - 60;
+    quay.wake(Some(ordered(in_time, false)));
+    assert!(quay.state.is_going());
+}
+
+#[test]
+fn the_spec_of_what_was_destroyed_makes_nothing_any_more_and_another_does() {
+    let mut quay = Quay::new();
+    quay.run(ordered(0, false));
+    let mut wanted = quay.harbour.plan(&quay.state, &exporting(1, true));
+    wanted.desired.spec_version = "v9".to_owned();
+    let look = to_observe(&quay.state, Some(&wanted), None, at(500));
+    let seen = quay.harbour.fake.observe(&look, Some(&wanted), None);
+    assert_eq!(decide(&quay.state, &seen, at(500)).next.active, None);
+    let refused = crate::spec::of_what_goes(&quay.state, "v9").unwrap();
+    assert!(refused.message.contains("was destroyed"), "{refused:?}");
+    assert!(crate::spec::of_what_goes(&quay.state, "v10").is_none());
+}
+
+#[test]
+fn p10_a_rollout_that_is_open_is_aborted_first_and_no_other_begins() {
+    let mut quay = Quay::new();
+    let wanted = quay.harbour.plan(&quay.state, &exporting(2, true));
+    quay.harbour.fake.change_sets.clear();
+    quay.state = quay.harbour.wake(quay.state.clone(), &wanted, None).0;
+    assert!(quay.state.active.is_some());
+    let report = quay.run(ordered(0, false));
+    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert!(quay.log.contains(&"Rollout Aborted".to_owned()), "{:?}", quay.log);
+    assert_eq!(quay.deletions().len(), 5);
+
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, false)));
+    let look = to_observe(&quay.state, Some(&wanted), None, at(1));
+    let mut seen = quay.harbour.fake.observe(&look, Some(&wanted), None);
+    seen.groups.clear();
+    assert_eq!(decide(&quay.state, &seen, at(1)).next.active, None);
+    let refused = crate::spec::of_what_goes(&quay.state, "v10").unwrap();
+    assert!(refused.message.contains("is being destroyed"), "{refused:?}");
+}
+
+#[test]
+fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
+    let mut quay = Quay::new();
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
+    for minute in 0..6 {
+        quay.wake((minute == 0).then(|| ordered(0, false)));
+    }
+    assert_eq!(quay.deletions(), ["c-pool-a", "c-pool-b"]);
+    let report = quay.wake(Some(Given { order: Order::Pause, at: at(6) }));
+    assert_eq!(report.state, "paused");
+    quay.harbour.fake.stacks.remove("c-pool-a");
+    quay.harbour.fake.stacks.remove("c-pool-b");
+    for _ in 0..5 {
+        quay.wake(None);
+    }
+    assert_eq!(quay.deletions().len(), 2, "nothing new starts");
+    assert!(!quay.state.deployed.contains_key("c-pool-a"), "what has gone is known");
+    let minute = quay.minute;
+    quay.wake(Some(Given { order: Order::Resume, at: at(minute) }));
+    quay.wake(None);
+    assert_eq!(quay.deletions().last(), Some(&"c-control-plane"));
+    let minute = quay.minute;
+    let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
+    assert_eq!(report.state, "aborting", "what CloudFormation works at is seen to its end");
+    // One that was given before it, and comes late, does not take it back.
+    quay.wake(Some(ordered(minute - 1, false)));
+    quay.harbour.fake.stacks.remove("c-control-plane");
+    let report = quay.wake(None);
+    assert_eq!(report.state, "aborted", "{}", report.message);
+    assert!(report.message.contains("slipway apply"), "{}", report.message);
+    assert!(!quay.state.is_going() && quay.state.deployed.contains_key("c-etcd"));
+    // The order of before, once more, is over.
+    quay.wake(Some(ordered(0, false)));
+    assert!(!quay.state.is_going());
+}
+
+#[test]
+fn a_stack_that_cannot_be_deleted_stops_a_destruction_and_another_order_goes_on() {
+    let mut quay = Quay::new();
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
+    let report = quay.run(ordered(0, false));
+    assert_eq!(report.state, "failed");
+    assert!(
+        report.message.contains("c-pool-a could not be deleted: Thing (AWS::EC2::VPC)"),
+        "{}",
+        report.message
+    );
+    assert!(!quay.deletions().contains(&"c-control-plane"));
+    quay.harbour.fake.deleting = None;
+    let minute = quay.minute;
+    let report = quay.run(ordered(minute, false));
+    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert!(report.message.contains(KEY), "the snapshot that was taken counts: {}", report.message);
+}
+
+#[test]
+fn a_stack_of_that_name_that_is_somebody_elses_is_not_destroyed() {
+    let mut quay = Quay::new();
+    quay.harbour.fake.tags = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
+    let report = quay.run(ordered(0, false));
+    assert_eq!((report.state.as_str(), quay.deletions().len()), ("failed", 0));
+    assert!(report.message.contains("is not Slipway's"), "{}", report.message);
+}
+
+#[test]
+fn workers_whose_stack_goes_do_not_wait_for_a_drain() {
+    let mut quay = Quay::new();
+    quay.hooked = vec!["i-a", "i-b"];
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
+    for minute in 0..8 {
+        quay.wake((minute == 0).then(|| ordered(0, false)));
+    }
+    let let_go: Vec<&String> = quay.log.iter().filter(|line| line.starts_with("let ")).collect();
+    assert_eq!(let_go, ["let i-a go", "let i-b go"]);
+    assert!(!quay.log.iter().any(|line| line.contains("Drain")), "{:?}", quay.log);
+}

@@ -1,0 +1,52 @@
+//! A cluster that is taken away: the real driver against the simulated world.
+
+use slipway_core::event::Event;
+use slipway_core::rollout::Order;
+use slipway_driver::rendering::Outcome;
+
+use super::*;
+
+const GONE: &str = "DELETE_COMPLETE";
+
+impl Account {
+    /// Nothing is left of it in the world.
+    fn is_gone(&self) {
+        let stacks = self.stacks();
+        assert!(stacks.values().all(|status| status == GONE), "{stacks:?}");
+        let world = lock(&self.cloudformation);
+        assert_eq!(world.machines(), []);
+        assert!(world.schedules().is_empty(), "the tick goes with it");
+    }
+
+    fn destroyed(&self) -> usize {
+        let said = self.bus.events();
+        said.iter().filter(|event| matches!(event, Event::ClusterDestroyed(_))).count()
+    }
+}
+
+#[tokio::test]
+async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_anew_by_an_upload() {
+    let account = Account::up(PRODUCTION).await;
+    account.order(Order::Destroy { without_snapshot: false }).await;
+    let Outcome::Rejected(why) = account.render(bigger(PRODUCTION)).await else { panic!() };
+    assert!(why[0].message.contains("production is being destroyed"), "{why:?}");
+    account.run(Delivery::Deadly { seed: 7 }).await;
+    let report = account.status().rollout.unwrap();
+    assert_eq!(report.state, "destroyed", "{}", report.message);
+    let gone = account.rollout().unwrap().destroyed.unwrap();
+    assert!(gone.snapshot.as_ref().unwrap().starts_with("clusters/production/etcd-snapshots/"));
+    account.is_gone();
+    // Whoever died between the word and the note of it says it again.
+    assert!(account.destroyed() >= 1 && account.calls("DeleteStack") >= 6);
+
+    // What wakes it later finds nothing to do, nor does an event of the spec that was refused; and another upload makes it anew.
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    account.is_gone();
+    let refused = account.status().spec.unwrap().version;
+    assert!(gone.spec_versions.contains(&refused) && gone.spec_versions.len() == 2, "{refused}");
+    let Outcome::Planned(_) = account.render(PRODUCTION).await else { panic!() };
+    account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
+    assert_eq!(account.status().rollout.unwrap().state, "succeeded");
+    assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
+}
