@@ -64,8 +64,8 @@ pub struct Checker {
     /// When each was well last.
     last_well: BTreeMap<String, Timestamp>,
     machines: BTreeMap<String, MachineFacts>,
-    /// The machines that ever were controllers.
-    controllers: BTreeSet<String>,
+    /// The role of every machine that ever was.
+    roles: BTreeMap<String, String>,
     taken: Vec<Taken>,
     /// Machines whose pods were asked to go.
     drained: BTreeSet<String>,
@@ -97,7 +97,7 @@ impl Checker {
             well: BTreeSet::new(),
             last_well: BTreeMap::new(),
             machines: BTreeMap::new(),
-            controllers: BTreeSet::new(),
+            roles: BTreeMap::new(),
             taken: Vec::new(),
             drained: BTreeSet::new(),
             losses: 0,
@@ -183,8 +183,8 @@ impl Checker {
         let now = world.now();
         let Some(facts) = world.cluster_facts(&self.cluster) else { return };
         self.machines = world.machines().into_iter().map(|machine| (machine.id.clone(), machine)).collect();
-        let controllers = self.machines.values().filter(|machine| machine.role == "controller");
-        self.controllers.extend(controllers.map(|machine| machine.id.clone()));
+        let new = self.machines.values().filter(|machine| !self.roles.contains_key(&machine.id));
+        self.roles.extend(new.map(|machine| (machine.id.clone(), machine.role.clone())).collect::<Vec<_>>());
         for (promise, what) in self.skew.amiss(self.machines.values()) {
             self.wrong(now, promise, what);
         }
@@ -245,6 +245,7 @@ impl Checker {
     /// Who of those that we took down has somebody in its place.
     fn note_back(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
         let machines = &self.machines;
+        let died = self.died(now);
         let mut missing: BTreeMap<String, usize> = BTreeMap::new();
         // Any machine of a group stands in for any other: those that went first have theirs first.
         self.taken.reverse();
@@ -267,7 +268,8 @@ impl Checker {
                 let of_role = || machines.values().filter(|machine| machine.role == taken.role);
                 let group = of_role().next().and_then(|one| world.group_facts(&one.group));
                 let serve = of_role().filter(|machine| machine.ready && !machine.leaving).count();
-                group.map_or(0, |group| group.desired as usize).saturating_sub(serve)
+                let died = died.get(&taken.role).copied().unwrap_or_default();
+                group.map_or(0, |group| group.desired as usize).saturating_sub(serve + died)
             });
             let is_missing = *left > 0;
             *left = left.saturating_sub(1);
@@ -353,19 +355,6 @@ impl Checker {
             return;
         };
         self.wrong(now, "P10", format!("{act} although {why}"));
-    }
-
-    /// A stack with machines goes only if the plan says so, and no pod is on them.
-    fn deletes(&mut self, facts: &ClusterFacts, id: &str, now: Timestamp) {
-        let name = id.split('/').nth(1).unwrap_or(id);
-        let stacks = self.plan.as_ref().map(|plan| plan.stacks.as_slice()).unwrap_or_default();
-        let planned = stacks.iter().any(|one| one.name == name && one.action == StackAction::Delete);
-        let serve = self.machines.values().filter(|one| one.group == name && one.ready && !one.leaving);
-        let (pods, serve): (usize, usize) =
-            (serve.clone().filter_map(|one| facts.pods.get(&one.id)).sum(), serve.count());
-        if pods > 0 || (serve > 0 && !planned) {
-            self.wrong(now, "P6", format!("{name} is deleted with {pods} pods on it; planned: {planned}"));
-        }
     }
 
     fn action(&self, role: &str) -> Option<NodeAction> {
@@ -467,7 +456,9 @@ impl Checker {
             let what = format!("{role} is taken down while {others:?} do not serve");
             self.wrong(now, "P4", what);
         }
-        let fresh = |at: &Timestamp| now.duration_since(*at) <= SNAPSHOT + SignedDuration::from_secs(10);
+        // What a function that died has decided is done by the next one.
+        let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
+        let fresh = |at: &Timestamp| now.duration_since(*at) <= may_be;
         if !facts.snapshots.iter().any(fresh) && !excused {
             self.wrong(
                 now,
@@ -482,7 +473,8 @@ impl Checker {
 
     fn takes_controller(&mut self, id: &str, restart: bool, now: Timestamp) {
         let taken = |id: &String| self.taken.iter().any(|taken| taken.machine == *id);
-        let controllers = self.last_well.keys().filter(|who| self.controllers.contains(*who));
+        let controllers =
+            self.last_well.keys().filter(|who| self.roles.get(*who).is_some_and(|role| role == "controller"));
         let others = controllers.filter(|who| *who != id && !taken(who) && self.counts_as_well(who, now));
         let (serve, wanted) = (others.count(), self.rules.controllers);
         let needed = if wanted == 1 { 1 } else { wanted - 1 };

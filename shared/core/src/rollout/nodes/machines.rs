@@ -66,6 +66,18 @@ fn too_many(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> bool {
     step.role == Role::Controller && !is_urgent(step, turn) && counting(group).count() > step.size as usize
 }
 
+/// A controller too many that its group wants and has not launched yet, since one died meanwhile: it goes when it has come. To want one
+/// less at once would have Auto Scaling choose who goes.
+fn still_to_come(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> Option<String> {
+    let wants_more = step.role == Role::Controller && !is_urgent(step, turn) && group.desired > step.size;
+    wants_more.then(|| {
+        format!(
+            "{} wants {} machines, and there are to be {}: one more is still to come, and goes then",
+            step.group, group.desired, step.size
+        )
+    })
+}
+
 fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     if step.since.is_none() {
         step.since = Some(turn.now);
@@ -388,6 +400,7 @@ fn after(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     let more = too_many(step, turn, group) || !stale(step, turn, group).is_empty();
     if !more {
         reasons.extend(linger(step, group));
+        reasons.extend(still_to_come(step, turn, group));
     }
     if reasons.is_empty() || (is_urgent(step, turn) && more) {
         step.machine = None;

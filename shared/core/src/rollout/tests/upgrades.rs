@@ -136,8 +136,9 @@ fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
     );
 }
 
-/// Wakes a rollout of controllers that are there as `machines` says; the others of the spec have none. What it did, and how it stands.
-fn wakes(machines: &[(&str, Lifecycle, bool)], skip: Option<&str>) -> (Vec<String>, Report) {
+/// Wakes a rollout of controllers that are there as `machines` says, of which their group wants so many; the others of the spec have none. What it did, and
+/// how it stands.
+fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>) -> (Vec<String>, Report) {
     let (old, new) = (of(1, "1.35.2", "3.6.16", "1.35.2"), of(2, "1.36.0", "3.6.16", "1.36.0"));
     let mut fake = Fake::default();
     let (launched, _) =
@@ -161,7 +162,7 @@ fn wakes(machines: &[(&str, Lifecycle, bool)], skip: Option<&str>) -> (Vec<Strin
     };
     let group = GroupView {
         name: CONTROLLERS.to_owned(),
-        desired: 1,
+        desired,
         min: 1,
         max: 2,
         template: Some(template(true)),
@@ -203,14 +204,14 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
         |log: &[String]| log.iter().any(|line| line.starts_with("add-ons") || line.contains("c-pool"));
     let (serves, goes) = (Lifecycle::InService, Lifecycle::TerminatingWait);
 
-    let (log, report) = wakes(&[("i-1", serves, true)], None);
+    let (log, report) = wakes(1, &[("i-1", serves, true)], None);
     assert!(follows(&log) && report.state == "running", "{log:?} {}", report.message);
 
-    let (log, report) = wakes(&[("i-1", serves, true), ("i-2", goes, false)], None);
+    let (log, report) = wakes(1, &[("i-1", serves, true), ("i-2", goes, false)], None);
     assert!(!follows(&log), "{log:?}");
     assert!(report.message.contains("i-2, of the older minor, is still there"), "{}", report.message);
 
-    let (log, report) = wakes(&[("i-1", serves, false)], Some("i-1"));
+    let (log, report) = wakes(1, &[("i-1", serves, false)], Some("i-1"));
     assert!(!follows(&log), "{log:?}");
     assert_eq!(report.state, "failed");
     assert!(
@@ -225,4 +226,14 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
         "{}",
         report.message
     );
+}
+
+/// The group was told to want one more, an old one died before it could go, and nobody has come for it yet.
+#[test]
+fn p8_a_controller_too_many_that_is_still_to_come_is_waited_for() {
+    let (_, report) = wakes(2, &[("i-1", Lifecycle::InService, true)], None);
+    assert_eq!(report.state, "running");
+    let why =
+        "c-control-plane wants 2 machines, and there are to be 1: one more is still to come, and goes then";
+    assert!(report.message.contains(why), "{}", report.message);
 }

@@ -1,7 +1,10 @@
-//! What must hold when a member of etcd is taken out, and when an API server of another minor is brought.
+//! What must hold when a member of etcd is taken out, when an API server of another minor is brought, when a stack is deleted; and who is
+//! missing by no fault of ours.
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::plan::MembershipAction;
+use slipway_core::plan::{MembershipAction, StackAction};
 
 use super::{Checker, SNAPSHOT};
 use crate::world::ClusterFacts;
@@ -57,5 +60,34 @@ impl Checker {
             );
             self.wrong(now, "P4", what);
         }
+    }
+
+    /// A stack with machines goes only if the plan says so, and no pod is on them.
+    pub(super) fn deletes(&mut self, facts: &ClusterFacts, id: &str, now: Timestamp) {
+        let name = id.split('/').nth(1).unwrap_or(id);
+        let stacks = self.plan.as_ref().map(|plan| plan.stacks.as_slice()).unwrap_or_default();
+        let planned = stacks.iter().any(|one| one.name == name && one.action == StackAction::Delete);
+        let serve = self.machines.values().filter(|one| one.group == name && one.ready && !one.leaving);
+        let (pods, serve): (usize, usize) =
+            (serve.clone().filter_map(|one| facts.pods.get(&one.id)).sum(), serve.count());
+        if pods > 0 || (serve > 0 && !planned) {
+            self.wrong(now, "P6", format!("{name} is deleted with {pods} pods on it; planned: {planned}"));
+        }
+    }
+
+    /// How many machines of each role died by themselves so short a time ago that nobody could know: whoever comes for one of these is no
+    /// successor of one that we took.
+    pub(super) fn died(&self, now: Timestamp) -> BTreeMap<String, usize> {
+        let mut died = BTreeMap::new();
+        for (who, _) in self.last_well.iter().filter(|(who, _)| !self.well.contains(*who)) {
+            let serves = self.machines.get(who).is_some_and(|machine| machine.ready && !machine.leaving);
+            let ours = self.taken.iter().any(|taken| taken.machine == *who);
+            if let Some(role) =
+                self.roles.get(who).filter(|_| !serves && !ours && self.counts_as_well(who, now))
+            {
+                *died.entry(role.clone()).or_default() += 1;
+            }
+        }
+        died
     }
 }
