@@ -68,7 +68,7 @@ FIRST ?= 0
 simulate: ## Rollouts by the seed, with whatever goes wrong, under the checker's eyes; SEEDS=10000 FIRST=0
 	@# Of this one crate alone, without the SDKs of AWS: a selection of its own is built in a folder of its own.
 	SLIPWAY_SEEDS=$(SEEDS) SLIPWAY_FIRST=$(FIRST) $(CARGO) test --profile simulate --locked -p slipway-sim --no-default-features \
-		--test simulating -- --nocapture every_seed
+		--features mimalloc --test simulating -- --nocapture every_seed
 
 .PHONY: worlds
 # Two turns in each life of every cluster are hours; of one, OF=1/1/Members, a minute or two.
@@ -76,7 +76,7 @@ BOUND ?= 1
 OF ?= all
 worlds: ## Every way in which a rollout of a small cluster is brought events and dies; OF=1/1/Members BOUND=2
 	SLIPWAY_WORLDS=$(BOUND) SLIPWAY_OF=$(OF) $(CARGO) test --profile simulate --locked -p slipway-sim --no-default-features \
-		--test simulating -- --nocapture every_small_world
+		--features mimalloc --test simulating -- --nocapture every_small_world
 
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes

@@ -1,6 +1,7 @@
 //! A versioned bucket with conditional writes.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
@@ -25,15 +26,22 @@ pub struct MemoryBucket {
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Versions of each key, oldest first. Shared, so that a fork costs no copy of them.
-    objects: BTreeMap<String, Vec<Arc<Object>>>,
-    /// When each key was written last.
-    modified: BTreeMap<String, Timestamp>,
+    /// Shared by forks, until one of them writes it.
+    objects: BTreeMap<Arc<str>, Arc<Versions>>,
     /// The time on its clock.
     now: Timestamp,
     writes: u64,
     /// What somebody else writes right before the next write of that key.
     rivals: Vec<(String, Vec<u8>)>,
+}
+
+/// What was written under a key.
+#[derive(Debug, Clone, Default)]
+struct Versions {
+    /// Oldest first; there is at least one.
+    all: Vec<Arc<Object>>,
+    /// When it was written last.
+    modified: Timestamp,
 }
 
 impl MemoryBucket {
@@ -105,7 +113,13 @@ impl MemoryBucket {
     /// The newest version of `key`, read as a person at a console does: no fault, no journal.
     #[must_use]
     pub fn peek(&self, key: &str) -> Option<Vec<u8>> {
-        lock(&self.state).newest(key).map(|object| object.bytes.clone())
+        self.newest(key).map(|object| object.bytes.clone())
+    }
+
+    /// As [`MemoryBucket::peek`], without a copy.
+    #[must_use]
+    pub fn newest(&self, key: &str) -> Option<Arc<Object>> {
+        lock(&self.state).newest(key).cloned()
     }
 
     /// The version id of the newest version of `key`, read as [`MemoryBucket::peek`] does.
@@ -117,13 +131,13 @@ impl MemoryBucket {
     /// Every key, sorted.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        lock(&self.state).objects.keys().cloned().collect()
+        lock(&self.state).objects.keys().map(ToString::to_string).collect()
     }
 
     /// How many versions `key` has.
     #[must_use]
     pub fn versions(&self, key: &str) -> usize {
-        lock(&self.state).objects.get(key).map_or(0, Vec::len)
+        lock(&self.state).objects.get(key).map_or(0, |versions| versions.all.len())
     }
 
     /// How many writes took effect, rivals' and uploads included: equal before and after means nothing was written.
@@ -151,8 +165,13 @@ impl MemoryBucket {
 }
 
 impl State {
-    fn newest(&self, key: &str) -> Option<&Object> {
-        self.objects.get(key).and_then(|versions| versions.last()).map(Arc::as_ref)
+    /// The keys from that one on.
+    fn from(&self, key: &str) -> impl Iterator<Item = (&Arc<str>, &Arc<Versions>)> {
+        self.objects.range::<str, _>((Bound::Included(key), Bound::Unbounded))
+    }
+
+    fn newest(&self, key: &str) -> Option<&Arc<Object>> {
+        self.objects.get(key).and_then(|versions| versions.all.last())
     }
 
     fn write(&mut self, bucket: &str, key: &str, bytes: Vec<u8>) -> Arc<Object> {
@@ -160,8 +179,13 @@ impl State {
         let etag = format!("\"{}\"", &sha256_hex(&bytes)[..32]);
         let version = sha256_hex(format!("{bucket}/{key}/{}", self.writes).as_bytes())[..32].to_owned();
         let object = Arc::new(Object { bytes, etag, version });
-        self.objects.entry(key.to_owned()).or_default().push(Arc::clone(&object));
-        self.modified.insert(key.to_owned(), self.now);
+        if !self.objects.contains_key(key) {
+            self.objects.insert(Arc::from(key), Arc::default());
+        }
+        if let Some(versions) = self.objects.get_mut(key).map(Arc::make_mut) {
+            versions.all.push(Arc::clone(&object));
+            versions.modified = self.now;
+        }
         object
     }
 
@@ -181,12 +205,12 @@ impl State {
 
 impl Objects for MemoryBucket {
     async fn get(&self, key: &str) -> PortResult<Option<Object>> {
-        self.call("s3:GetObject", key, |state| state.newest(key).cloned())
+        self.call("s3:GetObject", key, |state| state.newest(key).map(|object| Object::clone(object)))
     }
 
     async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {
         self.call("s3:GetObjectVersion", key, |state| {
-            let versions = state.objects.get(key)?;
+            let versions = &state.objects.get(key)?.all;
             versions.iter().find(|object| object.version == version).map(|object| Object::clone(object))
         })
     }
@@ -213,19 +237,18 @@ impl Objects for MemoryBucket {
 
 impl Listing for MemoryBucket {
     async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
-        let listed = |(key, versions): (&String, &Vec<Arc<Object>>)| {
-            let newest = versions.last()?;
-            Some((key.clone(), newest.etag.clone(), newest.bytes.len() as u64))
+        let listed = |(key, versions): (&Arc<str>, &Arc<Versions>)| {
+            let newest = versions.all.last()?;
+            Some(Listed {
+                key: key.to_string(),
+                etag: newest.etag.clone(),
+                size: newest.bytes.len() as u64,
+                modified: versions.modified,
+            })
         };
         self.call("s3:ListObjectsV2", prefix, |state| {
-            let from = state.objects.range(prefix.to_owned()..);
-            let found = from.take_while(|(key, _)| key.starts_with(prefix)).filter_map(listed).take(most);
-            found
-                .map(|(key, etag, size)| {
-                    let modified = state.modified.get(&key).copied().unwrap_or_default();
-                    Listed { key, etag, size, modified }
-                })
-                .collect()
+            let from = state.from(prefix);
+            from.take_while(|(key, _)| key.starts_with(prefix)).filter_map(listed).take(most).collect()
         })
     }
 }
@@ -238,7 +261,7 @@ impl Folders for MemoryBucket {
             let mut found: Vec<String> = Vec::new();
             let mut from = after.map_or_else(|| prefix.to_owned(), |after| format!("{prefix}{after}0"));
             while found.len() < PAGE {
-                let Some((key, _)) = state.objects.range(from.clone()..).next() else { break };
+                let Some((key, _)) = state.from(&from).next() else { break };
                 let Some(rest) = key.strip_prefix(prefix) else { break };
                 match rest.split_once('/') {
                     Some((folder, _)) => {

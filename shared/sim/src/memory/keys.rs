@@ -22,11 +22,14 @@ pub struct MemoryKeys {
     faults: Faults,
 }
 
+/// A plain key, and its context.
+type Made = (Vec<u8>, Context);
+
 #[derive(Debug, Clone, Default)]
 struct State {
     made: u64,
-    /// By wrapped key: the plain key and its context.
-    keys: BTreeMap<Vec<u8>, (Vec<u8>, Context)>,
+    /// By wrapped key. Shared by forks, until one of them makes another.
+    keys: Arc<BTreeMap<Vec<u8>, Made>>,
     disabled: Vec<String>,
     /// How often a key got other material.
     rotations: BTreeMap<String, u64>,
@@ -98,7 +101,7 @@ impl Keys for MemoryKeys {
             let mut wrapped = format!("{arn}\n").into_bytes();
             let material = state.rotations.get(arn).copied().unwrap_or_default();
             wrapped.extend(bytes(&format!("wrapped {} {} {material}", self.seed, state.made)));
-            state.keys.insert(wrapped.clone(), (plain.clone(), context.clone()));
+            Arc::make_mut(&mut state.keys).insert(wrapped.clone(), (plain.clone(), context.clone()));
             Ok(DataKey { wrapped_by: arn.to_owned(), plain: Secret::new(plain), wrapped })
         })
     }

@@ -24,9 +24,9 @@ impl SimulatedCommands {
 
     fn find(&self, command: &Command) -> PortResult<Option<String>> {
         let mut world = lock(&self.world);
-        let listed = world.list_commands(Some(&command.instance), Some(command.verb.document()));
-        let listed = listed.map_err(|error| port_error("ssm:ListCommands", &command.instance, &error))?;
-        Ok(listed.into_iter().find(|sent| sent.comment == command.token).map(|sent| sent.id.clone()))
+        let found = world.find_command(&command.instance, command.verb.document(), &command.token);
+        let found = found.map_err(|error| port_error("ssm:ListCommands", &command.instance, &error))?;
+        Ok(found.map(|sent| sent.id.clone()))
     }
 }
 

@@ -47,7 +47,7 @@ impl World {
             operation: None,
             generation: 0,
         };
-        self.stacks.insert(id.clone(), stack);
+        self.stacks.insert(id.clone(), std::sync::Arc::new(stack));
         if status == StackStatus::ReviewInProgress {
             self.set_stack_status(&id, status, Some("User Initiated".to_owned()));
         }
@@ -110,7 +110,7 @@ impl World {
     pub(crate) fn stacks(&mut self, name: Option<&str>) -> ApiResult<Vec<&Stack>> {
         self.enter("DescribeStacks")?;
         match name {
-            None => Ok(self.stacks.values().filter(|stack| !stack.is_deleted()).collect()),
+            None => Ok(self.all_stacks().filter(|stack| !stack.is_deleted()).collect()),
             Some(name) => {
                 let missing = || ApiError::validation(format!("Stack with id {name} does not exist"));
                 self.find(name).map(|stack| vec![stack]).ok_or_else(missing)
@@ -123,7 +123,7 @@ impl World {
         self.enter("ListStacks")?;
         let wanted =
             |stack: &&Stack| statuses.is_empty() || statuses.contains(&super::status_name(stack.status));
-        Ok(self.stacks.values().filter(wanted).collect())
+        Ok(self.all_stacks().filter(wanted).collect())
     }
 
     /// `DescribeStackEvents`, newest first: a page from `from`, and where the next begins.
@@ -157,7 +157,7 @@ impl World {
     /// `ListExports`: stack and output.
     pub(crate) fn list_exports(&mut self) -> ApiResult<Vec<(&Stack, &Output)>> {
         self.enter("ListExports")?;
-        let stacks = self.stacks.values().filter(|stack| !stack.is_deleted());
+        let stacks = self.all_stacks().filter(|stack| !stack.is_deleted());
         let outputs = stacks.flat_map(|stack| stack.outputs.values().map(move |output| (stack, output)));
         let mut exports: Vec<(&Stack, &Output)> =
             outputs.filter(|(_, output)| output.export.is_some()).collect();

@@ -1,6 +1,7 @@
 //! Steps that make, change or replace a resource.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -209,13 +210,13 @@ impl World {
         let id = resource.physical_id.as_deref().unwrap_or_default();
         let identity = physical::identity(&resource.kind, id, &resource.properties);
         let thing = super::Thing { properties: resource.properties.clone(), ready };
-        self.things.insert((resource.kind.clone(), identity), thing);
+        Arc::make_mut(&mut self.things).insert((resource.kind.clone(), identity), Arc::new(thing));
     }
 
     pub(super) fn forget_thing(&mut self, resource: &Resource) {
         let id = resource.physical_id.as_deref().unwrap_or_default();
         let identity = physical::identity(&resource.kind, id, &resource.properties);
-        self.things.remove(&(resource.kind.clone(), identity));
+        Arc::make_mut(&mut self.things).remove(&(resource.kind.clone(), identity));
     }
 
     fn after_failure(&mut self, stack_id: &str, key: &str, reason: &str) {

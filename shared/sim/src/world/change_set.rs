@@ -296,7 +296,7 @@ impl World {
     }
 
     fn stack_and_change_set(&self, stack_id: &str, id: &str) -> (&Stack, &ChangeSet) {
-        let stack = &self.stacks[stack_id];
+        let stack: &Stack = &self.stacks[stack_id];
         let change_set = stack.change_sets.iter().find(|one| one.id == id);
         (stack, change_set.expect("located right before"))
     }
@@ -310,9 +310,9 @@ impl World {
         }
         let mut stacks: Vec<&Stack> = Vec::new();
         match stack {
-            None => stacks.extend(self.stacks.values()),
+            None => stacks.extend(self.all_stacks()),
             Some(stack) => {
-                let found = self.find(stack).or_else(|| self.stacks.values().find(|one| one.name == stack));
+                let found = self.find(stack).or_else(|| self.all_stacks().find(|one| one.name == stack));
                 stacks.push(
                     found.ok_or_else(|| ApiError::validation(format!("Stack [{stack}] does not exist")))?,
                 );

@@ -134,12 +134,12 @@ impl<'a> View<'a> {
     }
 
     fn things(&self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Thing)> {
-        let all = self.world.things.iter();
-        all.filter(move |((of, _), _)| of == kind).map(|((_, id), thing)| (id.as_str(), thing))
+        let from = self.world.things.range((kind.to_owned(), String::new())..);
+        from.take_while(move |((of, _), _)| of == kind).map(|((_, id), thing)| (id.as_str(), thing.as_ref()))
     }
 
     fn thing(&self, kind: &str, id: &str) -> Option<&'a Thing> {
-        self.world.things.get(&(kind.to_owned(), id.to_owned()))
+        self.world.things.get(&(kind.to_owned(), id.to_owned())).map(AsRef::as_ref)
     }
 
     fn vpc_of(&self, subnet: &str) -> Option<&'a str> {

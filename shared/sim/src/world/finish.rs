@@ -146,7 +146,7 @@ impl World {
         let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
         for output in outputs.values() {
             let Some(name) = output.export.as_deref() else { continue };
-            let others = self.stacks.values().filter(|stack| !stack.is_deleted() && stack.id != stack_id);
+            let others = self.all_stacks().filter(|stack| !stack.is_deleted() && stack.id != stack_id);
             for other in others {
                 if other.outputs.values().any(|one| one.export.as_deref() == Some(name)) {
                     return Err(format!(

@@ -39,6 +39,7 @@ mod timing;
 mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -117,11 +118,11 @@ pub struct World {
     config: Config,
     now: Timestamp,
     sequence: u64,
-    /// By id; deleted ones stay, as in AWS.
-    stacks: BTreeMap<String, Stack>,
+    /// By id; deleted ones stay, as in AWS. Shared by the clones of a world, until one of them changes it.
+    stacks: BTreeMap<String, Arc<Stack>>,
     queue: BTreeMap<(Timestamp, u64), Task>,
-    /// Whatever exists, by type and physical id, whether or not a stack still knows it.
-    things: BTreeMap<(String, String), Thing>,
+    /// Whatever exists, by type and physical id, whether or not a stack still knows it. Shared as stacks are.
+    things: Arc<BTreeMap<(String, String), Arc<Thing>>>,
     faults: Faults,
     tokens: BTreeMap<String, (&'static str, String)>,
     schedules: BTreeMap<(String, String), Schedule>,
@@ -148,7 +149,7 @@ impl World {
             sequence: 0,
             stacks: BTreeMap::new(),
             queue: BTreeMap::new(),
-            things: BTreeMap::new(),
+            things: Arc::default(),
             faults: Faults::default(),
             tokens: BTreeMap::new(),
             schedules: BTreeMap::new(),
@@ -237,21 +238,27 @@ impl World {
     }
 
     fn live(&self, name: &str) -> Option<&Stack> {
-        self.stacks.values().find(|stack| stack.name == name && !stack.is_deleted())
+        self.all_stacks().find(|stack| stack.name == name && !stack.is_deleted())
     }
 
     /// The stack of that name or id; a deleted one only by its id.
     fn find(&self, name_or_id: &str) -> Option<&Stack> {
-        self.stacks.get(name_or_id).or_else(|| self.live(name_or_id))
+        self.stacks.get(name_or_id).map(Arc::as_ref).or_else(|| self.live(name_or_id))
     }
 
     fn stack_mut(&mut self, id: &str) -> &mut Stack {
-        self.stacks.get_mut(id).expect("stacks are never removed, and ids come from a stack")
+        let stack = self.stacks.get_mut(id).expect("stacks are never removed, and ids come from a stack");
+        Arc::make_mut(stack)
+    }
+
+    /// All there ever were.
+    fn all_stacks(&self) -> impl Iterator<Item = &Stack> {
+        self.stacks.values().map(Arc::as_ref)
     }
 
     /// The exports of all live stacks but `except`: name to value.
     fn exports(&self, except: &str) -> BTreeMap<String, String> {
-        let stacks = self.stacks.values().filter(|stack| !stack.is_deleted() && stack.id != except);
+        let stacks = self.all_stacks().filter(|stack| !stack.is_deleted() && stack.id != except);
         stacks
             .flat_map(|stack| stack.outputs.values())
             .filter_map(|output| Some((output.export.clone()?, output.value.clone())))
@@ -260,7 +267,7 @@ impl World {
 
     /// Names of the other live stacks that import `export`.
     fn importers(&self, export: &str, except: &str) -> Vec<String> {
-        let stacks = self.stacks.values().filter(|stack| !stack.is_deleted() && stack.id != except);
+        let stacks = self.all_stacks().filter(|stack| !stack.is_deleted() && stack.id != except);
         stacks.filter(|stack| stack.imports.contains(export)).map(|stack| stack.name.clone()).collect()
     }
 

@@ -1,12 +1,13 @@
 //! An account with Slipway in it: buckets, keys, a bus, and the world that CloudFormation and Auto Scaling make; and the real flows
 //! as its functions.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker as TaskWaker};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use slipway_core::render::Site;
+use slipway_core::render::{Rendering, Site};
 use slipway_core::renewal::Asked;
 use slipway_core::rollout::{Report, Rollout};
 use slipway_core::status::Status;
@@ -76,6 +77,8 @@ pub struct Account {
     crypto: SeededCrypto,
     /// The state of the rollouts as it was read last, by its version: it is asked for after everything that happens.
     known: Mutex<Option<(String, Arc<Rollout>)>>,
+    /// Releases that were read, by their key, which is made from what they say: one account's are good for its forks.
+    releases: Arc<Mutex<BTreeMap<String, Arc<Rendering>>>>,
 }
 
 impl Account {
@@ -101,6 +104,7 @@ impl Account {
             registry: MemoryRegistry::default(),
             crypto: SeededCrypto::new(seed),
             known: Mutex::default(),
+            releases: Arc::default(),
         }
     }
 
@@ -123,6 +127,7 @@ impl Account {
             registry: self.registry.clone(),
             crypto: self.crypto.fork(),
             known: Mutex::default(),
+            releases: Arc::clone(&self.releases),
         }
     }
 
@@ -142,6 +147,7 @@ impl Account {
             registry: self.registry.clone(),
             crypto: self.crypto.clone(),
             known: Mutex::default(),
+            releases: Arc::clone(&self.releases),
         }
     }
 
@@ -308,10 +314,25 @@ impl Account {
         self.read(&keys::status(&self.name))
     }
 
+    /// The release of that id, for whoever looks on; `None`: there is none.
+    #[must_use]
+    pub fn release(&self, id: &str) -> Option<Arc<Rendering>> {
+        let key = keys::release(&self.name, id);
+        let known = |all: &Mutex<BTreeMap<_, _>>| {
+            all.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        };
+        if let Some(release) = known(&self.releases) {
+            return Some(release);
+        }
+        let release: Arc<Rendering> = Arc::new(self.read(&key)?);
+        self.releases.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&release));
+        Some(release)
+    }
+
     /// A JSON object in the asset bucket; `None`: there is none, or it is none of these.
     #[must_use]
     pub fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        serde_json::from_slice(&self.assets.peek(key)?).ok()
+        serde_json::from_slice(&self.assets.newest(key)?.bytes).ok()
     }
 }
 

@@ -4,6 +4,7 @@
 //! Whoever decides saw the world some moments before it is acted upon, so what breaks by itself in between is nobody's mistake:
 //! [`Checker::grace`] says for how long. In a world without faults it is nothing.
 
+mod looks;
 mod membership;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +65,8 @@ pub struct Checker {
     /// When each was well last.
     last_well: BTreeMap<String, Timestamp>,
     machines: BTreeMap<String, MachineFacts>,
+    /// The cluster, as it was seen last.
+    facts: Option<ClusterFacts>,
     /// The role of every machine that ever was.
     roles: BTreeMap<String, String>,
     taken: Vec<Taken>,
@@ -97,6 +100,7 @@ impl Checker {
             well: BTreeSet::new(),
             last_well: BTreeMap::new(),
             machines: BTreeMap::new(),
+            facts: None,
             roles: BTreeMap::new(),
             taken: Vec::new(),
             drained: BTreeSet::new(),
@@ -178,115 +182,18 @@ impl Checker {
         self.paused_at.is_some() && self.resumed_at <= self.paused_at
     }
 
-    /// Looks at the world.
-    pub fn look(&mut self, world: &World) {
-        let now = world.now();
-        let Some(facts) = world.cluster_facts(&self.cluster) else { return };
-        self.machines = world.machines().into_iter().map(|machine| (machine.id.clone(), machine)).collect();
-        let new = self.machines.values().filter(|machine| !self.roles.contains_key(&machine.id));
-        self.roles.extend(new.map(|machine| (machine.id.clone(), machine.role.clone())).collect::<Vec<_>>());
-        for (promise, what) in self.skew.amiss(self.machines.values()) {
-            self.wrong(now, promise, what);
-        }
-        self.note_well(&facts, now);
-        self.note_back(world, &facts, now);
-        for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
-            let what = format!(
-                "{} pods are lost with {}, a {}, which was terminated",
-                loss.pods, loss.machine, loss.role
-            );
-            self.violations.push(Violation { at: now, promise: "P6", what });
-        }
-        self.losses = facts.losses.len();
-        if facts.forced > self.forced && !self.rules.may_force {
-            self.wrong(
-                now,
-                "P6",
-                "pods are deleted against their budget, and the spec never lets that be".to_owned(),
-            );
-        }
-        self.forced = facts.forced;
-        if self.stands && !self.faults {
-            self.quiet(&facts, now);
-        }
-    }
-
-    /// What holds at every moment where nothing goes wrong by itself.
-    fn quiet(&mut self, facts: &ClusterFacts, now: Timestamp) {
-        let (all, up) =
-            (facts.members.len(), facts.members.values().filter(|one| one.voter && one.up).count());
-        if all > 1 && (up + 1 < all || facts.leader.is_none()) {
-            self.wrong(now, "P4", format!("{up} of {all} members of etcd serve"));
-        }
-        let (wanted, serve) = (self.rules.controllers, facts.api_servers.len());
-        let needed = if wanted == 1 { 1 } else { wanted - 1 };
-        // Where etcd itself is a single machine that is exchanged, no API server can serve.
-        if serve < needed && (all > 1 || up == all) {
-            self.wrong(now, "P5", format!("{serve} of {wanted} API servers serve"));
-        }
-    }
-
-    fn note_well(&mut self, facts: &ClusterFacts, now: Timestamp) {
-        let members = facts.members.iter().filter(|(_, member)| member.voter && member.up);
-        let mut well: BTreeSet<String> = members.map(|(role, _)| role.clone()).collect();
-        let workers = self.machines.values().filter(|machine| machine.role.starts_with("pool-"));
-        well.extend(workers.filter(|one| one.ready && !one.leaving).map(|machine| machine.id.clone()));
-        well.extend(facts.api_servers.iter().cloned());
-        // Without a leader no API server answers, however well it is.
-        let spared = facts.leader.is_none();
-        well.extend(self.well.iter().filter(|id| spared && self.machines.contains_key(*id)).cloned());
-        for who in well.union(&self.well) {
-            self.last_well.insert(who.clone(), now);
-        }
-        self.last_well.retain(|who, at| well.contains(who) || now.duration_since(*at) <= GRACE);
-        self.well = well;
-    }
-
-    /// Who of those that we took down has somebody in its place.
-    fn note_back(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
-        let machines = &self.machines;
-        let died = self.died(now);
-        let mut missing: BTreeMap<String, usize> = BTreeMap::new();
-        // Any machine of a group stands in for any other: those that went first have theirs first.
-        self.taken.reverse();
-        self.taken.retain(|taken| {
-            if let Some(credentials) = &taken.restart {
-                let Some(machine) = machines.get(&taken.machine) else { return false };
-                let ill = match facts.members.get(&taken.role) {
-                    Some(member) => !member.up,
-                    None => !facts.api_servers.contains(&taken.machine),
-                };
-                let asked = machine.credentials != *credentials && now.duration_since(taken.at) < RESTARTS;
-                return asked || ill;
-            }
-            if let Some(member) = facts.members.get(&taken.role) {
-                let on = member.machine.as_ref();
-                return !(member.up && on.is_some_and(|on| *on != taken.machine));
-            }
-            // One that Auto Scaling still puts away while its successor serves is not missing.
-            let left = missing.entry(taken.role.clone()).or_insert_with(|| {
-                let of_role = || machines.values().filter(|machine| machine.role == taken.role);
-                let group = of_role().next().and_then(|one| world.group_facts(&one.group));
-                let serve = of_role().filter(|machine| machine.ready && !machine.leaving).count();
-                let died = died.get(&taken.role).copied().unwrap_or_default();
-                group.map_or(0, |group| group.desired as usize).saturating_sub(serve + died)
-            });
-            let is_missing = *left > 0;
-            *left = left.saturating_sub(1);
-            is_missing
-        });
-        self.taken.reverse();
-        self.drained.retain(|id| self.machines.get(id).is_some_and(|machine| !machine.leaving));
-    }
-
     /// Whether `who` is well, or was until so short a time ago that nobody could know.
     fn counts_as_well(&self, who: &str, now: Timestamp) -> bool {
         self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= self.grace())
     }
 
-    /// Looks at what was done in an invocation, one after the other; [`Checker::look`] was called right before it.
-    pub fn acts(&mut self, world: &World, before: Option<&ClusterFacts>, acts: &[Act]) {
-        let Some(facts) = before else { return };
+    /// Looks at what was done in an invocation, one after the other; what was seen last is what was so before it.
+    pub fn acts(&mut self, world: &World, acts: &[Act]) {
+        if acts.is_empty() {
+            return;
+        }
+        let Some(facts) = self.facts.take() else { return };
+        let facts = &facts;
         self.nothing_twice(acts, world.now());
         for act in acts {
             self.may_start(world, act);

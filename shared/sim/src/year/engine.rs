@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
 use slipway_core::plan::Plan;
-use slipway_core::render::Rendering;
 use slipway_core::renewal::Asked;
 use slipway_core::rollout::Order;
 use slipway_driver::keys;
@@ -25,6 +24,8 @@ use crate::world::{FleetFaults, Outgoing, World};
 const REDRIVEN: SignedDuration = SignedDuration::from_mins(30);
 /// How often Lambda tries an event again, and how long it waits before.
 const RETRIES: [SignedDuration; 2] = [SignedDuration::from_mins(1), SignedDuration::from_mins(2)];
+/// How `status.json` says that a plan waits for a person.
+const WAITS: &str = "waiting-for-approval";
 /// Calls that the longest invocations make.
 const CALLS: u64 = 40;
 
@@ -64,6 +65,8 @@ pub enum Deed {
     Say(Order),
     /// Approves the plan that is wished.
     Approve,
+    /// Approves it if it is told to wait for that.
+    ApproveWaiting,
     /// Has a machine skipped, by chance.
     Skip(u64),
 }
@@ -125,6 +128,8 @@ pub struct Engine<'m> {
     meddler: Option<&'m dyn Meddler>,
     pub(super) queue: BTreeMap<(Timestamp, u64), Happening>,
     queued: u64,
+    /// The world has gone on since the checker looked last.
+    unseen: bool,
 }
 
 impl<'m> Engine<'m> {
@@ -142,6 +147,7 @@ impl<'m> Engine<'m> {
             meddler,
             queue: BTreeMap::new(),
             queued: 0,
+            unseen: true,
         }
     }
 
@@ -159,6 +165,7 @@ impl<'m> Engine<'m> {
             meddler: self.meddler,
             queue: self.queue.clone(),
             queued: self.queued,
+            unseen: self.unseen,
         }
     }
 
@@ -239,7 +246,8 @@ impl<'m> Engine<'m> {
             let mut world = lock(&self.account.world);
             world.advance(at);
             let story = world.story();
-            if !story.is_empty() {
+            self.unseen = story.is_empty();
+            if !self.unseen {
                 self.checker.look(&world);
             }
             (world.drain(), story)
@@ -308,11 +316,9 @@ impl<'m> Engine<'m> {
         };
         *self.tally.invocations.entry(function).or_default() += 1;
         let at = self.now() + skew;
-        let before = {
-            let world = lock(&self.account.world);
-            self.checker.look(&world);
-            world.cluster_facts(&self.account.name)
-        };
+        if self.unseen {
+            self.checker.look(&lock(&self.account.world));
+        }
         self.may_be_heard(&who);
         let result = self.account.invoke(&who, life, at, self.meddler);
         for billed in Billed::ALL {
@@ -326,11 +332,15 @@ impl<'m> Engine<'m> {
         let ended = self.begins(&events);
         {
             let mut world = lock(&self.account.world);
-            self.checker.acts(&world, before.as_ref(), &acts);
+            self.checker.acts(&world, &acts);
             if ended {
                 self.checker.ended();
             }
-            self.checker.look(&world);
+            // Nothing that it sees of the world changes by itself at one and the same moment.
+            if !acts.is_empty() {
+                self.checker.look(&world);
+            }
+            self.unseen = false;
             drop(world.story());
         }
         let now = self.now();
@@ -363,9 +373,7 @@ impl<'m> Engine<'m> {
             match event {
                 Event::RolloutStarted(started) => {
                     let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
-                    let release = plan.as_ref().and_then(|plan| {
-                        self.account.read::<Rendering>(&keys::release(&self.account.name, &plan.to))
-                    });
+                    let release = plan.as_ref().and_then(|plan| self.account.release(&plan.to));
                     release.iter().for_each(|release| self.checker.skew.knows(release));
                     self.checker.begun(plan, now);
                     ended = false;
@@ -491,7 +499,16 @@ impl<'m> Engine<'m> {
                 return self.send(Woken::Spec(version), true);
             }
             Deed::Say(order) => order,
-            Deed::Approve => {
+            Deed::ApproveWaiting
+                if self
+                    .account
+                    .status()
+                    .and_then(|status| status.rollout)
+                    .is_none_or(|one| one.state != WAITS) =>
+            {
+                return;
+            }
+            Deed::Approve | Deed::ApproveWaiting => {
                 let desired: Option<slipway_core::status::Desired> =
                     self.account.read(&keys::desired(&self.account.name));
                 let Some(desired) = desired else { return };

@@ -32,27 +32,22 @@ pub(super) struct Lives {
 
 impl Lives {
     /// The machines are so at `now`.
-    pub(super) fn look(&mut self, now: Timestamp, machines: &[MachineFacts]) {
-        let runs = |machine: &&MachineFacts| machine.power != Power::Down && !machine.role.is_empty();
-        for machine in machines.iter().filter(runs) {
-            let life = self.there.entry(machine.id.clone()).or_insert_with(|| Lifetime {
-                id: machine.id.clone(),
-                role: machine.role.clone(),
-                from: machine.launched_at,
-                served: None,
-                until: None,
-                died: false,
-            });
-            if machine.ready && life.served.is_none() {
-                life.served = Some(now);
+    pub(super) fn look(&mut self, now: Timestamp, machines: &BTreeMap<String, MachineFacts>) {
+        let runs = |machine: &MachineFacts| machine.power != Power::Down && !machine.role.is_empty();
+        for (id, machine) in machines.iter().filter(|(_, machine)| runs(machine)) {
+            match self.there.get_mut(id) {
+                Some(life) if life.served.is_some() => {}
+                Some(life) => life.served = machine.ready.then_some(now),
+                None => {
+                    let (id, role, from) = (id.clone(), machine.role.clone(), machine.launched_at);
+                    let served = machine.ready.then_some(now);
+                    let life = Lifetime { id, role, from, served, until: None, died: false };
+                    self.there.insert(life.id.clone(), life);
+                }
             }
         }
-        let (there, gone) = std::mem::take(&mut self.there)
-            .into_iter()
-            .partition(|(id, _)| machines.iter().filter(runs).any(|machine| &machine.id == id));
-        self.there = there;
-        for (id, life) in gone {
-            let died = machines.iter().any(|machine| machine.id == id && !machine.leaving);
+        for (id, life) in self.there.extract_if(.., |id, _| !machines.get(id).is_some_and(runs)) {
+            let died = machines.get(&id).is_some_and(|machine| !machine.leaving);
             self.gone.push(Lifetime { until: Some(now), died, ..life });
         }
     }

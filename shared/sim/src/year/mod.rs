@@ -6,6 +6,7 @@
 
 mod account;
 mod acts;
+mod base;
 mod bill;
 mod check;
 mod engine;
@@ -22,6 +23,7 @@ mod worlds;
 
 pub use account::{Account, FUNCTION, Woken};
 pub use acts::{Act, Journal};
+pub use base::{BASES, Base, Change, SIZES, Shape};
 pub use bill::{Bill, Usage, prices};
 pub use check::{Checker, Violation};
 pub use engine::{Deed, Engine, Happening, Tally};
@@ -31,6 +33,6 @@ pub use random::Random;
 pub use roll::{Roll, Rolled};
 pub use rules::Rules;
 pub use skew::Skew;
-pub use trial::{BASES, Base, Change, People, SIZES, Shape, Trial, Verdict};
+pub use trial::{People, Trial, Verdict};
 pub use whole::{Chronicle, Refused, Year};
 pub use worlds::{Found, Path, Small, Turn};

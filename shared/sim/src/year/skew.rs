@@ -28,14 +28,13 @@ impl Skew {
 
     /// The minors of those machines of roles that begin with `role` that run, by machine.
     fn running<'m>(
-        &self,
-        machines: impl Iterator<Item = &'m MachineFacts>,
-        role: &str,
-    ) -> BTreeMap<&'m str, u16> {
+        &'m self,
+        machines: impl Iterator<Item = &'m MachineFacts> + Clone,
+        role: &'static str,
+    ) -> impl Iterator<Item = (&'m str, u16)> + Clone {
         machines
-            .filter(|one| one.role.starts_with(role) && one.ready && one.power == Power::Up)
+            .filter(move |one| one.role.starts_with(role) && one.ready && one.power == Power::Up)
             .filter_map(|one| Some((one.id.as_str(), *self.minors.get(&one.config)?)))
-            .collect()
     }
 
     /// Whether any machine that is there runs that minor, or is about to.
@@ -50,13 +49,12 @@ impl Skew {
 
     /// What no two machines that run may be to each other.
     pub(super) fn amiss<'m>(
-        &self,
+        &'m self,
         machines: impl Iterator<Item = &'m MachineFacts> + Clone,
     ) -> Vec<(&'static str, String)> {
         let mut amiss = Vec::new();
         let servers = self.running(machines.clone(), "controller");
-        let bounds = |of: &BTreeMap<&str, u16>| Some((*of.values().min()?, *of.values().max()?));
-        if let Some((oldest, newest)) = bounds(&servers) {
+        if let Some((oldest, newest)) = bounds(servers) {
             if newest > oldest + 1 {
                 amiss.push(("P5", format!("API servers of 1.{oldest} and 1.{newest} serve together")));
             }
@@ -74,11 +72,16 @@ impl Skew {
                 }
             }
         }
-        if let Some((oldest, newest)) = bounds(&self.running(machines, "etcd-"))
+        if let Some((oldest, newest)) = bounds(self.running(machines, "etcd-"))
             && newest > oldest + 1
         {
             amiss.push(("P4", format!("members of etcd of minors {oldest} and {newest} run together")));
         }
         amiss
     }
+}
+
+/// The least and the most of them; `None`: there are none.
+fn bounds<'m>(of: impl Iterator<Item = (&'m str, u16)> + Clone) -> Option<(u16, u16)> {
+    Some((of.clone().map(|(_, minor)| minor).min()?, of.map(|(_, minor)| minor).max()?))
 }

@@ -13,7 +13,7 @@ use super::engine::{Deed, Engine, Happening, Tally};
 use super::lives::{Lifetime, Lives};
 use super::picture;
 use super::rules::Rules;
-use crate::world::{Power, World};
+use crate::world::{MachineFacts, Power, World};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -98,6 +98,8 @@ struct Life<'m> {
     said: Vec<(Timestamp, String)>,
     from: Timestamp,
     lives: Lives,
+    /// As they were seen last.
+    machines: BTreeMap<String, MachineFacts>,
 }
 
 impl Year {
@@ -129,6 +131,7 @@ impl Year {
             said: Vec::new(),
             from,
             lives: Lives::default(),
+            machines: BTreeMap::new(),
         };
         // The launch, in a day on which nothing goes wrong.
         life.day(true);
@@ -158,7 +161,7 @@ impl Life<'_> {
         let until = self.engine.now() + DAY;
         if works {
             let morning = SignedDuration::from_hours(9);
-            self.engine.person_after(morning, Deed::Approve);
+            self.engine.person_after(morning, Deed::ApproveWaiting);
             if self
                 .engine
                 .account
@@ -192,16 +195,15 @@ impl Life<'_> {
 
     /// Whether etcd has a leader, and an API server answers.
     fn serves(&mut self) -> (bool, bool) {
-        let facts = self.engine.with_world(|world| world.cluster_facts(&self.name));
-        let (led, answers) =
-            facts.map_or((false, false), |facts| (facts.leader.is_some(), !facts.api_servers.is_empty()));
+        let (led, answers) = self.engine.with_world(|world| world.serves(&self.name));
         self.stands |= led && answers;
         (led, answers)
     }
 
     fn looks(&mut self) {
-        let machines = self.engine.with_world(World::machines);
-        self.lives.look(self.engine.now(), &machines);
+        let (engine, machines) = (&self.engine, &mut self.machines);
+        engine.with_world(|world| world.update_machines(machines));
+        self.lives.look(engine.now(), &self.machines);
     }
 
     fn counts(&mut self, time: SignedDuration, led: bool, answers: bool) {

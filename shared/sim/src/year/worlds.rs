@@ -12,10 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_driver::launch::Waker;
 
 use super::account::Woken;
+use super::base::Base;
 use super::check::Violation;
 use super::engine::{Engine, Happening};
 use super::meddle::Meddler;
-use super::trial::{Base, Trial};
+use super::trial::Trial;
 use crate::mortal::Life;
 
 /// Events that are due so soon after one another may come in any order.

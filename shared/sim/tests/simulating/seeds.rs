@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use slipway_core::digest::sha256_hex;
 use slipway_sim::year::{BASES, Base, Trial, Verdict};
 
 /// What trials go on from, made when the first needs it.
@@ -25,6 +26,15 @@ pub(super) fn trial(seed: u64) -> Trial {
 
 pub(super) fn number(name: &str) -> Option<f64> {
     std::env::var(name).ok()?.parse().ok()
+}
+
+/// All that happened, in few letters: a change that is to make no difference to any transcript is held against it.
+fn digest(verdict: &Verdict) -> String {
+    let lines = verdict.transcript.iter().fold(String::new(), |mut all, (at, line)| {
+        let _ = writeln!(all, "{at} {line}");
+        all
+    });
+    sha256_hex(lines.as_bytes())
 }
 
 /// What was wrong, how to see it again, and what led to it.
@@ -50,15 +60,16 @@ fn p2_p3_p4_p5_p6_p8_p10_every_seed_ends_well_and_breaks_no_promise() {
     let (next, threads) =
         (AtomicU64::new(first), std::thread::available_parallelism().map_or(2, usize::from));
     let work = || {
-        let (mut ends, mut wrong) = (BTreeMap::<String, u64>::new(), Vec::new());
+        let (mut ends, mut wrong, mut digests) = (BTreeMap::<String, u64>::new(), Vec::new(), Vec::new());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + most {
-                return (ends, wrong);
+                return (ends, wrong, digests);
             }
             let trial = trial(seed);
             let verdict = run(trial);
             *ends.entry(verdict.first.clone()).or_default() += 1;
+            digests.push((seed, digest(&verdict)));
             if !verdict.violations.is_empty() {
                 wrong.push((trial, verdict));
             }
@@ -69,14 +80,20 @@ fn p2_p3_p4_p5_p6_p8_p10_every_seed_ends_well_and_breaks_no_promise() {
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
     let mut ends = BTreeMap::<String, u64>::new();
-    let mut wrong = Vec::new();
-    for (some, bad) in done {
+    let (mut wrong, mut digests) = (Vec::new(), Vec::new());
+    for (some, bad, all) in done {
         for (end, count) in some {
             *ends.entry(end).or_default() += count;
         }
         wrong.extend(bad);
+        digests.extend(all);
     }
-    println!("{most} rollouts ended first as: {ends:?}");
+    digests.sort();
+    let digests: String = digests.into_iter().map(|(_, digest)| digest).collect();
+    println!(
+        "{most} rollouts ended first as: {ends:?}; transcripts: {}",
+        &sha256_hex(digests.as_bytes())[..20]
+    );
     wrong.sort_by_key(|(trial, _)| trial.seed);
     let told: String = wrong.iter().take(5).map(|(trial, verdict)| told(*trial, verdict)).collect();
     let mut kinds = BTreeMap::<String, Vec<u64>>::new();
@@ -94,7 +111,7 @@ fn one_seed_gives_one_transcript() {
     let one = run(trial);
     assert!(one.transcript.len() > 20);
     // Also on a cluster that was launched once more.
-    let anew = trial.run(&Base::of(trial.base()), None);
+    let anew = trial.run(&Base::anew(trial.base()), None);
     assert_eq!(one.transcript, anew.transcript);
 }
 

@@ -78,15 +78,15 @@ impl World {
     /// One look of a drain that runs on a controller of `cluster`.
     pub(in crate::world) fn drain_looks(&mut self, cluster: &str, drain: &mut Drain) -> Looked {
         let now = self.now;
-        let again = |drain: &Drain, at: Timestamp, otherwise: Result<Value, Value>| {
-            if at >= drain.ends_at { Looked::Answer(otherwise) } else { Looked::Again(at) }
-        };
         if !self.api_serves(cluster) {
-            let silent = json!({"error": {
+            let at = now + PAUSE;
+            if at < drain.ends_at {
+                return Looked::Again(at);
+            }
+            return Looked::Answer(Err(json!({"error": {
                 "code": "api.unreachable", "message": "the API server does not answer",
                 "help": "look at kube-apiserver on this machine", "passing": true,
-            }});
-            return again(drain, now + PAUSE, Err(silent));
+            }})));
         }
         let kube = &self.fleet.clusters[cluster].kube;
         let Some(scene) = kube.scene(&drain.node, &drain.tries) else {
@@ -123,8 +123,7 @@ impl World {
         }
         // The same moment once more would be for ever.
         let at = step.look_again.unwrap_or(now).max(now + SignedDuration::from_millis(100));
-        let waiting = drain.answer(false);
-        again(drain, at, Ok(waiting))
+        if at < drain.ends_at { Looked::Again(at) } else { Looked::Answer(Ok(drain.answer(false))) }
     }
 
     /// Pods may come to a node again; `false`: the API does not answer, or knows no such node.

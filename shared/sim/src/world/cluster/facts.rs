@@ -58,14 +58,21 @@ pub struct Loss {
 }
 
 impl World {
+    /// Whether etcd of that cluster has a leader, and whether an API server of it answers.
+    #[must_use]
+    pub fn serves(&self, name: &str) -> (bool, bool) {
+        let leads = |cluster: &super::Cluster| cluster.etcd.leader.is_some();
+        (self.fleet.clusters.get(name).is_some_and(leads), self.api_serves(name))
+    }
+
     /// The cluster of that name; `None`: no machine of it ever came up.
     #[must_use]
     pub fn cluster_facts(&self, name: &str) -> Option<ClusterFacts> {
         let cluster = self.fleet.clusters.get(name)?;
-        let mut pods: BTreeMap<String, usize> = BTreeMap::new();
+        let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
         let running = cluster.kube.pods.values();
         for pod in running.filter(|pod| pod.owner == Owner::Controller && pod.terminating.is_none()) {
-            *pods.entry(pod.node.clone().unwrap_or_default()).or_default() += 1;
+            *pods.entry(pod.node.as_deref().unwrap_or_default()).or_default() += 1;
         }
         let members = cluster.etcd.members.iter().map(|(role, member)| {
             let facts = MemberFacts {
@@ -81,7 +88,7 @@ impl World {
             leader: cluster.etcd.leader.clone(),
             snapshots: cluster.etcd.snapshots.clone(),
             api_servers: self.api_servers(name),
-            pods,
+            pods: pods.into_iter().map(|(node, count)| (node.to_owned(), count)).collect(),
             cordoned: nodes.map(|(name, _)| name.clone()).collect(),
             losses: cluster.losses.clone(),
             evicted: cluster.kube.evicted,

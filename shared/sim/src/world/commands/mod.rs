@@ -246,10 +246,28 @@ impl World {
         Ok(sent.filter(|sent| document.is_none_or(|name| sent.document == name)).collect())
     }
 
+    /// As [`World::list_commands`]: the newest of that comment.
+    pub(crate) fn find_command(
+        &mut self,
+        instance: &str,
+        document: &str,
+        comment: &str,
+    ) -> ApiResult<Option<&Sent>> {
+        self.enter("ListCommands")?;
+        let now = self.now;
+        let is_it = |sent: &&Sent| {
+            sent.comment == comment
+                && sent.listed_at <= now
+                && sent.instance == instance
+                && sent.document == document
+        };
+        Ok(self.fleet.commands.iter().rev().find(is_it))
+    }
+
     /// `GetCommandInvocation`.
     pub(crate) fn command_invocation(&mut self, id: &str, instance: &str) -> ApiResult<&Sent> {
         self.enter("GetCommandInvocation")?;
-        let mut sent = self.fleet.commands.iter();
+        let mut sent = self.fleet.commands.iter().rev();
         let found = sent.find(|sent| sent.id == id && sent.instance == instance);
         found.ok_or_else(|| ApiError::invocation_does_not_exist(id))
     }

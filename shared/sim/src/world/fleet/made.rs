@@ -121,7 +121,7 @@ impl World {
     }
 
     fn template_by_name(&self, name: &str) -> Option<String> {
-        let stacks = self.stacks.values().filter(|stack| !stack.is_deleted());
+        let stacks = self.all_stacks().filter(|stack| !stack.is_deleted());
         let mut found = stacks.flat_map(|stack| stack.resources.values());
         let found = found.find(|one| {
             one.kind == TEMPLATE

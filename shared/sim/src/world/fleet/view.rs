@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use slipway_core::rollout::fleet::TemplateVersion;
 
 use super::super::World;
-use super::{Power, State};
+use super::{Machine, Power, State};
 
 /// A machine, as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,25 +90,50 @@ impl World {
     /// Every machine, in the order of their ids.
     #[must_use]
     pub fn machines(&self) -> Vec<MachineFacts> {
-        let machines = self.fleet.machines.values();
-        machines
-            .map(|machine| MachineFacts {
-                id: machine.id.clone(),
-                group: machine.group.clone(),
-                role: machine.role().to_owned(),
-                cluster: machine.cluster().unwrap_or_default().to_owned(),
-                zone: machine.zone.clone(),
-                template: machine.template.clone(),
-                launched_at: machine.launched_at,
-                power: machine.power,
-                ready: machine.ready,
-                serves: machine.state == State::InService,
-                leaving: !machine.state.counts(),
-                retained: machine.state == State::TerminatingRetained,
-                config: machine.node.as_ref().map(|node| node.config.clone()).unwrap_or_default(),
-                credentials: machine.credentials.clone(),
-                expired: machine.expired || machine.locked_out,
-            })
-            .collect()
+        self.fleet.machines.values().map(MachineFacts::of).collect()
+    }
+
+    /// Brings `known` up to what is so now: every machine, by its id. What is still as it was known is not made anew.
+    pub fn update_machines(&self, known: &mut BTreeMap<String, MachineFacts>) {
+        let machines = &self.fleet.machines;
+        known.retain(|id, facts| machines.get(id).is_some_and(|machine| facts.is_of(machine)));
+        for (id, machine) in machines {
+            if !known.contains_key(id) {
+                known.insert(id.clone(), MachineFacts::of(machine));
+            }
+        }
+    }
+}
+
+impl MachineFacts {
+    fn of(machine: &Machine) -> Self {
+        Self {
+            id: machine.id.clone(),
+            group: machine.group.clone(),
+            role: machine.role().to_owned(),
+            cluster: machine.cluster().unwrap_or_default().to_owned(),
+            zone: machine.zone.clone(),
+            template: machine.template.clone(),
+            launched_at: machine.launched_at,
+            power: machine.power,
+            ready: machine.ready,
+            serves: machine.state == State::InService,
+            leaving: !machine.state.counts(),
+            retained: machine.state == State::TerminatingRetained,
+            config: machine.node.as_ref().map(|node| node.config.clone()).unwrap_or_default(),
+            credentials: machine.credentials.clone(),
+            expired: machine.expired || machine.locked_out,
+        }
+    }
+
+    /// Whether they say what is so of `machine`. What it was launched as never changes.
+    fn is_of(&self, machine: &Machine) -> bool {
+        self.power == machine.power
+            && self.ready == machine.ready
+            && self.serves == (machine.state == State::InService)
+            && self.leaving != machine.state.counts()
+            && self.retained == (machine.state == State::TerminatingRetained)
+            && self.expired == (machine.expired || machine.locked_out)
+            && self.credentials == machine.credentials
     }
 }

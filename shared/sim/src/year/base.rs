@@ -1,0 +1,253 @@
+//! What trials go on from: a small cluster that was launched, and is about to be changed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use jiff::SignedDuration;
+use slipway_core::renewal::Asked;
+use slipway_core::spec;
+
+use super::account::Account;
+use super::check::Checker;
+use super::engine::{Deed, Engine};
+use super::rules::Rules;
+use super::skew::Skew;
+use crate::mortal::Life;
+use crate::world::Power;
+
+/// The cluster of every trial.
+pub(super) const NAME: &str = "trial";
+/// From which its launch follows.
+const SEED: u64 = 1;
+
+/// How large a cluster is, and how it is to be rolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    members: u32,
+    controllers: u32,
+    /// Sizes of its pools.
+    pub(super) pools: &'static [u32],
+    pub(super) manual: bool,
+    windows: bool,
+}
+
+pub(super) const SHAPES: [Shape; 6] = [
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: false },
+    Shape { members: 3, controllers: 1, pools: &[2], manual: false, windows: false },
+    Shape { members: 3, controllers: 2, pools: &[3, 2], manual: false, windows: false },
+    Shape { members: 3, controllers: 3, pools: &[3], manual: false, windows: false },
+    Shape { members: 3, controllers: 3, pools: &[2], manual: true, windows: false },
+    Shape { members: 5, controllers: 2, pools: &[2], manual: false, windows: true },
+];
+
+/// What is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// The machines of etcd.
+    Members,
+    /// The controllers.
+    Controllers,
+    /// The workers.
+    Workers,
+    /// All machines.
+    All,
+    /// Credentials, in place.
+    Refresh,
+    /// Credentials, by other machines.
+    Renew,
+    /// The minor of Kubernetes, and of etcd with it.
+    Upgrade,
+    /// There are two members of etcd fewer, and one controller.
+    Fewer,
+}
+
+pub(super) const CHANGES: [Change; 6] =
+    [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
+
+/// How many different bases seeds choose from.
+pub const BASES: usize = SHAPES.len() * CHANGES.len();
+/// How many sizes of clusters there are.
+pub const SIZES: usize = SHAPES.len();
+
+/// The spec of a cluster of that shape; `changed` are the machines that are other ones than at its launch.
+pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
+    let kind = |role: Change| {
+        if changed && (change == role || change == Change::All) { "m7i.xlarge" } else { "m7i.large" }
+    };
+    let pools: String = shape
+        .pools
+        .iter()
+        .enumerate()
+        .map(|(index, size)| {
+            let zone = ["a", "b"][index % 2];
+            let kind = if workers.is_empty() { kind(Change::Workers) } else { workers };
+            format!(
+                "    - name: p{index}\n      instanceType: {kind}\n      subnets: [{{name: private-{zone}}}]\n      \
+                 autoScalingGroup: {{minSize: {size}, maxSize: {}}}\n",
+                size + 2
+            )
+        })
+        .collect();
+    let minor = if change == Change::Upgrade && !changed { "1.36" } else { "1.37" };
+    let (mut controllers, mut members) = (shape.controllers, shape.members);
+    if change == Change::Fewer && changed {
+        (controllers, members) = ((controllers - 1).max(1), members.saturating_sub(2).max(1));
+    }
+    let strategy = if change == Change::Refresh { "refresh" } else { "rollout" };
+    let approval = if shape.manual { "manual" } else { "auto" };
+    let windows = if shape.windows {
+        "  windows:\n    - {days: [mon, wed, sat], start: \"06:00\", minutes: 300}\n    - {start: \"22:30\", minutes: 180}\n"
+    } else {
+        ""
+    };
+    format!(
+        "clusterName: {NAME}\nregion: eu-west-1\nkubernetesVersion: \"{minor}\"\nkeyName: operations\n\
+         apiEndpoints:\n  - name: default\n    dnsName: api.example.com\n    loadBalancer:\n      type: network\n      \
+         hostedZone: {{id: Z0123456789ABCDEFGHIJ}}\n\
+         vpcCIDR: 10.0.0.0/16\nsubnets:\n\
+         \x20 - {{name: public-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.0.0/24}}\n\
+         \x20 - {{name: public-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.1.0/24}}\n\
+         \x20 - {{name: public-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.2.0/24}}\n\
+         \x20 - {{name: private-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.32.0/19, private: true}}\n\
+         \x20 - {{name: private-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.64.0/19, private: true}}\n\
+         \x20 - {{name: private-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.96.0/19, private: true}}\n\
+         controller:\n  count: {}\n  instanceType: {}\netcd:\n  count: {}\n  instanceType: {}\n\
+         worker:\n  nodePools:\n{pools}\
+         certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true, days: 30, strategy: {strategy}}}\n\
+         rollout:\n  approval: {approval}\n  maxUnavailable: 1\n{windows}",
+        controllers,
+        kind(Change::Controllers),
+        members,
+        kind(Change::Members),
+    )
+}
+
+/// A cluster that stands, and a plan that is about to be executed. Many trials go on from one.
+#[derive(Debug)]
+pub struct Base {
+    pub(super) account: Account,
+    pub(super) rules: Rules,
+    pub(super) shape: Shape,
+    pub(super) change: Change,
+    pub(super) skew: Skew,
+}
+
+impl Base {
+    /// The base number `which` of [`BASES`].
+    ///
+    /// # Panics
+    /// As [`Base::with`].
+    #[must_use]
+    pub fn of(which: usize) -> Self {
+        Self::with(which, CHANGES[which / SHAPES.len() % CHANGES.len()])
+    }
+
+    /// A cluster of the shape number `shape` of [`SIZES`], which is about to be changed so.
+    ///
+    /// # Panics
+    /// If what every trial begins with does not work: without it nothing is shown.
+    #[must_use]
+    pub fn with(shape: usize, change: Change) -> Self {
+        Self::made(SHAPES[shape % SHAPES.len()], change)
+    }
+
+    /// A cluster of so many members and controllers, and two workers, which is about to be changed so.
+    ///
+    /// # Panics
+    /// As [`Base::with`].
+    #[must_use]
+    pub fn small(members: u32, controllers: u32, change: Change) -> Self {
+        Self::made(Shape { members, controllers, pools: &[2], manual: false, windows: false }, change)
+    }
+
+    /// As [`Base::of`], launched for this one alone.
+    ///
+    /// # Panics
+    /// As [`Base::with`].
+    #[must_use]
+    pub fn anew(which: usize) -> Self {
+        let (shape, change) = (SHAPES[which % SHAPES.len()], CHANGES[which / SHAPES.len() % CHANGES.len()]);
+        Self::changed(shape, change, &Launched::new(shape, &text(shape, change, false, "")))
+    }
+
+    fn made(shape: Shape, change: Change) -> Self {
+        Self::changed(shape, change, &launched(shape, &text(shape, change, false, "")))
+    }
+
+    /// What was launched, and is about to be changed so.
+    fn changed(shape: Shape, change: Change, launched: &Launched) -> Self {
+        let (account, now) = (launched.account.fork(SEED), launched.account.now());
+        let forever = Life::unending();
+        let rendered = match change {
+            Change::Members
+            | Change::Controllers
+            | Change::Workers
+            | Change::All
+            | Change::Upgrade
+            | Change::Fewer => {
+                let version = account.upload(&text(shape, change, true, ""));
+                account.render(Some(&version), &forever, now)
+            }
+            Change::Refresh | Change::Renew => {
+                let asked = Asked { everything: true, at: Some(now), ..Asked::default() };
+                account.scan(&asked, &forever, now).map(drop).unwrap_or_else(|error| panic!("{error}"));
+                account.render(None, &forever, now)
+            }
+        };
+        rendered.unwrap_or_else(|error| panic!("{error}"));
+        drop(account.bus.drain());
+        let rules = match change {
+            Change::Fewer => rules(&text(shape, change, true, "")),
+            Change::Members
+            | Change::Controllers
+            | Change::Workers
+            | Change::All
+            | Change::Refresh
+            | Change::Renew
+            | Change::Upgrade => launched.rules.clone(),
+        };
+        Self { account, rules, shape, change, skew: launched.skew.clone() }
+    }
+}
+
+fn rules(spec: &str) -> Rules {
+    let accepted = spec::parse(spec.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    Rules::of(&accepted.cluster)
+}
+
+/// A cluster that was launched, and stands for some days.
+#[derive(Debug)]
+struct Launched {
+    account: Account,
+    rules: Rules,
+    skew: Skew,
+}
+
+impl Launched {
+    fn new(shape: Shape, spec: &str) -> Self {
+        let rules = rules(spec);
+        let checker = Checker::new(NAME, rules.clone(), false);
+        let mut engine = Engine::new(Account::new(NAME, "eu-west-1", SEED), checker, SEED, None);
+        engine.person_after(SignedDuration::ZERO, Deed::Upload(spec.to_owned()));
+        if shape.manual {
+            engine.person_after(SignedDuration::from_mins(1), Deed::Approve);
+        }
+        // Pods are some days old: what depends on their age is not spared.
+        engine.run_until(engine.now() + SignedDuration::from_hours(24 * 4 + 5));
+        let up =
+            engine.with_world(|world| world.machines().iter().all(|one| one.ready && one.power == Power::Up));
+        assert!(up, "a machine does not come up in a world without faults: {:#?}", engine.transcript);
+        assert_eq!(engine.checker.violations, [], "a launch does what it must not");
+        Self { account: engine.account, rules, skew: engine.checker.skew }
+    }
+}
+
+/// The cluster of that spec, launched once in this process: what is changed later is nothing to its launch.
+fn launched(shape: Shape, spec: &str) -> Arc<Launched> {
+    type All = BTreeMap<String, Arc<OnceLock<Arc<Launched>>>>;
+    static ALL: Mutex<All> = Mutex::new(BTreeMap::new());
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = Arc::clone(all.entry(spec.to_owned()).or_default());
+    drop(all);
+    Arc::clone(one.get_or_init(|| Arc::new(Launched::new(shape, spec))))
+}

@@ -1,0 +1,124 @@
+//! What the checker sees of the world by itself, whatever anybody does: who is well, who is back, and what must hold at each moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::{Checker, GRACE, RESTARTS, Violation};
+use crate::world::{ClusterFacts, World};
+
+impl Checker {
+    /// Looks at the world.
+    pub fn look(&mut self, world: &World) {
+        let now = world.now();
+        let Some(facts) = world.cluster_facts(&self.cluster) else { return };
+        world.update_machines(&mut self.machines);
+        for (id, machine) in &self.machines {
+            if !self.roles.contains_key(id) {
+                self.roles.insert(id.clone(), machine.role.clone());
+            }
+        }
+        for (promise, what) in self.skew.amiss(self.machines.values()) {
+            self.violations.push(Violation { at: now, promise, what });
+        }
+        self.note_well(&facts, now);
+        self.note_back(world, &facts, now);
+        for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
+            let what = format!(
+                "{} pods are lost with {}, a {}, which was terminated",
+                loss.pods, loss.machine, loss.role
+            );
+            self.violations.push(Violation { at: now, promise: "P6", what });
+        }
+        self.losses = facts.losses.len();
+        if facts.forced > self.forced && !self.rules.may_force {
+            self.wrong(
+                now,
+                "P6",
+                "pods are deleted against their budget, and the spec never lets that be".to_owned(),
+            );
+        }
+        self.forced = facts.forced;
+        if self.stands && !self.faults {
+            self.quiet(&facts, now);
+        }
+        self.facts = Some(facts);
+    }
+
+    /// What holds at every moment where nothing goes wrong by itself.
+    fn quiet(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        let (all, up) =
+            (facts.members.len(), facts.members.values().filter(|one| one.voter && one.up).count());
+        if all > 1 && (up + 1 < all || facts.leader.is_none()) {
+            self.wrong(now, "P4", format!("{up} of {all} members of etcd serve"));
+        }
+        let (wanted, serve) = (self.rules.controllers, facts.api_servers.len());
+        let needed = if wanted == 1 { 1 } else { wanted - 1 };
+        // Where etcd itself is a single machine that is exchanged, no API server can serve.
+        if serve < needed && (all > 1 || up == all) {
+            self.wrong(now, "P5", format!("{serve} of {wanted} API servers serve"));
+        }
+    }
+
+    fn note_well(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        let members = facts.members.iter().filter(|(_, member)| member.voter && member.up);
+        let mut well: BTreeSet<&str> = members.map(|(role, _)| role.as_str()).collect();
+        let workers = self.machines.values().filter(|machine| machine.role.starts_with("pool-"));
+        well.extend(workers.filter(|one| one.ready && !one.leaving).map(|machine| machine.id.as_str()));
+        well.extend(facts.api_servers.iter().map(String::as_str));
+        // Without a leader no API server answers, however well it is.
+        let spared = facts.leader.is_none();
+        let before = self.well.iter().map(String::as_str);
+        well.extend(before.clone().filter(|id| spared && self.machines.contains_key(*id)));
+        for who in well.iter().copied().chain(before.clone()) {
+            match self.last_well.get_mut(who) {
+                Some(at) => *at = now,
+                None => drop(self.last_well.insert(who.to_owned(), now)),
+            }
+        }
+        self.last_well.retain(|who, at| well.contains(who.as_str()) || now.duration_since(*at) <= GRACE);
+        if !before.eq(well.iter().copied()) {
+            self.well = well.into_iter().map(str::to_owned).collect();
+        }
+    }
+
+    /// Who of those that we took down has somebody in its place.
+    fn note_back(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
+        self.drained.retain(|id| self.machines.get(id).is_some_and(|machine| !machine.leaving));
+        if self.taken.is_empty() {
+            return;
+        }
+        let machines = &self.machines;
+        let died = self.died(now);
+        let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+        // Any machine of a group stands in for any other: those that went first have theirs first.
+        self.taken.reverse();
+        self.taken.retain(|taken| {
+            if let Some(credentials) = &taken.restart {
+                let Some(machine) = machines.get(&taken.machine) else { return false };
+                let ill = match facts.members.get(&taken.role) {
+                    Some(member) => !member.up,
+                    None => !facts.api_servers.contains(&taken.machine),
+                };
+                let asked = machine.credentials != *credentials && now.duration_since(taken.at) < RESTARTS;
+                return asked || ill;
+            }
+            if let Some(member) = facts.members.get(&taken.role) {
+                let on = member.machine.as_ref();
+                return !(member.up && on.is_some_and(|on| *on != taken.machine));
+            }
+            // One that Auto Scaling still puts away while its successor serves is not missing.
+            let left = missing.entry(taken.role.clone()).or_insert_with(|| {
+                let of_role = || machines.values().filter(|machine| machine.role == taken.role);
+                let group = of_role().next().and_then(|one| world.group_facts(&one.group));
+                let serve = of_role().filter(|machine| machine.ready && !machine.leaving).count();
+                let died = died.get(&taken.role).copied().unwrap_or_default();
+                group.map_or(0, |group| group.desired as usize).saturating_sub(serve + died)
+            });
+            let is_missing = *left > 0;
+            *left = left.saturating_sub(1);
+            is_missing
+        });
+        self.taken.reverse();
+    }
+}
