@@ -13,7 +13,7 @@ use slipway_tests::tools;
 const AGENT: &str = "/var/lib/slipway/slipway-node";
 
 /// Each document, and the words of its command with good parameters.
-const DOCUMENTS: [(&str, &str); 9] = [
+const DOCUMENTS: [(&str, &str); 10] = [
     ("Slipway-Drain", "drain i-0abc123def4567890 --for 3000 --force-after never"),
     ("Slipway-EtcdHealth", "etcd health"),
     ("Slipway-EtcdMoveLeader", "etcd move-leader"),
@@ -22,6 +22,7 @@ const DOCUMENTS: [(&str, &str); 9] = [
         "Slipway-EtcdRestore",
         "etcd restore --snapshot 20261121T204500Z --token auto --initial-cluster founders",
     ),
+    ("Slipway-EtcdRetire", "etcd retire"),
     ("Slipway-EtcdSnapshot", "etcd snapshot"),
     (
         "Slipway-Refresh",

@@ -50,7 +50,8 @@ fn statement(operation: &str) -> Option<&'static str> {
         "kms:GenerateDataKey" => "SealOwnSnapshots",
         "ec2:DescribeVolumes" => "FindOwnVolume",
         "ec2:AttachVolume" => "AttachOwnVolume",
-        "route53:ChangeResourceRecordSets" => "SetOwnRecord",
+        "route53:ChangeResourceRecordSets" => "SetOwnRecord or TakeRecordsBack",
+        "route53:ListResourceRecordSets" => "FindRecords",
         "autoscaling:CompleteLifecycleAction" | "autoscaling:RecordLifecycleActionHeartbeat" => {
             "SettleOwnLifecycleHooks"
         }

@@ -39,6 +39,8 @@ pub use identity::{Imds, Instance};
 pub use instances::Machine;
 pub use keys::NodeKeys;
 pub use objects::BucketOfAssets;
+pub use records::Record;
+pub(crate) use records::zone_of;
 pub use volumes::Volume;
 
 use endpoints::Service;

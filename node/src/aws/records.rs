@@ -1,12 +1,39 @@
-//! Route 53: a member sets its one record.
+//! Route 53: a member sets its one record, and takes those of all members back when their cluster is taken away.
 
-use slipway_driver::ports::PortResult;
+use std::fmt::Write as _;
+
+use reqwest::Method;
+use roxmltree::{Document, Node};
+use slipway_core::node::NodeFile;
+use slipway_driver::ports::{ErrorKind, PortResult};
 
 use super::endpoints::Service;
+use super::error::port_error;
 use super::{Aws, Body, Call, encoded};
+use crate::failure::{Failure, Outcome};
 
 /// Who looks for a member that came back must not be told of its old address for long.
 const TTL_S: u32 = 30;
+
+/// An `A` record that a member may have set: one address, for as long as members let theirs be remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// In small letters, without the last dot, and escaped as Route 53 does it.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+}
+
+/// The hosted zone of an etcd member's record.
+pub(crate) fn zone_of(node: &NodeFile) -> Outcome<&str> {
+    node.zone.as_deref().ok_or_else(|| {
+        Failure::lasting(
+            "bootstrap.zone",
+            "node.json names no hosted zone for this member's record",
+            "render the cluster again: the userdata of etcd members has it",
+        )
+    })
+}
 
 impl Aws {
     /// Lets `name` be known as `address` in `zone`, whatever it was. `route53:ChangeResourceRecordSets`.
@@ -14,27 +41,102 @@ impl Aws {
     /// # Errors
     /// If Route 53 refuses.
     pub async fn set_address(&self, zone: &str, name: &str, address: &str) -> PortResult<()> {
-        let subject = format!("{name} in {zone}");
+        let record = Record { name: name.to_owned(), address: address.to_owned() };
+        self.change(zone, &format!("{name} in {zone}"), "UPSERT", &[record]).await
+    }
+
+    /// The records in `zone` that members may have set. `route53:ListResourceRecordSets`, which tells of all changes that were taken.
+    ///
+    /// # Errors
+    /// If Route 53 refuses.
+    pub async fn records(&self, zone: &str) -> PortResult<Vec<Record>> {
+        const OPERATION: &str = "route53:ListResourceRecordSets";
+        let mut records = Vec::new();
+        let mut from = String::new();
+        loop {
+            let url = format!("{}?maxitems=300{from}", self.of_zone(zone));
+            let call = Call { method: Method::GET, ..Call::new(OPERATION, zone, Service::Route53, url) };
+            let text = self.text(&call).await?;
+            let unread = |_| port_error(OPERATION, zone, ErrorKind::Transient, "the answer cannot be read");
+            let document = Document::parse(&text).map_err(unread)?;
+            let sets = document.descendants().filter(|node| node.tag_name().name() == "ResourceRecordSet");
+            records.extend(sets.filter_map(record));
+            let word = |name: &str| {
+                let mut top = document.root_element().children();
+                top.find(|node| node.tag_name().name() == name).and_then(|node| node.text())
+            };
+            let Some(name) = word("NextRecordName") else { return Ok(records) };
+            from = format!("&name={}", encoded(name, false));
+            for (key, value) in
+                [("type", word("NextRecordType")), ("identifier", word("NextRecordIdentifier"))]
+            {
+                if let Some(value) = value {
+                    let _ = write!(from, "&{key}={}", encoded(value, false));
+                }
+            }
+        }
+    }
+
+    /// Deletes records, all of them or none: each must be as it is told here. `route53:ChangeResourceRecordSets`.
+    ///
+    /// # Errors
+    /// If Route 53 refuses, as it does when one of them is not there, or is another one.
+    pub async fn take_back(&self, zone: &str, records: &[Record]) -> PortResult<()> {
+        self.change(zone, &format!("the members' names in {zone}"), "DELETE", records).await
+    }
+
+    async fn change(&self, zone: &str, subject: &str, action: &str, records: &[Record]) -> PortResult<()> {
+        let changes: String = records
+            .iter()
+            .map(|Record { name, address }| {
+                format!(
+                    "<Change><Action>{action}</Action><ResourceRecordSet>\
+                     <Name>{}</Name><Type>A</Type><TTL>{TTL_S}</TTL>\
+                     <ResourceRecords><ResourceRecord><Value>{}</Value></ResourceRecord></ResourceRecords>\
+                     </ResourceRecordSet></Change>",
+                    escaped(name),
+                    escaped(address)
+                )
+            })
+            .collect();
         let body = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
              <ChangeResourceRecordSetsRequest xmlns=\"https://route53.amazonaws.com/doc/2013-04-01/\"><ChangeBatch>\
-             <Comment>Slipway: an etcd member</Comment><Changes><Change><Action>UPSERT</Action><ResourceRecordSet>\
-             <Name>{}</Name><Type>A</Type><TTL>{TTL_S}</TTL>\
-             <ResourceRecords><ResourceRecord><Value>{}</Value></ResourceRecord></ResourceRecords>\
-             </ResourceRecordSet></Change></Changes></ChangeBatch></ChangeResourceRecordSetsRequest>",
-            escaped(name),
-            escaped(address)
+             <Comment>Slipway: etcd members</Comment><Changes>{changes}</Changes></ChangeBatch></ChangeResourceRecordSetsRequest>"
         );
-        let zone = zone.rsplit('/').next().unwrap_or(zone);
-        let url =
-            format!("{}/2013-04-01/hostedzone/{}/rrset/", self.base(Service::Route53), encoded(zone, false));
         let call = Call {
             headers: vec![("content-type", "application/xml".to_owned())],
             body: Body::Bytes(body.as_bytes()),
-            ..Call::new("route53:ChangeResourceRecordSets", &subject, Service::Route53, url)
+            ..Call::new(
+                "route53:ChangeResourceRecordSets",
+                subject,
+                Service::Route53,
+                format!("{}/", self.of_zone(zone)),
+            )
         };
         self.send(&call).await.map(drop)
     }
+
+    fn of_zone(&self, zone: &str) -> String {
+        let zone = zone.rsplit('/').next().unwrap_or(zone);
+        format!("{}/2013-04-01/hostedzone/{}/rrset", self.base(Service::Route53), encoded(zone, false))
+    }
+}
+
+/// What a `ResourceRecordSet` says, if a member may have set it.
+fn record(set: Node<'_, '_>) -> Option<Record> {
+    let text = |name: &str| {
+        let mut found = set.children().filter(|node| node.tag_name().name() == name);
+        found.next().and_then(|node| node.text())
+    };
+    let mut values = set.descendants().filter(|node| node.tag_name().name() == "Value");
+    let address = values.next()?.text()?.to_owned();
+    let is_ours = text("Type") == Some("A")
+        && text("TTL").and_then(|ttl| ttl.parse().ok()) == Some(TTL_S)
+        && text("SetIdentifier").is_none()
+        && values.next().is_none();
+    let name = text("Name")?.trim_end_matches('.').to_ascii_lowercase();
+    is_ours.then_some(Record { name, address })
 }
 
 fn escaped(text: &str) -> String {

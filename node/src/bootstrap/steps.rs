@@ -5,7 +5,7 @@ use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
 use slipway_pki::AwsLc;
 
 use super::{Bootstrap, bytes, etcd};
-use crate::aws::{HookResult, Instance};
+use crate::aws::{HookResult, Instance, zone_of};
 use crate::credentials::{self, Bundle};
 use crate::etcd::place::Place;
 use crate::failure::{Failure, Outcome};
@@ -284,13 +284,7 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     async fn record(&self) -> Outcome<()> {
-        let zone = self.node.zone.as_deref().ok_or_else(|| {
-            Failure::lasting(
-                "bootstrap.zone",
-                "node.json names no hosted zone for this member's record",
-                "render the cluster again: the userdata of etcd members has it",
-            )
-        })?;
+        let zone = zone_of(&self.node)?;
         let name = &self.etcd_config()?.etcd.dns_name;
         Ok(self.aws.set_address(zone, name, &self.instance.local_ipv4).await?)
     }

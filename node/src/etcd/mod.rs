@@ -10,6 +10,7 @@ pub mod leader;
 pub mod place;
 pub mod remove;
 pub mod restore;
+pub mod retire;
 pub mod snapshot;
 pub mod wire;
 
@@ -62,6 +63,8 @@ pub enum Verb {
         #[arg(long, value_name = "NAME", value_parser = name)]
         member: String,
     },
+    /// Take back the DNS records of all members: their cluster is being taken away
+    Retire,
 }
 
 /// Does what `verb` says.
@@ -81,6 +84,7 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<
         Verb::Join => Ok(json(&join::join(&place).await?)),
         Verb::Promote => Ok(json(&join::promote(&place).await?)),
         Verb::Remove { member } => Ok(json(&remove::remove(&place, &member).await?)),
+        Verb::Retire => Ok(json(&retire::retire(&place, endpoints).await?)),
         Verb::MoveLeader => Ok(json(&leader::move_leader(&place).await?)),
     }
 }

@@ -3,6 +3,7 @@
 use slipway_core::event::Event;
 use slipway_core::rollout::Order;
 use slipway_driver::rendering::Outcome;
+use slipway_sim::world::FleetFaults;
 
 use super::*;
 
@@ -15,7 +16,12 @@ impl Account {
         assert!(stacks.values().all(|status| status == GONE), "{stacks:?}");
         let world = lock(&self.cloudformation);
         assert_eq!(world.machines(), []);
+        assert_eq!(world.records(), [""; 0]);
         assert!(world.schedules().is_empty(), "the tick goes with it");
+    }
+
+    fn records(&self) -> Vec<String> {
+        lock(&self.cloudformation).records()
     }
 
     fn destroyed(&self) -> usize {
@@ -27,6 +33,7 @@ impl Account {
 #[tokio::test]
 async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_anew_by_an_upload() {
     let account = Account::up(PRODUCTION).await;
+    assert_eq!(account.records().len(), 3, "each member has set its record");
     account.order(Order::Destroy { without_snapshot: false }).await;
     let Outcome::Rejected(why) = account.render(bigger(PRODUCTION)).await else { panic!() };
     assert!(why[0].message.contains("production is being destroyed"), "{why:?}");
@@ -49,4 +56,30 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
     account.run(Delivery::Everything).await;
     assert_eq!(account.status().rollout.unwrap().state, "succeeded");
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
+}
+
+/// No member does what it is asked: all but the network goes, and a person reads which command helps.
+#[tokio::test]
+async fn a_zone_that_still_holds_the_records_of_dead_members_stops_a_destruction_which_says_what_to_do() {
+    let account = Account::up(PRODUCTION).await;
+    lock(&account.cloudformation)
+        .set_fleet_faults(FleetFaults { command_fails: 1.0, ..FleetFaults::default() });
+    account.order(Order::Destroy { without_snapshot: true }).await;
+    account.run(Delivery::TicksOnly).await;
+    let report = account.status().rollout.unwrap();
+    assert_eq!(report.state, "failed", "{}", report.message);
+    for words in [
+        "EtcdHostedZone (AWS::Route53::HostedZone) DELETE_FAILED",
+        "nobody took them back: etcd-0: the machine is too busy to answer",
+        "aws route53 change-resource-record-sets --hosted-zone-id $zone",
+        "describe-stack-resource --stack-name production-network",
+    ] {
+        assert!(report.message.contains(words), "{words}: {}", report.message);
+    }
+    assert_eq!((account.records().len(), lock(&account.cloudformation).machines().len()), (3, 0));
+    lock(&account.cloudformation).clear_records();
+    account.order(Order::Destroy { without_snapshot: true }).await;
+    account.run(Delivery::TicksOnly).await;
+    assert_eq!(account.status().rollout.unwrap().state, "destroyed");
+    account.is_gone();
 }

@@ -168,8 +168,53 @@ async fn a_member_sets_its_record_and_sets_it_again() {
         assert_eq!(of_name.len(), 1, "{records}");
         assert!(of_name[0].contains(&format!("<Value>{address}</Value>")), "{records}");
     }
+    // It finds what members may have set, and nothing else. (moto deletes also what is not there.)
+    let find = || async { aws.records(zone).await.unwrap() };
+    aws.set_address(zone, "etcd-1.etcd.a.internal", "10.0.0.6").await.unwrap();
+    let found = find().await;
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!((found[0].name.as_str(), found[0].address.as_str()), ("etcd-0.etcd.a.internal", "10.0.0.9"));
+    aws.take_back(zone, &found).await.unwrap();
+    assert_eq!(find().await, []);
     let error = aws.set_address("ZNONE", "etcd-0.etcd.a.internal", "10.0.0.5").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Missing, "{error}");
+}
+
+#[tokio::test]
+async fn records_are_read_page_by_page_and_what_no_member_sets_is_passed_over() {
+    let set =
+        |name: &str, of: &str| format!("<ResourceRecordSet><Name>{name}</Name>{of}</ResourceRecordSet>");
+    let value = |kind: &str, ttl: u32, address: &str| {
+        format!(
+            "<Type>{kind}</Type><TTL>{ttl}</TTL><ResourceRecords><ResourceRecord><Value>{address}</Value></ResourceRecord></ResourceRecords>"
+        )
+    };
+    let alias = "<Type>A</Type><AliasTarget><DNSName>lb.</DNSName></AliasTarget>";
+    let of = |sets: &[String], more: &str| {
+        let sets = sets.concat();
+        let space = "https://route53.amazonaws.com/doc/2013-04-01/";
+        format!(
+            "<ListResourceRecordSetsResponse xmlns=\"{space}\"><ResourceRecordSets>{sets}</ResourceRecordSets>{more}</ListResourceRecordSetsResponse>"
+        )
+    };
+    let first = of(
+        &[
+            set("a.internal.", &value("NS", 30, "ns-1.")),
+            set("\\052.a.internal.", &value("A", 10, "192.0.2.1")),
+            set("api.a.internal.", alias),
+            set("Etcd-0.a.internal.", &value("A", 30, "10.0.0.5")),
+        ],
+        "<IsTruncated>true</IsTruncated><NextRecordName>etcd-1.a.internal.</NextRecordName><NextRecordType>A</NextRecordType>",
+    );
+    let second = of(&[set("etcd-1.a.internal.", &value("A", 30, "10.0.0.6"))], "");
+    let server = Scripted::start(&[(200, first.leak()), (200, second.leak())]).await;
+    let (aws, _imds) = client_of(&server.url).await;
+    let found = aws.records("/hostedzone/Z1").await.unwrap();
+    let found: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.address.as_str())).collect();
+    assert_eq!(found, [("etcd-0.a.internal", "10.0.0.5"), ("etcd-1.a.internal", "10.0.0.6")]);
+    let asked = server.asked();
+    assert_eq!(asked[0].path, "/2013-04-01/hostedzone/Z1/rrset?maxitems=300");
+    assert_eq!(asked[1].path, "/2013-04-01/hostedzone/Z1/rrset?maxitems=300&name=etcd-1.a.internal.&type=A");
 }
 
 fn hook() -> Hook {
@@ -227,6 +272,7 @@ async fn every_call_is_signed_as_botocore_signs_it() {
     aws.keys(None).unwrap(b"wrapped", &BTreeMap::new()).await.unwrap_err();
     aws.volumes(&BTreeMap::from([("a:b c".to_owned(), "d&e".to_owned())])).await.unwrap();
     aws.set_address("Z1", "a.b", "10.0.0.1").await.unwrap();
+    assert_eq!(aws.records("Z1").await.unwrap(), []);
     aws.settle(&hook(), HookResult::Continue).await.unwrap();
 
     assert!(server.asked().len() >= 9, "{:?}", server.asked());

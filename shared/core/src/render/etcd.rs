@@ -22,6 +22,9 @@ use crate::skew::zone::STATEMENT;
 /// longer.
 const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 600, unspoken: Unspoken::Terminate };
 
+/// How the name of a member begins whose name nobody chose.
+const MEMBER_PREFIX: &str = "etcd-";
+
 /// Renders the etcd stack and the roles of its members.
 pub(super) fn template(context: &mut Context<'_>) -> (Template, Vec<(Role, NodeRole)>) {
     let cluster = context.cluster;
@@ -143,7 +146,8 @@ fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role, pin: &Vo
         .on_delete(Removal::Snapshot)
 }
 
-/// What a member needs besides: to take and restore snapshots, to attach its volume, and to set its one record.
+/// What a member needs besides: to take and restore snapshots, to attach its volume, to set its one record, and to take back those of all
+/// members when the cluster is taken away.
 fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Value> {
     let (partition, region) = (context.partition(), &context.cluster.region);
     let tagged = json!({ "StringEquals": {
@@ -183,12 +187,27 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         allow(
             STATEMENT,
             &["route53:ChangeResourceRecordSets"],
-            zone,
+            zone.clone(),
             json!({ "ForAllValues:StringEquals": {
                 "route53:ChangeResourceRecordSetsNormalizedRecordNames": [member.dns_name.to_lowercase()],
                 "route53:ChangeResourceRecordSetsRecordTypes": ["A"],
                 "route53:ChangeResourceRecordSetsActions": ["UPSERT"],
             } }),
+        ),
+        allow("FindRecords", &["route53:ListResourceRecordSets"], zone.clone(), Value::Null),
+        allow(
+            "TakeRecordsBack",
+            &["route53:ChangeResourceRecordSets"],
+            zone,
+            json!({
+                "ForAllValues:StringLike": {
+                    "route53:ChangeResourceRecordSetsNormalizedRecordNames": members_names(context),
+                },
+                "ForAllValues:StringEquals": {
+                    "route53:ChangeResourceRecordSetsRecordTypes": ["A"],
+                    "route53:ChangeResourceRecordSetsActions": ["DELETE"],
+                },
+            }),
         ),
     ];
     // Who attaches a volume under a key of the user's gives EC2 a grant on it. Under the account's own key for EBS, the
@@ -206,4 +225,14 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         ));
     }
     statements
+}
+
+/// The names that members have, may have and may have had, as a pattern of IAM's: a member that is dead or has left cannot take its own record
+/// back. Of others' names a user chose those that stand here beside it.
+fn members_names(context: &Context<'_>) -> Vec<String> {
+    let etcd = &context.cluster.etcd;
+    let usual = |name: &str| name.starts_with(MEMBER_PREFIX);
+    let domain = etcd.internal_domain.trim_end_matches('.').to_lowercase();
+    let chosen = etcd.members.iter().map(|member| member.dns_name.to_lowercase()).filter(|name| !usual(name));
+    std::iter::once(format!("{MEMBER_PREFIX}*.{domain}")).chain(chosen).collect()
 }

@@ -4,9 +4,12 @@
 //! says that all of the one before are gone. What is found is read off the world each time, also stacks that never came to be. Workers are not
 //! drained, since there is nowhere for their pods to go: their terminate hooks, which would wait for a drain and keep the machine, are ended.
 //!
-//! Nothing is deleted before the snapshot is taken, on the member that leads, so that what was acknowledged is in it. A failure stops it where it
-//! is, and another order goes on from there; pause holds it, and an abort ends it between two stacks.
+//! Nothing is deleted before the snapshot is taken, on the member that leads, so that what was acknowledged is in it. Before etcd's stack goes, a
+//! member takes back the records that members set themselves. A failure stops it where it is, and another order goes on from there; pause holds
+//! it, and an abort ends it between two stacks.
 
+mod machines;
+mod records;
 mod save;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fleet::Verb;
 use super::nodes::asks::command;
-use super::nodes::{Asked, PATIENCE, PAUSE};
+use super::nodes::{Asked, PATIENCE};
 use super::orders::{CLOCKS_APART, Given, paused, plan_of};
 use super::stack_step::{OWNER_TAG, Phase, because, phase, status_of};
 use super::words::clipped;
@@ -24,6 +27,8 @@ use super::{Decision, Effect, Observed, Report, Rollout, StackStatus, ToObserve,
 use crate::event::{ClusterDestroyed, Event, RolloutReport};
 use crate::pki::Role;
 use crate::render::{StackKind, stack_name};
+use machines::let_go;
+use records::{Records, retire};
 use save::{member_groups, save};
 
 /// A cluster that is taken away.
@@ -36,6 +41,9 @@ pub struct Destroy {
     pub attempt: u32,
     /// The last snapshot of etcd.
     pub snapshot: LastSnapshot,
+    /// The records that members of etcd set themselves.
+    #[serde(default)]
+    pub records: Records,
     /// Its stacks, by wave, the last that came first.
     pub stacks: Vec<Going>,
     /// When its present stage began.
@@ -126,9 +134,6 @@ const LATEST: SignedDuration = SignedDuration::from_hours(1);
 /// Stacks that are worked on side by side, as in a rollout.
 const AT_A_TIME: usize = 10;
 
-/// Terminate hooks that are ended in one look: an invocation stays bounded.
-const MOST_HOOKS: usize = 100;
-
 impl Rollout {
     /// Whether it is being taken away, or has stopped half-way.
     #[must_use]
@@ -187,6 +192,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool) -> Destroy {
         asked_at: at,
         attempt: 1,
         snapshot,
+        records: Records::Stand,
         stacks: stacks(state),
         since: at,
         asked: Vec::new(),
@@ -225,7 +231,16 @@ impl Destroy {
             }
         }
         let attempt = self.attempt + 1;
-        Self { asked_at: at, attempt, since: at, tries: 0, aborted: None, failure: None, ..self }
+        Self {
+            asked_at: at,
+            attempt,
+            since: at,
+            tries: 0,
+            aborted: None,
+            failure: None,
+            records: Records::Stand,
+            ..self
+        }
     }
 
     /// A person thought better of it, after it was ordered.
@@ -261,6 +276,15 @@ impl Destroy {
         };
         let of_wave = |at: &usize| self.stacks[*at].kind.wave() == wave && open(&self.stacks[*at]);
         (0..self.stacks.len()).filter(of_wave).take(AT_A_TIME).collect()
+    }
+
+    /// Whether members of etcd are to be asked, and may have answered.
+    fn asks_members(&self) -> bool {
+        let etcd = |at: usize| {
+            let going = &self.stacks[at];
+            going.kind == StackKind::Etcd && going.state == GoingState::Stands
+        };
+        self.saves() || (self.records.are_open() && self.turn().into_iter().any(etcd))
     }
 
     const fn saves(&self) -> bool {
@@ -304,11 +328,13 @@ pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) 
     if open.has_stopped() {
         return;
     }
-    if open.saves() {
+    if open.asks_members() {
         look.groups.extend(member_groups(&state.cluster).map(|(_, group)| group));
         look.commands.extend(
             open.asked.iter().filter(|asked| asked.refused.is_none()).map(|asked| asked.command.clone()),
         );
+    }
+    if open.saves() {
         return;
     }
     for going in open.turn().into_iter().map(|at| &open.stacks[at]) {
@@ -368,6 +394,14 @@ fn delete(
     let held = held || open.why().is_some();
     let name = format!("slipway-{}-destroy-{}", state.generation, open.attempt);
     for at in open.turn() {
+        let going = &open.stacks[at];
+        let stack = observed.stacks.get(&going.stack).and_then(Option::as_ref);
+        let waits = stack.filter(|_| going.kind == StackKind::Etcd && going.state == GoingState::Stands);
+        if let Some(waits) = waits.and_then(|stack| retire(state, open, stack, held, observed, now, effects))
+        {
+            words.insert(open.stacks[at].stack.clone(), waits);
+            continue;
+        }
         let going = &mut open.stacks[at];
         let Some(found) = observed.stacks.get(&going.stack) else { continue };
         let Some(stack) = found.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
@@ -388,6 +422,7 @@ fn delete(
             GoingState::Deleting(_) if stack.status == StackStatus::DeleteFailed => {
                 let failures = observed.failures.get(&going.stack).map(Vec::as_slice).unwrap_or_default();
                 let why = because(format!("{} could not be deleted", going.stack), failures);
+                let why = why + &records::cure(&going.stack, failures, &open.records);
                 going.state = GoingState::Failed(why.clone());
                 why
             }
@@ -421,29 +456,6 @@ fn delete(
         words.insert(going.stack.clone(), said);
     }
     effects.extend(let_go(state, open, observed, now));
-}
-
-/// Ends the terminate hooks of workers whose stack goes: without that they would be kept.
-fn let_go(state: &Rollout, open: &mut Destroy, observed: &Observed, now: Timestamp) -> Vec<Effect> {
-    if open.told.is_some_and(|at| now.duration_since(at) < PAUSE) {
-        return Vec::new();
-    }
-    let deleting = |name: &String| {
-        open.stacks.iter().any(|going| &going.stack == name && matches!(going.state, GoingState::Deleting(_)))
-    };
-    let groups = observed.groups.iter().filter(|(name, _)| deleting(name));
-    let groups = groups.filter_map(|(_, group)| group.as_ref());
-    let ours = groups.filter(|group| group.tags.get(OWNER_TAG) == Some(&state.cluster));
-    let ends: Vec<Effect> = ours
-        .flat_map(|group| group.machines.iter().map(|(id, machine)| (&group.name, id, machine)))
-        .filter(|(_, _, machine)| machine.lifecycle == super::fleet::Lifecycle::TerminatingWait)
-        .take(MOST_HOOKS)
-        .map(|(group, id, _)| Effect::CompleteTermination { group: group.clone(), instance: id.clone() })
-        .collect();
-    if !ends.is_empty() {
-        open.told = Some(now);
-    }
-    ends
 }
 
 /// Ends it if it is at its end, and says how it stands.
@@ -526,8 +538,9 @@ fn destroyed(
     };
     let last = snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"));
     let message = format!(
-        "destroyed: every stack is gone{}; what the buckets hold stays, and so do the snapshots of etcd's volumes in EC2",
-        last.unwrap_or_default()
+        "destroyed: every stack is gone{}{}; what the buckets hold stays, and so do the snapshots of etcd's volumes in EC2",
+        last.unwrap_or_default(),
+        open.records.left()
     );
     let event = ClusterDestroyed {
         cluster: next.cluster.clone(),

@@ -92,6 +92,8 @@ pub enum Verb {
         /// Who leaves the membership: `etcd-4`.
         member: String,
     },
+    /// `Slipway-EtcdRetire`, on a member of a cluster that is taken away.
+    EtcdRetire,
     /// `Slipway-Drain`, on a controller.
     Drain {
         /// The node: the machine's id.
@@ -119,6 +121,7 @@ impl Verb {
             Self::EtcdMoveLeader => "Slipway-EtcdMoveLeader",
             Self::EtcdSnapshot => "Slipway-EtcdSnapshot",
             Self::EtcdRemove { .. } => "Slipway-EtcdRemove",
+            Self::EtcdRetire => "Slipway-EtcdRetire",
             Self::Drain { .. } => "Slipway-Drain",
             Self::Uncordon { .. } => "Slipway-Uncordon",
         }
@@ -131,7 +134,11 @@ impl Verb {
             list.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
         };
         match self {
-            Self::Status | Self::EtcdHealth | Self::EtcdMoveLeader | Self::EtcdSnapshot => BTreeMap::new(),
+            Self::Status
+            | Self::EtcdHealth
+            | Self::EtcdMoveLeader
+            | Self::EtcdSnapshot
+            | Self::EtcdRetire => BTreeMap::new(),
             Self::EtcdRemove { member } => of(&[("Member", member.clone())]),
             Self::Refresh { credentials, restart } => of(&[
                 ("Credentials", credentials.clone()),

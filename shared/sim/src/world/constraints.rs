@@ -61,10 +61,9 @@ pub(super) fn on_delete(world: &World, old: &Resource) -> Option<String> {
     match old.kind.as_str() {
         "AWS::EC2::VPC" => (used("AWS::EC2::Subnet", "VpcId") || used("AWS::EC2::SecurityGroup", "VpcId"))
             .then(|| format!("The vpc '{id}' has dependencies and cannot be deleted.")),
-        "AWS::EC2::Subnet" => {
-            (used("AWS::EC2::NatGateway", "SubnetId") || used("AWS::ElasticLoadBalancingV2::LoadBalancer", "Subnets"))
-                .then(|| format!("The subnet '{id}' has dependencies and cannot be deleted."))
-        }
+        "AWS::EC2::Subnet" => (used("AWS::EC2::NatGateway", "SubnetId")
+            || used("AWS::ElasticLoadBalancingV2::LoadBalancer", "Subnets"))
+        .then(|| format!("The subnet '{id}' has dependencies and cannot be deleted.")),
         "AWS::EC2::VPCGatewayAttachment" => {
             let vpc = text(&old.properties, "VpcId")?;
             let inside = view.things("AWS::EC2::NatGateway").any(|(_, nat)| {
@@ -80,12 +79,18 @@ pub(super) fn on_delete(world: &World, old: &Resource) -> Option<String> {
                 ("AWS::EC2::SecurityGroupIngress", "SourceSecurityGroupId"),
                 ("AWS::EC2::SecurityGroupEgress", "DestinationSecurityGroupId"),
             ];
-            rules.iter().any(|(kind, property)| used(kind, property)).then(|| format!("resource {id} has a dependent object"))
+            rules
+                .iter()
+                .any(|(kind, property)| used(kind, property))
+                .then(|| format!("resource {id} has a dependent object"))
         }
         "AWS::IAM::Role" => used("AWS::IAM::InstanceProfile", "Roles")
             .then(|| "Cannot delete entity, must remove roles from instance profile first.".to_owned()),
-        "AWS::Route53::HostedZone" => used("AWS::Route53::RecordSet", "HostedZoneId").then(|| {
-            "The specified hosted zone contains non-required resource record sets and so cannot be deleted.".to_owned()
+        "AWS::Route53::HostedZone" => (used("AWS::Route53::RecordSet", "HostedZoneId")
+            || world.has_records(id))
+        .then(|| {
+            "The specified hosted zone contains non-required resource record sets and so cannot be deleted."
+                .to_owned()
         }),
         _ => None,
     }

@@ -214,7 +214,8 @@ impl Checker {
         for act in acts {
             let Act::Send(command) = act else { continue };
             // Questions may be asked as often as one likes, and a rollout takes a snapshot of its own when it follows another at once.
-            if matches!(command.verb, Verb::Status | Verb::EtcdHealth | Verb::EtcdSnapshot) {
+            if matches!(command.verb, Verb::Status | Verb::EtcdHealth | Verb::EtcdSnapshot | Verb::EtcdRetire)
+            {
                 continue;
             }
             let token = sent.entry((&command.instance, &command.verb)).or_insert(&command.token);
@@ -237,7 +238,8 @@ impl Checker {
                 Verb::Refresh { .. }
                 | Verb::EtcdMoveLeader
                 | Verb::EtcdSnapshot
-                | Verb::EtcdRemove { .. } => true,
+                | Verb::EtcdRemove { .. }
+                | Verb::EtcdRetire => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
                 // What is let go of again evicts, ends and makes nothing: that is part of stopping.
                 Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
@@ -462,6 +464,7 @@ impl Checker {
             | Verb::EtcdHealth
             | Verb::EtcdMoveLeader
             | Verb::EtcdSnapshot
+            | Verb::EtcdRetire
             | Verb::Uncordon { .. } => {}
         }
     }

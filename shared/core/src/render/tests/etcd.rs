@@ -69,6 +69,14 @@ fn p9_a_member_sets_its_own_record_and_no_other() {
     };
     assert_eq!(names(1), json!(["etcd-1.prod.etcd.internal"]));
     assert_eq!(names(2), json!(["cedar.prod.etcd.internal"]));
+    // It sets its own alone, and takes all of them back.
+    let condition = &statement(&etcd, 1, "TakeRecordsBack").unwrap()["Condition"];
+    assert_eq!(
+        condition["ForAllValues:StringLike"]["route53:ChangeResourceRecordSetsNormalizedRecordNames"],
+        json!(["etcd-*.prod.etcd.internal", "cedar.prod.etcd.internal"])
+    );
+    let actions = &condition["ForAllValues:StringEquals"]["route53:ChangeResourceRecordSetsActions"];
+    assert_eq!(*actions, json!(["DELETE"]));
 }
 
 #[test]

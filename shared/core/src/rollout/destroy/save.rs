@@ -23,6 +23,23 @@ pub(super) fn member_groups(cluster: &str) -> impl Iterator<Item = (Role, String
     (0..MOST_MEMBERS).map(move |index| (Role::Etcd(index), format!("{stack}-{index}")))
 }
 
+/// The members that serve, and their machines.
+pub(super) fn members(state: &Rollout, observed: &Observed) -> Vec<(Role, String)> {
+    let found = member_groups(&state.cluster).filter_map(|(role, group)| {
+        let group = observed.groups.get(&group)?.as_ref()?;
+        let ours = group.tags.get(OWNER_TAG) == Some(&state.cluster);
+        serving(group).next().filter(|_| ours).map(|(id, _)| (role, id.clone()))
+    });
+    found.collect()
+}
+
+/// What members said that could not do what they were asked.
+pub(super) fn why_not(open: &Destroy, said: &[Result<Value, String>]) -> String {
+    let why = open.asked.iter().zip(said);
+    let why = why.filter_map(|(asked, said)| Some(format!("{}: {}", asked.role, said.as_ref().err()?)));
+    why.collect::<Vec<_>>().join("; ")
+}
+
 /// The last snapshot, on the member that leads.
 pub(super) fn save(
     state: &Rollout,
@@ -31,13 +48,7 @@ pub(super) fn save(
     now: Timestamp,
     effects: &mut Vec<Effect>,
 ) -> String {
-    let machines: Vec<(Role, String)> = member_groups(&state.cluster)
-        .filter_map(|(role, group)| {
-            let group = observed.groups.get(&group)?.as_ref()?;
-            let ours = group.tags.get(OWNER_TAG) == Some(&state.cluster);
-            serving(group).next().filter(|_| ours).map(|(id, _)| (role, id.clone()))
-        })
-        .collect();
+    let machines = members(state, observed);
     let waits = match open.snapshot {
         LastSnapshot::Asked => "takes the last snapshot",
         LastSnapshot::Leader | LastSnapshot::Taken(_) | LastSnapshot::Declined | LastSnapshot::Needless => {
@@ -63,9 +74,7 @@ pub(super) fn save(
         health.is_some_and(|health| health.leads)
     };
     let Some(leader) = said.iter().position(leads).map(|at| &open.asked[at]) else {
-        let why = open.asked.iter().zip(&said);
-        let why = why.filter_map(|(asked, said)| Some(format!("{}: {}", asked.role, said.as_ref().err()?)));
-        let why = why.collect::<Vec<_>>().join("; ");
+        let why = why_not(open, &said);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
         return come_to_nothing(open, &format!("no member of etcd leads{why}"), now);
     };
@@ -95,9 +104,20 @@ fn taken(open: &mut Destroy, said: Option<Result<Value, String>>, now: Timestamp
 
 /// Tried again in a minute, and not for ever.
 fn come_to_nothing(open: &mut Destroy, why: &str, now: Timestamp) -> String {
+    if gives_up(open, now) {
+        open.failure = Some(format!("the last snapshot cannot be taken: {why}"));
+    }
+    if open.asked.is_empty() {
+        open.snapshot = LastSnapshot::Leader;
+    }
+    format!("waits: {why}")
+}
+
+/// What was asked came to nothing: it is asked again after a while (nobody counts as asked then), and not for ever.
+pub(super) fn gives_up(open: &mut Destroy, now: Timestamp) -> bool {
     let asked_at = open.asked.iter().map(|asked| asked.at).max();
     if asked_at.is_some_and(|at| now.duration_since(at) < PAUSE) {
-        return format!("waits: {why}");
+        return false;
     }
     // Machines may be on their way up; those that answer nonsense are given as many tries as anything else.
     let given_up = match open.asked.is_empty() {
@@ -106,9 +126,5 @@ fn come_to_nothing(open: &mut Destroy, why: &str, now: Timestamp) -> String {
     };
     open.tries += u32::from(!open.asked.is_empty());
     open.asked.clear();
-    open.snapshot = LastSnapshot::Leader;
-    if given_up {
-        open.failure = Some(format!("the last snapshot cannot be taken: {why}"));
-    }
-    format!("waits: {why}")
+    given_up
 }

@@ -112,6 +112,7 @@ pub(in super::super) fn call_back(asked: &Asked) -> Option<Effect> {
         | Verb::EtcdHealth
         | Verb::EtcdMoveLeader
         | Verb::EtcdRemove { .. }
+        | Verb::EtcdRetire
         | Verb::Uncordon { .. } => None,
     }
 }
@@ -156,7 +157,9 @@ pub(in super::super) fn answer(
 /// After so long a command that was not answered never will be: a little more than its document lets it run.
 const fn longest(verb: &Verb) -> SignedDuration {
     match verb {
-        Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => SignedDuration::from_mins(6),
+        Verb::Status | Verb::EtcdHealth | Verb::EtcdRetire | Verb::Uncordon { .. } => {
+            SignedDuration::from_mins(6)
+        }
         Verb::EtcdMoveLeader | Verb::EtcdRemove { .. } => SignedDuration::from_mins(9),
         Verb::Refresh { .. } => SignedDuration::from_mins(20),
         Verb::EtcdSnapshot => SignedDuration::from_mins(35),

@@ -28,6 +28,8 @@ struct Quay {
     leader: Option<u32>,
     /// What a snapshot ends with.
     snapshot: Result<&'static str, &'static str>,
+    /// The member that can take the records back.
+    retires: Option<u32>,
     /// What was asked, by its token.
     asked: BTreeMap<String, (Verb, String)>,
     /// The workers of pool `a` that wait at their terminate hook.
@@ -47,6 +49,7 @@ impl Quay {
             members: 3,
             leader: Some(1),
             snapshot: Ok(KEY),
+            retires: Some(2),
             asked: BTreeMap::new(),
             hooked: Vec::new(),
         }
@@ -75,7 +78,13 @@ impl Quay {
         let leads = self.leader.is_some_and(|index| instance == format!("i-{index}"));
         let good =
             |answer| CommandView { status: CommandStatus::Success, answer: Some(answer), problem: None };
+        let retires = self.retires.is_some_and(|index| instance == format!("i-{index}"));
         match (verb, self.snapshot) {
+            (Verb::EtcdRetire, _) if retires => good(json!({ "records": [] })),
+            (Verb::EtcdRetire, _) => {
+                let answer = Some(json!({ "error": { "message": "AccessDenied" } }));
+                CommandView { status: CommandStatus::Failed, answer, problem: None }
+            }
             (Verb::EtcdHealth, _) => {
                 good(serde_json::to_value(EtcdHealth { leads, ..EtcdHealth::default() }).unwrap())
             }
@@ -321,4 +330,49 @@ fn workers_whose_stack_goes_do_not_wait_for_a_drain() {
     let let_go: Vec<&String> = quay.log.iter().filter(|line| line.starts_with("let ")).collect();
     assert_eq!(let_go, ["let i-a go", "let i-b go"]);
     assert!(!quay.log.iter().any(|line| line.contains("Drain")), "{:?}", quay.log);
+}
+
+/// The lines from the deletion of the control plane to that of etcd.
+fn between(quay: &Quay) -> Vec<&str> {
+    let at = |what: &str| quay.log.iter().position(|line| line == what).unwrap();
+    let lines = quay.log[at("delete c-control-plane") + 1..at("delete c-etcd")].iter().map(String::as_str);
+    lines.filter(|line| line.contains(" on ")).collect()
+}
+
+#[test]
+fn a_member_takes_the_records_of_all_back_before_etcd_goes() {
+    let mut quay = Quay::new();
+    let report = quay.run(ordered(0, false));
+    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert!(!report.message.contains("A records"), "{}", report.message);
+    let all = ["Slipway-EtcdRetire on i-0", "Slipway-EtcdRetire on i-1", "Slipway-EtcdRetire on i-2"];
+    assert_eq!(between(&quay), all);
+
+    // What was taken back may be there again when a pause is over.
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, false)));
+    while !quay.log.iter().any(|line| line.contains("Retire")) {
+        quay.wake(None);
+    }
+    for order in [Order::Pause, Order::Resume] {
+        let minute = quay.minute;
+        quay.wake(Some(Given { order, at: at(minute) }));
+        assert!(!quay.deletions().contains(&"c-etcd"));
+    }
+    while !quay.deletions().contains(&"c-etcd") {
+        quay.wake(None);
+    }
+    assert_eq!(between(&quay), [all, all].concat());
+}
+
+#[test]
+fn a_destruction_does_not_wait_for_ever_for_records_that_nobody_can_take_back() {
+    for (members, asked, why) in [(3, 9, "etcd-1: AccessDenied"), (0, 0, "no member of etcd has a machine")] {
+        let mut quay = Quay { members, retires: None, ..Quay::new() };
+        let report = quay.run(ordered(0, true));
+        assert_eq!((report.state.as_str(), quay.deletions().len()), ("destroyed", 5), "{}", report.message);
+        assert!(report.message.contains(why), "{}", report.message);
+        assert_eq!(between(&quay).len(), asked, "{:?}", quay.log);
+        assert!(quay.minute < 20, "{}", quay.minute);
+    }
 }

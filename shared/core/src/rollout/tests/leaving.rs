@@ -57,6 +57,7 @@ impl Store {
             | Verb::Refresh { .. }
             | Verb::EtcdMoveLeader
             | Verb::EtcdSnapshot
+            | Verb::EtcdRetire
             | Verb::Drain { .. }
             | Verb::Uncordon { .. } => {
                 self.told.push(format!("{name} {}", command.verb.document()));

@@ -50,6 +50,7 @@ impl World {
                 self.etcd_removes(&cluster, machine.role(), &member)
                     .map_err(|why| failure("etcd.refused", &why, true))
             }
+            "Slipway-EtcdRetire" => Ok(json!({"records": self.takes_records_back(&machine.id), "left": []})),
             "Slipway-EtcdSnapshot" => self.snapshot(&cluster, machine.role()),
             other => Err(failure("usage", &format!("{other} is not modelled"), false)),
         }

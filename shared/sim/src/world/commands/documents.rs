@@ -17,7 +17,7 @@ struct Document {
     takes_s: (f64, f64),
 }
 
-const DOCUMENTS: [Document; 8] = [
+const DOCUMENTS: [Document; 9] = [
     Document { name: "Slipway-Status", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
     Document {
         name: "Slipway-Refresh",
@@ -33,6 +33,7 @@ const DOCUMENTS: [Document; 8] = [
         timeout_s: 300,
         takes_s: (0.3, 2.0),
     },
+    Document { name: "Slipway-EtcdRetire", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
     Document { name: "Slipway-EtcdSnapshot", parameters: &[], timeout_s: 1_800, takes_s: (5.0, 40.0) },
     Document {
         name: "Slipway-Drain",

@@ -40,6 +40,7 @@ impl World {
         }
         // The agent speaks for its machine as long as it runs.
         self.heartbeat(id, LAUNCH_HOOK);
+        self.sets_its_record(id);
         if !self.joins_its_cluster(id) {
             return self.fleet_after_s(LOOKS_S, FleetTask::Bootstraps { machine: id.to_owned() });
         }
@@ -51,5 +52,50 @@ impl World {
                 self.settle_hook(id, LAUNCH_HOOK, HookResult::Continue);
             }
         }
+    }
+
+    /// A member of etcd lets its name be known, whatever comes of it. Nothing but itself ever takes that back.
+    fn sets_its_record(&mut self, id: &str) {
+        let machine = &self.fleet.machines[id];
+        let Some(zone) = machine.node.as_ref().and_then(|node| node.zone.clone()) else { return };
+        let name = self.member_name(machine.role(), &zone);
+        if self.fleet.records.insert((zone, name.clone())) {
+            self.tell(format!("{id} sets the record {name}"));
+        }
+    }
+
+    /// The name of a member in a zone. One that no stack made has a name that this world does not know.
+    fn member_name(&self, role: &str, zone: &str) -> String {
+        let made = self.things.get(&("AWS::Route53::HostedZone".to_owned(), zone.to_owned()));
+        let domain = made.and_then(|made| made.properties.get("Name")?.as_str());
+        format!("{role}.{}", domain.unwrap_or(zone).trim_end_matches('.'))
+    }
+
+    /// Takes the records of members in the zone of that machine back, and says which they were.
+    pub(in crate::world) fn takes_records_back(&mut self, id: &str) -> Vec<String> {
+        let zone = self.fleet.machines.get(id).and_then(|machine| machine.node.as_ref()?.zone.clone());
+        let ours = |(of, _): &&(String, String)| Some(of) == zone.as_ref();
+        let gone: Vec<(String, String)> = self.fleet.records.iter().filter(ours).cloned().collect();
+        for record in &gone {
+            self.fleet.records.remove(record);
+            self.tell(format!("{id} takes the record {} back", record.1));
+        }
+        gone.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// The records that members of etcd have set and nobody took back.
+    #[must_use]
+    pub fn records(&self) -> Vec<String> {
+        self.fleet.records.iter().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// A person takes all of them back by hand.
+    pub fn clear_records(&mut self) {
+        self.fleet.records.clear();
+    }
+
+    /// Whether a zone has records that no stack knows of.
+    pub(in crate::world) fn has_records(&self, zone: &str) -> bool {
+        self.fleet.records.iter().any(|(of, _)| of == zone)
     }
 }

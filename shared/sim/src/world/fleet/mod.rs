@@ -42,6 +42,8 @@ pub(crate) struct Fleet {
     pub(super) clusters: BTreeMap<String, Cluster>,
     /// Run Command's commands, in the order in which they were sent.
     pub(super) commands: Vec<Sent>,
+    /// Names that members of etcd have set in hosted zones, by zone and name: no stack knows of them.
+    pub(super) records: BTreeSet<(String, String)>,
     /// Roles whose machines are commanded by somebody outside of this world, and what they have not fetched yet.
     pub(super) outside: BTreeSet<String>,
     pub(super) delegated: Vec<Delegated>,

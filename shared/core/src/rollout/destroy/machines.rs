@@ -1,0 +1,40 @@
+//! The machines of a group whose stack goes: CloudFormation waits until the last is gone.
+
+use jiff::Timestamp;
+
+use super::super::fleet::Lifecycle;
+use super::super::nodes::PAUSE;
+use super::super::stack_step::OWNER_TAG;
+use super::super::{Effect, Observed, Rollout};
+use super::{Destroy, GoingState};
+
+/// Terminate hooks that are ended in one look: an invocation stays bounded.
+const MOST_HOOKS: usize = 100;
+
+/// Ends the terminate hooks of workers whose stack goes: without that they would be kept.
+pub(super) fn let_go(
+    state: &Rollout,
+    open: &mut Destroy,
+    observed: &Observed,
+    now: Timestamp,
+) -> Vec<Effect> {
+    if open.told.is_some_and(|at| now.duration_since(at) < PAUSE) {
+        return Vec::new();
+    }
+    let deleting = |name: &String| {
+        open.stacks.iter().any(|going| &going.stack == name && matches!(going.state, GoingState::Deleting(_)))
+    };
+    let groups = observed.groups.iter().filter(|(name, _)| deleting(name));
+    let groups = groups.filter_map(|(_, group)| group.as_ref());
+    let ours = groups.filter(|group| group.tags.get(OWNER_TAG) == Some(&state.cluster));
+    let ends: Vec<Effect> = ours
+        .flat_map(|group| group.machines.iter().map(|(id, machine)| (&group.name, id, machine)))
+        .filter(|(_, _, machine)| machine.lifecycle == Lifecycle::TerminatingWait)
+        .take(MOST_HOOKS)
+        .map(|(group, id, _)| Effect::CompleteTermination { group: group.clone(), instance: id.clone() })
+        .collect();
+    if !ends.is_empty() {
+        open.told = Some(now);
+    }
+    ends
+}
