@@ -111,6 +111,9 @@ fn cure_in_cloud(error: &PortError) -> Option<String> {
         "ExpiredToken" | "ExpiredTokenException" | "RequestExpired" => {
             "your AWS credentials have expired: sign in again (such as `aws sso login`), then try again".to_owned()
         }
+        "NoCredentials" => {
+            "you are not signed in to AWS: `aws sso login`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()
+        }
         "InvalidAccessKeyId" | "InvalidClientTokenId" | "SignatureDoesNotMatch" | "UnrecognizedClientException" => {
             "AWS does not know these credentials: `aws sts get-caller-identity` says whose they are; see AWS_PROFILE and AWS_ACCESS_KEY_ID"
                 .to_owned()

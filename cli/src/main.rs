@@ -119,6 +119,10 @@ async fn main() -> ExitCode {
         Command::Migrate(args) => migrate::run(args, &printer),
         Command::Completions(args) => completions::run(args, &printer),
     };
+    let result = match printer.lost() {
+        Some(lost) => result.and(Err(lost)),
+        None => result,
+    };
     match result {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Findings) => ExitCode::from(1),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource};
 use serde::Serialize;
@@ -48,6 +48,8 @@ pub(crate) struct Printer {
     format: Format,
     colour_out: bool,
     colour_err: bool,
+    /// Why a result could not be written.
+    lost: OnceLock<io::Error>,
 }
 
 /// Reports are wrapped at this column, whatever the terminal: what is piped looks like what is seen.
@@ -65,6 +67,7 @@ impl Printer {
             format,
             colour_out: wanted && io::stdout().is_terminal(),
             colour_err: wanted && io::stderr().is_terminal(),
+            lost: OnceLock::new(),
         }
     }
 
@@ -131,8 +134,12 @@ impl Printer {
 
     /// Bytes that are the same in either format.
     pub(crate) fn raw(&self, bytes: &[u8]) {
-        // A reader that has seen enough and closed the pipe is no error.
-        let _ = io::stdout().write_all(bytes);
+        self.out(bytes);
+    }
+
+    /// Why a result, or a piece of one, was lost: a full disk.
+    pub(crate) fn lost(&self) -> Option<Failure> {
+        self.lost.get().map(|why| Failure::file("write", Path::new("the standard output"), why))
     }
 
     /// A piece of a result in a colour, on a terminal.
@@ -243,11 +250,22 @@ impl Printer {
     }
 
     fn write(&self, stream: Stream, text: &str) {
+        match stream {
+            Stream::Out => self.out(text.as_bytes()),
+            // There is nowhere left to say that it failed.
+            Stream::Err => drop(io::stderr().write_all(text.as_bytes())),
+        }
+    }
+
+    fn out(&self, bytes: &[u8]) {
+        let mut out = io::stdout().lock();
         // A reader that has seen enough and closed the pipe is no error.
-        let _ = match stream {
-            Stream::Out => io::stdout().write_all(text.as_bytes()),
-            Stream::Err => io::stderr().write_all(text.as_bytes()),
-        };
+        if let Err(error) = out.write_all(bytes).and_then(|()| out.flush())
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            // The first is the one to tell.
+            let _ = self.lost.set(error);
+        }
     }
 }
 
@@ -329,7 +347,12 @@ mod tests {
 
     #[test]
     fn a_plan_has_colour_on_a_terminal_alone() {
-        let printer = |colour| Printer { format: Format::Text, colour_out: colour, colour_err: colour };
+        let printer = |colour| Printer {
+            format: Format::Text,
+            colour_out: colour,
+            colour_err: colour,
+            lost: OnceLock::new(),
+        };
         let text = "  + a create\n    b unchanged\n";
         assert_eq!(printer(false).coloured(text), text);
         assert_eq!(printer(true).coloured(text), "\u{1b}[32m  + a create\u{1b}[0m\n    b unchanged\n");

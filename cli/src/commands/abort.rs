@@ -84,6 +84,13 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 /// The cluster that is being taken away is to stay, as far as it stands.
 async fn destruction(args: &Args, cloud: &Cloud, open: &Destroy, printer: &Printer) -> Result<Exit, Failure> {
     let name = cloud.cluster.as_str();
+    if let Some(plan) = &args.plan {
+        let problem = format!(
+            "no rollout is open, of plan {plan} or any other: {name} is being destroyed since {}",
+            open.asked_at
+        );
+        return Err(Failure::refused(problem, format!("to end that: slipway abort --cluster {name}")));
+    }
     printer.beside(&format!("{name} is being destroyed since {}: what is gone stays gone\n", open.asked_at));
     let nobody = || {
         let problem = format!("nobody can be asked here whether the destruction of {name} is to end");

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use slipway_core::event::{DestroyRequested, Event};
-use slipway_core::rollout::Rollout;
+use slipway_core::rollout::{LastSnapshot, Rollout};
 
+use super::watch;
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs};
 use crate::failure::Failure;
@@ -21,8 +22,8 @@ use crate::printer::Printer;
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for
-  1  nothing stands, or you did not say its name
+  0  asked for; with --watch: and gone
+  1  nothing stands, or you did not say its name; with --watch: it stopped half-way, or the order was not taken
   2  wrong usage
   3  something could not be read, or the bus refused
 
@@ -30,7 +31,7 @@ What you need to be allowed in AWS for this is listed in docs/cli.md.
 
 Examples:
   slipway destroy --cluster test
-  slipway destroy --cluster test --yes && slipway watch --cluster test
+  slipway destroy --cluster test --yes --watch
   slipway destroy --cluster test --without-snapshot"
 )]
 pub(crate) struct Args {
@@ -44,6 +45,9 @@ pub(crate) struct Args {
     cloud: CloudArgs,
     #[command(flatten)]
     bus: BusArgs,
+    /// Then watch it to its end.
+    #[arg(long)]
+    watch: bool,
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
@@ -77,14 +81,29 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     }
     let asked = DestroyRequested { cluster: name.to_owned(), without_snapshot: args.without_snapshot };
     args.bus.publish(&cloud, Event::DestroyRequested(asked)).await?;
-    printer.result(&format!("asked that {name} be destroyed; slipway watch --cluster {name}\n"), &machine);
-    Ok(Exit::Done)
+    let text = format!(
+        "asked that {name} be destroyed: slipway status --cluster {name} says within a minute that it is\n"
+    );
+    printer.result(&text, &machine);
+    if !args.watch {
+        return Ok(Exit::Done);
+    }
+    let before = rollout.destroy.map(|open| open.asked_at);
+    let taken = |now: &Rollout| {
+        now.was_destroyed().is_some() || now.destroy.as_ref().map(|open| open.asked_at) != before
+    };
+    watch::an_order(&cloud, taken, printer).await
 }
 
 /// What goes, and what stays.
 fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     let mut text = String::new();
+    if let Some(open) = &rollout.destroy {
+        let _ = writeln!(text, "it is being destroyed since {}: this goes on from there", open.asked_at);
+    }
+    let taken = matches!(rollout.destroy.as_ref().map(|open| &open.snapshot), Some(LastSnapshot::Taken(_)));
     let _ = match without_snapshot {
+        _ if taken => writeln!(text, "the last snapshot of etcd is taken"),
         true => writeln!(text, "no last snapshot of etcd is taken: what is in no earlier one is lost"),
         false => writeln!(text, "a last snapshot of etcd is taken first"),
     };

@@ -60,6 +60,10 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
     let rollout = cloud.rollout().await?;
+    if let Some(open) = &rollout.destroy {
+        let problem = format!("{name} is being destroyed since {}", open.asked_at);
+        return Err(Failure::refused(problem, format!("slipway abort --cluster {name} ends that")));
+    }
     let good = chosen(&rollout, args.plan.as_deref())?;
     let (specs, key) = (cloud.specs().await?, keys::spec(name));
     let place = format!("s3://{}/{key}", specs.name());
@@ -148,6 +152,12 @@ fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
 
 /// The spec is that one already.
 fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]) -> Failure {
+    if let Some(off) = &rollout.called_off {
+        return Failure::refused(
+            off.message.clone(),
+            "there is nothing to go back to: upload the spec once more",
+        );
+    }
     let problem = format!("{place} is what it was when generation {} succeeded", good.generation);
     let mut cures = Vec::new();
     if !changed.is_empty() {

@@ -9,7 +9,7 @@ use slipway_sim::year::{Chronicle, Year};
 use crate::Exit;
 use crate::failure::Failure;
 use crate::local::write_atomic;
-use crate::printer::{Printer, Stream};
+use crate::printer::Printer;
 use crate::source::{PatchArgs, Source};
 
 /// Live through years of a cluster in a moment: launch, daily scans, renewals and the rollouts that follow, in a simulated AWS, while
@@ -34,13 +34,13 @@ pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
     file: PathBuf,
     /// For how many days after the launch.
-    #[arg(long, value_name = "DAYS", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+    #[arg(long, value_name = "DAYS", default_value_t = 400, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     days: u32,
     /// From which all that is left to chance follows.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// How likely things go wrong: 0 is never, 0.1 is a bad place.
-    #[arg(long, value_name = "P", default_value_t = 0.01, value_parser = probability)]
+    #[arg(long, value_name = "P", default_value_t = 0.01, allow_negative_numbers = true, value_parser = probability)]
     faults: f64,
     /// Draw it as one HTML page: machines by role, rollouts, certificates.
     #[arg(long, value_name = "FILE")]
@@ -57,10 +57,13 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let accepted = match source.parse() {
         Ok(accepted) => accepted,
         Err(findings) => {
-            printer.findings(Stream::Err, &source, &findings);
+            printer.refused(&source, &findings);
             return Ok(Exit::Findings);
         }
     };
+    if let Some(path) = args.html.as_deref().filter(|path| path.is_dir()) {
+        return Err(Failure::refused(format!("{} is a directory", path.display()), "name a file for --html"));
+    }
     let year = Year {
         spec: String::from_utf8_lossy(&source.bytes).into_owned(),
         days: args.days,
@@ -69,13 +72,14 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     };
     let chronicle =
         year.live().map_err(|refused| Failure::refused(refused.to_string(), "check it: slipway validate"))?;
+    let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
+    printer.result(&told(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
+    // Afterwards: what was lived through is said, whatever becomes of the page.
     if let Some(path) = &args.html {
         let subject = format!("{} days with seed {} and faults {}", args.days, args.seed, args.faults);
         write_atomic(path, chronicle.to_html(&accepted.cluster.name, &subject).as_bytes())
             .map_err(|error| Failure::file("write", path, &error))?;
     }
-    let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
-    printer.result(&told(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
     Ok(if whole { Exit::Done } else { Exit::Findings })
 }
 

@@ -54,7 +54,10 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let text = if before {
         format!("the rollout of plan {} leaves {instance} as it is already\n", active.plan)
     } else {
-        format!("asked that the rollout of plan {} leave {instance} as it is\n", active.plan)
+        format!(
+            "asked that the rollout of plan {} leave {instance} as it is, if that is a machine of {name}\n",
+            active.plan
+        )
     };
     let machine = json!({
         "ok": true, "cluster": name, "plan": active.plan, "asked": "skip", "instance": instance,

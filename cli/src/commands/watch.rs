@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use slipway_core::rollout::Rollout;
 use slipway_core::status::{SpecResult, Status};
 use slipway_driver::error::FlowError;
 use slipway_driver::ports::{Listing as _, Objects as _};
@@ -77,6 +78,30 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 struct Seen {
     lines: BTreeMap<String, String>,
     failures: u32,
+}
+
+/// An order is taken within seconds; one that is not by then was lost, or came too late.
+const TAKEN_WITHIN: Duration = Duration::from_secs(120);
+
+/// Watches what follows from an order that was put on the bus a moment ago, once `taken` says that the rollout knows it.
+pub(crate) async fn an_order(
+    cloud: &Cloud,
+    taken: impl Fn(&Rollout) -> bool,
+    printer: &Printer,
+) -> Result<Exit, Failure> {
+    let pace = Pace::default();
+    let looks = TAKEN_WITHIN.as_secs() / pace.every;
+    for _ in 0..looks {
+        if taken(&cloud.rollout().await?) {
+            return to_the_end(cloud, &pace, printer).await;
+        }
+        sleep(Duration::from_secs(pace.every)).await;
+    }
+    let problem = format!("the order was not taken within {} seconds", TAKEN_WITHIN.as_secs());
+    Err(Failure::refused(
+        problem,
+        "the log of the rollout function says why, or its dead-letter queue has it; then give it again",
+    ))
 }
 
 /// Watches until nothing is left to wait for.

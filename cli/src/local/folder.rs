@@ -134,8 +134,15 @@ impl Removal for Folder {
 
 /// Writes a file whole, or not at all; a file that is right already keeps its time. `true` if it was written.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
-    if fs::read(path).is_ok_and(|old| old == bytes) {
-        return Ok(false);
+    // What a link leads to is what is meant, and a device or a pipe is no file to be put in another's place.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Ok(found) = fs::metadata(path) {
+        if !found.is_file() && !found.is_dir() {
+            return OpenOptions::new().write(true).open(path)?.write_all(bytes).map(|()| true);
+        }
+        if found.len() == bytes.len() as u64 && fs::read(path).is_ok_and(|old| old == bytes) {
+            return Ok(false);
+        }
     }
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -225,6 +232,20 @@ mod tests {
             folder.remove("clusters/a/pki/ca/1.pem").await.unwrap();
         }
         assert_eq!(keys().await, ["clusters/a/pki/ca/2.pem"]);
+    }
+
+    #[test]
+    fn a_link_is_followed_and_a_device_is_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, b"old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(write_atomic(&link, b"new").unwrap());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let full = write_atomic(Path::new("/dev/full"), b"x").unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        assert!(!fs::metadata("/dev/full").unwrap().is_file());
     }
 
     #[test]

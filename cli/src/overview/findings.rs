@@ -71,7 +71,7 @@ pub(super) fn of_spec(cluster: &str, spec: Option<&SpecStatus>) -> Option<Findin
             Gravity::Wrong,
             "spec",
             format!(
-                "the newest spec was refused, with {} findings; what runs stays as it was",
+                "the newest spec was refused: {} found; what runs stays as it was",
                 spec.diagnostics.len()
             ),
             format!("mend it, then: slipway apply cluster.yaml --cluster {cluster}"),

@@ -269,6 +269,11 @@ fn of_what_goes(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
         view.message.clone_from(&gone.message);
         view.plan = None;
         view.ended_at = Some(gone.at);
+    } else if let Some(off) = &rollout.called_off {
+        "aborted".clone_into(&mut view.state);
+        view.message.clone_from(&off.message);
+        view.plan = None;
+        view.ended_at = Some(off.at);
     }
 }
 

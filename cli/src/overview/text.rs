@@ -76,7 +76,7 @@ impl Page<'_> {
         };
         let mut words = self.printer.paint(colour, &plain(&rollout.state));
         if rollout.generation > 0 {
-            let _ = write!(words, " (the {}th)", rollout.generation);
+            let _ = write!(words, " (generation {})", rollout.generation);
         }
         let moment = rollout.started_at.map(|at| ("began", at)).or(rollout.ended_at.map(|at| ("ended", at)));
         if let Some((what, at)) = moment {

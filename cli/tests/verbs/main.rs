@@ -199,6 +199,8 @@ fn the_page_of_help_and_of_each_verb() {
         "resume",
         "abort",
         "skip",
+        "rollback",
+        "destroy",
         "kubeconfig",
         "certs show",
         "certs verify",
@@ -245,6 +247,39 @@ fn wrong_usage_ends_with_2() {
         assert_eq!(run.code, 2, "{args}: {}", run.told());
         assert_eq!(run.stdout, "", "{args}");
     }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let place = Place::small();
+    for args in ["validate cluster.yaml", "validate cluster.yaml --output json", "completions bash"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_slipway"))
+            .args(args.split_whitespace())
+            .current_dir(place.dir.path())
+            .env_clear()
+            .stdout(full)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{args}: {told}");
+        let json = args.ends_with("json");
+        assert!(json || told.contains("cannot write the standard output: No space left"), "{args}: {told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_said_in_either_format() {
+    let place = Place::small();
+    place.write("empty.yaml", "");
+    assert_eq!(place.run("simulate empty.yaml --output json").json()["ok"], false);
+    for args in ["--seed -1", "--faults -1", "--days 0"] {
+        let run = place.run(&format!("simulate cluster.yaml {args}"));
+        assert_eq!(run.code, 2, "{args}: {}", run.told());
+        assert!(run.stderr.contains("invalid value"), "{args}: {}", run.told());
+    }
+    let run = place.run("simulate cluster.yaml --days 1 --html .");
+    assert!(run.code == 1 && run.stderr.contains("is a directory"), "{}", run.told());
 }
 
 #[test]

@@ -35,10 +35,9 @@ where
         }
         // Nothing came back, or nothing that can be read: the call may have worked, and all of ours may be repeated.
         SdkError::TimeoutError(_) => (ErrorKind::Transient, "no answer in time".to_owned()),
-        SdkError::DispatchFailure(failure) => (
-            ErrorKind::Transient,
-            failure.as_connector_error().map_or_else(String::new, |error| chain(error)),
-        ),
+        SdkError::DispatchFailure(failure) => {
+            unsent(failure.as_connector_error().map_or_else(String::new, |error| chain(error)))
+        }
         SdkError::ResponseError(response) => (
             ErrorKind::Transient,
             format!("an answer that cannot be read (HTTP {})", response.raw().status().as_u16()),
@@ -53,6 +52,30 @@ where
         message.push_str(&format!(" [request {id}]"));
     }
     PortError { kind, operation, subject: subject.into(), message }
+}
+
+/// What a request means that got no answer, by its words: one that nobody could sign will get none either.
+fn unsent(words: String) -> (ErrorKind, String) {
+    match words.find(NOBODY) {
+        Some(at) => {
+            (ErrorKind::Denied, format!("NoCredentials: {NOBODY}{}", attempted(&words[at + NOBODY.len()..])))
+        }
+        None => (ErrorKind::Transient, words),
+    }
+}
+
+/// The SDK's words where none of its providers has credentials.
+const NOBODY: &str = "no credentials found in chain";
+
+/// Its list of what it looked at, on one line.
+fn attempted(list: &str) -> String {
+    list.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+        .replace(".; ", ": ")
+        .replacen(":; ", ": ", 1)
 }
 
 /// The service's error code; empty if the call failed before a service could say one.

@@ -123,6 +123,7 @@ fn s3(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Request, String
         "list-type",
         "prefix",
         "delimiter",
+        "encoding-type",
         "max-keys",
         "continuation-token",
         "start-after",

@@ -263,6 +263,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, no
         effects.extend(hand_over(state, &active));
     }
     state.active = Some(active);
+    state.called_off = None;
     effects
 }
 

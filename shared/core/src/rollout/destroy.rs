@@ -112,6 +112,16 @@ pub enum GoingState {
     Failed(String),
 }
 
+/// A cluster that lacks what was deleted before a person thought better of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CalledOff {
+    /// When what CloudFormation worked at had ended.
+    pub at: Timestamp,
+    /// In words.
+    pub message: String,
+}
+
 /// A cluster that was taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -481,6 +491,7 @@ fn conclude(
             "the destruction was aborted: {count}; `slipway apply cluster.yaml --cluster {cluster}` brings back what is missing"
         );
         next.destroys_over = open.aborted.max(Some(open.asked_at));
+        next.called_off = (gone > 0).then(|| CalledOff { at: now, message: message.clone() });
         ("aborted", message, Event::RolloutAborted)
     } else if let Some(why) = open.why().filter(|_| open.has_stopped()) {
         let cure = if open.saves() {

@@ -35,7 +35,7 @@ use crate::status::Desired;
 pub use addons::{AddonStep, AddonsPointer};
 pub use decide::{decide, to_observe};
 use departures::Departure;
-pub use destroy::{Destroy, Destroyed, Going, GoingState, LastSnapshot};
+pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot};
 use fleet::{Command, CommandView, GroupView};
 pub use good::Good;
 pub use nodes::{NodeState, NodeStep, Nodes};
@@ -102,6 +102,9 @@ pub struct Rollout {
     /// Orders to take it away that were given until then are over: done, or called off. An event may come twice, and late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroys_over: Option<Timestamp>,
+    /// To take it away was called off half-way, and nothing was rolled out since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_off: Option<CalledOff>,
 }
 
 /// A rollout that is open.
@@ -413,6 +416,7 @@ impl Rollout {
             destroy: None,
             destroyed: None,
             destroys_over: None,
+            called_off: None,
         }
     }
 

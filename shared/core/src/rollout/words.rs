@@ -91,6 +91,15 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed) -> Report {
             ..Report::default()
         };
     }
+    if let Some(off) = &rollout.called_off {
+        return Report {
+            state: "aborted".to_owned(),
+            generation: rollout.generation,
+            message: off.message.clone(),
+            left: rollout.left.keys().cloned().collect(),
+            ..Report::default()
+        };
+    }
     match &rollout.last {
         None => Report {
             state: "idle".to_owned(),

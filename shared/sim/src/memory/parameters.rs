@@ -13,6 +13,8 @@ pub struct MemoryParameters {
     values: Arc<Mutex<BTreeMap<String, String>>>,
     /// Those that are SecureStrings.
     secrets: Arc<Mutex<BTreeMap<String, Secret>>>,
+    /// What any other is.
+    otherwise: Option<String>,
     journal: Journal,
     faults: Faults,
 }
@@ -26,6 +28,12 @@ impl MemoryParameters {
             store.set(name, value);
         }
         store
+    }
+
+    /// A store in which whatever name is asked for has this value.
+    #[must_use]
+    pub fn always(value: &str) -> Self {
+        Self { otherwise: Some(value.to_owned()), ..Self::default() }
     }
 
     /// Sets a value, as its owner does.
@@ -54,7 +62,7 @@ impl MemoryParameters {
 impl Parameters for MemoryParameters {
     async fn value(&self, name: &str) -> PortResult<Option<String>> {
         call(&self.journal, &self.faults, "ssm:GetParameter", name, || {
-            Ok(lock(&self.values).get(name).cloned())
+            Ok(lock(&self.values).get(name).cloned().or_else(|| self.otherwise.clone()))
         })
     }
 

@@ -27,7 +27,7 @@ use crate::mortal::Life;
 use crate::ports::{SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, SimulatedTicks, lock};
 use crate::world::{Config, World};
 
-/// The image that every architecture's public parameter names here.
+/// The image that every parameter names here.
 const IMAGE: &str = "ami-0123456789abcdef0";
 /// What the tick invokes.
 pub const FUNCTION: &str = "arn:aws:lambda:eu-west-1:123456789012:function:slipway-rollout";
@@ -86,11 +86,8 @@ impl Account {
     #[must_use]
     pub fn new(name: &str, region: &str, seed: u64) -> Self {
         let config = Config { region: region.to_owned(), seed, ..Config::default() };
-        let parameters = MemoryParameters::default();
-        for architecture in ["x86_64", "arm64"] {
-            let path = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-";
-            parameters.set(&format!("{path}{architecture}"), IMAGE);
-        }
+        // Whichever image a spec asks for, AWS' own or its account's: here there is one.
+        let parameters = MemoryParameters::always(IMAGE);
         Self {
             name: name.to_owned(),
             specs: MemoryBucket::new("specs", region),

@@ -187,10 +187,17 @@ impl Life<'_> {
         self.margins();
         let transcript = std::mem::take(&mut self.engine.transcript);
         let heard = ["bus: spec", "bus: rollout", "bus: certificates", "bus: expiring", "bus: renewal"];
-        self.said.extend(transcript.into_iter().filter_map(|(at, line)| {
-            let said = heard.iter().any(|words| line.starts_with(words));
-            said.then(|| (at, line["bus: ".len()..].to_owned()))
-        }));
+        for (at, line) in transcript {
+            if heard.iter().any(|words| line.starts_with(words)) {
+                self.said.push((at, line["bus: ".len()..].to_owned()));
+            } else if !self.stands
+                && line.contains(" fails: ")
+                && self.said.iter().all(|(_, said)| *said != line)
+            {
+                // Nothing comes of the launch, and nobody but the function's log says why.
+                self.said.push((at, line));
+            }
+        }
     }
 
     /// Whether etcd has a leader, and an API server answers.

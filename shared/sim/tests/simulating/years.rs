@@ -11,6 +11,15 @@ fn live(example: &str, days: u32, seed: u64, faults: f64) -> Chronicle {
     chronicle
 }
 
+/// What a spec names in AWS beside Slipway (images for GPUs, its account's own) is there in a simulated account.
+#[test]
+fn examples_with_images_of_their_own_come_to_serve() {
+    for example in ["gpu.yaml", "graviton.yaml"] {
+        let year = live(example, 1, 1, 0.0);
+        assert!(year.lived.as_hours() >= 24, "{example}: {:?}", year.said);
+    }
+}
+
 /// P2, P7: four hundred days of scans, renewals and the rollouts that follow; etcd and the API never stop.
 #[test]
 fn p7_no_certificate_ends_in_a_year_of_daily_scans() {

@@ -356,13 +356,22 @@ impl Demo {
         self.narrator.say(&format!("  export AWS_ENDPOINT_URL={}", world.gateway().url()));
         self.narrator.say(&format!("  export AWS_REGION={0} AWS_DEFAULT_REGION={0}", world.region()));
         self.narrator.say("  export AWS_ACCESS_KEY_ID=operator AWS_SECRET_ACCESS_KEY=operator");
-        if let (Ok(specs), Ok(assets)) = (world.reference("SpecBucket"), world.reference("AssetBucket")) {
+        let [specs, assets, bus] = ["SpecBucket", "AssetBucket", "Bus"].map(|id| world.reference(id));
+        if let (Ok(specs), Ok(assets), Ok(bus)) = (specs, assets, bus) {
+            self.narrator.say(&format!(
+                "  export SLIPWAY_SPEC_BUCKET={specs} SLIPWAY_ASSET_BUCKET={assets} SLIPWAY_BUS_NAME={bus}"
+            ));
             self.narrator.say(&format!("  aws s3 ls --recursive s3://{assets}/"));
             self.narrator.say(&format!(
                 "  aws s3 cp examples/minimal.yaml s3://{specs}/clusters/minimal/cluster.yaml"
             ));
         }
         self.narrator.say("  aws cloudformation describe-stacks");
+        self.narrator.say("  slipway status --cluster production");
+        self.narrator.say(
+            "slipway is target/debug/slipway. That world is a year ahead of your clock: what is as old as your orders, such as one to destroy, \
+             is not obeyed there.",
+        );
     }
 
     /// Whether everything so far came out as promised.

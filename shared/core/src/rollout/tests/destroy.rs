@@ -286,6 +286,15 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
     assert_eq!(report.state, "aborted", "{}", report.message);
     assert!(report.message.contains("slipway apply"), "{}", report.message);
     assert!(!quay.state.is_going() && quay.state.deployed.contains_key("c-etcd"));
+    // What woke it next does not tell of the rollout before.
+    let later = quay.wake(None);
+    assert_eq!((&later.state, &later.message), (&report.state, &report.message));
+    let (wanted, state) = (quay.harbour.plan(&quay.state, &exporting(2, true)), quay.state.clone());
+    assert_eq!(
+        quay.harbour.wake(state, &wanted, None).0.called_off,
+        None,
+        "the next rollout tells of itself"
+    );
     // The order of before, once more, is over.
     quay.wake(Some(ordered(0, false)));
     assert!(!quay.state.is_going());
