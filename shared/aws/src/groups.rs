@@ -103,7 +103,9 @@ impl AutoScaling {
         let Some(seen) = self.group(group).await? else { return Ok(true) };
         Ok(match seen.machines.get(instance).map(|machine| machine.lifecycle) {
             None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => true,
-            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => false,
+            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Retained | Lifecycle::Elsewhere) => {
+                false
+            }
         })
     }
 }
@@ -172,9 +174,8 @@ fn lifecycle(state: &str) -> Lifecycle {
         "Pending" | "Pending:Wait" | "Pending:Proceed" => Lifecycle::Pending,
         "InService" => Lifecycle::InService,
         "Terminating:Wait" => Lifecycle::TerminatingWait,
-        "Terminating" | "Terminating:Proceed" | "Terminating:Retained" | "Terminated" => {
-            Lifecycle::Terminating
-        }
+        "Terminating" | "Terminating:Proceed" | "Terminated" => Lifecycle::Terminating,
+        "Terminating:Retained" => Lifecycle::Retained,
         _ => Lifecycle::Elsewhere,
     }
 }

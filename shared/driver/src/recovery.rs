@@ -18,7 +18,9 @@ pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str
     let standing = rotation::standing_releases(assets, cluster).await?;
     let up = |lifecycle| match lifecycle {
         Lifecycle::Pending | Lifecycle::InService => true,
-        Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Elsewhere => false,
+        Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Retained | Lifecycle::Elsewhere => {
+            false
+        }
     };
     rotation::machines(groups, cluster, &standing, up).await
 }

@@ -61,7 +61,7 @@ async fn a_group_is_told_with_its_machines_and_each_with_what_it_was_launched_fr
         ("InService", Lifecycle::InService),
         ("Terminating:Wait", Lifecycle::TerminatingWait),
         ("Terminating:Proceed", Lifecycle::Terminating),
-        ("Terminating:Retained", Lifecycle::Terminating),
+        ("Terminating:Retained", Lifecycle::Retained),
         ("Standby", Lifecycle::Elsewhere),
         ("Warmed:Running", Lifecycle::Elsewhere),
         ("BrandNew", Lifecycle::Elsewhere),

@@ -320,8 +320,12 @@ impl Departure {
         let hooked = match machine.map(|machine| machine.lifecycle) {
             None => return GONE,
             // On its way out without a hook that would wait for anybody.
-            Some(Lifecycle::Terminating) if scene.now.duration_since(self.since) > PATIENCE => return GONE,
-            Some(Lifecycle::Terminating) => return STAYS,
+            Some(Lifecycle::Terminating | Lifecycle::Retained)
+                if scene.now.duration_since(self.since) > PATIENCE =>
+            {
+                return GONE;
+            }
+            Some(Lifecycle::Terminating | Lifecycle::Retained) => return STAYS,
             Some(Lifecycle::TerminatingWait) => true,
             Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => false,
         };

@@ -62,8 +62,10 @@ pub enum Lifecycle {
     InService,
     /// `Terminating:Wait`: its terminate hook waits.
     TerminatingWait,
-    /// `Terminating`, `Terminating:Proceed`, `Terminating:Retained`, `Terminated`: on its way out.
+    /// `Terminating`, `Terminating:Proceed`, `Terminated`: on its way out.
     Terminating,
+    /// `Terminating:Retained`: its terminate hook was abandoned, so that its group keeps it until somebody terminates it once more.
+    Retained,
     /// `Standby`, `Detaching`, the warm pool's: somebody else's doing.
     Elsewhere,
 }

@@ -42,7 +42,7 @@ impl Groups for SimulatedGroups {
         let Some(seen) = self.group(group).await? else { return Ok(()) };
         match seen.machines.get(instance).map(|machine| machine.lifecycle) {
             None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => return Ok(()),
-            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => {}
+            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Retained | Lifecycle::Elsewhere) => {}
         }
         let asked = Termination { instance: instance.to_owned(), shrink };
         match lock(&self.world).terminate_instance(&asked) {
@@ -92,7 +92,8 @@ fn seen(machine: &Machine) -> MachineView {
             State::Pending | State::PendingWait | State::PendingProceed => Lifecycle::Pending,
             State::InService => Lifecycle::InService,
             State::TerminatingWait => Lifecycle::TerminatingWait,
-            State::TerminatingProceed | State::TerminatingRetained => Lifecycle::Terminating,
+            State::TerminatingProceed => Lifecycle::Terminating,
+            State::TerminatingRetained => Lifecycle::Retained,
         },
         healthy: machine.healthy,
         template: machine.template.clone(),

@@ -8,10 +8,11 @@ use super::super::stack_step::OWNER_TAG;
 use super::super::{Effect, Observed, Rollout};
 use super::{Destroy, GoingState};
 
-/// Terminate hooks that are ended in one look: an invocation stays bounded.
-const MOST_HOOKS: usize = 100;
+/// Machines that are let go in one look: an invocation stays bounded.
+const MOST_AT_ONCE: usize = 100;
 
-/// Ends the terminate hooks of workers whose stack goes: without that they would be kept.
+/// Ends the terminate hooks of workers whose stack goes: without that they would be kept. Those that were kept before, since nobody drained
+/// them, are terminated: they cost money, and a group that holds any cannot go.
 pub(super) fn let_go(
     state: &Rollout,
     open: &mut Destroy,
@@ -29,9 +30,17 @@ pub(super) fn let_go(
     let ours = groups.filter(|group| group.tags.get(OWNER_TAG) == Some(&state.cluster));
     let ends: Vec<Effect> = ours
         .flat_map(|group| group.machines.iter().map(|(id, machine)| (&group.name, id, machine)))
-        .filter(|(_, _, machine)| machine.lifecycle == Lifecycle::TerminatingWait)
-        .take(MOST_HOOKS)
-        .map(|(group, id, _)| Effect::CompleteTermination { group: group.clone(), instance: id.clone() })
+        .filter_map(|(group, id, machine)| {
+            let (group, instance) = (group.clone(), id.clone());
+            match machine.lifecycle {
+                Lifecycle::TerminatingWait => Some(Effect::CompleteTermination { group, instance }),
+                Lifecycle::Retained => Some(Effect::Terminate { group, instance, shrink: false }),
+                Lifecycle::Pending | Lifecycle::InService | Lifecycle::Terminating | Lifecycle::Elsewhere => {
+                    None
+                }
+            }
+        })
+        .take(MOST_AT_ONCE)
         .collect();
     if !ends.is_empty() {
         open.told = Some(now);

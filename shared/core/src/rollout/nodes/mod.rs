@@ -531,7 +531,9 @@ impl NodeStep {
 fn counting(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
     group.machines.iter().filter(|(_, machine)| match machine.lifecycle {
         Lifecycle::Pending | Lifecycle::InService => true,
-        Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Elsewhere => false,
+        Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Retained | Lifecycle::Elsewhere => {
+            false
+        }
     })
 }
 

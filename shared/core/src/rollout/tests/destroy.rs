@@ -34,6 +34,8 @@ struct Quay {
     asked: BTreeMap<String, (Verb, String)>,
     /// The workers of pool `a` that wait at their terminate hook.
     hooked: Vec<&'static str>,
+    /// Those that it keeps, since nobody drained them.
+    retained: Vec<&'static str>,
 }
 
 const KEY: &str = "clusters/c/etcd-snapshots/20261122T120000Z.db";
@@ -52,6 +54,7 @@ impl Quay {
             retires: Some(2),
             asked: BTreeMap::new(),
             hooked: Vec::new(),
+            retained: Vec::new(),
         }
     }
 
@@ -62,7 +65,9 @@ impl Quay {
         let serves = members.map(|index| (format!("i-{index}"), machine(Lifecycle::InService)));
         let hooked = self.hooked.iter().filter(|_| name == "c-pool-a");
         let waits = hooked.map(|id| ((*id).to_owned(), machine(Lifecycle::TerminatingWait)));
-        let machines: BTreeMap<String, MachineView> = serves.chain(waits).collect();
+        let retained = self.retained.iter().filter(|_| name == "c-pool-a");
+        let kept = retained.map(|id| ((*id).to_owned(), machine(Lifecycle::Retained)));
+        let machines: BTreeMap<String, MachineView> = serves.chain(waits).chain(kept).collect();
         (!machines.is_empty()).then(|| GroupView {
             name: name.to_owned(),
             desired: 1,
@@ -119,11 +124,15 @@ impl Quay {
             } else if let Effect::CompleteTermination { instance, .. } = effect {
                 self.log.push(format!("let {instance} go"));
                 ours.push(instance);
+            } else if let Effect::Terminate { instance, shrink: false, .. } = effect {
+                self.log.push(format!("terminate {instance}"));
+                ours.push(instance);
             } else {
                 others.push(effect);
             }
         }
         self.hooked.retain(|id| !ours.iter().any(|gone| gone == id));
+        self.retained.retain(|id| !ours.iter().any(|gone| gone == id));
         let before = self.harbour.fake.log.len();
         self.harbour.fake.perform(&others);
         self.log.extend(self.harbour.fake.log[before..].iter().cloned());
@@ -332,12 +341,15 @@ fn a_stack_of_that_name_that_is_somebody_elses_is_not_destroyed() {
 fn workers_whose_stack_goes_do_not_wait_for_a_drain() {
     let mut quay = Quay::new();
     quay.hooked = vec!["i-a", "i-b"];
+    quay.retained = vec!["i-c"];
     quay.harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
     for minute in 0..8 {
         quay.wake((minute == 0).then(|| ordered(0, false)));
     }
     let let_go: Vec<&String> = quay.log.iter().filter(|line| line.starts_with("let ")).collect();
     assert_eq!(let_go, ["let i-a go", "let i-b go"]);
+    let terminated = quay.log.iter().filter(|line| line.starts_with("terminate "));
+    assert_eq!(terminated.collect::<Vec<_>>(), ["terminate i-c"], "what the group kept costs money");
     assert!(!quay.log.iter().any(|line| line.contains("Drain")), "{:?}", quay.log);
 }
 

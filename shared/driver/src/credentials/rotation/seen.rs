@@ -36,7 +36,7 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
     // One whose drain is under way has pods that talk: it counts until it is gone. So does one that somebody set aside.
     let machines = machines(groups, cluster, &standing, |lifecycle| match lifecycle {
         Lifecycle::Pending | Lifecycle::InService | Lifecycle::TerminatingWait | Lifecycle::Elsewhere => true,
-        Lifecycle::Terminating => false,
+        Lifecycle::Terminating | Lifecycle::Retained => false,
     });
     let machines = machines.await?;
     let prefix = format!("clusters/{cluster}/nodes/");
