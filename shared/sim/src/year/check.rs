@@ -80,6 +80,8 @@ pub struct Checker {
     paused_at: Option<Timestamp>,
     resumed_at: Option<Timestamp>,
     aborted: bool,
+    /// Since when an alarm of etcd is raised.
+    alarmed_at: Option<Timestamp>,
     skipped: BTreeSet<String>,
     approved: BTreeSet<String>,
     /// Since when the machines of a cluster stand at all.
@@ -111,6 +113,7 @@ impl Checker {
             paused_at: None,
             resumed_at: None,
             aborted: false,
+            alarmed_at: None,
             skipped: BTreeSet::new(),
             approved: BTreeSet::new(),
             stands: false,
@@ -364,6 +367,9 @@ impl Checker {
         if !others.is_empty() && !excused {
             let what = format!("{role} is taken down while {others:?} do not serve");
             self.wrong(now, "P4", what);
+        }
+        if !excused {
+            self.quiet_of_alarms(facts, role, now);
         }
         // What a function that died has decided is done by the next one.
         let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();

@@ -50,6 +50,15 @@ pub enum Happening {
         /// The others of its zone die with it.
         zone: bool,
     },
+    /// A member of etcd raises an alarm.
+    Alarm {
+        /// By chance: which.
+        choice: u64,
+        /// `NOSPACE` or `CORRUPT`.
+        kind: &'static str,
+    },
+    /// Somebody disarms it.
+    Disarm,
     /// The day's scan.
     Daily,
 }
@@ -286,6 +295,14 @@ impl<'m> Engine<'m> {
             Happening::Invoke { who, tried, durable } => self.invoke(who, tried, durable),
             Happening::Person(deed) => self.does(deed),
             Happening::Death { choice, zone } => self.death(choice, zone),
+            Happening::Alarm { choice, kind } => {
+                let name = self.account.name.clone();
+                self.strikes(|world| world.raise_alarm(&name, choice, kind));
+            }
+            Happening::Disarm => {
+                let name = self.account.name.clone();
+                self.strikes(|world| world.disarm(&name));
+            }
             Happening::Daily => self.send(Woken::Scans, true),
         }
     }
@@ -535,6 +552,14 @@ impl<'m> Engine<'m> {
             world.kill_machine(&machine.id);
             self.tally.deaths += 1;
         }
+        self.checker.look(&world);
+        self.transcript.extend(world.story());
+    }
+
+    /// Something happens to the world that nobody asked for.
+    fn strikes(&mut self, what: impl FnOnce(&mut World)) {
+        let mut world = lock(&self.account.world);
+        what(&mut world);
         self.checker.look(&world);
         self.transcript.extend(world.story());
     }

@@ -45,6 +45,8 @@ pub struct Trial {
     pub faults: f64,
     /// What people do.
     pub people: People,
+    /// A member of etcd raises an alarm within minutes, whatever the odds are.
+    pub alarm: bool,
     /// What it goes on from; `None`: what the seed says.
     pub on: Option<usize>,
     /// After so long without trouble nothing may be open.
@@ -72,7 +74,7 @@ impl Trial {
     /// The trial of that seed.
     #[must_use]
     pub fn new(seed: u64, faults: f64) -> Self {
-        Self { seed, faults, people: People::ByChance, on: None, bound: BOUND, most: u64::MAX }
+        Self { seed, faults, people: People::ByChance, alarm: false, on: None, bound: BOUND, most: u64::MAX }
     }
 
     /// The trial of that seed on the cluster number `shape`, of which that is changed.
@@ -143,9 +145,25 @@ impl Trial {
         engine.checker.skew = base.skew.clone();
         engine.let_go_wrong(self.faults);
         self.trouble(base, &mut engine);
+        self.alarms(&mut engine);
         let who = Woken::Rollout(Waker::Event);
         engine.after(SignedDuration::ZERO, Happening::Invoke { who, tried: 0, durable: true });
         engine
+    }
+
+    /// An alarm of etcd, and the person who disarms it.
+    fn alarms(&self, engine: &mut Engine<'_>) {
+        let mut random = Random::new(self.seed ^ 0x616c_6172);
+        if !self.alarm && !random.chance((self.faults * 5.0).min(0.3)) {
+            return;
+        }
+        // A rollout that an alarm holds up for an hour fails.
+        let (within, most) = if self.alarm { (300, 3_000) } else { (7_200, 5_400) };
+        let wait = SignedDuration::from_secs(random.seconds(0, within));
+        let long = SignedDuration::from_secs(random.seconds(300, most));
+        let kind = if random.chance(0.5) { "NOSPACE" } else { "CORRUPT" };
+        engine.after(wait, Happening::Alarm { choice: random.number(), kind });
+        engine.after(wait + long, Happening::Disarm);
     }
 
     /// What people do, and what dies.
@@ -284,6 +302,7 @@ fn heal(base: &Base, engine: &mut Engine<'_>) {
     engine.let_go_wrong(0.0);
     let mut world = lock(&engine.account.world);
     world.set_fleet_faults(FleetFaults::default());
+    world.disarm(NAME);
     for index in 0..base.shape.pools.len() {
         world.set_budgets(NAME, &format!("pool-p{index}"), 1);
     }

@@ -45,9 +45,10 @@ enum Bug {
     DoneTooEarly,
     GoesOnAfterAFailure,
     TrustsWhoeverWakes,
+    IgnoresAlarms,
 }
 
-const ALL: [(Bug, &str); 29] = [
+const ALL: [(Bug, &str); 30] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
@@ -77,6 +78,7 @@ const ALL: [(Bug, &str); 29] = [
     (Bug::DoneTooEarly, "the first machine done is taken for all of its role"),
     (Bug::GoesOnAfterAFailure, "a role that failed is taken for done"),
     (Bug::TrustsWhoeverWakes, "whatever woke it is taken for the success of all that was asked"),
+    (Bug::IgnoresAlarms, "alarms of etcd are not looked at"),
 ];
 
 /// Who makes it.
@@ -182,6 +184,11 @@ impl Mistaken {
                 }
                 (Bug::TrustsWhoeverWakes, Verb::Refresh { credentials, .. }) => {
                     *answer = success(json!({"credentials": credentials}));
+                }
+                (Bug::IgnoresAlarms, Verb::EtcdHealth) => {
+                    if let Some(health) = answer.as_mut().and_then(|view| view.answer.as_mut()) {
+                        health["alarms"] = json!([]);
+                    }
                 }
                 (Bug::TrustsWhoeverWakes, Verb::EtcdSnapshot) => *answer = success(json!({"time": "now"})),
                 (Bug::TrustsWhoeverWakes, Verb::Drain { .. }) => *answer = success(json!({"done": true})),
@@ -353,6 +360,7 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::TakesTheLeader
         | Bug::TouchesOtherRoles
         | Bug::TrustsWhoeverWakes => (0.0, People::ByChance, &[(1, Members)]),
+        Bug::IgnoresAlarms => (0.001, People::ByChance, &[(1, Members), (0, Members)]),
         Bug::DropsTheTick => (0.1, People::ByChance, &[(1, Members), (0, All)]),
         Bug::BelievesEveryAnswer => (0.0, People::ByChance, &[(1, Refresh), (1, Members)]),
         Bug::BelievesStaleAnswers => (0.0, People::ByChance, &[(1, Refresh), (3, Refresh)]),
@@ -390,13 +398,14 @@ fn seen(bug: Bug, seeds: std::ops::Range<u64>, as_what: Option<&str>) -> Option<
     let (faults, people, clusters) = place(bug);
     seeds.into_iter().find_map(|seed| {
         let (shape, change) = clusters[usize::try_from(seed).unwrap() % clusters.len()];
-        let trial = Trial { people, bound: LONG.0, most: LONG.1, ..Trial::on(seed, faults, shape, change) };
+        let alarm = bug == Bug::IgnoresAlarms;
+        let on = Trial { people, alarm, ..Trial::on(seed, faults, shape, change) };
+        let trial = Trial { bound: LONG.0, most: LONG.1, ..on };
         let meddler = Mistaken { bug, memory: Mutex::default() };
         let verdict = trial.run(base(trial.base()), Some(&meddler));
         let first = verdict.violations.first()?;
         // What has no end is held against one that may take no longer; whatever else is wrong may have to wait for its time.
-        let whole = Trial { people, ..Trial::on(seed, faults, shape, change) };
-        let without = if first.promise == "liveness" { trial } else { whole };
+        let without = if first.promise == "liveness" { trial } else { on };
         let is_it = as_what.is_none_or(|what| what == first.promise)
             && without.run(base(trial.base()), None).violations.is_empty();
         is_it.then(|| (seed + 1, first.clone()))

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipway_core::digest::sha256_hex;
-use slipway_sim::year::{BASES, Base, Trial, Verdict};
+use slipway_sim::year::{BASES, Base, Change, Trial, Verdict};
 
 /// What trials go on from, made when the first needs it.
 pub(super) fn base(which: usize) -> &'static Base {
@@ -113,6 +113,17 @@ fn one_seed_gives_one_transcript() {
     // Also on a cluster that was launched once more.
     let anew = trial.run(&Base::anew(trial.base()), None);
     assert_eq!(one.transcript, anew.transcript);
+}
+
+#[test]
+fn p4_while_an_alarm_of_etcd_is_raised_no_member_goes_and_the_rollout_says_why_it_waits() {
+    for shape in [0, 1] {
+        let trial = Trial { alarm: true, ..Trial::on(3, 0.0, shape, Change::Members) };
+        let verdict = run(trial);
+        assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
+        let said = verdict.transcript.iter().any(|(_, line)| line.contains("waits: the alarm"));
+        assert!(said && verdict.first == "succeeded", "{shape}: {}", told(trial, &verdict));
+    }
 }
 
 #[test]

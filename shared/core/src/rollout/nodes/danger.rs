@@ -49,9 +49,6 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<String>
                 reasons.insert(format!("{role} knows of no leader that answers"));
             }
         }
-        for alarm in &health.alarms {
-            reasons.insert(format!("the alarm {} is raised", alarm.kind));
-        }
         if health.members.len() != answers.len() {
             let (has, expected) = (health.members.len(), answers.len());
             reasons.insert(format!("the membership has {has} members, and the cluster {expected}"));
@@ -66,6 +63,10 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<String>
                 reasons.insert(format!("{role} cannot reach {}: {problem}", member.name));
             }
         }
+    }
+    // An alarm is the whole cluster's, whoever tells of it; where there is a single member, nobody else does.
+    for alarm in answers.values().flatten().flat_map(|health| &health.alarms) {
+        reasons.insert(format!("the alarm {} is raised", alarm.kind));
     }
     if clusters.len() > 1 {
         reasons.insert("the members are not of one cluster".to_owned());
@@ -180,6 +181,18 @@ mod tests {
             reasons,
             ["the membership has 4 members, and the cluster 3", "the membership has a learner, etcd-3"]
         );
+    }
+
+    #[test]
+    fn p4_no_member_goes_while_an_alarm_is_raised_whoever_tells_of_it() {
+        let alarm = |one: &mut EtcdHealth| {
+            one.alarms.push(EtcdAlarm { member: "0".to_owned(), kind: "CORRUPT".to_owned() });
+        };
+        for of in [1, 3] {
+            let mut answers = all(of);
+            change(&mut answers, 0, alarm);
+            assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), ["the alarm CORRUPT is raised"], "{of}");
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) struct Etcd {
     index_at: Timestamp,
     /// When each snapshot was taken.
     pub(crate) snapshots: Vec<Timestamp>,
+    /// The alarm that is raised, and by which member. What it does to writes is not modelled.
+    pub(crate) alarm: Option<(String, &'static str)>,
 }
 
 /// A member of the membership.
@@ -100,6 +102,22 @@ impl Etcd {
 }
 
 impl World {
+    /// A member of etcd, by chance, raises an alarm, as etcd names it: until [`World::disarm`].
+    pub fn raise_alarm(&mut self, cluster: &str, choice: u64, kind: &'static str) {
+        let etcd = self.etcd(cluster);
+        let at = usize::try_from(choice).unwrap_or_default() % etcd.members.len().max(1);
+        let Some(role) = etcd.members.keys().nth(at).cloned() else { return };
+        etcd.alarm = Some((role.clone(), kind));
+        self.tell(format!("{role} of {cluster} raises the alarm {kind}"));
+    }
+
+    /// Somebody has seen to what an alarm was raised for, and disarms it.
+    pub fn disarm(&mut self, cluster: &str) {
+        if let Some((role, kind)) = self.etcd(cluster).alarm.take() {
+            self.tell(format!("the alarm {kind} that {role} of {cluster} has raised is disarmed"));
+        }
+    }
+
     /// A member's machine goes on with its bootstrap; `true`: the member is healthy.
     pub(super) fn etcd_joins(&mut self, cluster: &str, role: &str, machine: &Machine) -> bool {
         let now = self.now;

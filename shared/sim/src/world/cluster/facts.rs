@@ -15,6 +15,8 @@ pub struct ClusterFacts {
     pub members: BTreeMap<String, MemberFacts>,
     /// The role of who leads.
     pub leader: Option<String>,
+    /// The alarm that is raised.
+    pub alarm: Option<&'static str>,
     /// When each snapshot was taken.
     pub snapshots: Vec<Timestamp>,
     /// The machines whose API server answers.
@@ -86,6 +88,7 @@ impl World {
         Some(ClusterFacts {
             members: members.collect(),
             leader: cluster.etcd.leader.clone(),
+            alarm: cluster.etcd.alarm.as_ref().map(|(_, kind)| *kind),
             snapshots: cluster.etcd.snapshots.clone(),
             api_servers: self.api_servers(name),
             pods: pods.into_iter().map(|(node, count)| (node.to_owned(), count)).collect(),

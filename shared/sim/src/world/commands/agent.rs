@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use slipway_core::node::report::{Applied, ComponentHealth, Instance};
-use slipway_core::node::{EtcdHealth, EtcdMemberHealth, NodeStatus};
+use slipway_core::node::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
 
 use super::super::World;
 use super::super::cluster::{DATABASE, Etcd};
@@ -202,6 +202,12 @@ impl World {
             health.serving = true;
         } else {
             health.problems.push("it does not serve: no majority answers".to_owned());
+        }
+        if let Some((raised_by, kind)) = &etcd.alarm {
+            // One that has left is in nobody's list; what it raised stays.
+            let member = etcd.members.get(raised_by).map(|member| member.id.clone()).unwrap_or_default();
+            health.problems.push(format!("the alarm {kind} of {member} is raised"));
+            health.alarms.push(EtcdAlarm { member, kind: (*kind).to_owned() });
         }
         for (name, member) in &etcd.members {
             let reachable = member.process.is_some();

@@ -22,6 +22,7 @@ impl Checker {
             self.violations.push(Violation { at: now, promise, what });
         }
         self.note_well(&facts, now);
+        self.alarmed_at = facts.alarm.and(self.alarmed_at.or(Some(now)));
         self.note_back(world, &facts, now);
         for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
             let what = format!(

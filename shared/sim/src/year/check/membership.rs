@@ -10,6 +10,14 @@ use super::{Checker, SNAPSHOT};
 use crate::world::ClusterFacts;
 
 impl Checker {
+    /// No member goes while an alarm is raised that whoever decided could know of.
+    pub(super) fn quiet_of_alarms(&mut self, facts: &ClusterFacts, role: &str, now: Timestamp) {
+        let Some(kind) = facts.alarm else { return };
+        if self.alarmed_at.is_some_and(|at| now.duration_since(at) > self.grace()) {
+            self.wrong(now, "P4", format!("{role} goes while the alarm {kind} is raised"));
+        }
+    }
+
     /// A member is to be taken out of the membership: one at a time, while all others serve, with a snapshot, and only if the plan says so.
     pub(super) fn takes_out(&mut self, facts: &ClusterFacts, member: &str, now: Timestamp) {
         let planned = self.plan.iter().flat_map(|plan| &plan.membership);
@@ -30,6 +38,7 @@ impl Checker {
         if !ill.is_empty() {
             self.wrong(now, "P4", format!("{member} is taken out of etcd while {ill:?} do not serve"));
         }
+        self.quiet_of_alarms(facts, member, now);
         let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
         if !facts.snapshots.iter().any(|at| now.duration_since(*at) <= may_be) {
             self.wrong(
