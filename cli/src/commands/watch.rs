@@ -230,6 +230,9 @@ fn lines(view: &Overview) -> BTreeMap<String, String> {
     }
     let rollout = &view.rollout;
     lines.insert("rollout".to_owned(), plain(&format!("{}: {}", rollout.state, rollout.message)));
+    if let Some(progress) = &rollout.progress {
+        lines.insert("progress".to_owned(), progress.words());
+    }
     for (stack, words) in &rollout.stacks {
         lines.insert(format!("stack {stack}"), plain(words));
     }

@@ -4,6 +4,7 @@
 mod certificates;
 mod findings;
 mod nodes;
+mod progress;
 mod reports;
 mod scanned;
 mod text;
@@ -31,6 +32,7 @@ use crate::failure::Failure;
 pub(crate) use certificates::Expiry;
 pub(crate) use findings::{Finding, Gravity};
 pub(crate) use nodes::Node;
+pub(crate) use progress::Progress;
 pub(crate) use reports::Reports;
 pub(crate) use scanned::ScanView;
 pub(crate) use text::Page;
@@ -79,6 +81,9 @@ pub(crate) struct RolloutView {
     pub(crate) running: bool,
     /// The newest plan was asked for, and begins with the next wake.
     pub(crate) pending: bool,
+    /// How far its machines are, while it is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) progress: Option<Progress>,
 }
 
 /// The documents that a cluster has one each of.
@@ -104,7 +109,9 @@ impl Overview {
         let nodes = nodes::nodes(&heard.reports, documents.release.as_ref(), now);
         let certificates = documents.manifest.as_ref().map(|manifest| certificates::expiries(manifest, now));
         let certificates = certificates.unwrap_or_default();
-        let rollout = documents.rollout_view();
+        let mut rollout = documents.rollout_view();
+        let active = documents.rollout.as_ref().and_then(|rollout| rollout.active.as_ref());
+        rollout.progress = active.and_then(|active| progress::of(&nodes, active));
         let spec = documents.status.as_ref().and_then(|status| status.spec.clone());
         let name = &cloud.cluster;
         findings.extend(findings::of_spec(name, spec.as_ref()));

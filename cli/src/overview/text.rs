@@ -84,6 +84,9 @@ impl Page<'_> {
         }
         let _ = writeln!(text, "{:<13}{words}", "rollout");
         let _ = writeln!(text, "{:13}{}", "", plain(&rollout.message));
+        if let Some(progress) = &rollout.progress {
+            let _ = writeln!(text, "{:13}{}", "", progress.words());
+        }
         let width = rollout.stacks.keys().map(String::len).max().unwrap_or_default();
         for (stack, words) in &rollout.stacks {
             let _ = writeln!(text, "{:13}  {stack:<width$}  {}", "", plain(words));

@@ -38,7 +38,7 @@ use departures::Departure;
 pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot};
 use fleet::{Command, CommandView, GroupView};
 pub use good::Good;
-pub use nodes::{NodeState, NodeStep, Nodes};
+pub use nodes::{NodeState, NodeStep, Nodes, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };

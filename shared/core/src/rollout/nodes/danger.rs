@@ -68,6 +68,12 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<String>
     for alarm in answers.values().flatten().flat_map(|health| &health.alarms) {
         reasons.insert(format!("the alarm {} is raised", alarm.kind));
     }
+    // Of a single member nobody else tells, either: one that says nothing once may have an alarm raised, or be about to answer.
+    if answers.len() == 1
+        && let Some((role, Err(problem))) = target.and_then(|target| answers.get_key_value(target))
+    {
+        reasons.insert(format!("{role}, which is all of etcd, does not answer: {problem}"));
+    }
     if clusters.len() > 1 {
         reasons.insert("the members are not of one cluster".to_owned());
     }
@@ -181,6 +187,15 @@ mod tests {
             reasons,
             ["the membership has 4 members, and the cluster 3", "the membership has a learner, etcd-3"]
         );
+    }
+
+    #[test]
+    fn p4_a_single_member_that_does_not_answer_stays_and_one_of_three_may_go() {
+        for (of, reasons) in [(1, &["etcd-0, which is all of etcd, does not answer: lost"][..]), (3, &[])] {
+            let mut answers = all(of);
+            answers.insert(Role::Etcd(0), Err("lost".to_owned()));
+            assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), reasons, "{of}");
+        }
     }
 
     #[test]

@@ -1,0 +1,106 @@
+//! How far the machines of an open rollout are, and when it may be through: by what they reported themselves.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use slipway_core::rollout::{Active, Work};
+
+use super::nodes::{Node, Standing};
+
+/// Machines that the rollout is about, of which enough is known to count them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Progress {
+    /// Those that are as planned, and became so since it began.
+    pub(crate) done: i32,
+    /// Those, and the ones whose turn is still to come.
+    pub(crate) of: i32,
+    /// When the last of them is done if the rest take as long as those so far. Nobody knows what drains and windows add.
+    pub(crate) through_at: Option<Timestamp>,
+}
+
+impl Progress {
+    /// In words that change when a machine is done, and not with time.
+    pub(crate) fn words(&self) -> String {
+        let words = format!("{} of {} machines are as planned", self.done, self.of);
+        match self.through_at {
+            Some(at) => {
+                format!("{words}; at this pace the rest are by {}", at.strftime("%Y-%m-%d %H:%M UTC"))
+            }
+            None => words,
+        }
+    }
+}
+
+/// How one machine stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// It became what is planned, then.
+    Done(Timestamp),
+    /// It is still what it was.
+    ToCome,
+}
+
+/// Counts the machines of the roles that `active` refreshes or replaces; `None` where none of them told anything.
+pub(super) fn of(nodes: &[Node], active: &Active) -> Option<Progress> {
+    let turn = |node: &Node| {
+        let step = active.nodes.steps.iter().find(|step| step.role.to_string() == node.role)?;
+        let told = node.bootstrap.as_ref().map(|boot| boot.heard);
+        let told = match step.work {
+            Work::Replace => told,
+            Work::Refresh => told.max(node.status.as_ref().map(|status| status.heard)),
+            Work::Fewer | Work::Leave | Work::Remove => return None,
+        };
+        match (node.standing, node.behind) {
+            (Standing::Earlier, _) => None,
+            (_, Some(_)) => Some(Turn::ToCome),
+            (Standing::Up, None) => told.filter(|at| *at > active.started_at).map(Turn::Done),
+            (Standing::GivenUp | Standing::Silent | Standing::Working, None) => None,
+        }
+    };
+    count(nodes.iter().filter_map(turn), active.started_at)
+}
+
+fn count(turns: impl Iterator<Item = Turn>, began: Timestamp) -> Option<Progress> {
+    let (mut done, mut to_come, mut newest) = (0, 0, began);
+    for turn in turns {
+        match turn {
+            Turn::Done(at) => {
+                done += 1;
+                newest = newest.max(at);
+            }
+            Turn::ToCome => to_come += 1,
+        }
+    }
+    let took: SignedDuration = newest.duration_since(began);
+    let rest = (done > 0 && to_come > 0).then(|| took / done * to_come);
+    let through_at = rest.and_then(|rest| newest.checked_add(rest).ok());
+    (done + to_come > 0).then_some(Progress { done, of: done + to_come, through_at })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + minute * 60).unwrap()
+    }
+
+    #[test]
+    fn the_rest_takes_as_long_as_what_was_done() {
+        let turns = [Turn::Done(at(4)), Turn::ToCome, Turn::Done(at(10)), Turn::ToCome, Turn::ToCome];
+        let seen = count(turns.into_iter(), at(0)).unwrap();
+        assert_eq!((seen.done, seen.of, seen.through_at), (2, 5, Some(at(25))));
+        let words = "2 of 5 machines are as planned; at this pace the rest are by 2027-01-15 08:25 UTC";
+        assert_eq!(seen.words(), words);
+    }
+
+    #[test]
+    fn there_is_no_pace_before_the_first_and_none_after_the_last() {
+        let seen = count([Turn::ToCome].into_iter(), at(0)).unwrap();
+        assert_eq!((seen.words().as_str(), seen.through_at), ("0 of 1 machines are as planned", None));
+        assert_eq!(count([Turn::Done(at(3))].into_iter(), at(0)).unwrap().through_at, None);
+        assert_eq!(count(std::iter::empty(), at(0)), None);
+    }
+}
