@@ -213,7 +213,7 @@ async fn p6_a_drained_worker_goes_without_a_loss_and_one_that_nobody_drained_is_
     assert!(kept.retained && kept.power == Power::Up);
     assert_eq!(fleet.facts().losses, []);
     let group = fleet.group("production-pool-general-a").await;
-    assert_eq!((group.desired, group.machines[&left].lifecycle), (2, Lifecycle::Terminating));
+    assert_eq!((group.desired, group.machines[&left].lifecycle), (2, Lifecycle::Retained));
     let in_service = group.machines.values().filter(|one| one.lifecycle == Lifecycle::InService);
     assert_eq!(in_service.count(), 2, "it was replaced");
 }
