@@ -128,6 +128,9 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     finish(next, effects, report)
 }
 
+/// Reasons for waiting that are remembered as said: of more, some are said again.
+const MOST_SAID: usize = 20;
+
 /// Whether the rollout that is open goes on with what it has begun.
 fn goes_on(state: &Rollout) -> bool {
     state.active.as_ref().is_some_and(|active| {
@@ -444,12 +447,16 @@ fn conclude(
         if paused_since.is_some() && active.aborted.is_none() {
             // Said once, when it was paused.
         } else if next.said.as_ref() != Some(&reason) {
+            if moved || next.said.is_none() || next.said_since.len() >= MOST_SAID {
+                next.said_since.clear();
+            }
             let event = detail(next, &active, &message);
-            effects.push(Effect::Publish(if moved {
-                Event::RolloutStep(event)
-            } else {
-                Event::RolloutWaiting(event)
-            }));
+            let is_new = next.said_since.insert(reason.clone());
+            if moved {
+                effects.push(Effect::Publish(Event::RolloutStep(event)));
+            } else if is_new {
+                effects.push(Effect::Publish(Event::RolloutWaiting(event)));
+            }
             next.said = Some(reason);
         }
         let mut report = report(state, next, &active.plan, message, words.stacks(&active.steps));

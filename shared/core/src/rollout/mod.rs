@@ -76,6 +76,9 @@ pub struct Rollout {
     pub approved: Option<String>,
     /// The reason for waiting that was last said on the bus, so that each is said once.
     pub said: Option<String>,
+    /// Those that were said since it went on last: it may wait for two things in turn.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub said_since: BTreeSet<String>,
     /// The newest pause or resume; `None`: nobody ever paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
@@ -408,6 +411,7 @@ impl Rollout {
             outbox: Vec::new(),
             approved: None,
             said: None,
+            said_since: BTreeSet::new(),
             switch: None,
             behind: BTreeMap::new(),
             departures: BTreeMap::new(),
