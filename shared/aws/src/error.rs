@@ -74,7 +74,7 @@ fn attempted(list: &str) -> String {
         .filter(|line| !line.is_empty())
         .collect::<Vec<_>>()
         .join("; ")
-        .replace(".; ", ": ")
+        // Its heading is a line of its own.
         .replacen(":; ", ": ", 1)
 }
 
@@ -86,4 +86,19 @@ pub(crate) fn code<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -
 /// The service's words; empty if the call failed before.
 pub(crate) fn words<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> &str {
     error.as_service_error().and_then(ProvideErrorMetadata::message).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_nobody_could_sign_is_not_tried_again_and_one_that_got_no_answer_is() {
+        let words =
+            "other: no credentials found in chain. Attempted:\n  Environment: not set\n  Profile: none";
+        let said =
+            "NoCredentials: no credentials found in chain. Attempted: Environment: not set; Profile: none";
+        assert_eq!(unsent(words.to_owned()), (ErrorKind::Denied, said.to_owned()));
+        assert_eq!(unsent("timed out".to_owned()), (ErrorKind::Transient, "timed out".to_owned()));
+    }
 }
