@@ -27,11 +27,10 @@ test: tools ## All tests, with all that they need, and the templates' lint
 	$(CARGO) fetch --locked --quiet
 	@# The whole workspace each time: other selections have other features, and build the SDKs of AWS anew.
 	$(CARGO) build --locked --workspace --all-targets
-	@# Much of what the larger tests do is to wait for servers and processes of theirs.
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 		$(CARGO) nextest run --locked --workspace --no-fail-fast && $(CARGO) test --locked --workspace --doc; \
 	else \
-		RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(( $$(nproc) * 2 ))} $(CARGO) test --locked --workspace --no-fail-fast; \
+		CARGO="$(CARGO)" tests/scripts/run_tests.py; \
 	fi
 	tests/scripts/lint-template.sh
 
