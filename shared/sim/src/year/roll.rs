@@ -1,6 +1,7 @@
 //! A pool's roll in a world in which nothing goes wrong, held against what nobody can do without: the drains and boots themselves.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::spec;
@@ -38,7 +39,7 @@ pub struct Rolled {
     /// From the first drain or launch until the last machine was in service, or the last drained.
     pub rolling: SignedDuration,
     /// What drains, each from its command to its answer, and boots, each from the launch until Auto Scaling has the machine in
-    /// service, need alone: the first, and then as many at a time as are allowed.
+    /// service, need alone, in the order in which they were: the first, and then as many at a time as are allowed.
     pub floor: SignedDuration,
     /// Invocations of the rollout function.
     pub invocations: u64,
@@ -146,12 +147,24 @@ impl Seen {
         let first = froms.into_iter().min();
         let rolling = first.zip(untils.into_iter().max());
         let rolling = rolling.map_or(SignedDuration::ZERO, |(from, until)| until.duration_since(from));
-        // The first goes alone, to see whether its successor comes up; no place of a machine is drained and taken again in less.
-        let drained: Vec<_> = drains.iter().map(|drain| drain.until.duration_since(drain.from)).collect();
-        let booted: Vec<_> = self.up.iter().map(|((from, _), up)| up.duration_since(*from)).collect();
-        let canary =
-            drained.first().copied().unwrap_or_default() + booted.first().copied().unwrap_or_default();
-        let work: SignedDuration = drained.iter().chain(&booted).copied().sum();
-        (rolling, canary + (work - canary) / i32::try_from(at_a_time).unwrap_or(i32::MAX))
+        // Each place of a machine is drained and taken again.
+        let drained = drains.iter().map(|drain| drain.until.duration_since(drain.from));
+        let booted = self.up.iter().map(|((from, _), up)| up.duration_since(*from));
+        let places: Vec<_> = drained.zip(booted).map(|(drained, booted)| drained + booted).collect();
+        (rolling, alone(&places, at_a_time))
     }
+}
+
+/// How long that takes, one after the other by so many hands: the first alone, to see whether its successor comes up, and then each
+/// by whichever hand is free first.
+fn alone(places: &[SignedDuration], hands: u32) -> SignedDuration {
+    let Some((canary, others)) = places.split_first() else { return SignedDuration::ZERO };
+    let mut free: BinaryHeap<_> = (0..hands.max(1)).map(|_| Reverse(*canary)).collect();
+    let mut end = *canary;
+    for place in others {
+        let Reverse(begun) = free.pop().unwrap_or(Reverse(*canary));
+        end = end.max(begun + *place);
+        free.push(Reverse(begun + *place));
+    }
+    end
 }

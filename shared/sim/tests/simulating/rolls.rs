@@ -15,11 +15,9 @@ fn ratio(rolled: &Rolled) -> f64 {
 #[test]
 fn a_roll_takes_little_more_than_its_drains_and_boots_and_no_more_calls_a_node_where_there_are_more() {
     let (alone, few, many, by_five) = (rolled(1, 1, 1), rolled(8, 1, 0), rolled(40, 1, 0), rolled(40, 5, 0));
-    for (which, rolled) in [("alone", &alone), ("few", &few), ("many", &many)] {
+    for (which, rolled) in [("alone", &alone), ("few", &few), ("many", &many), ("by five", &by_five)] {
         assert!(ratio(rolled) <= 1.05, "{which}: {rolled:?}");
     }
-    // Of the last few some are done before the others.
-    assert!(ratio(&by_five) <= 1.12, "{by_five:?}");
     assert!(by_five.whole.as_secs_f64() < many.whole.as_secs_f64() / 4.0, "{by_five:?} {many:?}");
     for (which, rolled) in [("many", &many), ("by five", &by_five)] {
         assert!(rolled.calls / 40 <= few.calls / 8, "{which}: {rolled:?}");
