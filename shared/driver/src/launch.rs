@@ -291,7 +291,8 @@ fn given(wake: &Wake, state: &Rollout, desired: Option<&Desired>, now: Timestamp
         Order::Approve { plan } => desired.is_some_and(|desired| &desired.plan == plan),
         // A name that was mistyped is no cluster, and gets no state.
         Order::Pause | Order::Resume => desired.is_some() || state.generation > 0,
-        Order::Abort { .. } => state.active.is_some() || state.is_going(),
+        // What it takes back may come after it.
+        Order::Abort { plan } => state.active.is_some() || plan.is_none() && state.generation > 0,
         Order::Skip { .. } => state.active.is_some(),
         Order::Destroy { .. } => state.generation > 0,
     };

@@ -54,7 +54,9 @@ pub fn to_observe(
     }
     if let Some(open) = state.destroy.as_ref().filter(|_| state.active.is_none()) {
         destroy::to_observe(&state, open, &mut look);
-        return look;
+        if !open.is_whole() {
+            return look;
+        }
     }
     departures::to_observe(&state, now, &mut look);
     look
@@ -68,7 +70,8 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     // Before anything begins: a plan that was made while they stood is then stale, and made anew.
     next.left.retain(|stack, _| !observed.gone.contains(stack));
     let mut effects = Vec::new();
-    if next.destroy.is_none() || next.active.is_some() {
+    // Also while a last snapshot is taken, or cannot be: as long as no stack was told to go.
+    if next.destroy.as_ref().is_none_or(|open| open.is_whole()) || next.active.is_some() {
         effects.extend(departures::advance(&mut next, observed, now, goes_on(rollout)));
     }
     effects.extend(begin(&mut next, observed.desired.as_ref(), observed.order.as_ref(), now));

@@ -17,15 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::fleet::Verb;
-use super::nodes::asks::command;
 use super::nodes::{Asked, PATIENCE};
 use super::orders::{CLOCKS_APART, Given, paused, plan_of};
 use super::stack_step::{OWNER_TAG, Phase, because, phase, status_of};
 use super::words::clipped;
 use super::{Decision, Effect, Observed, Report, Rollout, StackStatus, ToObserve, operation_token};
 use crate::event::{ClusterDestroyed, Event, RolloutReport};
-use crate::pki::Role;
 use crate::render::{StackKind, stack_name};
 use machines::let_go;
 use records::{Records, retire};
@@ -41,6 +38,9 @@ pub struct Destroy {
     pub attempt: u32,
     /// The last snapshot of etcd.
     pub snapshot: LastSnapshot,
+    /// Where the one lies that was the last before another order, or before it went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<String>,
     /// The records that members of etcd set themselves.
     #[serde(default)]
     pub records: Records,
@@ -202,6 +202,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool) -> Destroy {
         asked_at: at,
         attempt: 1,
         snapshot,
+        earlier: None,
         records: Records::Stand,
         stacks: stacks(state),
         since: at,
@@ -231,9 +232,10 @@ fn stacks(state: &Rollout) -> Vec<Going> {
 impl Destroy {
     /// Another order: what failed is tried anew, and an abort is taken back.
     fn again(mut self, at: Timestamp, no_snapshot: bool) -> Self {
-        if no_snapshot && matches!(self.snapshot, LastSnapshot::Leader | LastSnapshot::Asked) {
-            self.snapshot = LastSnapshot::Declined;
-            self.asked.clear();
+        if no_snapshot {
+            self.does_without()
+        } else {
+            self.saves_again(at)
         }
         for going in &mut self.stacks {
             if matches!(going.state, GoingState::Failed(_) | GoingState::NotOurs) {
@@ -264,6 +266,11 @@ impl Destroy {
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.why().is_some() && !self.in_flight()
+    }
+
+    /// Whether no stack was told to go yet.
+    pub(super) fn is_whole(&self) -> bool {
+        self.stacks.iter().all(|going| going.state == GoingState::Stands)
     }
 
     fn in_flight(&self) -> bool {
@@ -314,23 +321,6 @@ impl Destroy {
             asked.refused = Some(reason.to_owned());
         }
     }
-
-    fn asks(
-        &mut self,
-        cluster: &str,
-        generation: u64,
-        whom: Vec<(Role, String, Verb)>,
-        now: Timestamp,
-    ) -> Vec<Effect> {
-        self.round += 1;
-        let of = format!("{generation} destroy {}", self.attempt);
-        let asked = whom.into_iter().map(|(role, instance, verb)| {
-            let command = command(&of, cluster, &role, self.round, instance, verb);
-            Asked { role, command, at: now, refused: None }
-        });
-        self.asked = asked.collect();
-        self.asked.iter().map(|asked| Effect::Send(asked.command.clone())).collect()
-    }
 }
 
 /// What to look at.
@@ -344,7 +334,7 @@ pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) 
             open.asked.iter().filter(|asked| asked.refused.is_none()).map(|asked| asked.command.clone()),
         );
     }
-    if open.saves() {
+    if open.saves() && !open.in_flight() {
         return;
     }
     for going in open.turn().into_iter().map(|at| &open.stacks[at]) {
@@ -371,16 +361,23 @@ pub(super) fn decide(
     }
     let before = open.stacks.clone();
     if !open.has_stopped() {
-        if open.saves() {
-            if !held {
-                let waits = save(&next, &mut open, observed, now, &mut effects);
-                words.insert(stack_name(&next.cluster, StackKind::Etcd, ""), waits);
-            }
-        } else {
-            delete(&next, &mut open, observed, now, held, &mut effects, &mut words);
+        let saves = open.saves();
+        if saves && !held && open.failure.is_none() {
+            let waits = save(&next, &mut open, observed, now, &mut effects);
+            words.insert(stack_name(&next.cluster, StackKind::Etcd, ""), waits);
+        }
+        // What CloudFormation works at is seen to its end meanwhile.
+        if !saves || open.in_flight() {
+            delete(&next, &mut open, observed, now, held || saves, &mut effects, &mut words);
         }
     }
-    for going in open.stacks.iter().filter(|going| going.state == GoingState::Gone) {
+    // One that is half gone cannot be updated any more: a plan that has it makes it anew.
+    let half_gone = |stack: &str| {
+        let found = observed.stacks.get(stack).and_then(Option::as_ref);
+        found.is_some_and(|stack| stack.status == StackStatus::DeleteFailed)
+    };
+    let gone = |going: &&Going| going.state == GoingState::Gone || half_gone(&going.stack);
+    for going in open.stacks.iter().filter(gone) {
         next.deployed.remove(&going.stack);
         next.left.remove(&going.stack);
     }

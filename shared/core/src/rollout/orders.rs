@@ -106,6 +106,9 @@ pub(super) fn hear(
                 if let Some(active) = &mut state.active {
                     active.nodes.resumed(given.at);
                 }
+                if let Some(open) = &mut state.destroy {
+                    open.saves_again(given.at);
+                }
                 for one in state.departures.values_mut() {
                     one.since = one.since.max(given.at);
                 }
@@ -118,6 +121,10 @@ pub(super) fn hear(
                 open.abort(given.at);
                 state.said = None;
                 return Vec::new();
+            }
+            if plan.is_none() {
+                // It may be about an order to take the cluster away that was given before it, and comes after it.
+                state.destroys_over = state.destroys_over.max(Some(given.at));
             }
             if let Some(active) = state.active.as_mut().filter(|active| active.aborted.is_none()) {
                 let meant = match plan {

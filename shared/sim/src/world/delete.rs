@@ -90,6 +90,12 @@ impl World {
         Ok(())
     }
 
+    /// A person deletes what is left of a stack that could not be deleted.
+    pub fn delete_by_hand(&mut self, name: &str) {
+        // What it says of one that cannot go is in its status.
+        drop(self.delete_stack(name, None));
+    }
+
     /// AWS calls the deletion off and leaves the stack as it was.
     fn export_in_use(&self, stack_id: &str) -> Option<String> {
         self.stacks[stack_id].outputs.values().filter_map(|output| output.export.as_deref()).find_map(
@@ -138,6 +144,12 @@ impl World {
             return self.schedule_step(stack_id, key, None, STABILISES_S);
         }
         let injected = self.take_failure(Phase::Delete, &resource.logical_id, &resource.kind);
+        let asked = OperationKind::Delete { then: StackStatus::DeleteComplete };
+        let injected = injected.or_else(|| {
+            let fails = self.fleet.faults.resource_fails;
+            let struck = self.operation_mut(stack_id).kind == asked && self.chance("deletion fails", fails);
+            struck.then(|| "Internal Failure (Service: simulated, Status Code: 500)".to_owned())
+        });
         if let Some(reason) = injected.or_else(|| constraints::on_delete(self, resource)) {
             self.note_removal(stack_id, resource, tracked, ResourceStatus::DeleteFailed, Some(&reason));
             let operation = self.operation_mut(stack_id);

@@ -224,6 +224,13 @@ impl World {
         self.live(name).map(|stack| status_name(stack.status))
     }
 
+    /// Every stack that is not deleted, by its name, with its status as the API writes it.
+    #[must_use]
+    pub fn stacks_there(&self) -> BTreeMap<String, String> {
+        let there = self.all_stacks().filter(|stack| !stack.is_deleted());
+        there.map(|stack| (stack.name.clone(), status_name(stack.status))).collect()
+    }
+
     /// Logical and physical ids of what the live stack of that name holds.
     #[must_use]
     pub fn physical_ids(&self, name: &str) -> BTreeMap<String, String> {

@@ -4,6 +4,7 @@
 //! Whoever decides saw the world some moments before it is acted upon, so what breaks by itself in between is nobody's mistake:
 //! [`Checker::grace`] says for how long. In a world without faults it is nothing.
 
+mod ends;
 mod looks;
 mod membership;
 
@@ -17,6 +18,8 @@ use super::acts::Act;
 use super::rules::Rules;
 use super::skew::Skew;
 use crate::world::{ClusterFacts, MachineFacts, World};
+use ends::Ends;
+pub(super) use ends::left_behind;
 
 /// What was seen to be wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +87,7 @@ pub struct Checker {
     alarmed_at: Option<Timestamp>,
     skipped: BTreeSet<String>,
     approved: BTreeSet<String>,
+    ends: Ends,
     /// Since when the machines of a cluster stand at all.
     pub stands: bool,
     /// What each configuration runs.
@@ -116,6 +120,7 @@ impl Checker {
             alarmed_at: None,
             skipped: BTreeSet::new(),
             approved: BTreeSet::new(),
+            ends: Ends::default(),
             stands: false,
             skew: Skew::default(),
         }
@@ -166,6 +171,7 @@ impl Checker {
 
     /// A resume that was given at `at` may have been heard.
     pub fn resumed(&mut self, at: Timestamp) {
+        self.goes_on(at);
         self.resumed_at = self.resumed_at.max(Some(at));
     }
 
@@ -199,6 +205,9 @@ impl Checker {
         let facts = &facts;
         self.nothing_twice(acts, world.now());
         for act in acts {
+            if self.ends_by(world, facts, act) {
+                continue;
+            }
             self.may_start(world, act);
             match act {
                 Act::Terminate(group, machine, _) => self.terminates(world, facts, group, machine),
@@ -501,7 +510,7 @@ impl Checker {
 
     fn completes(&mut self, facts: &ClusterFacts, machine: &str, now: Timestamp) {
         let pods = facts.pods.get(machine).copied().unwrap_or_default();
-        if pods > 0 {
+        if pods > 0 && !self.goes_with_its_stack(machine) {
             self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
         }
     }

@@ -24,8 +24,6 @@ use crate::world::{FleetFaults, Outgoing, World};
 const REDRIVEN: SignedDuration = SignedDuration::from_mins(30);
 /// How often Lambda tries an event again, and how long it waits before.
 const RETRIES: [SignedDuration; 2] = [SignedDuration::from_mins(1), SignedDuration::from_mins(2)];
-/// How `status.json` says that a plan waits for a person.
-const WAITS: &str = "waiting-for-approval";
 /// Calls that the longest invocations make.
 const CALLS: u64 = 40;
 
@@ -270,7 +268,7 @@ impl<'m> Engine<'m> {
     }
 
     /// An event is on its way. Some are lost, come late, twice, or after later ones.
-    fn send(&mut self, who: Woken, durable: bool) {
+    pub(super) fn send(&mut self, who: Woken, durable: bool) {
         let mut copies = 1;
         if !durable && self.random.chance(self.faults * 4.0) {
             self.tally.astray += 1;
@@ -346,12 +344,15 @@ impl<'m> Engine<'m> {
         self.tally.scans += u64::from(matches!(who, Woken::Scan(_)));
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
-        let ended = self.begins(&events);
+        let (ended, gone) = self.begins(&events);
         {
             let mut world = lock(&self.account.world);
             self.checker.acts(&world, &acts);
             if ended {
                 self.checker.ended();
+            }
+            if gone {
+                self.checker.gone();
             }
             // Nothing that it sees of the world changes by itself at one and the same moment.
             if !acts.is_empty() {
@@ -383,9 +384,10 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// What is open by what the bus says. A start is looked at before what was done, for it was said before; an end after it.
-    fn begins(&mut self, events: &[Event]) -> bool {
-        let (now, mut ended) = (self.now(), false);
+    /// What is open by what the bus says: whether that has ended, and the cluster is gone. A start is looked at before what was done, for
+    /// it was said before; an end after it.
+    fn begins(&mut self, events: &[Event]) -> (bool, bool) {
+        let (now, mut ended, mut gone) = (self.now(), false, false);
         for event in events {
             match event {
                 Event::RolloutStarted(started) => {
@@ -395,10 +397,10 @@ impl<'m> Engine<'m> {
                     self.checker.begun(plan, now);
                     ended = false;
                 }
-                Event::RolloutSucceeded(_)
-                | Event::RolloutFailed(_)
-                | Event::RolloutAborted(_)
-                | Event::ClusterDestroyed(_) => ended = true,
+                Event::RolloutSucceeded(_) | Event::RolloutFailed(_) | Event::RolloutAborted(_) => {
+                    ended = true
+                }
+                Event::ClusterDestroyed(_) => (ended, gone) = (true, true),
                 Event::SpecRejected(_)
                 | Event::PlanReady(_)
                 | Event::PlanUnchanged(_)
@@ -419,7 +421,7 @@ impl<'m> Engine<'m> {
                 | Event::RenewalFailed(_) => {}
             }
         }
-        ended
+        (ended, gone)
     }
 
     fn published(&mut self, event: &Event, now: Timestamp) {
@@ -470,76 +472,6 @@ impl<'m> Engine<'m> {
             | Event::DestroyRequested(_) => return,
         };
         self.send(who, true);
-    }
-
-    /// What lets it go on counts from when it may have been heard.
-    fn may_be_heard(&mut self, who: &Woken) {
-        let Woken::Rollout(Waker::Order { order, at }) = who else { return };
-        match order {
-            Order::Resume => self.checker.resumed(at.unwrap_or_else(|| self.now())),
-            Order::Approve { plan } => self.checker.approved(plan),
-            Order::Pause | Order::Abort { .. } | Order::Skip { .. } | Order::Destroy { .. } => {}
-        }
-    }
-
-    /// What holds it up counts from when it was heard.
-    fn was_heard(&mut self, who: &Woken) {
-        let Woken::Rollout(Waker::Order { order, at }) = who else { return };
-        let rollout = self.account.rollout();
-        match order {
-            Order::Pause => self.checker.paused(at.unwrap_or_else(|| self.now())),
-            Order::Abort { .. } => {
-                let active = rollout.as_ref().and_then(|rollout| rollout.active.as_ref());
-                let taken = active.is_some_and(|active| active.aborted.is_some());
-                self.checker.aborted(at.unwrap_or_else(|| self.now()), taken);
-            }
-            Order::Skip { instance } => self.checker.skipped(instance),
-            Order::Resume | Order::Approve { .. } | Order::Destroy { .. } => {}
-        }
-    }
-
-    fn does(&mut self, deed: Deed) {
-        let now = self.now();
-        // The bus writes whole seconds.
-        let at = Timestamp::from_second(now.as_second()).ok();
-        let order = match deed {
-            Deed::Upload(text) => {
-                self.transcript.push((now, "a person uploads a spec".to_owned()));
-                let version = self.account.upload(&text);
-                return self.send(Woken::Spec(version), true);
-            }
-            Deed::Again => {
-                let key = keys::spec(&self.account.name);
-                let Some(text) = self.account.specs.peek(&key) else { return };
-                self.transcript.push((now, "a person uploads the spec again".to_owned()));
-                let version = self.account.specs.upload(&key, text);
-                return self.send(Woken::Spec(version), true);
-            }
-            Deed::Say(order) => order,
-            Deed::ApproveWaiting
-                if self
-                    .account
-                    .status()
-                    .and_then(|status| status.rollout)
-                    .is_none_or(|one| one.state != WAITS) =>
-            {
-                return;
-            }
-            Deed::Approve | Deed::ApproveWaiting => {
-                let desired: Option<slipway_core::status::Desired> =
-                    self.account.read(&keys::desired(&self.account.name));
-                let Some(desired) = desired else { return };
-                Order::Approve { plan: desired.plan }
-            }
-            Deed::Skip(choice) => {
-                let machines = lock(&self.account.world).machines();
-                let at = usize::try_from(choice).unwrap_or_default() % machines.len().max(1);
-                let Some(machine) = machines.get(at) else { return };
-                Order::Skip { instance: machine.id.clone() }
-            }
-        };
-        self.transcript.push((now, format!("a person says {order:?}")));
-        self.send(Woken::Rollout(Waker::Order { order, at }), true);
     }
 
     fn death(&mut self, choice: u64, zone: bool) {

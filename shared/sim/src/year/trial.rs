@@ -11,6 +11,7 @@ use super::account::Woken;
 use super::base::{BASES, Base, CHANGES, Change, NAME, SHAPES, text};
 use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
+use super::farewell::Farewell;
 use super::meddle::Meddler;
 use super::random::Random;
 use crate::ports::lock;
@@ -21,7 +22,7 @@ const TROUBLE: SignedDuration = SignedDuration::from_hours(8);
 /// After so long without trouble nothing may be open: the longest that is waited for is an hour at each of a few machines.
 const BOUND: SignedDuration = SignedDuration::from_hours(36);
 /// How often a person uploads the spec again after a rollout that did not end well.
-const AGAIN: usize = 3;
+pub(super) const AGAIN: usize = 3;
 
 /// What people do while it is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,10 @@ pub enum People {
     Abort,
     /// They have a machine skipped within a minute.
     Skip,
+    /// They have the cluster taken away.
+    Destroy,
+    /// They do, and think better of it within some minutes.
+    DestroyAndAbort,
 }
 
 /// What is tried: everything follows from it.
@@ -126,7 +131,10 @@ impl Trial {
         }
         if engine.checker.violations.is_empty() {
             heal(base, &mut engine);
-            self.ends_well(base, &mut engine, &mut first, &mut took, began);
+            match Farewell::of(self) {
+                Some(farewell) => farewell.comes_about(self, base, &mut engine, &mut first),
+                None => self.ends_well(base, &mut engine, &mut first, &mut took, began),
+            }
         }
         Verdict {
             violations: std::mem::take(&mut engine.checker.violations),
@@ -146,6 +154,9 @@ impl Trial {
         engine.let_go_wrong(self.faults);
         self.trouble(base, &mut engine);
         self.alarms(&mut engine);
+        if let Some(farewell) = Farewell::of(self) {
+            farewell.begins(&mut engine);
+        }
         let who = Woken::Rollout(Waker::Event);
         engine.after(SignedDuration::ZERO, Happening::Invoke { who, tried: 0, durable: true });
         engine
@@ -183,6 +194,7 @@ impl Trial {
             }
             People::Abort => return engine.person_after(soon, Deed::Say(Order::Abort { plan: None })),
             People::Skip => return engine.person_after(soon / 30, Deed::Skip(random.number())),
+            People::Destroy | People::DestroyAndAbort => return,
         }
         let mut some_time = |most: i64| SignedDuration::from_secs(random.seconds(0, most));
         let (pause, resume, abort) = (some_time(7_200), some_time(7_200), some_time(14_400));
@@ -229,23 +241,8 @@ impl Trial {
         began: Timestamp,
     ) {
         for round in 0..=AGAIN {
-            let until = engine.now() + self.bound;
-            let is_open = |engine: &Engine<'_>| engine.account.rollout().is_none_or(|one| one.is_open());
-            // What was said and comes late may begin another.
-            let calm = |engine: &Engine<'_>| !is_open(engine) && engine.is_quiet();
-            while !calm(engine) && !self.is_over(engine) && engine.next_at().is_some_and(|at| at < until) {
-                engine.step();
-            }
-            if !engine.checker.violations.is_empty() {
+            if !self.comes_to_rest(engine) {
                 return;
-            }
-            if !calm(engine) {
-                let what = format!(
-                    "it has not ended {} hours after all trouble has: {}",
-                    self.bound.as_hours(),
-                    message(engine)
-                );
-                return engine.checker.wrong(engine.now(), "liveness", what);
             }
             if first.is_none() {
                 *first = Some(state(engine));
@@ -262,6 +259,7 @@ impl Trial {
                 let what = format!("it ends as {}: {}; {}", state(engine), message(engine), amiss.join("; "));
                 return engine.checker.wrong(engine.now(), "liveness", what);
             }
+            deletes_wrecks(engine);
             engine.person_after(SignedDuration::ZERO, Deed::Again);
             if base.shape.manual {
                 engine.person_after(SignedDuration::from_mins(10), Deed::Approve);
@@ -270,6 +268,26 @@ impl Trial {
             engine.run_until(soon);
         }
         self.no_step_twice(engine);
+    }
+
+    /// Goes on until nothing is open, and nothing on its way; `false`: something was wrong, or that never comes.
+    pub(super) fn comes_to_rest(&self, engine: &mut Engine<'_>) -> bool {
+        let until = engine.now() + self.bound;
+        let is_open = |engine: &Engine<'_>| engine.account.rollout().is_none_or(|one| one.is_open());
+        // What was said and comes late may begin another.
+        let calm = |engine: &Engine<'_>| !is_open(engine) && engine.is_quiet();
+        while !calm(engine) && !self.is_over(engine) && engine.next_at().is_some_and(|at| at < until) {
+            engine.step();
+        }
+        if engine.checker.violations.is_empty() && !calm(engine) {
+            let what = format!(
+                "it has not ended {} hours after all trouble has: {}",
+                self.bound.as_hours(),
+                message(engine)
+            );
+            engine.checker.wrong(engine.now(), "liveness", what);
+        }
+        engine.checker.violations.is_empty()
     }
 
     /// Something was wrong, or the functions are woken more often than they may be.
@@ -313,12 +331,27 @@ fn heal(base: &Base, engine: &mut Engine<'_>) {
     }
 }
 
-fn state(engine: &Engine<'_>) -> String {
+/// Deletes by hand what `status.json` says is to be: stacks that a destruction left half gone.
+fn deletes_wrecks(engine: &mut Engine<'_>) {
+    let said = message(engine);
+    if !said.contains("delete the stack by hand") {
+        return;
+    }
+    let mut world = lock(&engine.account.world);
+    let there = world.stacks_there().into_iter().filter(|(_, status)| status == "DELETE_FAILED");
+    let wrecks: Vec<String> = there.map(|(name, _)| name).filter(|name| said.contains(name)).collect();
+    wrecks.iter().for_each(|name| world.delete_by_hand(name));
+    drop(world);
+    let gone = engine.now() + SignedDuration::from_mins(60);
+    engine.run_until(gone);
+}
+
+pub(super) fn state(engine: &Engine<'_>) -> String {
     let report = engine.account.status().and_then(|status| status.rollout);
     report.map(|report| report.state).unwrap_or_default()
 }
 
-fn message(engine: &Engine<'_>) -> String {
+pub(super) fn message(engine: &Engine<'_>) -> String {
     let report = engine.account.status().and_then(|status| status.rollout);
     report.map(|report| report.message).unwrap_or_default()
 }

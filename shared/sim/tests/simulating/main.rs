@@ -9,6 +9,7 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod bugs;
+mod ends;
 mod rolls;
 mod seeds;
 mod upgrades;

@@ -38,7 +38,7 @@ fn digest(verdict: &Verdict) -> String {
 }
 
 /// What was wrong, how to see it again, and what led to it.
-fn told(trial: Trial, verdict: &Verdict) -> String {
+pub(super) fn told(trial: Trial, verdict: &Verdict) -> String {
     let mut text = format!(
         "seed {} with faults {}: `SLIPWAY_SEED={0} SLIPWAY_FAULTS={1} cargo test --locked --workspace --test simulating -- one --nocapture`\n",
         trial.seed, trial.faults

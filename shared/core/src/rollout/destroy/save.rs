@@ -5,17 +5,58 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::fleet::Verb;
-use super::super::nodes::asks::answer;
-use super::super::nodes::{PATIENCE, PAUSE, TRIES, serving};
+use super::super::nodes::asks::{answer, command};
+use super::super::nodes::{Asked, PATIENCE, PAUSE, TRIES, serving};
 use super::super::stack_step::OWNER_TAG;
 use super::super::{Effect, Observed, Rollout};
-use super::{Destroy, LastSnapshot};
+use super::{Destroy, GoingState, LastSnapshot};
 use crate::node::EtcdHealth;
 use crate::pki::Role;
 use crate::render::{StackKind, stack_name};
 
 /// More members than any etcd has.
 const MOST_MEMBERS: u32 = 9;
+
+impl Destroy {
+    /// It goes on after it has stood still: what was written since is in no snapshot, so that another is the last, unless etcd goes already.
+    pub(in super::super) fn saves_again(&mut self, now: Timestamp) {
+        let stands =
+            |going: &super::Going| going.kind == StackKind::Etcd && going.state == GoingState::Stands;
+        if let LastSnapshot::Taken(key) = &self.snapshot
+            && self.stacks.iter().any(stands)
+        {
+            self.earlier = Some(key.clone());
+            self.snapshot = LastSnapshot::Leader;
+            self.asked.clear();
+            (self.since, self.tries) = (now, 0);
+        }
+    }
+
+    /// A person does without another.
+    pub(super) fn does_without(&mut self) {
+        if matches!(self.snapshot, LastSnapshot::Leader | LastSnapshot::Asked) {
+            self.snapshot = self.earlier.take().map_or(LastSnapshot::Declined, LastSnapshot::Taken);
+            self.asked.clear();
+        }
+    }
+
+    pub(super) fn asks(
+        &mut self,
+        cluster: &str,
+        generation: u64,
+        whom: Vec<(Role, String, Verb)>,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        self.round += 1;
+        let of = format!("{generation} destroy {}", self.attempt);
+        let asked = whom.into_iter().map(|(role, instance, verb)| {
+            let command = command(&of, cluster, &role, self.round, instance, verb);
+            Asked { role, command, at: now, refused: None }
+        });
+        self.asked = asked.collect();
+        self.asked.iter().map(|asked| Effect::Send(asked.command.clone())).collect()
+    }
+}
 
 /// The groups that members of etcd may have.
 pub(super) fn member_groups(cluster: &str) -> impl Iterator<Item = (Role, String)> {

@@ -155,6 +155,14 @@ impl World {
         &mut self.fleet.clusters.entry(cluster.to_owned()).or_default().etcd
     }
 
+    /// Nothing is left of it but its snapshots, which lie elsewhere.
+    pub(in crate::world) fn loses_etcd(&mut self, cluster: &str) {
+        let etcd = self.etcd(cluster);
+        let (snapshots, term) = (std::mem::take(&mut etcd.snapshots), etcd.term);
+        *etcd = Etcd { snapshots, term, ..Etcd::default() };
+        self.tell(format!("nothing is left of etcd of {cluster}"));
+    }
+
     /// Those whose groups exist now found the cluster.
     fn found(&mut self, cluster: &str) {
         let founders = groups_of(self.fleet.groups.values(), cluster, "etcd-");

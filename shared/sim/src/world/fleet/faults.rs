@@ -25,7 +25,7 @@ pub struct FleetFaults {
     pub slow_member: f64,
     /// A call is throttled: `Throttling: Rate exceeded`.
     pub throttled: f64,
-    /// A resource fails while its stack is created or updated, and the stack rolls back.
+    /// A resource fails while its stack is created or updated, and the stack rolls back; or while it is deleted, and that stops.
     pub resource_fails: f64,
 }
 

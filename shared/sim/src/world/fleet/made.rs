@@ -41,13 +41,15 @@ impl World {
                 self.fleet.templates.remove(id);
             }
             HOOK => self.hook_applied(id, &resource.properties, false),
-            GROUP if self.fleet.groups.remove(id).is_some() => {
+            GROUP => {
+                let Some(group) = self.fleet.groups.remove(id) else { return };
                 // CloudFormation waits until the group is empty; hooks that wait are over with it.
                 let machines: Vec<String> = self.machines_of(id);
                 for machine in machines {
                     self.stops(&machine);
                     self.gone(&machine);
                 }
+                self.ends_with(&group);
             }
             _ => {}
         }
@@ -65,13 +67,37 @@ impl World {
         }
     }
 
-    /// Whether a hook still holds a machine of a group that is deleted.
+    /// Whether a machine on its way out still holds a group that is deleted: a hook waits, or the group has kept it. CloudFormation deletes
+    /// a group without force, which Auto Scaling refuses as long as it has machines, and one that was kept is the group's until somebody
+    /// terminates it (`RetentionTriggers`). After how long CloudFormation gives up is not modelled.
     pub(in crate::world) fn group_holds(&self, resource: &Resource) -> bool {
         let Some(id) = resource.physical_id.as_deref().filter(|_| resource.kind == GROUP) else {
             return false;
         };
         let machines = self.machines_of(id);
-        machines.iter().map(|one| &self.fleet.machines[one]).any(|one| one.ready && one.waits.is_some())
+        machines.iter().map(|one| &self.fleet.machines[one]).any(|one| {
+            let waits = one.waits.is_some() && !one.state.counts();
+            waits || one.state == super::State::TerminatingRetained
+        })
+    }
+
+    /// The last group of a cluster's members is gone, and their volumes with it: whoever founds etcd anew finds it empty.
+    fn ends_with(&mut self, group: &Group) {
+        let tag = |key: &str| group.tags.get(key).cloned().unwrap_or_default();
+        let (cluster, role) = (tag("slipway:cluster"), tag("slipway:role"));
+        if role.starts_with("etcd-") && groups_of(self.fleet.groups.values(), &cluster, "etcd-").is_empty() {
+            self.loses_etcd(&cluster);
+        }
+    }
+
+    /// A group has kept that machine, since nobody had drained it when its hook ended.
+    pub fn keep_machine(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return };
+        machine.waits = None;
+        machine.state = super::State::TerminatingRetained;
+        let group = machine.group.clone();
+        self.tell(format!("{group} keeps {id}, which nobody has drained"));
+        self.look_soon(&group);
     }
 
     fn group_applied(&mut self, name: &str, resource: &Resource) {

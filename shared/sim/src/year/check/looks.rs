@@ -25,6 +25,9 @@ impl Checker {
         self.alarmed_at = facts.alarm.and(self.alarmed_at.or(Some(now)));
         self.note_back(world, &facts, now);
         for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
+            if self.goes_with_its_stack(&loss.machine) {
+                continue;
+            }
             let what = format!(
                 "{} pods are lost with {}, a {}, which was terminated",
                 loss.pods, loss.machine, loss.role
@@ -50,6 +53,11 @@ impl Checker {
     fn quiet(&mut self, facts: &ClusterFacts, now: Timestamp) {
         let (all, up) =
             (facts.members.len(), facts.members.values().filter(|one| one.voter && one.up).count());
+        let is_whole =
+            up == all && facts.leader.is_some() && facts.api_servers.len() >= self.rules.controllers;
+        if self.is_apart(is_whole) {
+            return;
+        }
         if all > 1 && (up + 1 < all || facts.leader.is_none()) {
             self.wrong(now, "P4", format!("{up} of {all} members of etcd serve"));
         }

@@ -1,0 +1,145 @@
+//! A person who has the cluster taken away, in the middle of a rollout or after it; and perhaps thinks better of it.
+
+use jiff::SignedDuration;
+use slipway_core::rollout::Order;
+
+use super::base::{Base, NAME};
+use super::check::left_behind;
+use super::engine::{Deed, Engine};
+use super::random::Random;
+use super::trial::{AGAIN, People, Trial, message, state};
+use crate::ports::lock;
+
+/// What such a person does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Farewell {
+    /// When the order is given.
+    at: SignedDuration,
+    /// Without a last snapshot.
+    without_snapshot: bool,
+    /// After so long it is called off, and the spec uploaded again when all is quiet.
+    called_off: Option<SignedDuration>,
+    /// A group has kept a machine that nobody had drained.
+    kept: bool,
+    /// When the cluster is gone, the spec is uploaded again.
+    anew: bool,
+}
+
+/// How many seeds have one, of those in which things go wrong.
+const SHARE: f64 = 0.06;
+
+impl Farewell {
+    /// The one of that trial, if it has any.
+    pub(super) fn of(trial: &Trial) -> Option<Self> {
+        let mut random = Random::new(trial.seed ^ 0x6661_7265);
+        let (by_chance, off) = (random.chance(SHARE), random.chance(0.3));
+        let (goes, off) = match trial.people {
+            People::ByChance => (trial.faults > 0.0 && by_chance, off),
+            People::Destroy => (true, false),
+            People::DestroyAndAbort => (true, true),
+            People::Pause | People::Abort | People::Skip => (false, false),
+        };
+        let longest = if random.chance(0.5) { 1_800 } else { 25_200 };
+        let at = SignedDuration::from_secs(random.seconds(5, longest));
+        let after = SignedDuration::from_secs(random.seconds(1, 2_400));
+        goes.then(|| Self {
+            at,
+            without_snapshot: random.chance(0.2),
+            called_off: off.then_some(after),
+            kept: random.chance(0.3),
+            anew: random.chance(0.3),
+        })
+    }
+
+    fn order(self) -> Deed {
+        Deed::Say(Order::Destroy { without_snapshot: self.without_snapshot })
+    }
+
+    /// What was ordered is on its way.
+    pub(super) fn begins(self, engine: &mut Engine<'_>) {
+        engine.person_after(self.at, self.order());
+        if let Some(after) = self.called_off {
+            engine.person_after(self.at + after, Deed::Say(Order::Abort { plan: None }));
+        }
+        if self.kept {
+            let mut world = lock(&engine.account.world);
+            let workers = world.machines().into_iter().filter(|one| one.role.starts_with("pool-"));
+            let worker = workers.map(|one| one.id).next();
+            worker.into_iter().for_each(|worker| world.keep_machine(&worker));
+        }
+    }
+
+    /// All trouble has ended. The cluster goes, or it is stopped with a reason that a person can act on, and does; nothing of it is left.
+    /// If it was called off, or the spec is uploaded once more, all comes back.
+    pub(super) fn comes_about(
+        self,
+        trial: &Trial,
+        base: &Base,
+        engine: &mut Engine<'_>,
+        first: &mut Option<String>,
+    ) {
+        for round in 0..=AGAIN {
+            if !trial.comes_to_rest(engine) {
+                return;
+            }
+            first.get_or_insert_with(|| state(engine));
+            let later = engine.now() + SignedDuration::from_mins(90);
+            engine.run_until(later);
+            let is_gone = state(engine) == "destroyed";
+            if is_gone {
+                self.nothing_is_left(engine);
+            }
+            if !engine.checker.violations.is_empty() || is_gone && !self.anew && self.called_off.is_none() {
+                return;
+            }
+            if is_gone || self.called_off.is_some() {
+                engine.person_after(SignedDuration::ZERO, Deed::Again);
+                if base.shape.manual {
+                    engine.person_after(SignedDuration::from_mins(10), Deed::Approve);
+                }
+                let (soon, mut took) = (engine.now() + SignedDuration::from_mins(11), SignedDuration::ZERO);
+                engine.run_until(soon);
+                return trial.ends_well(base, engine, first, &mut took, soon);
+            }
+            if trial.faults == 0.0 || round == AGAIN {
+                let what = format!("it was to go, and is {}: {}", state(engine), message(engine));
+                return engine.checker.wrong(engine.now(), "liveness", what);
+            }
+            self.acts_on_the_reason(engine, round);
+        }
+    }
+
+    /// What `status.json` tells a person to do.
+    fn acts_on_the_reason(self, engine: &mut Engine<'_>, round: usize) {
+        let said = message(engine);
+        let is_stuck = engine.account.rollout().is_some_and(|rollout| rollout.is_going());
+        if is_stuck && !said.contains("`slipway destroy ") {
+            let what = format!("it has stopped, and nobody reads what helps: {said}");
+            return engine.checker.wrong(engine.now(), "liveness", what);
+        }
+        if said.contains("aws route53 change-resource-record-sets") {
+            lock(&engine.account.world).clear_records();
+        }
+        let without_snapshot = self.without_snapshot || round > 0 && said.contains("--without-snapshot");
+        engine.person_after(SignedDuration::ZERO, Deed::Say(Order::Destroy { without_snapshot }));
+    }
+
+    /// It is said to be gone: nothing of it is there, and where the last snapshot lies is said.
+    fn nothing_is_left(self, engine: &mut Engine<'_>) {
+        let (mut left, snapshots) = engine.with_world(|world| {
+            let snapshots = world.cluster_facts(NAME).map(|facts| facts.snapshots).unwrap_or_default();
+            (left_behind(world, NAME), snapshots)
+        });
+        if engine.account.rollout().is_none_or(|rollout| rollout.was_destroyed().is_none()) {
+            left.push("its state is another than destroyed".to_owned());
+        }
+        let said = message(engine);
+        let lies = |at: &jiff::Timestamp| said.contains(&at.strftime("%Y%m%dT%H%M%SZ").to_string());
+        if !snapshots.iter().any(lies) && !engine.checker.may_go_unsaved() {
+            left.push(format!("nobody says where its last snapshot lies: {said}"));
+        }
+        for what in left {
+            engine.checker.wrong(engine.now(), "§9", format!("the cluster is said to be gone: {what}"));
+        }
+    }
+}

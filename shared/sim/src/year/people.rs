@@ -1,0 +1,97 @@
+//! What people do, and from when on it counts.
+
+use slipway_core::rollout::Order;
+use slipway_driver::keys;
+use slipway_driver::launch::Waker;
+
+use jiff::Timestamp;
+
+use super::account::Woken;
+use super::engine::{Deed, Engine};
+use crate::ports::lock;
+
+/// How `status.json` says that a plan waits for a person.
+const WAITS: &str = "waiting-for-approval";
+
+impl Engine<'_> {
+    /// What lets it go on counts from when it may have been heard.
+    pub(super) fn may_be_heard(&mut self, who: &Woken) {
+        let Woken::Rollout(Waker::Order { order, at }) = who else { return };
+        match order {
+            Order::Resume => self.checker.resumed(at.unwrap_or_else(|| self.now())),
+            Order::Approve { plan } => self.checker.approved(plan),
+            Order::Destroy { without_snapshot } => {
+                self.checker.may_end(at.unwrap_or_else(|| self.now()), *without_snapshot);
+            }
+            Order::Pause | Order::Abort { .. } | Order::Skip { .. } => {}
+        }
+    }
+
+    /// What holds it up counts from when it was heard.
+    pub(super) fn was_heard(&mut self, who: &Woken) {
+        let Woken::Rollout(Waker::Order { order, at }) = who else { return };
+        let rollout = self.account.rollout();
+        match order {
+            Order::Pause => self.checker.paused(at.unwrap_or_else(|| self.now())),
+            Order::Abort { .. } => {
+                let active = rollout.as_ref().and_then(|rollout| rollout.active.as_ref());
+                let taken = active.is_some_and(|active| active.aborted.is_some());
+                let at = at.unwrap_or_else(|| self.now());
+                self.checker.aborted(at, taken);
+                self.checker.called_off(at);
+            }
+            Order::Destroy { .. } => {
+                let open = rollout.as_ref().and_then(|rollout| rollout.destroy.as_ref());
+                let at = at.unwrap_or_else(|| self.now());
+                self.checker.ends(at, open.is_some_and(|open| open.asked_at == at && open.aborted.is_none()));
+            }
+            Order::Skip { instance } => self.checker.skipped(instance),
+            Order::Resume | Order::Approve { .. } => {}
+        }
+    }
+
+    /// A person does something.
+    pub(super) fn does(&mut self, deed: Deed) {
+        let now = self.now();
+        // The bus writes whole seconds.
+        let at = Timestamp::from_second(now.as_second()).ok();
+        let order = match deed {
+            Deed::Upload(text) => {
+                self.transcript.push((now, "a person uploads a spec".to_owned()));
+                let version = self.account.upload(&text);
+                return self.send(Woken::Spec(version), true);
+            }
+            Deed::Again => {
+                let key = keys::spec(&self.account.name);
+                let Some(text) = self.account.specs.peek(&key) else { return };
+                self.transcript.push((now, "a person uploads the spec again".to_owned()));
+                let version = self.account.specs.upload(&key, text);
+                return self.send(Woken::Spec(version), true);
+            }
+            Deed::Say(order) => order,
+            Deed::ApproveWaiting
+                if self
+                    .account
+                    .status()
+                    .and_then(|status| status.rollout)
+                    .is_none_or(|one| one.state != WAITS) =>
+            {
+                return;
+            }
+            Deed::Approve | Deed::ApproveWaiting => {
+                let desired: Option<slipway_core::status::Desired> =
+                    self.account.read(&keys::desired(&self.account.name));
+                let Some(desired) = desired else { return };
+                Order::Approve { plan: desired.plan }
+            }
+            Deed::Skip(choice) => {
+                let machines = lock(&self.account.world).machines();
+                let at = usize::try_from(choice).unwrap_or_default() % machines.len().max(1);
+                let Some(machine) = machines.get(at) else { return };
+                Order::Skip { instance: machine.id.clone() }
+            }
+        };
+        self.transcript.push((now, format!("a person says {order:?}")));
+        self.send(Woken::Rollout(Waker::Order { order, at }), true);
+    }
+}

@@ -1,0 +1,32 @@
+//! A cluster that is taken away, in the middle of a rollout or after it, and perhaps is to stay after all.
+
+use slipway_sim::year::{People, SIZES, Trial};
+
+use super::seeds::{base, number, told};
+
+/// As [`super::seeds`]' trials, in each of which a person has the cluster taken away.
+fn every_seed_ends_well(people: People) {
+    let seeds = number("SLIPWAY_SEEDS").map_or(SIZES as u64, |seeds| seeds as u64);
+    let first = number("SLIPWAY_FIRST").map_or(0, |seed| seed as u64);
+    let mut wrong = Vec::new();
+    for seed in first..first + seeds {
+        let faults = [0.0, 0.05, 0.02, 0.1][(seed as usize + seed as usize / SIZES) % 4];
+        let trial = Trial { people, ..Trial::new(seed, faults) };
+        let verdict = trial.run(base(trial.base()), None);
+        if !verdict.violations.is_empty() {
+            wrong.push(told(trial, &verdict));
+        }
+    }
+    assert!(wrong.is_empty(), "{people:?}: {} of {seeds}: {}", wrong.len(), wrong.concat());
+}
+
+/// The checker holds in which order all goes, and that there is a last snapshot; at the end it looks for whatever is left.
+#[test]
+fn p8_of_a_cluster_that_is_taken_away_nothing_is_left_and_its_last_snapshot_lies_there_whatever_goes_wrong() {
+    every_seed_ends_well(People::Destroy);
+}
+
+#[test]
+fn p10_a_cluster_that_is_to_stay_after_all_comes_back_whole_by_another_upload_whatever_goes_wrong() {
+    every_seed_ends_well(People::DestroyAndAbort);
+}
