@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView, GroupView, Lifecycle, Verb};
-use slipway_core::rollout::{Decision, Effect, NodeState, Observed, Order, Rollout, decide};
+use slipway_core::rollout::{Decision, Effect, GoingState, NodeState, Observed, Order, Rollout, decide};
 use slipway_driver::launch::Waker;
 use slipway_sim::year::{Change, Meddler, People, Trial, Violation};
 
@@ -46,9 +46,16 @@ enum Bug {
     GoesOnAfterAFailure,
     TrustsWhoeverWakes,
     IgnoresAlarms,
+    BelievesTheLastSnapshot,
+    TakesTwoStepsAtOnce,
+    TakesTheNetworkFirst,
+    LeavesWhatWasKept,
+    LeavesRecords,
+    DoesNotHearDestroys,
+    DoesNotHearItCalledOff,
 }
 
-const ALL: [(Bug, &str); 30] = [
+const ALL: [(Bug, &str); 37] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
@@ -79,6 +86,16 @@ const ALL: [(Bug, &str); 30] = [
     (Bug::GoesOnAfterAFailure, "a role that failed is taken for done"),
     (Bug::TrustsWhoeverWakes, "whatever woke it is taken for the success of all that was asked"),
     (Bug::IgnoresAlarms, "alarms of etcd are not looked at"),
+    (
+        Bug::BelievesTheLastSnapshot,
+        "no last snapshot is taken of a cluster that goes, and one is believed to be there",
+    ),
+    (Bug::TakesTwoStepsAtOnce, "a stack that goes counts as gone when CloudFormation is told to delete it"),
+    (Bug::TakesTheNetworkFirst, "of a cluster that goes the network is told to go first"),
+    (Bug::LeavesWhatWasKept, "a worker that its group has kept is not terminated when its stack goes"),
+    (Bug::LeavesRecords, "records of members are not taken back, and are believed to be"),
+    (Bug::DoesNotHearDestroys, "an order to take the cluster away is not heard"),
+    (Bug::DoesNotHearItCalledOff, "that a cluster is not to go after all is not heard"),
 ];
 
 /// Who makes it.
@@ -114,11 +131,11 @@ impl Meddler for Mistaken {
         let deaf = match &by {
             Waker::Order { order: Order::Pause, .. } => self.bug == Bug::DoesNotHearPauses,
             Waker::Order { order: Order::Resume, .. } => self.bug == Bug::DoesNotHearResumes,
-            Waker::Order { order: Order::Abort { .. }, .. } => self.bug == Bug::DoesNotHearAborts,
-            Waker::Order {
-                order: Order::Approve { .. } | Order::Skip { .. } | Order::Destroy { .. },
-                ..
+            Waker::Order { order: Order::Abort { .. }, .. } => {
+                matches!(self.bug, Bug::DoesNotHearAborts | Bug::DoesNotHearItCalledOff)
             }
+            Waker::Order { order: Order::Destroy { .. }, .. } => self.bug == Bug::DoesNotHearDestroys,
+            Waker::Order { order: Order::Approve { .. } | Order::Skip { .. }, .. }
             | Waker::Event
             | Waker::Group { .. }
             | Waker::Tick => false,
@@ -138,6 +155,18 @@ impl Mistaken {
             Bug::ForgetsWhomToSkip => {
                 if let Some(active) = &mut state.active {
                     active.skipped.clear();
+                }
+            }
+            Bug::TakesTwoStepsAtOnce => {
+                for going in state.destroy.iter_mut().flat_map(|open| &mut open.stacks) {
+                    if matches!(going.state, GoingState::Deleting(_)) {
+                        going.state = GoingState::Gone;
+                    }
+                }
+            }
+            Bug::TakesTheNetworkFirst => {
+                if let Some(open) = &mut state.destroy {
+                    open.stacks.sort_by_key(|going| going.kind.wave());
                 }
             }
             Bug::IgnoresWindows => {
@@ -164,6 +193,7 @@ impl Mistaken {
             .flat_map(|active| &active.nodes.steps)
             .flat_map(|step| &step.asked)
             .chain(state.departures.values().filter_map(|one| one.asked.as_ref()))
+            .chain(state.destroy.iter().flat_map(|open| &open.asked))
             .map(|asked| asked.command.clone())
             .collect();
         if self.bug == Bug::ApprovesByItself
@@ -190,6 +220,10 @@ impl Mistaken {
                         health["alarms"] = json!([]);
                     }
                 }
+                (Bug::BelievesTheLastSnapshot, Verb::EtcdSnapshot) if state.destroy.is_some() => {
+                    *answer = success(json!({"key": "clusters/trial/etcd-snapshots/20270119T120000Z"}));
+                }
+                (Bug::LeavesRecords, Verb::EtcdRetire) => *answer = success(json!({"records": []})),
                 (Bug::TrustsWhoeverWakes, Verb::EtcdSnapshot) => *answer = success(json!({"time": "now"})),
                 (Bug::TrustsWhoeverWakes, Verb::Drain { .. }) => *answer = success(json!({"done": true})),
                 (Bug::BelievesEveryAnswer | Bug::BelievesStaleAnswers, Verb::EtcdHealth | Verb::Status) => {
@@ -337,6 +371,11 @@ impl Mistaken {
         decision.effects.retain(|effect| match (self.bug, effect) {
             (Bug::DropsTheTick, Effect::ArmTick) => false,
             (Bug::ForgetsTheSnapshot, Effect::Send(command)) => command.verb != Verb::EtcdSnapshot,
+            (Bug::BelievesTheLastSnapshot, Effect::Send(command)) => {
+                decision.next.destroy.is_none() || command.verb != Verb::EtcdSnapshot
+            }
+            (Bug::LeavesRecords, Effect::Send(command)) => command.verb != Verb::EtcdRetire,
+            (Bug::LeavesWhatWasKept, Effect::Terminate { .. }) => decision.next.destroy.is_none(),
             (Bug::TakesTheLeader, Effect::Send(command)) => command.verb != Verb::EtcdMoveLeader,
             (Bug::DropsTheOutbox, _) => !looks.is_multiple_of(3),
             _ => true,
@@ -385,6 +424,13 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::IgnoresWindows => (0.0, People::ByChance, &[(5, Workers)]),
         Bug::DropsTheOutbox | Bug::SendsTwice => (0.0, People::ByChance, &[(0, All), (0, Refresh)]),
         Bug::DropsATerminate => (0.0, People::ByChance, &[(0, Workers)]),
+        Bug::BelievesTheLastSnapshot
+        | Bug::TakesTwoStepsAtOnce
+        | Bug::TakesTheNetworkFirst
+        | Bug::LeavesWhatWasKept
+        | Bug::LeavesRecords
+        | Bug::DoesNotHearDestroys => (0.0, People::Destroy, &[(1, Members), (2, Workers)]),
+        Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),
         Bug::GoesOnAfterAFailure => (0.3, People::ByChance, &[(1, Members), (3, All)]),
     }
 }
