@@ -282,6 +282,16 @@ impl Cloud {
         Ok(rollout.value.unwrap_or_else(|| Rollout::new(name)))
     }
 
+    /// What is being rolled out, or was, also of a cluster that nothing is known of yet.
+    pub(crate) async fn known_rollout(&self) -> Result<Option<Rollout>, Failure> {
+        // Whoever may not list the bucket is refused what is not there as if it were.
+        if list(self.assets(), &self.key(""), 1).await?.is_empty() {
+            return Ok(None);
+        }
+        let stored = store::load::<Rollout>(self.assets(), &keys::rollout(&self.cluster)).await;
+        Ok(stored.map_err(|error| Failure::from(error).in_cloud())?.value)
+    }
+
     /// The rollout that is open; refused where none is.
     pub(crate) async fn open_rollout(&self) -> Result<Active, Failure> {
         self.rollout().await?.active.ok_or_else(|| {
@@ -294,6 +304,12 @@ impl Cloud {
     pub(crate) fn place(&self) -> String {
         format!("s3://{}/clusters/{}", self.assets().name(), self.cluster)
     }
+}
+
+/// Refused of a cluster that was taken away, and nothing was made since.
+pub(crate) fn must_stand(rollout: &Rollout) -> Result<(), Failure> {
+    let anew = || format!("slipway apply cluster.yaml --cluster {} makes it anew", rollout.cluster);
+    rollout.gone_in_words().map_or(Ok(()), |gone| Err(Failure::refused(gone, anew())))
 }
 
 /// The outputs of the installation's stack that name where things are.

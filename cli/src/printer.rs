@@ -11,6 +11,7 @@ use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource};
 use serde::Serialize;
 use serde_json::{Value, json};
 use slipway_core::spec::{Diagnostic, Severity};
+use slipway_core::words;
 
 use crate::failure::Failure;
 use crate::source::Source;
@@ -276,7 +277,7 @@ fn tally(findings: &[Diagnostic]) -> String {
     let parts: Vec<String> = parts
         .into_iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
+        .map(|(count, word)| words::count(count, word))
         .collect();
     parts.join(", ")
 }

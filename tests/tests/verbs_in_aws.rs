@@ -5,6 +5,8 @@
 
 #[path = "verbs_in_aws/agent.rs"]
 mod agent;
+#[path = "verbs_in_aws/destroying.rs"]
+mod destroying;
 #[path = "verbs_in_aws/orders.rs"]
 mod orders;
 #[path = "verbs_in_aws/permissions.rs"]

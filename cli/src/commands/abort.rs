@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use slipway_core::event::{Event, RolloutAbort};
-use slipway_core::rollout::Destroy;
+use slipway_core::words::moment;
 
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs};
@@ -45,11 +45,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
-    if let Some(open) = cloud.rollout().await?.destroy {
-        return destruction(args, &cloud, &open, printer).await;
+    if let Some(going) = cloud.rollout().await?.going_in_words() {
+        return destruction(args, &cloud, &going, printer).await;
     }
     let active = cloud.open_rollout().await?;
-    let (plan, since) = (active.plan.as_str(), active.started_at);
+    let (plan, since) = (active.plan.as_str(), moment(active.started_at));
     if let Some(other) = args.plan.as_deref().filter(|named| *named != plan) {
         let problem = format!("{other} is not what is being rolled out: that is {plan}");
         return Err(Failure::refused(problem, format!("look at it: slipway status --cluster {name}")));
@@ -82,16 +82,13 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// The cluster that is being taken away is to stay, as far as it stands.
-async fn destruction(args: &Args, cloud: &Cloud, open: &Destroy, printer: &Printer) -> Result<Exit, Failure> {
+async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer) -> Result<Exit, Failure> {
     let name = cloud.cluster.as_str();
     if let Some(plan) = &args.plan {
-        let problem = format!(
-            "no rollout is open, of plan {plan} or any other: {name} is being destroyed since {}",
-            open.asked_at
-        );
+        let problem = format!("no rollout is open, of plan {plan} or any other: {going}");
         return Err(Failure::refused(problem, format!("to end that: slipway abort --cluster {name}")));
     }
-    printer.beside(&format!("{name} is being destroyed since {}: what is gone stays gone\n", open.asked_at));
+    printer.beside(&format!("{going}; what is gone stays gone\n"));
     let nobody = || {
         let problem = format!("nobody can be asked here whether the destruction of {name} is to end");
         Err(Failure::refused(problem, format!("slipway abort --cluster {name} --yes")))

@@ -35,7 +35,7 @@ use crate::source::{PatchArgs, Source};
     after_help = "\
 Exit codes:
   0  uploaded; with --watch: and rolled out, or nothing had to change
-  1  refused here, and nothing was uploaded; with --watch: refused there, or the rollout failed
+  1  refused here, or the cluster is being destroyed, and nothing was uploaded; with --watch: refused there, or the rollout failed
   2  wrong usage
   3  something could not be read or uploaded
 
@@ -99,6 +99,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         printer.refused(&source, &findings);
         return Ok(Exit::Findings);
     }
+    must_not_go(&cloud).await?;
     printer.findings(Stream::Err, &source, &findings);
     let specs = cloud.specs().await?;
     let upload = upload_of(args, &cloud, &specs, &source, going).await.map_err(Failure::in_cloud)?;
@@ -112,6 +113,22 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     } else {
         Ok(Exit::Done)
     }
+}
+
+/// Refused while the cluster is being taken away: the render function would refuse it, too.
+async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
+    let (name, rollout) = (&cloud.cluster, cloud.known_rollout().await?);
+    let Some((rollout, going)) = rollout.and_then(|state| state.going_in_words().map(|going| (state, going)))
+    else {
+        return Ok(());
+    };
+    let goes_on = if rollout.destroy.is_some_and(|open| open.has_stopped()) {
+        format!("`slipway destroy --cluster {name}` goes on with it")
+    } else {
+        format!("wait until it is over: slipway watch --cluster {name}")
+    };
+    let cure = format!("{goes_on}, or end it first: slipway abort --cluster {name}; then upload this again");
+    Err(Failure::refused(going, cure))
 }
 
 /// `import/` beside the spec, on its way to a bucket that is not for secrets (P9). Remembers what was read.

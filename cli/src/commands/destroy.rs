@@ -8,7 +8,7 @@ use slipway_core::rollout::{LastSnapshot, Rollout};
 
 use super::watch;
 use crate::Exit;
-use crate::cloud::{BusArgs, Cloud, CloudArgs};
+use crate::cloud::{BusArgs, Cloud, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
@@ -54,12 +54,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
     let rollout = cloud.rollout().await?;
-    if let Some(gone) = rollout.was_destroyed() {
-        return Err(Failure::refused(
-            format!("{name} was destroyed at {} already", gone.at),
-            format!("slipway apply cluster.yaml --cluster {name} makes it anew"),
-        ));
-    }
+    must_stand(&rollout)?;
     if rollout.generation == 0 {
         let problem = format!("nothing of {name} was ever rolled out");
         return Err(Failure::refused(problem, "there is nothing to destroy"));
@@ -88,25 +83,31 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     if !args.watch {
         return Ok(Exit::Done);
     }
-    let before = rollout.destroy.map(|open| open.asked_at);
+    let (before, ignored) = (rollout.destroy.map(|open| open.asked_at), rollout.ignored);
     let taken = |now: &Rollout| {
         now.was_destroyed().is_some() || now.destroy.as_ref().map(|open| open.asked_at) != before
     };
-    watch::an_order(&cloud, taken, printer).await
+    watch::an_order(&cloud, taken, ignored.as_ref(), printer).await
 }
 
 /// What goes, and what stays.
 fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     let mut text = String::new();
-    if let Some(open) = &rollout.destroy {
-        let _ = writeln!(text, "it is being destroyed since {}: this goes on from there", open.asked_at);
+    if let Some(going) = rollout.going_in_words() {
+        let _ = writeln!(text, "{going}; this goes on from there");
     }
-    let taken = matches!(rollout.destroy.as_ref().map(|open| &open.snapshot), Some(LastSnapshot::Taken(_)));
-    let _ = match without_snapshot {
-        _ if taken => writeln!(text, "the last snapshot of etcd is taken"),
-        true => writeln!(text, "no last snapshot of etcd is taken: what is in no earlier one is lost"),
-        false => writeln!(text, "a last snapshot of etcd is taken first"),
+    let snapshot = match rollout.destroy.as_ref().map(|open| &open.snapshot) {
+        Some(LastSnapshot::Taken(_)) if without_snapshot => "the last snapshot of etcd is taken",
+        Some(LastSnapshot::Taken(_)) => "unless etcd goes already, another last snapshot of it is taken first",
+        Some(LastSnapshot::Needless) => "no etcd ever stood, so that there is nothing to take a snapshot of",
+        None | Some(LastSnapshot::Leader | LastSnapshot::Asked) if !without_snapshot => {
+            "a last snapshot of etcd is taken first"
+        }
+        None | Some(LastSnapshot::Leader | LastSnapshot::Asked | LastSnapshot::Declined) => {
+            "no last snapshot of etcd is taken: what is in no earlier one is lost"
+        }
     };
+    let _ = writeln!(text, "{snapshot}");
     if rollout.active.is_some() {
         let _ = writeln!(text, "the rollout that is open is aborted");
     }

@@ -15,6 +15,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::pki::{Manifest, Role};
 use slipway_core::spec;
 use slipway_core::status::Desired;
+use slipway_core::words::moment;
 use slipway_driver::error::FlowError;
 use slipway_driver::ports::{Objects as _, Secret};
 use slipway_driver::{credentials, keys, store};
@@ -22,7 +23,7 @@ use slipway_pki::AwsLc;
 use zeroize::Zeroizing;
 
 use crate::Exit;
-use crate::cloud::{Cloud, CloudArgs};
+use crate::cloud::{Cloud, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
@@ -36,7 +37,7 @@ use crate::printer::Printer;
     after_help = "\
 Exit codes:
   0  written
-  1  there is no such cluster or endpoint, its admin certificate has expired, or FILE is there already
+  1  there is no such cluster or endpoint, or it was destroyed; its admin certificate has expired, or FILE is there already
   2  wrong usage
   3  something could not be read, opened or written
 
@@ -71,11 +72,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         let problem = format!("{} is there already", out.display());
         return Err(Failure::refused(problem, "name another file with --out, or write over it with --force"));
     }
+    cloud.known_rollout().await?.as_ref().map_or(Ok(()), must_stand)?;
     let manifest = manifest(&cloud).await.map_err(Failure::in_cloud)?;
     let end = admin_ends(&manifest);
     if let Some(end) = end.filter(|end| *end <= Timestamp::now()) {
         return Err(Failure::refused(
-            format!("the certificate of the administrator of {name} expired at {end}"),
+            format!("the certificate of the administrator of {name} expired at {}", moment(end)),
             format!("slipway certs renew admin --cluster {name} --apply --upload"),
         ));
     }
@@ -87,7 +89,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         return Ok(Exit::Done);
     }
     write(&out, text.as_bytes()).map_err(|error| Failure::file("write", &out, &error))?;
-    let until = end.map(|end| format!(", until {end}")).unwrap_or_default();
+    let until = end.map(|end| format!(", until {}", moment(end))).unwrap_or_default();
     let shown = out.display();
     let text = format!(
         "{shown}: administrator of {name} at {server}{until}\n  KUBECONFIG={shown} kubectl get nodes\n"

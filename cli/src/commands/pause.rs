@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use slipway_core::event::{ClusterReference, Event};
+use slipway_core::words::moment;
 
 use crate::Exit;
-use crate::cloud::{BusArgs, CloudArgs};
+use crate::cloud::{BusArgs, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
@@ -18,7 +19,7 @@ use crate::printer::Printer;
     after_help = "\
 Exit codes:
   0  asked for, or paused before
-  1  nothing was planned yet, or there is no such cluster
+  1  nothing was planned yet, the cluster was destroyed, or there is no such cluster
   2  wrong usage
   3  something could not be read, or the bus refused
 
@@ -37,7 +38,9 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let cloud = args.cloud.named().await?;
-    let (name, since) = (cloud.cluster.as_str(), cloud.rollout().await?.paused_since());
+    let (name, rollout) = (cloud.cluster.as_str(), cloud.rollout().await?);
+    must_stand(&rollout)?;
+    let since = rollout.paused_since();
     // Also if it is paused: a resume may be on its way that was asked for before.
     args.bus.publish(&cloud, Event::RolloutPause(ClusterReference { cluster: name.to_owned() })).await?;
     let text = match since {
@@ -45,6 +48,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             format!("asked {name} to start nothing new; `slipway resume --cluster {name}` lets it go on\n")
         }
         Some(since) => {
+            let since = moment(since);
             format!("{name} is paused since {since}; `slipway resume --cluster {name}` lets it go on\n")
         }
     };

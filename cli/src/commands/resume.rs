@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use slipway_core::event::{ClusterReference, Event};
+use slipway_core::words::moment;
 
 use crate::Exit;
-use crate::cloud::{BusArgs, CloudArgs};
+use crate::cloud::{BusArgs, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
@@ -36,11 +37,17 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let cloud = args.cloud.named().await?;
-    let (name, since) = (cloud.cluster.as_str(), cloud.rollout().await?.paused_since());
+    let (name, rollout) = (cloud.cluster.as_str(), cloud.rollout().await?);
+    let since = rollout.paused_since();
+    if since.is_none() {
+        must_stand(&rollout)?;
+    }
     // Also if it is not paused yet: a pause may be on its way.
     args.bus.publish(&cloud, Event::RolloutResume(ClusterReference { cluster: name.to_owned() })).await?;
     let text = match since {
-        Some(since) => format!("{name}, paused since {since}, goes on; slipway watch --cluster {name}\n"),
+        Some(since) => {
+            format!("{name}, paused since {}, goes on; slipway watch --cluster {name}\n", moment(since))
+        }
         None => format!("{name} was not paused; it goes on\n"),
     };
     printer.result(&text, &json!({ "ok": true, "cluster": name, "asked": "resume", "pausedSince": since }));

@@ -6,6 +6,7 @@ use serde_json::json;
 use slipway_core::plan::{Plan, plan};
 use slipway_core::render::Rendering;
 use slipway_core::rollout::{Good, Rollout};
+use slipway_core::words::moment;
 use slipway_driver::error::FlowError;
 use slipway_driver::launch::baseline;
 use slipway_driver::ports::{Condition, Listing as _, Objects as _, Put};
@@ -13,7 +14,7 @@ use slipway_driver::{keys, store};
 
 use super::watch;
 use crate::Exit;
-use crate::cloud::{Cloud, CloudArgs};
+use crate::cloud::{Cloud, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
@@ -60,10 +61,10 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
     let rollout = cloud.rollout().await?;
-    if let Some(open) = &rollout.destroy {
-        let problem = format!("{name} is being destroyed since {}", open.asked_at);
-        return Err(Failure::refused(problem, format!("slipway abort --cluster {name} ends that")));
+    if let Some(going) = rollout.going_in_words() {
+        return Err(Failure::refused(going, format!("slipway abort --cluster {name} ends that")));
     }
+    must_stand(&rollout)?;
     let good = chosen(&rollout, args.plan.as_deref())?;
     let (specs, key) = (cloud.specs().await?, keys::spec(name));
     let place = format!("s3://{}/{key}", specs.name());
@@ -141,6 +142,7 @@ fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
     let others = rollout.good.iter().filter(|good| Some(*good) != but);
     let command = |good: &Good| {
         let Good { plan, generation, ended_at, .. } = good;
+        let ended_at = moment(*ended_at);
         format!(
             "slipway rollback --cluster {} {plan} (generation {generation}, of {ended_at})",
             rollout.cluster
@@ -208,6 +210,7 @@ fn about(
         None => about.push_str("what it led to is kept no more: read its plan when it is rendered\n"),
     }
     let Good { generation, spec_version, ended_at, .. } = good;
+    let ended_at = moment(*ended_at);
     let _ = writeln!(
         about,
         "generation {generation}, which succeeded {ended_at}: version {spec_version} of {place}"

@@ -8,7 +8,7 @@ use slipway_driver::scan::{self, Foreseen, ScanPorts};
 use slipway_pki::AwsLc;
 
 use crate::Exit;
-use crate::cloud::{BusArgs, Cloud, CloudArgs};
+use crate::cloud::{BusArgs, Cloud, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::overview::plain;
 use crate::printer::Printer;
@@ -23,7 +23,7 @@ use crate::printer::Printer;
     after_help = "\
 Exit codes:
   0  asked for; with --dry-run: looked, and nothing is to be seen to
-  1  there is no such cluster; with --dry-run: something is due, or somebody has to look at it
+  1  there is no such cluster, or it was destroyed, or is being; with --dry-run: something is due, or somebody has to look at it
   2  wrong usage
   3  something could not be read, or the bus refused
 
@@ -55,6 +55,13 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         return Ok(Exit::Done);
     }
     let cloud = args.cloud.named().await?;
+    if let Some(rollout) = cloud.known_rollout().await? {
+        must_stand(&rollout)?;
+        if let Some(going) = rollout.going_in_words() {
+            let help = format!("its certificates are left alone; slipway watch --cluster {}", cloud.cluster);
+            return Err(Failure::refused(going, help));
+        }
+    }
     if args.dry_run {
         return looked(&cloud, printer).await.map_err(Failure::in_cloud);
     }

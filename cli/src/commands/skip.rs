@@ -6,6 +6,7 @@ use slipway_core::event::{Event, RolloutSkip};
 use crate::Exit;
 use crate::cloud::{BusArgs, CloudArgs};
 use crate::failure::Failure;
+use crate::overview::has_told;
 use crate::printer::Printer;
 
 /// Have the rollout of a cluster in AWS leave a machine as it is, for what is left of it.
@@ -17,7 +18,7 @@ use crate::printer::Printer;
     after_help = "\
 Exit codes:
   0  asked for, or skipped before
-  1  no rollout is open, or there is no such cluster
+  1  no rollout is open, or there is no such cluster or machine
   2  wrong usage, or NODE is no machine's id
   3  something could not be read, or the bus refused
 
@@ -47,6 +48,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let cloud = args.cloud.named().await?;
     let (name, active) = (cloud.cluster.as_str(), cloud.open_rollout().await?);
     let (instance, before) = (args.node.as_str(), active.skipped.contains(&args.node));
+    if !before && !has_told(&cloud, instance).await? {
+        let problem = format!("no machine {instance} of {name} has ever told anything of itself");
+        let cure = format!(
+            "slipway status --cluster {name} lists those that have; of another the event `Rollout Skip` tells the rollout all the same \
+             (docs/cli.md)"
+        );
+        return Err(Failure::refused(problem, cure));
+    }
     if !before {
         let skip = RolloutSkip { cluster: name.to_owned(), instance: instance.to_owned() };
         args.bus.publish(&cloud, Event::RolloutSkip(skip)).await?;
@@ -54,10 +63,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let text = if before {
         format!("the rollout of plan {} leaves {instance} as it is already\n", active.plan)
     } else {
-        format!(
-            "asked that the rollout of plan {} leave {instance} as it is, if that is a machine of {name}\n",
-            active.plan
-        )
+        format!("asked that the rollout of plan {} leave {instance} as it is\n", active.plan)
     };
     let machine = json!({
         "ok": true, "cluster": name, "plan": active.plan, "asked": "skip", "instance": instance,

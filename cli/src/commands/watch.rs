@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use slipway_core::rollout::Rollout;
+use slipway_core::rollout::{Ignored, Rollout};
 use slipway_core::status::{SpecResult, Status};
 use slipway_driver::error::FlowError;
 use slipway_driver::ports::{Listing as _, Objects as _};
@@ -83,17 +83,23 @@ struct Seen {
 /// An order is taken within seconds; one that is not by then was lost, or came too late.
 const TAKEN_WITHIN: Duration = Duration::from_secs(120);
 
-/// Watches what follows from an order that was put on the bus a moment ago, once `taken` says that the rollout knows it.
+/// Watches what follows from an order that was put on the bus a moment ago, once `taken` says that the rollout knows it; `before`: the one
+/// that came too late until then.
 pub(crate) async fn an_order(
     cloud: &Cloud,
     taken: impl Fn(&Rollout) -> bool,
+    before: Option<&Ignored>,
     printer: &Printer,
 ) -> Result<Exit, Failure> {
     let pace = Pace::default();
     let looks = TAKEN_WITHIN.as_secs() / pace.every;
     for _ in 0..looks {
-        if taken(&cloud.rollout().await?) {
+        let rollout = cloud.rollout().await?;
+        if taken(&rollout) {
             return to_the_end(cloud, &pace, printer).await;
+        }
+        if let Some(ignored) = rollout.ignored.filter(|ignored| Some(ignored) != before) {
+            return Err(Failure::refused(ignored.message, ignored.help));
         }
         sleep(Duration::from_secs(pace.every)).await;
     }
@@ -175,7 +181,8 @@ async fn upload(cloud: &Cloud, now: Timestamp) -> Result<Upload, Failure> {
 
 /// How it ended, if it did.
 fn ended(view: &Overview, upload: Upload) -> Option<Exit> {
-    let refused = view.spec.as_ref().is_some_and(|spec| spec.result != SpecResult::Accepted);
+    let refused =
+        !view.spec_is_past && view.spec.as_ref().is_some_and(|spec| spec.result != SpecResult::Accepted);
     let rollout = &view.rollout;
     let open = rollout.running || rollout.pending || rollout.waits.is_some();
     if upload == Upload::Fresh || (open && !(refused && rollout.waits.is_some())) {
@@ -222,6 +229,7 @@ fn lines(view: &Overview) -> BTreeMap<String, String> {
     if let Some(spec) = &view.spec {
         let summary = spec.summary.as_deref().map(|summary| format!(", {summary}")).unwrap_or_default();
         let result = match spec.result {
+            _ if view.spec_is_past => "of the cluster that was destroyed",
             SpecResult::Accepted => "accepted",
             SpecResult::Rejected => "refused",
             SpecResult::Failed => "not rendered",

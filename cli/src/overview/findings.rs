@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_core::node::BootstrapState;
 use slipway_core::pki::Manifest;
 use slipway_core::renewal::State;
+use slipway_core::rollout::Ignored;
 use slipway_core::status::{SpecResult, SpecStatus};
 
 use super::RolloutView;
@@ -43,6 +44,8 @@ const LATE_DAYS: i64 = 6;
 const SOON_DAYS: i64 = 30;
 /// An authority is exchanged in stages, over weeks.
 const AUTHORITY_DAYS: i64 = 365;
+/// For so long an order that came too late is told.
+const TOLD_FOR_DAYS: i64 = 7;
 /// So many nodes that ail in one way are named one by one.
 const MOST_NODES: usize = 20;
 
@@ -135,6 +138,12 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
         )),
         _ => None,
     }
+}
+
+/// An order that came too late: whoever gave it has read it by then.
+pub(super) fn of_order(ignored: &Ignored, now: Timestamp) -> Option<Finding> {
+    let fresh = now.duration_since(ignored.at) < SignedDuration::from_hours(24 * TOLD_FOR_DAYS);
+    fresh.then(|| finding(Gravity::Notice, "rollout", ignored.message.clone(), ignored.help.clone()))
 }
 
 /// Nodes that gave up, hang, or are not well.

@@ -23,6 +23,7 @@ use slipway_core::render::Rendering;
 use slipway_core::renewal::State;
 use slipway_core::rollout::{Rollout, RolloutResult};
 use slipway_core::status::{Desired, SpecStatus, Status};
+use slipway_core::words::moment;
 use slipway_driver::error::FlowError;
 use slipway_driver::{keys, store};
 
@@ -32,8 +33,9 @@ use crate::failure::Failure;
 pub(crate) use certificates::Expiry;
 pub(crate) use findings::{Finding, Gravity};
 pub(crate) use nodes::Node;
+use nodes::Standing;
 pub(crate) use progress::Progress;
-pub(crate) use reports::Reports;
+pub(crate) use reports::{Reports, has_told};
 pub(crate) use scanned::ScanView;
 pub(crate) use text::Page;
 pub(crate) use words::plain;
@@ -50,6 +52,8 @@ pub(crate) struct Overview {
     asset_bucket: String,
     pub(crate) at: Timestamp,
     pub(crate) spec: Option<SpecStatus>,
+    /// It made what was destroyed since, or was refused meanwhile: nothing is to be mended in it.
+    pub(crate) spec_is_past: bool,
     pub(crate) rollout: RolloutView,
     pub(crate) nodes: Vec<Node>,
     /// Reports of nodes that were not read, because there are too many: the oldest.
@@ -106,7 +110,11 @@ impl Overview {
         let heard = reports.hear(cloud).await?;
         let mut findings = documents.unread.clone();
         findings.extend(heard.unreadable.iter().map(findings::unreadable));
-        let nodes = nodes::nodes(&heard.reports, documents.release.as_ref(), now);
+        let mut nodes = nodes::nodes(&heard.reports, documents.release.as_ref(), now);
+        let stands = documents.state().was_destroyed().is_none();
+        if !stands {
+            nodes.iter_mut().for_each(|node| node.standing = Standing::Earlier);
+        }
         let certificates = documents.manifest.as_ref().map(|manifest| certificates::expiries(manifest, now));
         let certificates = certificates.unwrap_or_default();
         let mut rollout = documents.rollout_view();
@@ -114,14 +122,21 @@ impl Overview {
         rollout.progress = active.and_then(|active| progress::of(&nodes, active));
         let spec = documents.status.as_ref().and_then(|status| status.spec.clone());
         let name = &cloud.cluster;
-        findings.extend(findings::of_spec(name, spec.as_ref()));
+        let spec_is_past = spec.as_ref().is_some_and(|spec| documents.is_past(spec));
+        if !spec_is_past {
+            findings.extend(findings::of_spec(name, spec.as_ref()));
+        }
         findings.extend(findings::of_rollout(name, &rollout));
+        let ignored = documents.rollout.as_ref().and_then(|rollout| rollout.ignored.as_ref());
+        findings.extend(ignored.and_then(|ignored| findings::of_order(ignored, now)));
         findings.extend(findings::of_nodes(&nodes, now));
         findings.extend(findings::of_use(name, &nodes, documents.manifest.as_ref(), now));
         let (manifest, scan) = (documents.manifest.as_ref(), documents.scan.as_ref());
-        findings.extend(findings::of_certificates(name, &certificates, manifest, scan, now));
-        findings.extend(manifest.into_iter().flat_map(|manifest| scanned::of_rotations(name, manifest)));
-        findings.extend(scan.into_iter().flat_map(|scan| scanned::of_scan(name, scan, now)));
+        if stands {
+            findings.extend(findings::of_certificates(name, &certificates, manifest, scan, now));
+            findings.extend(manifest.into_iter().flat_map(|manifest| scanned::of_rotations(name, manifest)));
+            findings.extend(scan.into_iter().flat_map(|scan| scanned::of_scan(name, scan, now)));
+        }
         findings.sort_by_key(|finding| finding.gravity);
         Ok(Self {
             ok: true,
@@ -130,6 +145,7 @@ impl Overview {
             asset_bucket: cloud.assets().name().to_owned(),
             at: now,
             spec,
+            spec_is_past,
             rollout,
             nodes,
             nodes_unread: heard.unread,
@@ -235,6 +251,7 @@ impl Documents {
                 view.waits = Some(plan.summary());
             } else if let Some(since) = rollout.paused_since() {
                 view.state = "paused".to_owned();
+                let since = moment(since);
                 view.message = format!("plan {} waits: everything was paused at {since}", plan.id);
             } else {
                 view.state = "about-to-begin".to_owned();
@@ -242,7 +259,19 @@ impl Documents {
                 view.pending = true;
             }
         }
+        // The state is said beside the words, which say it once more.
+        if let Some(rest) = view.message.strip_prefix(&format!("{}: ", view.state)) {
+            view.message = rest.to_owned();
+        }
         view
+    }
+
+    /// Whether `spec` is one of those of what was destroyed, and nothing was made since.
+    fn is_past(&self, spec: &SpecStatus) -> bool {
+        let refused = || spec.diagnostics.iter().any(|found| found.code == "destroyed");
+        let rollout = self.rollout.as_ref();
+        let gone = rollout.and_then(Rollout::was_destroyed);
+        gone.is_some_and(|gone| gone.spec_versions.contains(&spec.version) || refused())
     }
 
     fn state(&self) -> Rollout {

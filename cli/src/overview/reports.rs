@@ -70,6 +70,18 @@ struct Place {
     boot: bool,
 }
 
+/// Whether a machine of the cluster ever told anything of itself. Where there is more than is listed, nobody knows.
+pub(crate) async fn has_told(cloud: &Cloud, instance: &str) -> Result<bool, Failure> {
+    let folder = cloud.key("nodes/");
+    let listed = cloud.list("nodes/", MOST_LISTED).await?;
+    let all = listed.len() < MOST_LISTED;
+    Ok(!all
+        || listed
+            .iter()
+            .filter_map(|object| place(&folder, &object.key))
+            .any(|place| place.instance == instance))
+}
+
 impl Reports {
     /// What all nodes said last, as far as it is there.
     pub(super) async fn hear(&mut self, cloud: &Cloud) -> Result<Heard, Failure> {

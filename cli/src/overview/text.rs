@@ -43,6 +43,13 @@ impl Page<'_> {
             text.push_str(&head("none was looked at yet"));
             return;
         };
+        if view.spec_is_past {
+            text.push_str(&head(&format!(
+                "of the cluster that was destroyed (version {})",
+                version(&spec.version)
+            )));
+            return;
+        }
         let (colour, result) = match spec.result {
             SpecResult::Accepted => (Colour::Green, "accepted"),
             SpecResult::Rejected => (Colour::Red, "refused"),

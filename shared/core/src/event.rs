@@ -26,6 +26,7 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Rollout Skip", schemars::schema_for!(RolloutSkip)),
         ("Destroy Requested", schemars::schema_for!(DestroyRequested)),
         ("Cluster Destroyed", schemars::schema_for!(ClusterDestroyed)),
+        ("Order Ignored", schemars::schema_for!(RolloutReport)),
         ("Rollout Started", schemars::schema_for!(PlanReference)),
         ("Rollout Step", schemars::schema_for!(RolloutReport)),
         ("Rollout Waiting", schemars::schema_for!(RolloutReport)),
@@ -78,6 +79,9 @@ pub enum Event {
     /// A cluster was taken away.
     #[serde(rename = "Cluster Destroyed")]
     ClusterDestroyed(ClusterDestroyed),
+    /// A person's order came too late, and was not obeyed.
+    #[serde(rename = "Order Ignored")]
+    OrderIgnored(RolloutReport),
     /// A rollout has begun.
     #[serde(rename = "Rollout Started")]
     RolloutStarted(PlanReference),
@@ -294,7 +298,7 @@ pub struct ClusterDestroyed {
     pub snapshot: Option<String>,
 }
 
-/// Detail of the `Rollout …` events that report.
+/// Detail of the `Rollout …` events that report, and of `Order Ignored`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutReport {
@@ -335,6 +339,7 @@ impl Event {
             | Self::RolloutSucceeded(detail)
             | Self::RolloutFailed(detail)
             | Self::RolloutPaused(detail)
+            | Self::OrderIgnored(detail)
             | Self::RolloutAborted(detail) => &detail.cluster,
             Self::ScanRequested(detail) => detail.cluster.as_deref().unwrap_or_default(),
             Self::RenewalRequested(detail) => &detail.cluster,

@@ -36,3 +36,4 @@ pub mod software;
 pub mod spec;
 pub mod status;
 pub mod versions;
+pub mod words;

@@ -39,7 +39,14 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     let resumed = run("resume").await;
     assert!(resumed.code == 0 && resumed.out.contains("goes on"), "{resumed:?}");
     assert!(slipway.event(mark, &["Rollout Started"], PATIENCE).await.is_some());
-    let (skipped, unsure) = tokio::join!(run("skip i-0123456789abcdef0"), run("abort"));
+    let (nobody, unsure) = tokio::join!(run("skip i-0123456789abcdef0"), run("abort"));
+    assert!(
+        nobody.code == 1 && nobody.told.contains("no machine i-0123456789abcdef0 of minimal"),
+        "{nobody:?}"
+    );
+    let key = format!("clusters/{CLUSTER}/nodes/pool-general/i-0123456789abcdef0.json");
+    slipway.world().upload("AssetBucket", &key, b"{}".to_vec()).await.unwrap();
+    let skipped = run("skip i-0123456789abcdef0").await;
     assert!(skipped.code == 0 && skipped.out.contains(&plan), "{skipped:?}");
     assert!(unsure.code == 1 && unsure.told.contains("nobody can be asked here"), "{unsure:?}");
 

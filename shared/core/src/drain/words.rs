@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::rules::{Rule, Unmet};
 use super::{ObjectName, Observed, Pod};
+use crate::words::moment;
 
 /// How many siblings are named.
 const SIBLINGS_NAMED: usize = 3;
@@ -71,9 +72,4 @@ pub(super) fn unmet(unmet: &[Unmet]) -> String {
         ));
     }
     format!("it may be deleted by force when all of these hold: {}", said.join("; "))
-}
-
-/// To the second.
-fn moment(at: Timestamp) -> String {
-    jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%SZ", at).unwrap_or_else(|_| at.to_string())
 }

@@ -7,6 +7,7 @@ use super::{
 use crate::cluster::CountOrPercent;
 use crate::pki::Role;
 use crate::render::StackKind;
+use crate::words::count;
 
 /// How much a plan can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -316,10 +317,6 @@ pub(super) const fn kind(kind: StackKind) -> &'static str {
         StackKind::ControlPlane => "control plane",
         StackKind::Pool => "workers",
     }
-}
-
-fn count(number: u32, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// A release's id as people see it.

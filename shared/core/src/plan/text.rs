@@ -6,6 +6,7 @@ use super::{
     AddonAction, AddonPlan, MembershipAction, MembershipChange, NodeAction, NodePlan, Plan, Replacement,
     ResourceAction, ResourceChange, StackAction, StackPlan, UndrainedCause, exports::few, words,
 };
+use crate::words::count as counted;
 
 /// One line: how many stacks and nodes, by what happens to them.
 pub(super) fn summary(plan: &Plan) -> String {
@@ -23,7 +24,7 @@ pub(super) fn summary(plan: &Plan) -> String {
     ] {
         let count = stacks(action);
         if count > 0 {
-            parts.push(format!("{count} {} {word}", plural(count, "stack")));
+            parts.push(format!("{} {word}", counted(count, "stack")));
         }
     }
     let mut nodes = Vec::new();
@@ -139,7 +140,7 @@ fn stack_lines(stack: &StackPlan, text: &mut String) {
         StackAction::Left => format!(": {}", stack.to_clear()),
         StackAction::Unchanged => String::new(),
         StackAction::Create | StackAction::Update | StackAction::Delete => {
-            format!(" ({count} {})", plural(count, "resource"))
+            format!(" ({})", counted(count, "resource"))
         }
     };
     push(text, format_args!("  {sign} {} {word}{resources}", stack.name));
@@ -233,8 +234,4 @@ fn addon_lines(addon: &AddonPlan, text: &mut String) {
 
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
     writeln!(text, "{line}").expect("writing to a String cannot fail");
-}
-
-fn plural(count: usize, noun: &str) -> String {
-    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::good::way_out;
 use super::nodes::{self, NodeState, Nodes};
-use super::orders::{Given, hear, paused};
+use super::orders::{Given, Ignored, hear, paused};
 use super::stack_step::advance;
 use super::words::{Words, aborted, clipped, detail, idle, report, succeeded};
 use super::{
@@ -65,6 +65,12 @@ pub fn to_observe(
 /// Decides the next safe steps. Total: any state, any observation.
 #[must_use]
 pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
+    let mut decision = next_steps(rollout, observed, now);
+    decision.report.ignored = decision.next.ignored.as_ref().map(Ignored::words);
+    decision
+}
+
+fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
     let mut next = rollout.clone();
     next.outbox.clear();
     // Before anything begins: a plan that was made while they stood is then stale, and made anew.
@@ -270,6 +276,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, no
     }
     state.active = Some(active);
     state.called_off = None;
+    state.ignored = None;
     effects
 }
 

@@ -8,22 +8,24 @@
 //! member takes back the records that members set themselves. A failure stops it where it is, and another order goes on from there; pause holds
 //! it, and an abort ends it between two stacks.
 
+mod end;
 mod machines;
 mod records;
 mod save;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::nodes::{Asked, PATIENCE};
-use super::orders::{CLOCKS_APART, Given, paused, plan_of};
+use super::orders::{CLOCKS_APART, Given, ignore, is_late, paused, plan_of};
 use super::stack_step::{OWNER_TAG, Phase, because, phase, status_of};
 use super::words::clipped;
 use super::{Decision, Effect, Observed, Report, Rollout, StackStatus, ToObserve, operation_token};
-use crate::event::{ClusterDestroyed, Event, RolloutReport};
+use crate::event::{Event, RolloutReport};
 use crate::render::{StackKind, stack_name};
+use end::{destroyed, listed};
 use machines::let_go;
 use records::{Records, retire};
 use save::{member_groups, save};
@@ -94,6 +96,9 @@ pub struct Going {
     pub kind: StackKind,
     /// How far it is.
     pub state: GoingState,
+    /// Nobody began it, as far as is known: whether there is one is still to be seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsure: bool,
 }
 
 /// How far a stack is that goes.
@@ -138,9 +143,6 @@ pub struct Destroyed {
     pub message: String,
 }
 
-/// An order that comes later than this is not obeyed: an event may be hours late, and somebody may have thought better of it.
-const LATEST: SignedDuration = SignedDuration::from_hours(1);
-
 /// Stacks that are worked on side by side, as in a rollout.
 const AT_A_TIME: usize = 10;
 
@@ -168,13 +170,19 @@ impl Rollout {
 /// A person wants it gone.
 pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: Timestamp) -> Vec<Effect> {
     let over = state.destroys_over.is_some_and(|over| given.at <= over);
-    let late = now.duration_since(given.at) > LATEST;
     let again = state.destroy.as_ref().is_some_and(|open| {
         given.at <= open.asked_at || open.aborted.is_some_and(|aborted| given.at <= aborted)
     });
-    if over || late || again {
+    if over || again {
         return Vec::new();
     }
+    if is_late(given.at, now) {
+        let cluster = &state.cluster;
+        let why = "somebody may have thought better of it meanwhile";
+        let cure = format!("if it is still wanted: slipway destroy --cluster {cluster}");
+        return ignore(state, given.at, now, "destroy the cluster", why, &cure);
+    }
+    state.ignored = None;
     state.said = None;
     if let Some(active) = state.active.as_mut().filter(|active| active.aborted.is_none()) {
         active.aborted = Some(given.at);
@@ -222,8 +230,12 @@ fn stacks(state: &Rollout) -> Vec<Going> {
     let steps = state.active.iter().flat_map(|active| &active.steps);
     let steps = steps.chain(state.last.iter().flat_map(|last| &last.steps)).map(|step| step.stack.clone());
     let known = state.deployed.keys().chain(state.left.keys()).cloned();
-    let names: BTreeSet<String> = fixed.chain(steps).chain(known).collect();
-    let going = |stack: String| Going { kind: state.kind_of(&stack), stack, state: GoingState::Stands };
+    let begun: BTreeSet<String> = steps.chain(known).collect();
+    let names: BTreeSet<String> = fixed.chain(begun.iter().cloned()).collect();
+    let going = |stack: String| {
+        let unsure = !begun.contains(&stack);
+        Going { kind: state.kind_of(&stack), stack, state: GoingState::Stands, unsure }
+    };
     let mut all: Vec<Going> = names.into_iter().map(going).collect();
     all.sort_by(|a, b| (b.kind.wave(), &a.stack).cmp(&(a.kind.wave(), &b.stack)));
     all
@@ -255,11 +267,13 @@ impl Destroy {
         }
     }
 
-    /// A person thought better of it, after it was ordered.
-    pub(super) fn abort(&mut self, at: Timestamp) {
-        if at.saturating_add(CLOCKS_APART).is_ok_and(|at| at >= self.asked_at) {
+    /// A person thought better of it; whether that was after it was ordered.
+    pub(super) fn abort(&mut self, at: Timestamp) -> bool {
+        let after = at.saturating_add(CLOCKS_APART).is_ok_and(|at| at >= self.asked_at);
+        if after {
             self.aborted = self.aborted.max(Some(at));
         }
+        after
     }
 
     /// Whether nothing goes on by itself: it waits for another order.
@@ -400,6 +414,7 @@ fn delete(
     // After a failure no other is told to go.
     let held = held || open.why().is_some();
     let name = format!("slipway-{}-destroy-{}", state.generation, open.attempt);
+    let mut never = BTreeSet::new();
     for at in open.turn() {
         let going = &open.stacks[at];
         let stack = observed.stacks.get(&going.stack).and_then(Option::as_ref);
@@ -412,9 +427,13 @@ fn delete(
         let going = &mut open.stacks[at];
         let Some(found) = observed.stacks.get(&going.stack) else { continue };
         let Some(stack) = found.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
+            if going.unsure {
+                never.insert(going.stack.clone());
+            }
             going.state = GoingState::Gone;
             continue;
         };
+        going.unsure = false;
         if stack.tags.get(OWNER_TAG) != Some(&state.cluster) {
             // What was deployed is ours, unless somebody has put another in its place: a person sees to that.
             let known = state.deployed.contains_key(&going.stack) || state.left.contains_key(&going.stack);
@@ -462,6 +481,8 @@ fn delete(
         };
         words.insert(going.stack.clone(), said);
     }
+    // What never was is not told as gone.
+    open.stacks.retain(|going| !never.contains(&going.stack));
     effects.extend(let_go(state, open, observed, now));
 }
 
@@ -477,7 +498,7 @@ fn conclude(
 ) -> Report {
     let listed = listed(&open, &words);
     let gone = open.stacks.iter().filter(|going| going.state == GoingState::Gone).count();
-    let count = format!("{gone} of {} stacks are gone", open.stacks.len());
+    let count = format!("{gone} of {} stacks are gone", listed.len());
     let cluster = next.cluster.clone();
     let over = open.aborted.is_some() && !open.in_flight();
     if !over && !open.saves() && open.turn().is_empty() {
@@ -529,69 +550,4 @@ fn conclude(
         stacks: listed,
         ..Report::default()
     }
-}
-
-/// Everything is gone.
-fn destroyed(
-    next: &mut Rollout,
-    open: &Destroy,
-    observed: &Observed,
-    now: Timestamp,
-    listed: BTreeMap<String, String>,
-    effects: &mut Vec<Effect>,
-) -> Report {
-    let snapshot = match &open.snapshot {
-        LastSnapshot::Taken(key) => Some(key.clone()),
-        LastSnapshot::Leader | LastSnapshot::Asked | LastSnapshot::Declined | LastSnapshot::Needless => None,
-    };
-    let last = snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"));
-    let message = format!(
-        "destroyed: every stack is gone{}{}; what the buckets hold stays, and so do the snapshots of etcd's volumes in EC2",
-        last.unwrap_or_default(),
-        open.records.left()
-    );
-    let event = ClusterDestroyed {
-        cluster: next.cluster.clone(),
-        message: message.clone(),
-        snapshot: snapshot.clone(),
-    };
-    effects.push(Effect::Publish(Event::ClusterDestroyed(event)));
-    effects.push(Effect::DisarmTick);
-    // What was known of it is of no use to one that is made anew; the generation goes on, since tokens and add-ons are named by it.
-    let empty = Rollout::new(&next.cluster);
-    *next = Rollout {
-        generation: next.generation,
-        addons: next.addons.take(),
-        switch: next.switch.take(),
-        destroys_over: Some(open.asked_at),
-        destroyed: Some(Destroyed {
-            at: now,
-            spec_versions: observed.newest.clone(),
-            snapshot,
-            message: message.clone(),
-        }),
-        ..empty
-    };
-    Report {
-        state: "destroyed".to_owned(),
-        generation: next.generation,
-        message,
-        stacks: listed,
-        ..Report::default()
-    }
-}
-
-/// Each stack in words.
-fn listed(open: &Destroy, words: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let of = |going: &Going| {
-        let fallback = match &going.state {
-            GoingState::Stands => "stands".to_owned(),
-            GoingState::Deleting(_) => "CloudFormation deletes it".to_owned(),
-            GoingState::Gone => "gone".to_owned(),
-            GoingState::NotOurs => "is not Slipway's, and is left alone".to_owned(),
-            GoingState::Failed(why) => why.clone(),
-        };
-        (going.stack.clone(), words.get(&going.stack).cloned().unwrap_or(fallback))
-    };
-    open.stacks.iter().map(of).collect()
 }

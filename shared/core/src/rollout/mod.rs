@@ -42,7 +42,7 @@ pub use nodes::{NodeState, NodeStep, Nodes, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
-pub use orders::{Given, Order, Switch};
+pub use orders::{Given, Ignored, Order, Switch};
 
 /// `clusters/<name>/rollout.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,6 +108,9 @@ pub struct Rollout {
     /// To take it away was called off half-way, and nothing was rolled out since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called_off: Option<CalledOff>,
+    /// The newest order that came too late and was not obeyed, until another is, or a rollout begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<Ignored>,
 }
 
 /// A rollout that is open.
@@ -389,6 +392,9 @@ pub struct Report {
     /// Stacks that the spec has no longer and that still stand: to be deleted by a person, or pools that the next plan takes away.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
+    /// The newest order that came too late and was not obeyed, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<String>,
 }
 
 impl Rollout {
@@ -421,6 +427,7 @@ impl Rollout {
             destroyed: None,
             destroys_over: None,
             called_off: None,
+            ignored: None,
         }
     }
 

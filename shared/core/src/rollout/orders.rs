@@ -8,7 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Active, Effect, Ended, Rollout, Wanted, destroy};
+use crate::drain::lasting;
 use crate::event::{Event, RolloutReport};
+use crate::words::moment;
 
 /// What a person tells a rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,30 @@ pub struct Switch {
     /// When it was given.
     pub at: Timestamp,
 }
+
+/// An order that came too late and was not obeyed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ignored {
+    /// When it was given.
+    pub given: Timestamp,
+    /// When it came.
+    pub at: Timestamp,
+    /// In words.
+    pub message: String,
+    /// The command that gives it again.
+    pub help: String,
+}
+
+impl Ignored {
+    /// What became of it, and what helps.
+    pub(super) fn words(&self) -> String {
+        format!("{}; {}", self.message, self.help)
+    }
+}
+
+/// An order that comes later than this is late: one to take a cluster away is not obeyed any more.
+const LATEST: SignedDuration = SignedDuration::from_hours(1);
 
 /// How far the clock of whoever carries an order may be behind ours: an abort that was given this long before the rollout began still
 /// counts. Clocks in AWS are kept within a second (Amazon Time Sync), and an event's time has whole seconds.
@@ -118,9 +144,8 @@ pub(super) fn hear(
         Order::Destroy { without_snapshot } => destroy::hear(state, given, *without_snapshot, now),
         Order::Abort { plan } => {
             if let Some(open) = state.destroy.as_mut().filter(|_| plan.is_none()) {
-                open.abort(given.at);
-                state.said = None;
-                return Vec::new();
+                let meant = open.abort(given.at);
+                return aborted(state, given.at, meant, now);
             }
             if plan.is_none() {
                 // It may be about an order to take the cluster away that was given before it, and comes after it.
@@ -133,8 +158,8 @@ pub(super) fn hear(
                 };
                 if meant {
                     active.aborted = Some(given.at);
-                    state.said = None;
                 }
+                return aborted(state, given.at, meant, now);
             }
             Vec::new()
         }
@@ -147,6 +172,49 @@ pub(super) fn hear(
     }
 }
 
+/// An abort, and whether it was meant for what is open.
+fn aborted(state: &mut Rollout, at: Timestamp, meant: bool, now: Timestamp) -> Vec<Effect> {
+    if meant {
+        state.said = None;
+        state.ignored = None;
+        return Vec::new();
+    }
+    let cluster = &state.cluster;
+    let cure = format!("if that is to end: slipway abort --cluster {cluster}");
+    match is_late(at, now) {
+        true => ignore(state, at, now, "abort", "what is open is not what was open then", &cure),
+        // One that comes twice.
+        false => Vec::new(),
+    }
+}
+
+/// Whether an order that was given at `at` comes late: an event may be hours late, and much may have happened meanwhile.
+pub(super) fn is_late(at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(at) > LATEST
+}
+
+/// An order that comes so late that it is not obeyed is not passed over in silence: whoever gave it waits for it.
+pub(super) fn ignore(
+    state: &mut Rollout,
+    given: Timestamp,
+    now: Timestamp,
+    what: &str,
+    why: &str,
+    cure: &str,
+) -> Vec<Effect> {
+    if state.ignored.as_ref().is_some_and(|ignored| ignored.given == given) {
+        return Vec::new();
+    }
+    let late = lasting(SignedDuration::from_mins(now.duration_since(given).as_mins()));
+    let message =
+        format!("the order of {} to {what} came {late} late and was not obeyed, since {why}", moment(given));
+    let ignored = Ignored { given, at: now, message, help: cure.to_owned() };
+    let said =
+        RolloutReport { cluster: state.cluster.clone(), plan: plan_of(state), message: ignored.words() };
+    state.ignored = Some(ignored);
+    vec![Effect::Publish(Event::OrderIgnored(said))]
+}
+
 /// The plan that a pause is about: the one that is being executed, or was last.
 pub(super) fn plan_of(state: &Rollout) -> String {
     let active = state.active.as_ref().map(|active: &Active| &active.plan);
@@ -156,7 +224,8 @@ pub(super) fn plan_of(state: &Rollout) -> String {
 
 /// That it is paused, and what goes on.
 pub(super) fn paused(state: &Rollout, since: Timestamp) -> String {
-    format!("paused since {since}: nothing new starts; `slipway resume --cluster {}` goes on", state.cluster)
+    let (since, cluster) = (moment(since), &state.cluster);
+    format!("paused since {since}: nothing new starts; `slipway resume --cluster {cluster}` goes on")
 }
 
 impl Rollout {

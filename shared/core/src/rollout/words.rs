@@ -131,6 +131,7 @@ pub(super) fn report(
         stacks,
         nodes: BTreeMap::new(),
         left: rollout.left.keys().cloned().collect(),
+        ignored: None,
     }
 }
 

@@ -24,6 +24,7 @@ use crate::lock::Lock;
 use crate::render::Rendering;
 use crate::rollout::Rollout;
 use crate::skew::{self, Objection};
+use crate::words::moment;
 use path::Path;
 use report::{Problem, Report};
 use tree::{Document, Span};
@@ -224,15 +225,15 @@ pub fn too_large(length: usize) -> Diagnostic {
 pub fn of_what_goes(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
     let cluster = &rollout.cluster;
     let gone = rollout.destroyed.as_ref().filter(|gone| gone.spec_versions.contains(version));
-    let (message, help) = match (&rollout.destroy, gone) {
-        (Some(open), _) => (
-            format!("{cluster} is being destroyed since {}", open.asked_at),
+    let (message, help) = match (rollout.going_in_words(), gone) {
+        (Some(going), _) => (
+            going,
             format!(
                 "upload it again when that is over, which makes the cluster anew; or first end it: slipway abort --cluster {cluster}"
             ),
         ),
         (None, Some(gone)) => (
-            format!("{cluster} was destroyed at {}", gone.at),
+            format!("{cluster} was destroyed at {}", moment(gone.at)),
             format!("slipway apply cluster.yaml --cluster {cluster} makes it anew"),
         ),
         (None, None) => return None,

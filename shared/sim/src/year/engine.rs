@@ -411,6 +411,7 @@ impl<'m> Engine<'m> {
                 | Event::RolloutAbort(_)
                 | Event::RolloutSkip(_)
                 | Event::DestroyRequested(_)
+                | Event::OrderIgnored(_)
                 | Event::RolloutStep(_)
                 | Event::RolloutWaiting(_)
                 | Event::RolloutPaused(_)
@@ -456,6 +457,7 @@ impl<'m> Engine<'m> {
             Event::RolloutStep(report) => return said(self, "step", &report.message),
             Event::RolloutWaiting(report) => return said(self, "waiting", &report.message),
             Event::RolloutPaused(report) => return said(self, "paused", &report.message),
+            Event::OrderIgnored(report) => return said(self, "order ignored", &report.message),
             Event::ClusterDestroyed(gone) => return said(self, "cluster destroyed", &gone.message),
             Event::PlanReady(plan) => return said(self, "plan", &plan.summary),
             Event::SpecRejected(rejected) => {

@@ -221,11 +221,52 @@ fn p8_an_order_to_destroy_that_comes_twice_or_late_counts_once() {
     // Nor by one that comes hours late.
     quay.minute += 120;
     let late = quay.minute - 61;
-    quay.wake(Some(ordered(late, false)));
+    let report = quay.wake(Some(ordered(late, false)));
     assert!(!quay.state.is_going());
+    // Whoever gave it is told, once, and what gives it again.
+    let told = report.ignored.unwrap();
+    for words in ["to destroy the cluster came 1h 1m late and was not obeyed", "slipway destroy --cluster c"]
+    {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let said = |quay: &Quay| quay.log.iter().filter(|line| *line == "Order Ignored").count();
+    assert_eq!((said(&quay), report.state.as_str()), (1, "succeeded"));
+    let report = quay.wake(Some(ordered(late, false)));
+    assert_eq!((said(&quay), report.ignored.as_ref()), (1, Some(&told)));
+    let read: Rollout = serde_json::from_value(serde_json::to_value(&quay.state).unwrap()).unwrap();
+    assert_eq!(read, quay.state);
     let in_time = quay.minute - 60;
-    quay.wake(Some(ordered(in_time, false)));
-    assert!(quay.state.is_going());
+    let report = quay.wake(Some(ordered(in_time, false)));
+    assert_eq!((quay.state.is_going(), report.ignored), (true, None));
+}
+
+#[test]
+fn p10_an_abort_that_comes_hours_after_what_it_was_about_is_told_and_not_obeyed() {
+    let abort = |minute| Given { order: Order::Abort { plan: None }, at: at(minute) };
+    let mut quay = Quay { minute: 200, ..Quay::new() };
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
+    quay.wake(Some(ordered(200, false)));
+    // One that comes twice, or a little late, is passed over in silence; it was about what had ended before.
+    assert_eq!(quay.wake(Some(abort(190))).ignored, None);
+    let told = quay.wake(Some(abort(100))).ignored.unwrap();
+    assert!(told.contains("to abort came 1h 42m late and was not obeyed"), "{told}");
+    assert!(quay.state.destroy.as_ref().is_some_and(|open| open.aborted.is_none()));
+    let minute = quay.minute;
+    assert_eq!(quay.wake(Some(abort(minute))).ignored, None, "one that is obeyed has the last word");
+}
+
+#[test]
+fn what_never_was_is_not_told_of_as_standing_or_gone() {
+    let mut quay = Quay::new();
+    let all = |report: &Report| report.stacks.keys().cloned().collect::<Vec<_>>();
+    let stood = ["c-control-plane", "c-etcd", "c-network", "c-pool-a", "c-pool-b"];
+    let first = quay.wake(Some(ordered(0, false)));
+    assert_eq!(all(&first), stood);
+    assert!(first.message.contains("0 of 5 stacks"), "{}", first.message);
+    while quay.state.is_going() {
+        let report = quay.wake(None);
+        assert_eq!(all(&report), stood, "{}", report.message);
+    }
 }
 
 #[test]

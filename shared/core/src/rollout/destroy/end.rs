@@ -1,0 +1,99 @@
+//! How a destruction is told, and its end.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{Destroy, Destroyed, Going, GoingState, LastSnapshot};
+use crate::event::{ClusterDestroyed, Event};
+use crate::rollout::{Effect, Observed, Report, Rollout};
+use crate::words::moment;
+
+impl Rollout {
+    /// That it is being taken away and since when, or has stopped half-way; `None`: it is not.
+    #[must_use]
+    pub fn going_in_words(&self) -> Option<String> {
+        let (open, cluster) = (self.destroy.as_ref()?, &self.cluster);
+        let since = moment(open.asked_at);
+        Some(match open.has_stopped() {
+            false => format!("{cluster} is being destroyed since {since}"),
+            true => format!("{cluster} is being destroyed since {since}, and that has stopped half-way"),
+        })
+    }
+
+    /// That it was taken away and when, and nothing was made since.
+    #[must_use]
+    pub fn gone_in_words(&self) -> Option<String> {
+        self.was_destroyed().map(|gone| format!("{} was destroyed at {}", self.cluster, moment(gone.at)))
+    }
+}
+
+/// Everything is gone.
+pub(super) fn destroyed(
+    next: &mut Rollout,
+    open: &Destroy,
+    observed: &Observed,
+    now: Timestamp,
+    listed: BTreeMap<String, String>,
+    effects: &mut Vec<Effect>,
+) -> Report {
+    let snapshot = match &open.snapshot {
+        LastSnapshot::Taken(key) => Some(key.clone()),
+        LastSnapshot::Leader | LastSnapshot::Asked | LastSnapshot::Declined | LastSnapshot::Needless => None,
+    };
+    let last = snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"));
+    let message = format!(
+        "every stack is gone{}{}; what the buckets hold stays, and so do the snapshots of etcd's volumes in EC2",
+        last.unwrap_or_default(),
+        open.records.left()
+    );
+    let event = ClusterDestroyed {
+        cluster: next.cluster.clone(),
+        message: message.clone(),
+        snapshot: snapshot.clone(),
+    };
+    effects.push(Effect::Publish(Event::ClusterDestroyed(event)));
+    effects.push(Effect::DisarmTick);
+    // What was known of it is of no use to one that is made anew; the generation goes on, since tokens and add-ons are named by it.
+    let empty = Rollout::new(&next.cluster);
+    *next = Rollout {
+        generation: next.generation,
+        addons: next.addons.take(),
+        switch: next.switch.take(),
+        destroys_over: Some(open.asked_at),
+        destroyed: Some(Destroyed {
+            at: now,
+            spec_versions: observed.newest.clone(),
+            snapshot,
+            message: message.clone(),
+        }),
+        ..empty
+    };
+    Report {
+        state: "destroyed".to_owned(),
+        generation: next.generation,
+        message,
+        stacks: listed,
+        ..Report::default()
+    }
+}
+
+/// Each stack in words that stands, stood, or may: what nobody knows of is no part of it until CloudFormation has it.
+pub(super) fn listed(
+    state: &Rollout,
+    open: &Destroy,
+    words: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let of = |going: &Going| {
+        let fallback = match &going.state {
+            GoingState::Stands => "stands".to_owned(),
+            GoingState::Deleting(_) => "CloudFormation deletes it".to_owned(),
+            GoingState::Gone => "gone".to_owned(),
+            GoingState::NotOurs => "is not Slipway's, and is left alone".to_owned(),
+            GoingState::Failed(why) => why.clone(),
+        };
+        (going.stack.clone(), words.get(&going.stack).cloned().unwrap_or(fallback))
+    };
+    let told = |going: &&Going| going.state != GoingState::Stands || !going.unsure;
+    open.stacks.iter().filter(told).map(of).collect()
+}

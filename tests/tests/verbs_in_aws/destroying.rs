@@ -1,0 +1,148 @@
+//! `slipway destroy`, the binary, and what the other verbs say of a cluster that goes or is gone.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use slipway_sim::world::Phase;
+
+use super::*;
+
+/// Deletes nothing of its stack as long as somebody protects it.
+const PROTECTED: &str = "AWS::ElasticLoadBalancingV2::LoadBalancer";
+
+async fn run(slipway: &Installation, arguments: &str) -> Run {
+    named(slipway, ADMINISTRATOR, &format!("{arguments} --cluster {CLUSTER}")).await
+}
+
+/// The installation's spec bucket has so many versions of the spec.
+async fn uploads(slipway: &Installation) -> usize {
+    let bucket = slipway.world().reference("SpecBucket").unwrap();
+    slipway.world().client().versions(bucket).await.unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_called_off_is_no_success() {
+    let slipway = installation(0).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.yaml");
+    std::fs::write(&file, spec()).unwrap();
+    let run = async |arguments: &str| run(&slipway, arguments).await;
+
+    // Whoever waits for it is told at once, and so is whoever looks later.
+    let mark = slipway.world().observer().mark();
+    slipway.set_clock_ahead(SignedDuration::from_hours(3));
+    let late = run("destroy --yes --watch").await;
+    assert!(late.code == 1 && late.told.contains("late and was not obeyed"), "{late:?}");
+    assert!(late.told.contains("slipway destroy --cluster minimal"), "{late:?}");
+    slipway.set_clock_ahead(SignedDuration::ZERO);
+    let (_, told) = slipway.event(mark, &["Order Ignored"], PATIENCE).await.unwrap();
+    let status: Value = slipway.document(CLUSTER, "status.json").await.unwrap().unwrap();
+    assert_eq!(
+        (&status["rollout"]["ignored"], &status["rollout"]["state"]),
+        (&told["message"], &json!("succeeded"))
+    );
+    let shown = run("status --exit-code").await;
+    assert!(shown.code == 0 && shown.out.contains("note  the order of "), "{shown:?}");
+
+    // It stops half-way: meanwhile nothing is uploaded.
+    slipway.world().cloud().with(|cloud| cloud.fail_during(Phase::Delete, PROTECTED, "it is protected", 1));
+    let unsure = run("destroy --watch").await;
+    assert!(unsure.code == 1 && unsure.told.contains("nobody can be asked here"), "{unsure:?}");
+    let stopped = run("destroy --yes --watch").await;
+    assert_eq!(stopped.code, 1, "{stopped:?}");
+    for words in [
+        "rollout: failed: the destruction stopped: minimal-control-plane could not be deleted",
+        "it is protected",
+        "stack minimal-pool-general: gone",
+    ] {
+        assert!(stopped.out.contains(words), "{words}: {}", stopped.out);
+    }
+    assert!(!stopped.out.contains("minimal-identity"), "there never was any: {}", stopped.out);
+    let (before, apply) = (uploads(&slipway).await, format!("apply {}", file.display()));
+    for (arguments, words) in [
+        (
+            apply.as_str(),
+            "`slipway destroy --cluster minimal` goes on with it, or end it first: slipway abort",
+        ),
+        ("rollback --yes", "slipway abort --cluster minimal ends that"),
+        ("scan", "its certificates are left alone"),
+    ] {
+        let refused = run(arguments).await;
+        assert!(refused.code == 1 && refused.told.contains(words), "{refused:?}");
+        assert!(refused.told.contains("minimal is being destroyed since 2"), "{refused:?}");
+        assert!(refused.told.contains("Z, and that has stopped half-way"), "to the second: {refused:?}");
+    }
+    assert_eq!(uploads(&slipway).await, before);
+
+    // Called off: it is said for as long as something is missing, and the next upload brings that back.
+    let mark = slipway.world().observer().mark();
+    assert_eq!(run("abort --yes").await.code, 0);
+    assert!(slipway.event(mark, &["Rollout Aborted"], PATIENCE).await.is_some());
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    let watched = run("watch").await;
+    let words = "rollout: aborted: the destruction was aborted: 1 of 4 stacks are gone";
+    assert!(watched.code == 1 && watched.out.contains(words), "{watched:?}");
+    let brought = run(&format!("{apply} --watch")).await;
+    assert!(brought.code == 0 && brought.out.contains("rollout: succeeded: "), "{brought:?}");
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_was_destroyed_is_told_as_such_by_every_verb_whatever_was_uploaded_meanwhile() {
+    let slipway = installation(0).await;
+    let folder = tempfile::tempdir().unwrap();
+    let run = async |arguments: &str| run(&slipway, arguments).await;
+    // The world stands still, so that what comes meanwhile comes meanwhile.
+    let still = slipway.world().cloud().hold();
+    let mark = slipway.world().observer().mark();
+    let ordered = run("destroy --yes --output json").await.json();
+    assert_eq!((&ordered["asked"], ordered["stacks"].as_array().unwrap().len()), (&json!("destroy"), 4));
+    assert!(slipway.event(mark, &["Rollout Step", "Rollout Waiting"], PATIENCE).await.is_some());
+    let shown = run("status").await;
+    assert!(shown.code == 0 && shown.out.contains("destroying"), "{shown:?}");
+    slipway.upload(CLUSTER, format!("{}\n# again\n", spec())).await.unwrap();
+    assert!(slipway.event(mark, &["Spec Rejected"], PATIENCE).await.is_some());
+    let file = folder.path().join("cluster.yaml");
+    std::fs::write(&file, spec()).unwrap();
+    let refused = run(&format!("apply {} --dry-run", file.display())).await;
+    assert!(
+        refused.code == 1 && refused.told.contains("wait until it is over: slipway watch"),
+        "{refused:?}"
+    );
+    drop(still);
+
+    let watched = run("watch --every 1").await;
+    assert_eq!(watched.code, 0, "{watched:?}");
+    let last = watched.out.lines().rfind(|line| line.contains(" rollout: ")).unwrap();
+    assert!(
+        last.contains("rollout: destroyed: every stack is gone; the last snapshot of etcd lies at "),
+        "{last}"
+    );
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    let shown = run("status --exit-code").await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for words in ["of the cluster that was destroyed (version ", "nothing needs anybody"] {
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
+    }
+    let out = folder.path().join("kubeconfig");
+    for verb in [
+        "destroy --yes",
+        "pause",
+        "resume",
+        "scan",
+        "scan --dry-run",
+        "rollback --yes",
+        &format!("kubeconfig --out {}", out.display()),
+    ] {
+        let refused = run(verb).await;
+        assert!(
+            refused.code == 1 && refused.told.contains("minimal was destroyed at 2"),
+            "{verb}: {refused:?}"
+        );
+        assert!(
+            refused.told.contains("slipway apply cluster.yaml --cluster minimal makes it anew"),
+            "{refused:?}"
+        );
+    }
+    assert!(!out.exists());
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0);
+}
