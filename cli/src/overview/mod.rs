@@ -399,11 +399,19 @@ mod tests {
         }
         let mut gone = rollout(false, "succeeded");
         gone["last"] = Value::Null;
-        gone["destroyed"] =
-            json!({ "at": "2026-11-22T14:00:00Z", "message": "destroyed: every stack is gone" });
-        let seen = documents(gone, report("destroying", 2)).rollout_view();
+        gone["destroyed"] = json!({ "at": "2026-11-22T14:00:00Z", "message": "destroyed: every stack is gone", "specVersions": ["v9"] });
+        let documents = documents(gone, report("destroying", 2));
+        let seen = documents.rollout_view();
         assert_eq!((seen.state.as_str(), seen.running), ("destroyed", false));
-        assert!(seen.message.starts_with("destroyed: "), "{}", seen.message);
+        assert_eq!(seen.message, "every stack is gone", "the state is said once");
+        // Of specs only one that came after it and says something else needs somebody.
+        for (version, code, past) in
+            [("v9", "unknown-key", true), ("v10", "destroyed", true), ("v10", "unknown-key", false)]
+        {
+            let found = json!({ "severity": "error", "code": code, "line": 0, "column": 0, "path": "", "message": "", "help": null });
+            let spec = json!({ "version": version, "result": "rejected", "diagnostics": [found] });
+            assert_eq!(documents.is_past(&serde_json::from_value(spec).unwrap()), past, "{version} {code}");
+        }
     }
 
     #[test]
