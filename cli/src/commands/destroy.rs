@@ -98,7 +98,9 @@ fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     }
     let snapshot = match rollout.destroy.as_ref().map(|open| &open.snapshot) {
         Some(LastSnapshot::Taken(_)) if without_snapshot => "the last snapshot of etcd is taken",
-        Some(LastSnapshot::Taken(_)) => "unless etcd goes already, another last snapshot of it is taken first",
+        Some(LastSnapshot::Taken(_)) => {
+            "unless etcd goes already, another last snapshot of it is taken first"
+        }
         Some(LastSnapshot::Needless) => "no etcd ever stood, so that there is nothing to take a snapshot of",
         None | Some(LastSnapshot::Leader | LastSnapshot::Asked) if !without_snapshot => {
             "a last snapshot of etcd is taken first"

@@ -19,6 +19,9 @@ pub(super) fn refusal(body: &str) -> (String, String) {
                 *slot = node.text().map(str::to_owned);
             }
         }
+        // Route 53's own form for a batch of changes that is refused: the code is the document's name.
+        let name = document.root_element().tag_name().name();
+        code = code.or_else(|| (name == "InvalidChangeBatch").then(|| name.to_owned()));
     } else if let Ok(value) = serde_json::from_str::<serde_json::Value>(body) {
         let text = |name: &str| value[name].as_str().map(str::to_owned);
         code = text("__type").map(|code| code.rsplit('#').next().unwrap_or_default().to_owned());

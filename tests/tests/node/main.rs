@@ -4,6 +4,7 @@
 mod aws;
 mod bootstrap;
 mod leaving;
+mod retiring;
 mod scripted;
 mod storage;
 mod userdata;

@@ -79,11 +79,7 @@ pub(super) fn destroyed(
 }
 
 /// Each stack in words that stands, stood, or may: what nobody knows of is no part of it until CloudFormation has it.
-pub(super) fn listed(
-    state: &Rollout,
-    open: &Destroy,
-    words: &BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
+pub(super) fn listed(open: &Destroy, words: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let of = |going: &Going| {
         let fallback = match &going.state {
             GoingState::Stands => "stands".to_owned(),
