@@ -25,8 +25,9 @@ use super::words::clipped;
 use super::{Decision, Effect, Observed, Report, Rollout, StackStatus, ToObserve, operation_token};
 use crate::event::{Event, RolloutReport};
 use crate::render::{StackKind, stack_name};
-use end::{destroyed, listed};
+use end::{destroyed, last_snapshot, listed};
 use machines::let_go;
+pub(super) use records::zone_cure;
 use records::{Records, retire};
 use save::{member_groups, save};
 
@@ -160,6 +161,12 @@ impl Rollout {
         self.destroyed.as_ref().filter(|_| nothing && self.deployed.is_empty())
     }
 
+    /// Whether an etcd stands, as far as is known.
+    fn has_etcd(&self) -> bool {
+        let etcd = stack_name(&self.cluster, StackKind::Etcd, "");
+        self.deployed.contains_key(&etcd) || self.left.contains_key(&etcd)
+    }
+
     fn kind_of(&self, stack: &str) -> StackKind {
         let fixed = [StackKind::Network, StackKind::Identity, StackKind::Etcd, StackKind::ControlPlane];
         let found = fixed.into_iter().find(|kind| stack_name(&self.cluster, *kind, "") == stack);
@@ -199,9 +206,7 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: T
 }
 
 fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool) -> Destroy {
-    let etcd = stack_name(&state.cluster, StackKind::Etcd, "");
-    let stood = state.deployed.contains_key(&etcd) || state.left.contains_key(&etcd);
-    let snapshot = match (stood, no_snapshot) {
+    let snapshot = match (state.has_etcd(), no_snapshot) {
         (false, _) => LastSnapshot::Needless,
         (true, true) => LastSnapshot::Declined,
         (true, false) => LastSnapshot::Leader,
@@ -505,8 +510,10 @@ fn conclude(
         return destroyed(next, &open, observed, now, listed, effects);
     }
     let (state, message, event): (&str, String, fn(RolloutReport) -> Event) = if over {
+        let lies = last_snapshot(next, &open);
         let message = format!(
-            "the destruction was aborted: {count}; `slipway apply cluster.yaml --cluster {cluster}` brings back what is missing"
+            "the destruction was aborted: {count}{}; `slipway apply cluster.yaml --cluster {cluster}` brings back what is missing",
+            lies.unwrap_or_default()
         );
         next.destroys_over = open.aborted.max(Some(open.asked_at));
         next.called_off = (gone > 0).then(|| CalledOff { at: now, message: message.clone() });

@@ -108,6 +108,9 @@ pub struct Rollout {
     /// To take it away was called off half-way, and nothing was rolled out since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called_off: Option<CalledOff>,
+    /// Where the last snapshot lies of an etcd that was taken away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_snapshot: Option<String>,
     /// The newest order that came too late and was not obeyed, until another is, or a rollout begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored: Option<Ignored>,
@@ -427,6 +430,7 @@ impl Rollout {
             destroyed: None,
             destroys_over: None,
             called_off: None,
+            last_snapshot: None,
             ignored: None,
         }
     }

@@ -1,5 +1,6 @@
 //! One stack's way from its template to `…_COMPLETE`, through a change set.
 
+use super::destroy::zone_cure;
 use super::{
     Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, ResourceFailure, StackStatus,
     StackView, Step, StepState,
@@ -88,7 +89,11 @@ pub(super) fn advance(
     }
     match standing.unwrap_or(Phase::Absent) {
         Phase::Busy => stay(format!("CloudFormation is at work ({})", status_of(stack))),
-        Phase::Stuck(cure) => failed(format!("{} is {}: {cure}", step.stack, status_of(stack)), failures),
+        Phase::Stuck(cure) => {
+            let what = format!("{} is {}: {cure}", step.stack, status_of(stack));
+            let words = because(what, failures) + &zone_cure(&step.stack, failures);
+            Advance { state: StepState::Failed(words.clone()), effects: Vec::new(), words }
+        }
         Phase::Wreck if executed => failed(format!("{} could not be created", step.stack), failures),
         Phase::Wreck => Advance {
             state: StepState::Waiting,

@@ -25,9 +25,10 @@ pub(super) struct Farewell {
     anew: bool,
 }
 
-/// How many seeds have one, of those in which things go wrong. Trials of their own have it until what docs/simulation.md tells of as open is
-/// seen to.
-const SHARE: f64 = 0.0;
+/// The command that clears a zone, where a person is told of it.
+pub(super) const CLEARS_RECORDS: &str = "aws route53 change-resource-record-sets";
+/// How many seeds have one, of those in which things go wrong.
+const SHARE: f64 = 0.06;
 
 impl Farewell {
     /// The one of that trial, if it has any.
@@ -118,7 +119,7 @@ impl Farewell {
             let what = format!("it has stopped, and nobody reads what helps: {said}");
             return engine.checker.wrong(engine.now(), "liveness", what);
         }
-        if said.contains("aws route53 change-resource-record-sets") {
+        if said.contains(CLEARS_RECORDS) {
             lock(&engine.account.world).clear_records();
         }
         let without_snapshot = self.without_snapshot || round > 0 && said.contains("--without-snapshot");

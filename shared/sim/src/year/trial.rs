@@ -11,7 +11,7 @@ use super::account::Woken;
 use super::base::{BASES, Base, CHANGES, Change, NAME, SHAPES, text};
 use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
-use super::farewell::Farewell;
+use super::farewell::{CLEARS_RECORDS, Farewell};
 use super::meddle::Meddler;
 use super::random::Random;
 use crate::ports::lock;
@@ -340,6 +340,9 @@ fn deletes_wrecks(engine: &mut Engine<'_>) {
     let mut world = lock(&engine.account.world);
     let there = world.stacks_there().into_iter().filter(|(_, status)| status == "DELETE_FAILED");
     let wrecks: Vec<String> = there.map(|(name, _)| name).filter(|name| said.contains(name)).collect();
+    if said.contains(CLEARS_RECORDS) {
+        world.clear_records();
+    }
     wrecks.iter().for_each(|name| world.delete_by_hand(name));
     drop(world);
     let gone = engine.now() + SignedDuration::from_mins(60);

@@ -37,11 +37,8 @@ pub(super) fn destroyed(
     listed: BTreeMap<String, String>,
     effects: &mut Vec<Effect>,
 ) -> Report {
-    let snapshot = match &open.snapshot {
-        LastSnapshot::Taken(key) => Some(key.clone()),
-        LastSnapshot::Leader | LastSnapshot::Asked | LastSnapshot::Declined | LastSnapshot::Needless => None,
-    };
-    let last = snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"));
+    let last = last_snapshot(next, open);
+    let snapshot = next.last_snapshot.take();
     let message = format!(
         "every stack is gone{}{}; what the buckets hold stays, and so do the snapshots of etcd's volumes in EC2",
         last.unwrap_or_default(),
@@ -64,9 +61,10 @@ pub(super) fn destroyed(
         destroyed: Some(Destroyed {
             at: now,
             spec_versions: observed.newest.clone(),
-            snapshot,
+            snapshot: snapshot.clone(),
             message: message.clone(),
         }),
+        last_snapshot: snapshot,
         ..empty
     };
     Report {
@@ -76,6 +74,20 @@ pub(super) fn destroyed(
         stacks: listed,
         ..Report::default()
     }
+}
+
+/// Where the last snapshot of etcd lies, in words, if etcd is gone, wholly or half: kept for whoever takes away what is left of the cluster
+/// later, too.
+pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String> {
+    if next.has_etcd() {
+        return None;
+    }
+    next.last_snapshot = match &open.snapshot {
+        LastSnapshot::Taken(key) => Some(key.clone()),
+        LastSnapshot::Needless => next.last_snapshot.take(),
+        LastSnapshot::Leader | LastSnapshot::Asked | LastSnapshot::Declined => None,
+    };
+    next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"))
 }
 
 /// Each stack in words that stands, stood, or may: what nobody knows of is no part of it until CloudFormation has it.

@@ -18,18 +18,22 @@ use crate::render::{StackKind, stack_name};
 const MOST_MEMBERS: u32 = 9;
 
 impl Destroy {
-    /// It goes on after it has stood still: what was written since is in no snapshot, so that another is the last, unless etcd goes already.
+    /// It goes on after it has stood still: what was written since is in no snapshot, nor for certain in one that was being taken, so that
+    /// another is the last, unless etcd goes already.
     pub(in super::super) fn saves_again(&mut self, now: Timestamp) {
         let stands =
             |going: &super::Going| going.kind == StackKind::Etcd && going.state == GoingState::Stands;
-        if let LastSnapshot::Taken(key) = &self.snapshot
-            && self.stacks.iter().any(stands)
-        {
-            self.earlier = Some(key.clone());
-            self.snapshot = LastSnapshot::Leader;
-            self.asked.clear();
-            (self.since, self.tries) = (now, 0);
+        if !self.stacks.iter().any(stands) {
+            return;
         }
+        match &self.snapshot {
+            LastSnapshot::Taken(key) => self.earlier = Some(key.clone()),
+            LastSnapshot::Asked => {}
+            LastSnapshot::Leader | LastSnapshot::Declined | LastSnapshot::Needless => return,
+        }
+        self.snapshot = LastSnapshot::Leader;
+        self.asked.clear();
+        (self.since, self.tries) = (now, 0);
     }
 
     /// A person does without another.

@@ -530,3 +530,44 @@ fn a_stack_that_is_half_gone_when_a_destruction_is_called_off_is_made_anew() {
     let made = wanted.plan.stacks.iter().find(|stack| stack.name == "c-pool-a").map(|stack| stack.action);
     assert_eq!(made, Some(crate::plan::StackAction::Create));
 }
+
+#[test]
+fn where_the_last_snapshot_lies_is_still_known_when_what_is_left_of_a_cluster_goes_later() {
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, false)));
+    while !quay.deletions().contains(&"c-etcd") {
+        quay.wake(None);
+    }
+    let minute = quay.minute;
+    let mut report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
+    quay.harbour.fake.stacks.remove("c-etcd");
+    while report.state != "aborted" {
+        report = quay.wake(None);
+    }
+    assert!(report.message.contains(KEY), "{}", report.message);
+    quay.log.clear();
+    let minute = quay.minute;
+    let report = quay.run(ordered(minute, false));
+    assert!(report.state == "destroyed" && report.message.contains(KEY), "{}", report.message);
+    assert!(!quay.log.iter().any(|line| line.contains("EtcdSnapshot")), "there is no etcd to save");
+    let gone = quay.state.was_destroyed().and_then(|gone| gone.snapshot.as_deref());
+    assert_eq!((gone, quay.state.last_snapshot.as_deref()), (Some(KEY), Some(KEY)));
+}
+
+#[test]
+fn a_snapshot_that_was_being_taken_when_it_was_paused_is_not_the_last() {
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, false)));
+    let taken = |quay: &Quay| quay.log.iter().filter(|line| line.contains("EtcdSnapshot")).count();
+    while taken(&quay) == 0 {
+        quay.wake(None);
+    }
+    for order in [Order::Pause, Order::Resume] {
+        let minute = quay.minute;
+        quay.wake(Some(Given { order, at: at(minute) }));
+    }
+    while quay.deletions().is_empty() {
+        quay.wake(None);
+    }
+    assert_eq!(taken(&quay), 2);
+}

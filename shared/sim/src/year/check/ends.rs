@@ -26,6 +26,8 @@ pub(super) struct Ends {
     called_off: Option<Timestamp>,
     /// Stacks that were told to go.
     told: BTreeSet<String>,
+    /// Machines that their groups had kept, and that were let go with them. What was sent may be sent once more, when a function died.
+    let_go: BTreeSet<String>,
     /// Something is missing because of that.
     apart: bool,
     /// What was given until then is over.
@@ -213,9 +215,11 @@ impl Checker {
     }
 
     /// A machine that its group keeps goes, once its stack was told to.
-    fn lets_go(&self, machine: &str) -> bool {
-        let kept = self.machines.get(machine).is_some_and(|one| one.retained);
-        kept && self.goes_with_its_stack(machine)
+    fn lets_go(&mut self, machine: &str) -> bool {
+        if self.machines.get(machine).is_some_and(|one| one.retained) && self.goes_with_its_stack(machine) {
+            self.ends.let_go.insert(machine.to_owned());
+        }
+        self.ends.let_go.contains(machine)
     }
 
     /// Whether the stack of that machine was told to go: nobody's pods have anywhere else to go to.
