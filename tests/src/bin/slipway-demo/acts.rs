@@ -11,6 +11,7 @@ use slipway_core::pki::{Manifest, Role};
 use slipway_core::plan::{NodeAction, Plan, StackAction};
 use slipway_core::render::StackKind;
 use slipway_core::status::Status;
+use slipway_core::words;
 use slipway_tests::installation::Installation;
 use slipway_tests::observe::{Call, Observation, Observed};
 use slipway_tests::tools;
@@ -416,7 +417,8 @@ impl Demo {
         };
         let status: Option<Status> = self.slipway.document(CLUSTER, "status.json").await?;
         let findings = status.and_then(|status| status.spec).map_or(0, |spec| spec.diagnostics.len());
-        self.narrator.line("cluster.yaml", Ink::Good, &format!("accepted, with {findings} warnings"));
+        let warnings = words::count(u32::try_from(findings).unwrap_or(u32::MAX), "warning");
+        self.narrator.line("cluster.yaml", Ink::Good, &format!("accepted, with {warnings}"));
         let id = detail["plan"].as_str().unwrap_or_default();
         Ok(self.slipway.document(CLUSTER, &format!("plans/{id}.json")).await?)
     }
