@@ -259,7 +259,9 @@ impl Account {
     async fn launch(text: &str) -> Self {
         let workshop = Workshop::of(text);
         let config = Config { region: workshop.region.clone(), ..Config::default() };
-        let world = Arc::new(Mutex::new(World::new(config)));
+        let mut world = World::new(config);
+        world.let_machines_go();
+        let world = Arc::new(Mutex::new(world));
         let stacks = SimulatedStacks::new(Arc::clone(&world), workshop.assets.clone());
         let mut account = Self { world, stacks, workshop, made: BTreeSet::new(), count: 0 };
         account.landing_zone().await;

@@ -62,7 +62,9 @@ pub(crate) struct Account {
 impl Account {
     pub(crate) fn new(region: &str) -> Self {
         let config = Config { region: region.to_owned(), ..Config::default() };
-        let world = Arc::new(Mutex::new(World::new(config)));
+        let mut world = World::new(config);
+        world.let_machines_go();
+        let world = Arc::new(Mutex::new(world));
         let bucket = MemoryBucket::new("assets", region);
         let stacks = SimulatedStacks::new(Arc::clone(&world), bucket.clone());
         Self { world, bucket, stacks, change_sets: 0 }

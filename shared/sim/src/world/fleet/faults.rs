@@ -46,6 +46,11 @@ impl World {
         self.fleet.faults = faults;
     }
 
+    /// From now on somebody lets the machines of groups go that are deleted, as a destruction does: no hook holds them, and none is kept.
+    pub fn let_machines_go(&mut self) {
+        self.fleet.lets_go = true;
+    }
+
     /// From now on so many pods of each workload of `role` may be missing: with 0 no eviction is ever allowed.
     pub fn set_budgets(&mut self, cluster: &str, role: &str, may_miss: usize) {
         let cluster = self.fleet.clusters.get_mut(cluster);

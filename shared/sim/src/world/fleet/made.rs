@@ -71,9 +71,8 @@ impl World {
     /// a group without force, which Auto Scaling refuses as long as it has machines, and one that was kept is the group's until somebody
     /// terminates it (`RetentionTriggers`). After how long CloudFormation gives up is not modelled.
     pub(in crate::world) fn group_holds(&self, resource: &Resource) -> bool {
-        let Some(id) = resource.physical_id.as_deref().filter(|_| resource.kind == GROUP) else {
-            return false;
-        };
+        let id = resource.physical_id.as_deref().filter(|_| resource.kind == GROUP && !self.fleet.lets_go);
+        let Some(id) = id else { return false };
         let machines = self.machines_of(id);
         machines.iter().map(|one| &self.fleet.machines[one]).any(|one| {
             let waits = one.waits.is_some() && !one.state.counts();

@@ -48,6 +48,8 @@ pub(crate) struct Fleet {
     pub(super) outside: BTreeSet<String>,
     pub(super) delegated: Vec<Delegated>,
     pub(super) faults: FleetFaults,
+    /// Somebody lets the machines of groups go that are deleted.
+    pub(super) lets_go: bool,
     /// What was said of the next machines of a group.
     pub(super) fates: BTreeMap<String, VecDeque<Fate>>,
     /// Counts machines, so that each has an id of its own.
