@@ -52,6 +52,7 @@ class Run:
         self.jobs = jobs
         self.running = {}
         self.failed = []
+        self.ended = 0
         self.lock = threading.Lock()
         self.began = time.monotonic()
 
@@ -76,6 +77,7 @@ class Run:
                     print(f"=== {name}: {said} after {took:.0f} s", flush=True)
                     sys.stdout.buffer.write(output.read())
                     sys.stdout.buffer.flush()
+                    self.ended += 1
                     if code:
                         self.failed.append((name, which))
 
@@ -107,6 +109,9 @@ def main():
     print(f"=== {count} test binaries in {time.monotonic() - run.began:.0f} s, {len(run.failed)} failed")
     for name, which in run.failed:
         print(f"FAILED: {name}; again: cargo test --locked --workspace {which}")
+    # A lane that breaks, as on a full disk, takes what it ran and perhaps the rest with it.
+    if run.ended < count:
+        sys.exit(f"{count - run.ended} test binaries have not ended: what broke is told above")
     sys.exit(1 if run.failed else 0)
 
 
