@@ -7,6 +7,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
+/// How long a test waits for what must come, in wall time. Only one that fails waits so long: on a busy machine, where several
+/// test binaries run at a time, what takes seconds elsewhere has taken two minutes.
+pub const PATIENCE: Duration = Duration::from_secs(400);
+
 /// One thing that happened, and when.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {

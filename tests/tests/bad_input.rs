@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use slipway_core::status::{SpecResult, Status};
 use slipway_tests::installation::Installation;
+use slipway_tests::observe::PATIENCE;
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A spec, where its first diagnostic must point, and words that must be in it or its help.
 struct Bad {

@@ -19,11 +19,11 @@ use slipway_sim::wire::{Options, serve};
 use slipway_sim::{Config, World};
 use slipway_tests::client::{ACCOUNT, Client};
 use slipway_tests::moto::Moto;
+use slipway_tests::observe::PATIENCE;
 
 const REGION: &str = "eu-west-1";
 const STACK: &str = "prod-pool-general";
 const GROUP: &str = "prod-pool-general";
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A call, what the simulated AWS says, what moto says, and AWS' own page (below https://docs.aws.amazon.com/).
 const DIFFERENT: &[(&str, &str, &str, &str)] = &[

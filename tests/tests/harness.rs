@@ -7,11 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use slipway_tests::client::{Event, Message};
 use slipway_tests::gateway::{Effect, Fault, Refusal};
-use slipway_tests::observe::{Observed, Outcome};
+use slipway_tests::observe::{Observed, Outcome, PATIENCE};
 use slipway_tests::tools;
 use slipway_tests::world::{Embedded, Settings};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn probes() -> Embedded {
     let template = tools::root().join("tests/fixtures/probe.yaml");

@@ -21,11 +21,10 @@ use slipway_tests::client::Event;
 use slipway_tests::iam::Decision;
 use slipway_tests::installation::Installation;
 use slipway_tests::leaks::{Findings, Scanner};
-use slipway_tests::observe::Observed;
+use slipway_tests::observe::{Observed, PATIENCE};
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 
-const PATIENCE: Duration = Duration::from_secs(120);
 const QUIET: Duration = Duration::from_millis(400);
 
 fn production() -> String {

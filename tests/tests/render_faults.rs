@@ -10,11 +10,10 @@ use serde_json::Value;
 use slipway_core::status::{Desired, SpecResult, Status};
 use slipway_tests::gateway::{Effect, Fault, Refusal};
 use slipway_tests::installation::Installation;
-use slipway_tests::observe::{Observed, Outcome};
+use slipway_tests::observe::{Observed, Outcome, PATIENCE};
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(300);
 
 /// A spec whose plan waits for a person: these tests are about what comes before a rollout.

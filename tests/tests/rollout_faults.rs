@@ -9,12 +9,10 @@ use serde_json::{Value, json};
 use slipway_tests::client::Event;
 use slipway_tests::gateway::{Effect, Fault, Refusal};
 use slipway_tests::installation::Installation;
-use slipway_tests::observe::{Observed, Outcome};
+use slipway_tests::observe::{Observed, Outcome, PATIENCE};
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 
-/// A launch or a roll takes seconds, and minutes where many others use the same processors.
-const PATIENCE: Duration = Duration::from_secs(400);
 const QUIET: Duration = Duration::from_millis(500);
 
 fn spec_of(cluster: &str) -> String {

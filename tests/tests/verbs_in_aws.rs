@@ -23,11 +23,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use slipway_tests::gateway::Principal;
 use slipway_tests::installation::Installation;
+use slipway_tests::observe::PATIENCE;
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 use tokio::process::Command;
 
-const PATIENCE: Duration = Duration::from_secs(120);
 const QUIET: Duration = Duration::from_millis(400);
 const CLUSTER: &str = "minimal";
 

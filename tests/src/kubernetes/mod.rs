@@ -27,14 +27,12 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
+use crate::observe::PATIENCE;
 use crate::tools;
 use crate::workshop::{Rendered, Workshop};
 
 pub use caller::{Answer, Caller};
 use program::Program;
-
-/// How long anything may take before the test fails: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Who speaks to the API server: a certificate and its key below [`Kubernetes::root`].
 const ADMIN: (&str, &str) = ("operator/admin/admin.pem", "operator/admin/admin-key.pem");

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use slipway_core::node::{EtcdHealth, NodeStatus};
 use slipway_core::pki::Role;
+use slipway_tests::observe::PATIENCE;
 use slipway_tests::surroundings::Surroundings;
 use slipway_tests::tools;
 use tokio::process::Command;
 
 use super::Credentials;
-use super::member::{Member, PATIENCE, cluster, tail};
+use super::member::{Member, cluster, tail};
 
 /// One of the releases that are tested.
 #[derive(Debug, Clone)]

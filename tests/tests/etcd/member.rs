@@ -13,12 +13,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use slipway_driver::ports::{Crypto as _, Made};
 use slipway_pki::AwsLc;
+use slipway_tests::observe::PATIENCE;
 use slipway_tests::process::Group;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
-
-/// How long anything may take before the test fails: the machine may be busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Writes a file for its owner alone, whole or not at all.
 pub(crate) fn put(dir: &Path, name: &str, text: &str) {

@@ -12,11 +12,10 @@ use slipway_tests::client::Client;
 use slipway_tests::gateway::Principal;
 use slipway_tests::iam;
 use slipway_tests::installation::Installation;
-use slipway_tests::observe::{Observed, Outcome};
+use slipway_tests::observe::{Observed, Outcome, PATIENCE};
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(400);
 /// What the rollout function answers to what concerns no rollout.
 const NOBODY: &str = "no rollout of ours waits for that";

@@ -13,7 +13,7 @@ use slipway_core::render::StackKind;
 use slipway_core::status::Status;
 use slipway_core::words;
 use slipway_tests::installation::Installation;
-use slipway_tests::observe::{Call, Observation, Observed};
+use slipway_tests::observe::{Call, Observation, Observed, PATIENCE};
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 use tokio::time::Instant;
@@ -21,8 +21,6 @@ use tokio::time::Instant;
 use crate::narrator::{Ink, Narrator, resources, stack_of};
 
 const CLUSTER: &str = "production";
-/// What a cluster's launch may take here at the most.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// The patch of the fourth act.
 const PATCH: &str = include_str!("drain.yaml");
 const QUIET: Duration = Duration::from_millis(400);
@@ -125,8 +123,7 @@ impl Demo {
         let before = self.slipway.assets().await?;
         let mark = self.mark();
         self.slipway.upload(CLUSTER, self.spec.clone()).await?;
-        let end =
-            self.until(&["Plan Unchanged", "Plan Ready", "Spec Rejected"], Duration::from_secs(60)).await;
+        let end = self.until(&["Plan Unchanged", "Plan Ready", "Spec Rejected"]).await;
         self.promise(
             end.is_some_and(|(kind, _)| kind == "Plan Unchanged"),
             "the same bytes are found unchanged",
@@ -261,8 +258,7 @@ impl Demo {
         self.settle().await;
         let assets = self.slipway.assets().await?;
         self.slipway.upload(CLUSTER, self.spec.replacen(before, after, 1)).await?;
-        let end =
-            self.until(&["Spec Rejected", "Plan Ready", "Plan Unchanged"], Duration::from_secs(60)).await;
+        let end = self.until(&["Spec Rejected", "Plan Ready", "Plan Unchanged"]).await;
         let rejected = end.filter(|(kind, _)| kind == "Spec Rejected");
         self.promise(rejected.is_some(), "a spec with a typing error is refused");
         for line in
@@ -396,9 +392,9 @@ impl Demo {
     }
 
     /// Tells what happens until an event of one of those types, or until an event is given up.
-    async fn until(&mut self, kinds: &[&str], patience: Duration) -> Option<(String, Value)> {
+    async fn until(&mut self, kinds: &[&str]) -> Option<(String, Value)> {
         let observer = self.slipway.world().observer().clone();
-        let found = self.narrator.follow(&observer, patience, |seen| {
+        let found = self.narrator.follow(&observer, PATIENCE, |seen| {
             if let Observed::DeadLettered { error_type, .. } = &seen.what {
                 return Some(Err(error_type.clone()));
             }
@@ -409,8 +405,7 @@ impl Demo {
 
     /// The plan that the last upload leads to.
     async fn plan(&mut self) -> Fallible<Option<Plan>> {
-        let end =
-            self.until(&["Plan Ready", "Plan Unchanged", "Spec Rejected"], Duration::from_secs(60)).await;
+        let end = self.until(&["Plan Ready", "Plan Unchanged", "Spec Rejected"]).await;
         let Some((_, detail)) = end.filter(|(kind, _)| kind == "Plan Ready") else {
             self.broken.push("the upload leads to no plan".to_owned());
             return Ok(None);
@@ -457,7 +452,7 @@ impl Demo {
 
     /// Tells the rest of what happens, until nothing does.
     async fn settle(&mut self) {
-        if !self.slipway.world().settle(QUIET, Duration::from_secs(30)).await {
+        if !self.slipway.world().settle(QUIET, PATIENCE).await {
             self.broken.push("it does not come to rest".to_owned());
         }
         let observer = self.slipway.world().observer().clone();
