@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 /// The account that moto plays.
 pub const ACCOUNT: &str = "123456789012";
+/// Messages that SQS gives at once, at most.
+pub const AT_ONCE: usize = 10;
 
 /// A call that did not work.
 #[derive(Debug, thiserror::Error)]
@@ -205,13 +207,13 @@ impl Client {
         }
     }
 
-    /// Takes up to ten messages off a queue and deletes them; bodies with their message attributes.
+    /// Takes up to [`AT_ONCE`] messages off a queue and deletes them; bodies with their message attributes.
     ///
     /// # Errors
     /// If the service refuses.
     pub async fn take(&self, queue_url: &str) -> Result<Vec<Message>, ClientError> {
         let request = json!({
-            "QueueUrl": queue_url, "MaxNumberOfMessages": 10, "MessageAttributeNames": ["All"],
+            "QueueUrl": queue_url, "MaxNumberOfMessages": AT_ONCE, "MessageAttributeNames": ["All"],
             "WaitTimeSeconds": 0,
         });
         let answer = self.json("sqs", "AmazonSQS.ReceiveMessage", request).await?;

@@ -10,9 +10,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_sim::wire::{Clock, Options, serve};
 use slipway_sim::{Config, Outgoing, World};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::bell::Bell;
 use crate::client::{ACCOUNT, Client, ClientError};
 use crate::deploy::Deployed;
 use crate::iam::{self, Decision, Request};
@@ -36,6 +37,13 @@ pub struct Cloud {
 #[derive(Debug)]
 pub struct Held(watch::Sender<usize>);
 
+impl Held {
+    fn new(held: &watch::Sender<usize>) -> Self {
+        held.send_modify(|count| *count += 1);
+        Self(held.clone())
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
@@ -52,7 +60,7 @@ pub struct Reach {
     /// Learns of what may not be done.
     pub observer: Observer,
     /// Rung when there are events.
-    pub bell: Arc<Notify>,
+    pub bell: Bell,
     /// Roles that Scheduler assumes, by ARN.
     pub roles: BTreeMap<String, crate::deploy::Assumable>,
 }
@@ -64,7 +72,7 @@ impl Reach {
         client: &Client,
         lambda: &Lambda,
         observer: &Observer,
-        bell: Arc<Notify>,
+        bell: Bell,
         deployed: &Deployed,
     ) -> Self {
         Self {
@@ -78,7 +86,8 @@ impl Reach {
 }
 
 impl Cloud {
-    /// A world that begins to live now, in which `speed` seconds pass in one, and none while a function is at work; it reads templates
+    /// A world that begins to live now, in which `speed` seconds pass in one, and none while a function is at work or an event on its
+    /// way to one; it reads templates
     /// from `s3`.
     ///
     /// # Errors
@@ -95,15 +104,21 @@ impl Cloud {
         let mut served = serve((Ipv4Addr::LOCALHOST, 0).into(), Arc::clone(&world), options).await?;
         let endpoint = served.endpoint();
         let clock = served.clock().clone();
-        let (standing, lambda) = (clock.clone(), reach.lambda.clone());
+        let (standing, lambda, mut rings) = (clock.clone(), reach.lambda.clone(), reach.bell.watch());
         let held = watch::Sender::new(0);
-        let mut holds = held.subscribe();
+        let (mut holds, sending) = (held.subscribe(), held.clone());
         let pacer = tokio::spawn(async move {
             let mut open = lambda.watch();
             loop {
-                standing.stand(*open.borrow_and_update() + *holds.borrow_and_update() > 0);
+                let stands = [
+                    *open.borrow_and_update() > 0,
+                    *holds.borrow_and_update() > 0,
+                    rings.borrow_and_update().open(),
+                ];
+                standing.stand(stands.contains(&true));
                 let changed = tokio::select! {
                     changed = open.changed() => changed,
+                    changed = rings.changed() => changed,
                     changed = holds.changed() => changed,
                 };
                 if changed.is_err() {
@@ -117,6 +132,7 @@ impl Cloud {
                 while let Ok(next) = served.outgoing.try_recv() {
                     sent.push(next);
                 }
+                let _held = Held::new(&sending);
                 if let Err(error) = reach.send(sent).await {
                     let words = format!("what the simulated services send is lost: {error:?}");
                     reach.observer.record(Observed::Trouble(words));
@@ -135,8 +151,7 @@ impl Cloud {
     /// Has the world's time stand, as it does while a function is at work: for whoever does in earnest what the world only simulates.
     #[must_use]
     pub fn hold(&self) -> Held {
-        self.held.send_modify(|count| *count += 1);
-        Held(self.held.clone())
+        Held::new(&self.held)
     }
 
     /// Where CloudFormation and Scheduler answer.
@@ -180,7 +195,7 @@ impl Reach {
             self.client.json("events", "AWSEvents.PutEvents", json!({"Entries": entries})).await?;
         }
         if !entries.is_empty() {
-            self.bell.notify_one();
+            self.bell.ring();
         }
         Ok(())
     }

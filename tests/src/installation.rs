@@ -9,9 +9,12 @@ use serde_json::Value;
 
 use crate::client::Version;
 use crate::deploy::translate;
-use crate::observe::Observed;
+use crate::observe::{Observed, PATIENCE};
 use crate::tools;
 use crate::world::{Embedded, Settings, WorldError};
+
+/// How long nothing happens where nothing more will.
+const QUIET: Duration = Duration::from_millis(400);
 
 /// An embedded AWS with Slipway in it.
 #[derive(Debug)]
@@ -46,8 +49,11 @@ impl Installation {
         self.world.upload("SpecBucket", &format!("clusters/{cluster}/cluster.yaml"), spec.into()).await
     }
 
-    /// Moves the clock of every function so far ahead of this machine's. What AWS itself says of times stays as it is.
+    /// Moves the clock of every function so far ahead of the one that they live by. What AWS itself says of times stays as it is.
     pub fn set_clock_ahead(&self, ahead: SignedDuration) {
+        if self.world.lambda().set_clock_ahead(ahead) {
+            return;
+        }
         for id in ["RenderFunction", "RolloutFunction", "ScanFunction"] {
             let Ok(name) = self.world.reference(id) else { continue };
             self.world.lambda().configure(name, |function| {
@@ -79,6 +85,25 @@ impl Installation {
             (bus == "slipway" && kinds.contains(&kind)).then(|| (kind.to_owned(), event["detail"].clone()))
         });
         found.await
+    }
+
+    /// Waits for the end of the rollout that what was done since `mark` leads to, and until all is quiet after it: what the event of its
+    /// success says.
+    ///
+    /// # Errors
+    /// How it ended otherwise, in words; or all events of the time, if it did not end.
+    pub async fn rolled_out(&self, mark: usize) -> Result<Value, String> {
+        let ends = ["Rollout Succeeded", "Rollout Failed", "Rollout Aborted", "Spec Rejected"];
+        let Some((end, detail)) = self.event(mark, &ends, PATIENCE).await else {
+            return Err(format!("no end of a rollout: {:#?}", self.world.observer().events(mark)));
+        };
+        if end != ends[0] {
+            return Err(format!("{end}: {detail}"));
+        }
+        if !self.world.settle(QUIET, PATIENCE).await {
+            return Err("what happens after the rollout does not end".to_owned());
+        }
+        Ok(detail)
     }
 
     /// A JSON document of a cluster's folder in the asset bucket; `None` if there is none.

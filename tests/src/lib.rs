@@ -9,12 +9,13 @@
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
 //! - [`cloud`]: the simulated CloudFormation, Scheduler, Auto Scaling and Run Command, which `shared/sim` is, wired in.
 //! - [`registry`]: container images, as far as their digests.
-//! - [`router`]: brings what moto's patterns match to the functions.
+//! - [`router`]: brings what moto's patterns match to the functions; [`bell`] wakes it.
 //! - [`workshop`]: none of that: the render flow alone, in memory.
 //! - [`kubernetes`]: a real control plane, from what a controller is given.
 //! - [`leaks`]: looks for secrets, in whatever form, where none must be.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
 
+pub mod bell;
 pub mod client;
 pub mod cloud;
 pub mod deploy;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::client::{Client, ClientError};
+use crate::client::{AT_ONCE, Client, ClientError};
 use crate::gateway::Gateway;
 use crate::iam::{self, Decision, Request, Statement};
 use crate::lambda::{Caller, Lambda};
@@ -107,15 +107,17 @@ impl Router {
         let task = tokio::spawn(async move {
             loop {
                 tokio::select! {
-                    () = bell.notified() => {}
+                    () = bell.rung() => {}
                     () = disturbed.changed.notified() => {}
                     () = tokio::time::sleep(IDLE) => {}
                 }
+                let then = bell.rings();
                 if let Err(error) = courier.round().await {
                     courier
                         .observer
                         .record(Observed::Trouble(format!("the router cannot read a queue: {error:?}")));
                 }
+                bell.answer(then);
             }
         });
         Self { task, delivery }
@@ -171,34 +173,29 @@ impl Drop for Router {
 }
 
 impl Courier {
-    /// Empties all queues, in turns: a busy one must not keep the others waiting.
+    /// Empties all queues, in turns: a busy one must not keep the others waiting. What comes meanwhile rings anew.
     async fn round(&mut self) -> Result<(), ClientError> {
         loop {
-            let mut found = 0;
+            let mut more = false;
             for (bus, queue_url) in self.taps.clone() {
-                for event in self.some(&bus, &queue_url, &mut found).await? {
+                for event in self.some(&bus, &queue_url, &mut more).await? {
                     self.observer.record(Observed::Event { bus: bus.clone(), event });
                 }
             }
             for route in self.routes.clone() {
-                for event in self.some(&route.bus, &route.queue_url, &mut found).await? {
+                for event in self.some(&route.bus, &route.queue_url, &mut more).await? {
                     self.deliver(&route, &event).await?;
                 }
             }
-            if found == 0 {
+            if !more {
                 return Ok(());
             }
         }
     }
 
-    async fn some(
-        &mut self,
-        bus: &str,
-        queue_url: &str,
-        found: &mut usize,
-    ) -> Result<Vec<Value>, ClientError> {
+    async fn some(&mut self, bus: &str, queue_url: &str, more: &mut bool) -> Result<Vec<Value>, ClientError> {
         let messages = self.client.take(queue_url).await?;
-        *found += messages.len();
+        *more |= messages.len() == AT_ONCE;
         let events = messages.into_iter().filter_map(|message| {
             let event = serde_json::from_str(&message.body).unwrap_or_default();
             as_aws_sends_it(event, bus, &mut self.sequencers)

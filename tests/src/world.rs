@@ -214,7 +214,7 @@ impl Embedded {
     pub async fn upload(&self, bucket_id: &str, key: &str, bytes: Vec<u8>) -> Result<String, WorldError> {
         let version = self.client.put_object(self.reference(bucket_id)?, key, bytes).await?;
         // Not by way of the gateway: ring the bell that it would have rung.
-        self.gateway.bell().notify_one();
+        self.gateway.bell().ring();
         Ok(version)
     }
 
@@ -224,7 +224,7 @@ impl Embedded {
     /// If S3 refuses.
     pub async fn remove(&self, bucket_id: &str, key: &str, version: &str) -> Result<(), WorldError> {
         self.client.delete_version(self.reference(bucket_id)?, key, version).await?;
-        self.gateway.bell().notify_one();
+        self.gateway.bell().ring();
         Ok(())
     }
 
@@ -256,7 +256,11 @@ impl Embedded {
             loop {
                 let mark = self.observer.mark();
                 let more = tokio::time::timeout(quiet, self.observer.more(mark)).await;
-                if more.is_err() && self.lambda.open() == 0 && self.delivered().await {
+                if more.is_err()
+                    && self.lambda.open() == 0
+                    && !self.gateway.bell().rings().open()
+                    && self.delivered().await
+                {
                     return;
                 }
             }

@@ -22,7 +22,7 @@ async fn ask(world: &Embedded, detail: Value, number: u32) -> (Outcome, u64) {
     let event =
         Event { source: "probe".to_owned(), detail_type: "Ask".to_owned(), detail, resources: Vec::new() };
     world.client().put_event("probes", &event).await.unwrap();
-    world.gateway().bell().notify_one();
+    world.gateway().bell().ring();
     finished(world, mark, number).await
 }
 

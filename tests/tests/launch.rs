@@ -37,15 +37,11 @@ async fn plan_of(slipway: &Installation, cluster: &str) -> Plan {
     slipway.document(cluster, &format!("plans/{}.json", desired.plan)).await.unwrap().unwrap()
 }
 
-/// Uploads a spec and waits for the end of the rollout.
-async fn roll_out(slipway: &Installation, cluster: &str, spec: String) -> String {
+/// Uploads a spec and waits for the success of the rollout.
+async fn roll_out(slipway: &Installation, cluster: &str, spec: String) {
     let mark = slipway.world().observer().mark();
     slipway.upload(cluster, spec).await.unwrap();
-    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Spec Rejected"], PATIENCE).await;
-    let (kind, detail) =
-        end.unwrap_or_else(|| panic!("no end: {:#?}", slipway.world().observer().events(mark)));
-    assert!(slipway.world().settle(QUIET, PATIENCE).await);
-    format!("{kind}: {}", detail["message"].as_str().unwrap_or_default())
+    slipway.rolled_out(mark).await.unwrap();
 }
 
 fn status(slipway: &Installation, stack: &str) -> String {
@@ -56,10 +52,9 @@ fn status(slipway: &Installation, stack: &str) -> String {
 /// secret shows anywhere in all of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
-    let slipway = Installation::start(&Settings::default()).await.unwrap();
+    let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
     let world = slipway.world();
-    let end = roll_out(&slipway, "production", production()).await;
-    assert!(end.starts_with("Rollout Succeeded"), "{end}");
+    roll_out(&slipway, "production", production()).await;
     let launch = plan_of(&slipway, "production").await;
     assert_eq!(launch.stacks.len(), 6);
     for stack in &launch.stacks {
@@ -90,8 +85,7 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
 
     // P2, P3: one pool's maxSize.
     let mark = world.observer().mark();
-    let end = roll_out(&slipway, "production", production().replacen("maxSize: 10", "maxSize: 12", 1)).await;
-    assert!(end.starts_with("Rollout Succeeded"), "{end}");
+    roll_out(&slipway, "production", production().replacen("maxSize: 10", "maxSize: 12", 1)).await;
     let update = plan_of(&slipway, "production").await;
     let touched: Vec<&str> = update
         .stacks
@@ -138,7 +132,6 @@ async fn a_patch_is_planned_by_itself_and_taken_back(slipway: &Installation) {
         "clusters/production/patches/drain.yaml",
         include_bytes!("../src/bin/slipway-demo/drain.yaml").to_vec(),
     );
-    let ends = ["Rollout Succeeded", "Rollout Failed", "Spec Rejected", "Plan Unchanged"];
     let mut version = String::new();
     for comes in [true, false] {
         let mark = world.observer().mark();
@@ -147,11 +140,7 @@ async fn a_patch_is_planned_by_itself_and_taken_back(slipway: &Installation) {
         } else {
             world.remove("SpecBucket", key, &version).await.unwrap();
         }
-        let end = slipway.event(mark, &ends, PATIENCE).await;
-        let (end, detail) =
-            end.unwrap_or_else(|| panic!("comes: {comes}: {:#?}", world.observer().events(mark)));
-        assert_eq!(end, "Rollout Succeeded", "{detail}");
-        assert!(world.settle(QUIET, PATIENCE).await);
+        slipway.rolled_out(mark).await.unwrap();
         let plan = plan_of(slipway, "production").await;
         let touched = plan.stacks.iter().filter(|stack| stack.action != StackAction::Unchanged);
         let touched: Vec<&str> = touched.map(|stack| stack.name.as_str()).collect();
@@ -174,13 +163,10 @@ async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_pla
     };
     let first_end = leaves(&before).values().map(|(_, ends)| *ends).min().unwrap();
     let six_days = SignedDuration::from_hours(24 * 6);
-    slipway.set_clock_ahead((first_end - six_days).duration_since(Timestamp::now()));
+    slipway.set_clock_ahead((first_end - six_days).duration_since(world.cloud().clock().now()));
     let mark = world.observer().mark();
     slipway.daily_scan().await.unwrap();
-    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Plan Unchanged"], PATIENCE).await;
-    let (end, detail) = end.unwrap_or_else(|| panic!("{:#?}", world.observer().events(mark)));
-    assert_eq!(end, "Rollout Succeeded", "{detail}");
-    assert!(world.settle(QUIET, PATIENCE).await);
+    slipway.rolled_out(mark).await.unwrap();
 
     let after: Manifest = slipway.document("production", "pki/manifest.json").await.unwrap().unwrap();
     for (name, (fingerprint, ends)) in leaves(&after) {
@@ -317,7 +303,7 @@ async fn secrets_of(slipway: &Installation, cluster: &str) -> (Scanner, BTreeMap
 /// A plan that waits for a person executes nothing until that very plan is approved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manual_plan_waits_for_its_approval() {
-    let slipway = Installation::start(&Settings::default()).await.unwrap();
+    let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
     let spec = production().replace("approval: auto", "approval: manual");
     assert_ne!(spec, production(), "examples/production.yaml approves by itself no more: adapt this test");
     let mark = slipway.world().observer().mark();
@@ -347,8 +333,7 @@ async fn a_manual_plan_waits_for_its_approval() {
 
     let plan = ready["plan"].as_str().unwrap();
     slipway.world().client().put_event("slipway", &approve(plan)).await.unwrap();
-    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed"], PATIENCE).await;
-    assert_eq!(end.unwrap().0, "Rollout Succeeded");
+    slipway.rolled_out(mark).await.unwrap();
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 }
 
@@ -356,11 +341,10 @@ async fn a_manual_plan_waits_for_its_approval() {
 /// functions' own permissions, as the gateway judges them, are enough for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_public() {
-    let slipway = Installation::start(&Settings::default()).await.unwrap();
+    let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
     let world = slipway.world();
     let spec = format!("{}\niamRolesForServiceAccounts: {{enabled: true}}\n", production());
-    let end = roll_out(&slipway, "production", spec.clone()).await;
-    assert!(end.starts_with("Rollout Succeeded"), "{end}");
+    roll_out(&slipway, "production", spec.clone()).await;
     assert_eq!(status(&slipway, "production-identity"), "CREATE_COMPLETE");
 
     let bucket = world.reference("IssuerBucket").unwrap().to_owned();

@@ -47,10 +47,7 @@ async fn installation(hours: u32) -> Installation {
 async fn upload(slipway: &Installation, spec: &str) {
     let mark = slipway.world().observer().mark();
     slipway.upload(CLUSTER, spec).await.unwrap();
-    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Spec Rejected"], PATIENCE).await;
-    let status: Option<Value> = slipway.document(CLUSTER, "status.json").await.unwrap();
-    assert_eq!(end.map(|end| end.0).as_deref(), Some("Rollout Succeeded"), "{status:?}");
-    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    slipway.rolled_out(mark).await.unwrap();
 }
 
 /// How a run ended.
@@ -278,10 +275,7 @@ async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_for
     assert_eq!(new["assets"]["apiserver"]["certificate"]["serial"], done["serial"]);
 
     // The upload woke the function: what it planned is what was foreseen.
-    let end = slipway.event(mark, &["Rollout Succeeded", "Rollout Failed", "Spec Rejected"], PATIENCE).await;
-    let status: Option<Value> = slipway.document(CLUSTER, "status.json").await.unwrap();
-    assert_eq!(end.map(|end| end.0).as_deref(), Some("Rollout Succeeded"), "{status:?}");
-    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    slipway.rolled_out(mark).await.unwrap();
     let desired: Value = slipway.document(CLUSTER, "desired.json").await.unwrap().unwrap();
     let plan = format!("plans/{}.json", desired["plan"].as_str().unwrap());
     let plan: Value = slipway.document(CLUSTER, &plan).await.unwrap().unwrap();

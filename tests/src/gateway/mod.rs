@@ -8,7 +8,7 @@ mod fleet;
 mod identify;
 mod refuse;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -19,9 +19,9 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use slipway_sim::ports::SharedWorld;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::bell::Bell;
 use crate::client::{ACCOUNT, Client, ClientError};
 use crate::iam::{self, Decision, Request, Statement};
 use crate::observe::{Call, Observed, Observer};
@@ -54,7 +54,7 @@ struct Shared {
     rules: RwLock<Rules>,
     faults: Mutex<Vec<Fault>>,
     /// Rung after every call that may have put an event on a bus.
-    bell: Arc<Notify>,
+    bell: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +69,8 @@ struct Rules {
     resources: BTreeMap<String, Vec<Statement>>,
     /// Alias ARN to key ARN.
     aliases: BTreeMap<String, String>,
+    /// Buckets of whose objects EventBridge is told.
+    telling: BTreeSet<String>,
 }
 
 /// Somebody with an access key of their own.
@@ -123,7 +125,7 @@ impl Gateway {
             observer,
             rules: RwLock::default(),
             faults: Mutex::default(),
-            bell: Arc::default(),
+            bell: Bell::default(),
         });
         let app = axum::Router::new()
             .fallback(handle)
@@ -151,8 +153,8 @@ impl Gateway {
 
     /// Rung after every call that may have put an event on a bus.
     #[must_use]
-    pub fn bell(&self) -> Arc<Notify> {
-        Arc::clone(&self.shared.bell)
+    pub fn bell(&self) -> Bell {
+        self.shared.bell.clone()
     }
 
     /// Sends the calls of `what` (a service's signing name, or one action, `ssm:SendCommand`) to `url` instead of moto.
@@ -174,6 +176,11 @@ impl Gateway {
     /// From now on calls signed with `access_key` are `principal`'s.
     pub fn know(&self, access_key: &str, principal: Principal) {
         self.rules(|rules| rules.principals.insert(access_key.to_owned(), principal));
+    }
+
+    /// From now on EventBridge is told of that bucket's objects.
+    pub fn tells(&self, bucket: &str) {
+        self.rules(|rules| rules.telling.insert(bucket.to_owned()));
     }
 
     /// What the policy of a bucket says of a call that nobody signed, over TLS.
@@ -304,8 +311,8 @@ async fn handle(
     }
     let stalls = effect == Some(Effect::StallAfter);
     record(status, None, if stalls { session() } else { None });
-    if ["s3:PutObject", "s3:DeleteObject", "events:PutEvents"].contains(&first.action.as_str()) {
-        shared.bell.notify_one();
+    if shared.may_be_told(&first) {
+        shared.bell.ring();
     }
     if stalls {
         return std::future::pending().await;
@@ -317,6 +324,19 @@ impl Shared {
     fn caller(&self, access_key: &str) -> String {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.principals.get(access_key).map_or_else(|| OPERATOR.to_owned(), |known| known.name.clone())
+    }
+
+    /// Whether EventBridge may have an event by that call.
+    fn may_be_told(&self, need: &Request) -> bool {
+        match need.action.as_str() {
+            "events:PutEvents" => true,
+            "s3:PutObject" | "s3:DeleteObject" => {
+                let place = need.resource.strip_prefix("arn:aws:s3:::").unwrap_or(&need.resource);
+                let bucket = place.split('/').next().unwrap_or_default();
+                self.rules.read().unwrap_or_else(PoisonError::into_inner).telling.contains(bucket)
+            }
+            _ => false,
+        }
     }
 
     /// Why the call is not allowed; `None` if it is.

@@ -28,7 +28,7 @@ use crate::process::Group;
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How to start a function.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Name of the function.
     pub function: String,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use slipway_sim::wire::Clock;
 use tokio::sync::{Semaphore, watch};
@@ -96,8 +96,8 @@ struct Shared {
     /// Events accepted and not yet done with.
     open: watch::Sender<usize>,
     serial: Mutex<u64>,
-    /// What time it is for the functions, and the file that tells them how far that is from this machine's; `None`: this machine's.
-    clock: Mutex<Option<(Clock, PathBuf)>>,
+    /// What time it is for the functions; `None`: this machine's.
+    clock: Mutex<Option<Time>>,
 }
 
 #[derive(Debug)]
@@ -107,6 +107,16 @@ struct Registered {
     /// Who is at work, by request id.
     busy: Mutex<BTreeMap<String, Busy>>,
     places: Semaphore,
+}
+
+/// A clock of the functions' own.
+#[derive(Debug)]
+struct Time {
+    clock: Clock,
+    /// So far ahead of that.
+    ahead: SignedDuration,
+    /// Tells the functions how far all that is from this machine's clock.
+    file: PathBuf,
 }
 
 /// An environment that is at work.
@@ -153,7 +163,12 @@ impl Lambda {
             environment.insert("SLIPWAY_CLOCK_AHEAD_S".to_owned(), path);
             lock(&registered.idle).clear();
         }
-        *lock(&self.shared.clock) = Some((clock.clone(), file));
+        *lock(&self.shared.clock) = Some(Time { clock: clock.clone(), ahead: SignedDuration::ZERO, file });
+    }
+
+    /// Moves the clock that the functions live by; false if that is this machine's.
+    pub fn set_clock_ahead(&self, ahead: SignedDuration) -> bool {
+        lock(&self.shared.clock).as_mut().map(|time| time.ahead = ahead).is_some()
     }
 
     /// Changes what is said of a function, as an update of its configuration would: idle environments are retired.
@@ -265,9 +280,9 @@ impl Shared {
 
     fn tell_the_time(&self) -> std::io::Result<()> {
         // Held until it is written, so that no earlier time comes later.
-        let clock = lock(&self.clock);
-        let Some((clock, file)) = &*clock else { return Ok(()) };
-        let ahead = clock.now().duration_since(Timestamp::now()).as_secs();
+        let time = lock(&self.clock);
+        let Some(Time { clock, ahead, file }) = &*time else { return Ok(()) };
+        let ahead = (clock.now() + *ahead).duration_since(Timestamp::now()).as_secs();
         let draft = file.with_extension("draft");
         std::fs::write(&draft, ahead.to_string())?;
         std::fs::rename(draft, file)
@@ -339,9 +354,12 @@ impl Shared {
                     outcome = failed("Runtime.OutOfMemory", &message);
                     reusable = false;
                 }
-                if reusable {
+                // One that was told what no longer holds is not used again.
+                let told = lock(&registered.function);
+                if reusable && told.launch == function.launch {
                     lock(&registered.idle).push(environment);
                 }
+                drop(told);
                 outcome
             }
         };

@@ -51,7 +51,8 @@ impl Demo {
         );
         narrator.say("S3, KMS, SSM parameters, EventBridge and SQS are moto's; CloudFormation and Scheduler are simulated.");
         narrator.say("The functions are the binaries that Lambda would run, held to the IAM policies of infra/template.yaml.\n");
-        let slipway = Installation::start(&Settings { speed, ..Settings::default() }).await?;
+        let slipway =
+            Installation::start(&Settings { speed, one_clock: true, ..Settings::default() }).await?;
         let deployed = slipway.world().deployed();
         let count = format!("infra/template.yaml deployed: {}", resources(deployed.references.len()));
         narrator.line("installation", Ink::Good, &count);
@@ -206,7 +207,7 @@ impl Demo {
             return Err("there are no certificates".into());
         };
         let now = first - SignedDuration::from_hours(24 * 6);
-        self.slipway.set_clock_ahead(now.duration_since(Timestamp::now()));
+        self.slipway.set_clock_ahead(now.duration_since(self.slipway.world().cloud().clock().now()));
         self.narrator.line(
             "the clock",
             Ink::Plain,
