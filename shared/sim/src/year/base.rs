@@ -12,13 +12,18 @@ use super::check::Checker;
 use super::engine::{Deed, Engine};
 use super::rules::Rules;
 use super::skew::Skew;
+use super::validity::Validity;
 use crate::mortal::Life;
+use crate::ports::lock;
 use crate::world::Power;
 
 /// The cluster of every trial.
 pub(super) const NAME: &str = "trial";
 /// From which its launch follows.
 const SEED: u64 = 1;
+/// From its launch on so long a cluster stood whose certificates are about to expire: of those that are issued for a year less than three
+/// days are left, and no window of [`text`] is open for ten hours.
+const NEARLY_OVER: SignedDuration = SignedDuration::from_hours(24 * 358);
 
 /// How large a cluster is, and how it is to be rolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,13 +36,15 @@ pub struct Shape {
     windows: bool,
 }
 
-pub(super) const SHAPES: [Shape; 6] = [
+pub(super) const SHAPES: [Shape; 8] = [
     Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: false },
     Shape { members: 3, controllers: 1, pools: &[2], manual: false, windows: false },
     Shape { members: 3, controllers: 2, pools: &[3, 2], manual: false, windows: false },
     Shape { members: 3, controllers: 3, pools: &[3], manual: false, windows: false },
     Shape { members: 3, controllers: 3, pools: &[2], manual: true, windows: false },
     Shape { members: 5, controllers: 2, pools: &[2], manual: false, windows: true },
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: true },
+    Shape { members: 3, controllers: 2, pools: &[2], manual: true, windows: true },
 ];
 
 /// What is changed.
@@ -59,24 +66,69 @@ pub enum Change {
     Upgrade,
     /// There are two members of etcd fewer, and one controller.
     Fewer,
+    /// There are two members of etcd more.
+    More,
+    /// The spec has one pool less.
+    Removal,
+    /// Credentials, in place, of which some are about to expire.
+    Urgent,
 }
 
 pub(super) const CHANGES: [Change; 6] =
     [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
 
-/// How many different bases seeds choose from.
-pub const BASES: usize = SHAPES.len() * CHANGES.len();
-/// How many sizes of clusters there are.
-pub const SIZES: usize = SHAPES.len();
+/// Clusters, by their number, and what is changed of them, that few seeds choose.
+const RARE: [(usize, Change); 14] = [
+    (1, Change::Removal),
+    (2, Change::Removal),
+    (5, Change::Removal),
+    (7, Change::Removal),
+    (1, Change::More),
+    (2, Change::More),
+    (3, Change::More),
+    (2, Change::Fewer),
+    (5, Change::Fewer),
+    (6, Change::Urgent),
+    (7, Change::Urgent),
+    (6, Change::Refresh),
+    (6, Change::All),
+    (7, Change::Workers),
+];
+
+/// How many sizes of clusters there are that most seeds choose from.
+pub const SIZES: usize = 6;
+/// How many different bases most seeds choose from.
+pub(super) const USUAL: usize = SIZES * CHANGES.len();
+/// How many different bases there are.
+pub const BASES: usize = USUAL + RARE.len();
+
+/// Of the base number `which`: the cluster's number, and what is changed of it.
+fn which(base: usize) -> (usize, Change) {
+    let rare = base.checked_sub(USUAL).and_then(|at| RARE.get(at).copied());
+    rare.unwrap_or((base % SIZES, CHANGES[base / SIZES % CHANGES.len()]))
+}
+
+/// What is changed of the base number `base`.
+pub(super) fn change_of(base: usize) -> Change {
+    which(base).1
+}
+
+/// The number of the base of that cluster, which is changed so; `None`: no seed chooses it.
+pub(super) fn number_of(shape: usize, change: Change) -> Option<usize> {
+    (0..BASES).find(|base| which(*base) == (shape, change))
+}
 
 /// The spec of a cluster of that shape; `changed` are the machines that are other ones than at its launch.
 pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
     let kind = |role: Change| {
         if changed && (change == role || change == Change::All) { "m7i.xlarge" } else { "m7i.large" }
     };
+    // The pool that the spec has no longer when it is changed.
+    let goes: &[u32] = if change == Change::Removal && !changed { &[2] } else { &[] };
     let pools: String = shape
         .pools
         .iter()
+        .chain(goes)
         .enumerate()
         .map(|(index, size)| {
             let zone = ["a", "b"][index % 2];
@@ -93,7 +145,11 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
     if change == Change::Fewer && changed {
         (controllers, members) = ((controllers - 1).max(1), members.saturating_sub(2).max(1));
     }
-    let strategy = if change == Change::Refresh { "refresh" } else { "rollout" };
+    if change == Change::More && changed {
+        members += 2;
+    }
+    let in_place = matches!(change, Change::Refresh | Change::Urgent);
+    let strategy = if in_place { "refresh" } else { "rollout" };
     let approval = if shape.manual { "manual" } else { "auto" };
     let windows = if shape.windows {
         "  windows:\n    - {days: [mon, wed, sat], start: \"06:00\", minutes: 300}\n    - {start: \"22:30\", minutes: 180}\n"
@@ -130,19 +186,21 @@ pub struct Base {
     pub(super) shape: Shape,
     pub(super) change: Change,
     pub(super) skew: Skew,
+    pub(super) validity: Validity,
 }
 
 impl Base {
-    /// The base number `which` of [`BASES`].
+    /// The base number `base` of [`BASES`].
     ///
     /// # Panics
     /// As [`Base::with`].
     #[must_use]
-    pub fn of(which: usize) -> Self {
-        Self::with(which, CHANGES[which / SHAPES.len() % CHANGES.len()])
+    pub fn of(base: usize) -> Self {
+        let (shape, change) = which(base);
+        Self::with(shape, change)
     }
 
-    /// A cluster of the shape number `shape` of [`SIZES`], which is about to be changed so.
+    /// A cluster of the shape number `shape`, which is about to be changed so.
     ///
     /// # Panics
     /// If what every trial begins with does not work: without it nothing is shown.
@@ -165,8 +223,9 @@ impl Base {
     /// # Panics
     /// As [`Base::with`].
     #[must_use]
-    pub fn anew(which: usize) -> Self {
-        let (shape, change) = (SHAPES[which % SHAPES.len()], CHANGES[which / SHAPES.len() % CHANGES.len()]);
+    pub fn anew(base: usize) -> Self {
+        let (shape, change) = which(base);
+        let shape = SHAPES[shape];
         Self::changed(shape, change, &Launched::new(shape, &text(shape, change, false, "")))
     }
 
@@ -176,21 +235,39 @@ impl Base {
 
     /// What was launched, and is about to be changed so.
     fn changed(shape: Shape, change: Change, launched: &Launched) -> Self {
-        let (account, now) = (launched.account.fork(SEED), launched.account.now());
-        let forever = Life::unending();
+        let account = launched.account.fork(SEED);
+        if change == Change::Urgent {
+            let nearly_over = account.now() + NEARLY_OVER;
+            lock(&account.world).advance(nearly_over);
+        }
+        if change == Change::Removal {
+            // As one sees to before a pool goes.
+            let goes = format!("pool-p{}", shape.pools.len());
+            lock(&account.world).let_pods_go_to(NAME, &goes, "pool-p0");
+        }
+        let (now, forever) = (account.now(), Life::unending());
         let rendered = match change {
             Change::Members
             | Change::Controllers
             | Change::Workers
             | Change::All
             | Change::Upgrade
-            | Change::Fewer => {
+            | Change::Fewer
+            | Change::More
+            | Change::Removal => {
                 let version = account.upload(&text(shape, change, true, ""));
                 account.render(Some(&version), &forever, now)
             }
             Change::Refresh | Change::Renew => {
                 let asked = Asked { everything: true, at: Some(now), ..Asked::default() };
                 account.scan(&asked, &forever, now).map(drop).unwrap_or_else(|error| panic!("{error}"));
+                account.render(None, &forever, now)
+            }
+            Change::Urgent => {
+                account
+                    .scan(&Asked::default(), &forever, now)
+                    .map(drop)
+                    .unwrap_or_else(|error| panic!("{error}"));
                 account.render(None, &forever, now)
             }
         };
@@ -204,9 +281,13 @@ impl Base {
             | Change::All
             | Change::Refresh
             | Change::Renew
-            | Change::Upgrade => launched.rules.clone(),
+            | Change::Upgrade
+            | Change::More
+            | Change::Removal
+            | Change::Urgent => launched.rules.clone(),
         };
-        Self { account, rules, shape, change, skew: launched.skew.clone() }
+        let (skew, validity) = (launched.skew.clone(), launched.validity.clone());
+        Self { account, rules, shape, change, skew, validity }
     }
 }
 
@@ -221,6 +302,7 @@ struct Launched {
     account: Account,
     rules: Rules,
     skew: Skew,
+    validity: Validity,
 }
 
 impl Launched {
@@ -238,7 +320,8 @@ impl Launched {
             engine.with_world(|world| world.machines().iter().all(|one| one.ready && one.power == Power::Up));
         assert!(up, "a machine does not come up in a world without faults: {:#?}", engine.transcript);
         assert_eq!(engine.checker.violations, [], "a launch does what it must not");
-        Self { account: engine.account, rules, skew: engine.checker.skew }
+        let checker = engine.checker;
+        Self { account: engine.account, rules, skew: checker.skew, validity: checker.validity }
     }
 }
 

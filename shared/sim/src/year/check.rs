@@ -17,6 +17,7 @@ use slipway_core::rollout::fleet::{Command, Verb};
 use super::acts::Act;
 use super::rules::Rules;
 use super::skew::Skew;
+use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::left_behind;
@@ -92,6 +93,14 @@ pub struct Checker {
     pub stands: bool,
     /// What each configuration runs.
     pub skew: Skew,
+    /// How long what is in force holds.
+    pub validity: Validity,
+    /// Members of etcd as they were seen last, and whether they had a vote.
+    members: BTreeMap<String, bool>,
+    /// Members that a plan has had join.
+    may_join: BTreeSet<String>,
+    /// When a certificate in force was last so near its end that nothing may hold its renewal up.
+    hurried_at: Option<Timestamp>,
 }
 
 impl Checker {
@@ -123,6 +132,10 @@ impl Checker {
             ends: Ends::default(),
             stands: false,
             skew: Skew::default(),
+            validity: Validity::default(),
+            members: BTreeMap::new(),
+            may_join: BTreeSet::new(),
+            hurried_at: None,
         }
     }
 
@@ -148,6 +161,7 @@ impl Checker {
             );
         }
         self.plan = plan;
+        self.joins_and_haste(now);
         self.begun_at = Some(now);
         self.aborted = false;
         self.skipped.clear();
@@ -290,6 +304,11 @@ impl Checker {
         let has = self.machines.values().filter(|one| one.role == role && !one.leaving).count();
         let one_too_many = role == "controller" && size.is_some_and(|size| has > size as usize);
         self.action(role) == Some(NodeAction::Replace) || one_too_many
+    }
+
+    /// Whether the plan takes all of that role away.
+    fn is_to_go(&self, role: &str) -> bool {
+        role.starts_with("pool-") && self.action(role) == Some(NodeAction::Remove)
     }
 
     fn is_urgent(&self) -> bool {
@@ -462,7 +481,7 @@ impl Checker {
                 if machine.leaving {
                     return;
                 }
-                if !self.may_go(&machine.role) {
+                if !self.may_go(&machine.role) && !self.is_to_go(&machine.role) {
                     let what =
                         format!("{node}, a {}, is drained, and the plan does not replace it", machine.role);
                     self.wrong(now, "P2", what);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
+use slipway_core::pki::Manifest;
 use slipway_core::plan::Plan;
 use slipway_core::renewal::Asked;
 use slipway_core::rollout::Order;
@@ -394,6 +395,8 @@ impl<'m> Engine<'m> {
                     let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
                     let release = plan.as_ref().and_then(|plan| self.account.release(&plan.to));
                     release.iter().for_each(|release| self.checker.skew.knows(release));
+                    let manifest = self.account.read::<Manifest>(&keys::manifest(&self.account.name));
+                    manifest.iter().for_each(|manifest| self.checker.validity.knows(manifest));
                     self.checker.begun(plan, now);
                     ended = false;
                 }

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use slipway_core::rollout::Order;
 
-use super::base::{Base, NAME};
+use super::base::{Base, Change, NAME, change_of};
 use super::check::left_behind;
 use super::engine::{Deed, Engine};
 use super::random::Random;
@@ -33,6 +33,9 @@ const SHARE: f64 = 0.06;
 impl Farewell {
     /// The one of that trial, if it has any.
     pub(super) fn of(trial: &Trial) -> Option<Self> {
+        if trial.people == People::ByChance && change_of(trial.base()) == Change::Removal {
+            return None;
+        }
         let mut random = Random::new(trial.seed ^ 0x6661_7265);
         let (by_chance, off) = (random.chance(SHARE), random.chance(0.3));
         let (goes, off) = match trial.people {

@@ -20,6 +20,7 @@ mod roll;
 mod rules;
 mod skew;
 mod trial;
+mod validity;
 mod whole;
 mod worlds;
 
@@ -36,5 +37,6 @@ pub use roll::{Roll, Rolled};
 pub use rules::Rules;
 pub use skew::Skew;
 pub use trial::{People, Trial, Verdict};
+pub use validity::Validity;
 pub use whole::{Chronicle, Refused, Year};
 pub use worlds::{Found, Path, Small, Turn};

@@ -19,6 +19,8 @@ pub struct Rules {
     windows: Vec<MaintenanceWindow>,
     /// Whether certificates are renewed by themselves.
     pub renews: bool,
+    /// So long before a certificate ends nothing holds its renewal up.
+    pub(super) emergency: SignedDuration,
 }
 
 fn of(share: CountOrPercent, size: usize) -> usize {
@@ -40,13 +42,17 @@ impl Rules {
             let more = own.and_then(|own| own.surge).unwrap_or(policy.surge);
             (format!("pool-{}", pool.name), (size, of(away, size).max(1), of(more, size)))
         });
+        let renews = cluster.certificates.rollout_before_expiry;
         let own_force = policy.pools.values().any(|pool| pool.drain_force_after_min.is_some());
         Self {
             controllers: cluster.controller.count as usize,
             pools: pools.collect(),
             may_force: policy.drain_force_after_min.is_some() || own_force,
             windows: policy.windows.clone(),
-            renews: cluster.certificates.rollout_before_expiry.is_some(),
+            renews: renews.is_some(),
+            emergency: SignedDuration::from_hours(
+                24 * renews.map_or(0, |policy| i64::from(policy.emergency_days)),
+            ),
         }
     }
 

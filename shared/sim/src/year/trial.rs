@@ -8,7 +8,7 @@ use slipway_driver::keys;
 use slipway_driver::launch::Waker;
 
 use super::account::Woken;
-use super::base::{BASES, Base, CHANGES, Change, NAME, SHAPES, text};
+use super::base::{BASES, Base, Change, NAME, USUAL, number_of, text};
 use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
 use super::farewell::{CLEARS_RECORDS, Farewell};
@@ -21,6 +21,10 @@ use crate::world::FleetFaults;
 const TROUBLE: SignedDuration = SignedDuration::from_hours(8);
 /// After so long without trouble nothing may be open: the longest that is waited for is an hour at each of a few machines.
 const BOUND: SignedDuration = SignedDuration::from_hours(36);
+/// How many seeds choose among what is rarely changed.
+const SHARE: f64 = 0.06;
+/// What nothing may hold up has come to its end after so long, where nothing goes wrong.
+const URGENT: SignedDuration = SignedDuration::from_hours(1);
 /// How often a person uploads the spec again after a rollout that did not end well.
 pub(super) const AGAIN: usize = 3;
 
@@ -88,9 +92,9 @@ impl Trial {
     /// If there is no such cluster.
     #[must_use]
     pub fn on(seed: u64, faults: f64, shape: usize, change: Change) -> Self {
-        let change = CHANGES.iter().position(|one| *one == change).expect("all changes are listed");
-        assert!(shape < SHAPES.len(), "there is no cluster {shape}");
-        Self { on: Some(change * SHAPES.len() + shape), ..Self::new(seed, faults) }
+        let base = number_of(shape, change);
+        assert!(base.is_some(), "no cluster {shape} is changed so by any seed: {change:?}");
+        Self { on: base, ..Self::new(seed, faults) }
     }
 
     /// Which base it goes on from.
@@ -99,7 +103,11 @@ impl Trial {
         if let Some(base) = self.on {
             return base;
         }
-        let choice = Random::new(self.seed ^ 0x6261_7365).below(BASES as u64);
+        let mut rare = Random::new(self.seed ^ 0x7261_7265);
+        if rare.chance(SHARE) {
+            return USUAL + usize::try_from(rare.below((BASES - USUAL) as u64)).unwrap_or_default();
+        }
+        let choice = Random::new(self.seed ^ 0x6261_7365).below(USUAL as u64);
         usize::try_from(choice).unwrap_or_default()
     }
 
@@ -151,6 +159,7 @@ impl Trial {
         let mut engine = Engine::new(base.account.fork(self.seed), checker, self.seed, meddler);
         engine.checker.stands = true;
         engine.checker.skew = base.skew.clone();
+        engine.checker.validity = base.validity.clone();
         engine.let_go_wrong(self.faults);
         self.trouble(base, &mut engine);
         self.alarms(&mut engine);
@@ -210,7 +219,9 @@ impl Trial {
             engine.person_after(abort, Deed::Say(Order::Abort { plan: None }));
         }
         if random.chance(0.15) {
-            let newer_text = text(base.shape, base.change, true, "m7i.2xlarge");
+            // Whoever had a pool taken away may want it back.
+            let changed = base.change != Change::Removal || self.seed.is_multiple_of(2);
+            let newer_text = text(base.shape, base.change, changed, "m7i.2xlarge");
             engine.person_after(newer, Deed::Upload(newer_text));
             if base.shape.manual {
                 engine.person_after(newer + resume, Deed::Approve);
@@ -227,7 +238,9 @@ impl Trial {
             }
         }
         if random.chance((self.faults * 2.0).min(0.5)) {
-            lock(&engine.account.world).set_budgets(NAME, "pool-p0", 0);
+            let goes = base.shape.pools.len();
+            let pool = if base.change == Change::Removal { goes } else { 0 };
+            lock(&engine.account.world).set_budgets(NAME, &format!("pool-p{pool}"), 0);
         }
     }
 
@@ -266,6 +279,10 @@ impl Trial {
             }
             let soon = engine.now() + SignedDuration::from_mins(11);
             engine.run_until(soon);
+        }
+        if base.change == Change::Urgent && self.faults == 0.0 && *took > URGENT {
+            let what = format!("what nothing may hold up took {} minutes", took.as_mins());
+            engine.checker.wrong(engine.now(), "§9", what);
         }
         self.no_step_twice(engine);
     }
@@ -321,7 +338,7 @@ fn heal(base: &Base, engine: &mut Engine<'_>) {
     let mut world = lock(&engine.account.world);
     world.set_fleet_faults(FleetFaults::default());
     world.disarm(NAME);
-    for index in 0..base.shape.pools.len() {
+    for index in 0..=base.shape.pools.len() {
         world.set_budgets(NAME, &format!("pool-p{index}"), 1);
     }
     drop(world);
@@ -382,7 +399,7 @@ fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
                     amiss.push(format!("{id} of {role} does not serve"));
                 } else if machine.config != node.config_digest {
                     amiss.push(format!("{id} of {role} is of an earlier configuration"));
-                } else if !matches!(base.change, Change::Refresh | Change::Renew)
+                } else if !matches!(base.change, Change::Refresh | Change::Renew | Change::Urgent)
                     && group.as_ref().is_some_and(|group| group.template != machine.template)
                 {
                     amiss.push(format!("{id} of {role} is not what its group launches now"));
@@ -402,6 +419,11 @@ fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
         let asked_for = |member: &String| release.roles.keys().any(|role| role.to_string() == *member);
         let stays = facts.members.keys().filter(|member| !asked_for(member));
         amiss.extend(stays.map(|role| format!("{role} is still a member of etcd")));
+        let of_no_role = |role: &str| !release.roles.keys().any(|one| one.to_string() == *role);
+        let left = machines.iter().filter(|one| of_no_role(&one.role));
+        amiss.extend(left.map(|one| format!("{} of {} is still there", one.id, one.role)));
+        let stacks = world.stacks_there().into_keys().filter(|name| release.stack(name).is_none());
+        amiss.extend(stacks.map(|name| format!("{name} is still there")));
         amiss.extend(facts.cordoned.iter().map(|node| format!("nothing is scheduled to {node}")));
         amiss.extend(world.schedules().into_iter().map(|name| format!("the tick {name} is still there")));
         amiss.sort();

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::pki::{Manifest, Role};
 use slipway_core::spec;
-use slipway_driver::keys;
 
 use super::account::Account;
 use super::check::{Checker, Violation};
@@ -13,7 +11,7 @@ use super::engine::{Deed, Engine, Happening, Tally};
 use super::lives::{Lifetime, Lives};
 use super::picture;
 use super::rules::Rules;
-use crate::world::{MachineFacts, Power, World};
+use crate::world::{MachineFacts, World};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -88,8 +86,6 @@ pub struct Refused(String);
 struct Life<'m> {
     engine: Engine<'m>,
     name: String,
-    /// By bundle: when the first of the certificates in it ends.
-    ends: BTreeMap<String, Timestamp>,
     stands: bool,
     lived: SignedDuration,
     etcd: SignedDuration,
@@ -122,7 +118,6 @@ impl Year {
         let mut life = Life {
             engine,
             name: cluster.name.clone(),
-            ends: BTreeMap::new(),
             stands: false,
             lived: SignedDuration::ZERO,
             etcd: SignedDuration::ZERO,
@@ -172,7 +167,6 @@ impl Life<'_> {
                 self.engine.person_after(morning - SignedDuration::from_hours(1), Deed::Again);
             }
         }
-        self.bundles();
         while self.engine.next_at().is_some_and(|next| next <= until) {
             let before = self.engine.now();
             let (led, answers) = self.serves();
@@ -183,7 +177,6 @@ impl Life<'_> {
         let (before, (led, answers)) = (self.engine.now(), self.serves());
         self.engine.run_until(until);
         self.counts(until.duration_since(before), led, answers);
-        self.bundles();
         self.margins();
         let transcript = std::mem::take(&mut self.engine.transcript);
         let heard = ["bus: spec", "bus: rollout", "bus: certificates", "bus: expiring", "bus: renewal"];
@@ -222,45 +215,13 @@ impl Life<'_> {
         self.api += if answers { time } else { SignedDuration::ZERO };
     }
 
-    /// Reads from the inventory when what is in each bundle ends.
-    fn bundles(&mut self) {
-        let Some(manifest) = self.engine.account.read::<Manifest>(&keys::manifest(&self.name)) else {
-            return;
-        };
-        for (role, bundle) in &manifest.bundles {
-            if *role == Role::Admin || self.ends.contains_key(&bundle.digest) {
-                continue;
-            }
-            let inside = manifest
-                .assets
-                .values()
-                .filter(|entry| bundle.files.values().any(|files| files.contains(&entry.fingerprint)));
-            let end = inside.filter_map(|entry| Some(entry.certificate.as_ref()?.not_after)).min();
-            if let Some(end) = end {
-                self.ends.insert(bundle.digest.clone(), end);
-            }
-        }
-    }
-
-    /// P7: what a machine has in force has not ended.
+    /// How long what is in force still holds, where it ends first.
     fn margins(&mut self) {
         let now = self.engine.now();
         let machines = self.engine.with_world(World::machines);
-        let stays = machines.iter().filter(|one| !one.leaving && one.power == Power::Up);
-        let mut nearest: Option<(SignedDuration, String)> = None;
-        for machine in stays {
-            let Some(end) = self.ends.get(&machine.credentials) else { continue };
-            let left = end.duration_since(now);
-            if nearest.as_ref().is_none_or(|(least, _)| left < *least) {
-                nearest = Some((left, format!("{} of {}", machine.id, machine.role)));
-            }
+        if let Some((end, _)) = self.engine.checker.validity.nearest(machines.iter()) {
+            self.margins.push((now, end.duration_since(now)));
         }
-        let Some((left, whose)) = nearest else { return };
-        if left <= SignedDuration::ZERO && self.engine.checker.rules.renews {
-            let what = format!("a certificate of {whose} has expired {} hours ago", -left.as_hours());
-            self.engine.checker.wrong(now, "P7", what);
-        }
-        self.margins.push((now, left));
     }
 
     fn told(self, renew_before: Option<SignedDuration>) -> Chronicle {

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView, GroupView, Lifecycle, Verb};
-use slipway_core::rollout::{Decision, Effect, GoingState, NodeState, Observed, Order, Rollout, decide};
+use slipway_core::rollout::{
+    Decision, Effect, GoingState, NodeState, Observed, Order, Rollout, Work, decide,
+};
 use slipway_driver::launch::Waker;
 use slipway_sim::year::{Change, Meddler, People, Trial, Violation};
 
@@ -53,9 +55,12 @@ enum Bug {
     LeavesRecords,
     DoesNotHearDestroys,
     DoesNotHearItCalledOff,
+    EmptiesNothing,
+    LeavesThePool,
+    WaitsThoughUrgent,
 }
 
-const ALL: [(Bug, &str); 37] = [
+const ALL: [(Bug, &str); 40] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
@@ -96,6 +101,9 @@ const ALL: [(Bug, &str); 37] = [
     (Bug::LeavesRecords, "records of members are not taken back, and are believed to be"),
     (Bug::DoesNotHearDestroys, "an order to take the cluster away is not heard"),
     (Bug::DoesNotHearItCalledOff, "that a cluster is not to go after all is not heard"),
+    (Bug::EmptiesNothing, "a pool that the spec has no longer goes before it is empty"),
+    (Bug::LeavesThePool, "a pool that the spec has no longer is not deleted, and is believed to be gone"),
+    (Bug::WaitsThoughUrgent, "what is about to end waits for the next window as anything does"),
 ];
 
 /// Who makes it.
@@ -174,6 +182,11 @@ impl Mistaken {
                     active.nodes.windows.clear();
                 }
             }
+            Bug::WaitsThoughUrgent => {
+                if let Some(active) = &mut state.active {
+                    active.nodes.urgent = None;
+                }
+            }
             Bug::GoesOnAfterAFailure => {
                 for step in state.active.iter_mut().flat_map(|active| &mut active.nodes.steps) {
                     if matches!(step.state, NodeState::Failed(_)) {
@@ -246,6 +259,19 @@ impl Mistaken {
                     }
                 }
                 _ => {}
+            }
+        }
+        if self.bug == Bug::LeavesThePool {
+            let leaving = state.active.iter().flat_map(|active| &active.nodes.steps);
+            for step in leaving.filter(|step| step.work == Work::Remove && step.state == NodeState::Leave) {
+                seen.stacks.insert(step.stack.clone(), None);
+            }
+        }
+        if self.bug == Bug::EmptiesNothing {
+            let leaving = state.active.iter().flat_map(|active| &active.nodes.steps);
+            for step in leaving.filter(|step| step.work == Work::Remove) {
+                let group = seen.groups.get_mut(&step.group).and_then(Option::as_mut);
+                group.into_iter().for_each(|group| group.machines.clear());
             }
         }
         if self.bug == Bug::BelievesStaleGroups {
@@ -370,6 +396,7 @@ impl Mistaken {
         decision.effects.extend(more);
         decision.effects.retain(|effect| match (self.bug, effect) {
             (Bug::DropsTheTick, Effect::ArmTick) => false,
+            (Bug::LeavesThePool, Effect::DeleteStack { .. }) => false,
             (Bug::ForgetsTheSnapshot, Effect::Send(command)) => command.verb != Verb::EtcdSnapshot,
             (Bug::BelievesTheLastSnapshot, Effect::Send(command)) => {
                 decision.next.destroy.is_none() || command.verb != Verb::EtcdSnapshot
@@ -392,7 +419,7 @@ impl Mistaken {
 
 /// Where a mistake is looked for: what goes wrong besides, what people do, and which clusters are changed how, in turns.
 fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
-    use Change::{All, Controllers, Members, Refresh, Workers};
+    use Change::{All, Controllers, Members, Refresh, Removal, Urgent, Workers};
     match bug {
         Bug::TwoMembersAtOnce
         | Bug::ForgetsTheSnapshot
@@ -431,6 +458,8 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::LeavesRecords
         | Bug::DoesNotHearDestroys => (0.0, People::Destroy, &[(1, Members), (2, Workers)]),
         Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),
+        Bug::EmptiesNothing | Bug::LeavesThePool => (0.0, People::ByChance, &[(1, Removal), (2, Removal)]),
+        Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
         Bug::GoesOnAfterAFailure => (0.3, People::ByChance, &[(1, Members), (3, All)]),
     }
 }

@@ -10,6 +10,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod bugs;
 mod ends;
+mod rare;
 mod rolls;
 mod seeds;
 mod upgrades;

@@ -47,7 +47,8 @@ pub(super) fn told(trial: Trial, verdict: &Verdict) -> String {
         let _ = writeln!(text, "  {} at {}: {}", violation.promise, violation.at, violation.what);
     }
     let transcript = &verdict.transcript;
-    for (at, line) in transcript.iter().skip(transcript.len().saturating_sub(60)) {
+    let lines = number("SLIPWAY_LINES").map_or(60, |lines| lines as usize);
+    for (at, line) in transcript.iter().skip(transcript.len().saturating_sub(lines)) {
         let _ = writeln!(text, "    {at} {line}");
     }
     text

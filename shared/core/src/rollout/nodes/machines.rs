@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use super::super::Effect;
 use super::super::departures::{DRAINS_FOR_S, waiting};
 use super::super::fleet::{GroupView, Verb};
-use super::member::{is_urgent, may_start};
+use super::member::{goes_on, is_urgent, may_start};
 use super::{
     AT_A_TIME, Look, NodeState, NodeStep, PATIENCE, Turn, Work, boots, counting, is_current, serving,
 };
@@ -402,7 +402,7 @@ fn after(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         reasons.extend(linger(step, group));
         reasons.extend(still_to_come(step, turn, group));
     }
-    if reasons.is_empty() || (is_urgent(step, turn) && more) {
+    if reasons.is_empty() || (goes_on(step, turn) && more) {
         step.machine = None;
         step.left = serving(group).any(|(id, _)| turn.skipped.contains(id));
         return step.enter(if more { NodeState::Waiting } else { NodeState::Done }, turn.now);

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
+
 use super::super::Effect;
 use super::super::fleet::{GroupView, Verb};
 use super::danger::{self, Answers};
@@ -87,6 +89,15 @@ pub(super) fn may_start(turn: &Turn<'_>) -> bool {
 /// Certificates that have expired are why the others do not answer: waiting for them to be well would be for ever (P7).
 pub(super) fn is_urgent(step: &NodeStep, turn: &Turn<'_>) -> bool {
     turn.urgent.is_some() && step.work == Work::Refresh
+}
+
+/// So long whoever has just taken its credentials is given to serve again where nothing may hold the next one up: what ends in some days
+/// has not ended yet, and quorum and the API are kept meanwhile.
+const COMES_BACK: SignedDuration = SignedDuration::from_mins(3);
+
+/// Whether it goes on although somebody is not well: it waits for the others no longer than for itself.
+pub(super) fn goes_on(step: &NodeStep, turn: &Turn<'_>) -> bool {
+    is_urgent(step, turn) && step.has_waited(turn) >= COMES_BACK
 }
 
 /// Another member's machine, so that the one that goes is left alone; its own where there is no other.
@@ -273,7 +284,7 @@ fn after(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     let reasons = danger::of_member(None, &answers);
     // The others' certificates may still be those that have expired: theirs is the next turn.
     let is_last = turn.members.keys().next_back() == Some(&step.role);
-    if reasons.is_empty() || (is_urgent(step, turn) && !is_last) {
+    if reasons.is_empty() || (goes_on(step, turn) && !is_last) {
         step.machine = None;
         return step.enter(NodeState::Done, turn.now);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{Checker, GRACE, RESTARTS, Violation};
 use crate::world::{ClusterFacts, World};
@@ -21,6 +21,8 @@ impl Checker {
         for (promise, what) in self.skew.amiss(self.machines.values()) {
             self.violations.push(Violation { at: now, promise, what });
         }
+        self.in_force(now);
+        self.note_members(&facts, now);
         self.note_well(&facts, now);
         self.alarmed_at = facts.alarm.and(self.alarmed_at.or(Some(now)));
         self.note_back(world, &facts, now);
@@ -63,9 +65,27 @@ impl Checker {
         }
         let (wanted, serve) = (self.rules.controllers, facts.api_servers.len());
         let needed = if wanted == 1 { 1 } else { wanted - 1 };
+        // A single one is started anew where nothing may wait for another to come.
+        let is_short = self.taken.iter().any(|taken| taken.role == "controller" && taken.restart.is_some());
+        if is_short && wanted == 1 && self.is_urgent() {
+            return;
+        }
         // Where etcd itself is a single machine that is exchanged, no API server can serve.
         if serve < needed && (all > 1 || up == all) {
             self.wrong(now, "P5", format!("{serve} of {wanted} API servers serve"));
+        }
+    }
+
+    /// P7: what a machine has in force has not ended.
+    fn in_force(&mut self, now: Timestamp) {
+        let Some((end, machine)) = self.validity.nearest(self.machines.values()) else { return };
+        let left = end.duration_since(now);
+        if left <= self.rules.emergency {
+            self.hurried_at = Some(now);
+        }
+        if left <= SignedDuration::ZERO && self.rules.renews {
+            let what = format!("a certificate of {}, a {}, ended at {end}", machine.id, machine.role);
+            self.wrong(now, "P7", what);
         }
     }
 

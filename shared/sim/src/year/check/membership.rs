@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::plan::{MembershipAction, StackAction};
 
 use super::{Checker, SNAPSHOT};
-use crate::world::ClusterFacts;
+use crate::world::{ClusterFacts, MemberFacts};
 
 impl Checker {
     /// No member goes while an alarm is raised that whoever decided could know of.
@@ -71,6 +71,49 @@ impl Checker {
         }
     }
 
+    /// A plan has begun: whom it has join, and whether it may be in such haste.
+    pub(super) fn joins_and_haste(&mut self, now: Timestamp) {
+        let Some(plan) = &self.plan else { return };
+        let joins = plan.membership.iter().filter(|one| one.action == MembershipAction::Add);
+        self.may_join.extend(joins.map(|one| one.member.to_string()));
+        if plan.renewal.urgent.is_none() {
+            return;
+        }
+        // What it knows is a day old: scans are daily.
+        let day = SignedDuration::from_hours(25);
+        if self.hurried_at.is_none_or(|at| now.duration_since(at) > day) {
+            self.wrong(now, "§9", "nothing may hold the plan up, and nothing ends soon".to_owned());
+        }
+    }
+
+    /// Whoever joins etcd is a learner first, one at a time, and was asked for.
+    pub(super) fn note_members(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        let same = |(one, other): ((&String, &MemberFacts), (&String, &bool))| {
+            one.0 == other.0 && one.1.voter == *other.1
+        };
+        if facts.members.len() == self.members.len() && facts.members.iter().zip(&self.members).all(same) {
+            return;
+        }
+        let mut wrong = Vec::new();
+        let learners = facts.members.iter().filter(|(_, member)| !member.voter);
+        let learners: Vec<&String> = learners.map(|(role, _)| role).collect();
+        if learners.len() > 1 {
+            wrong.push(("P4", format!("{learners:?} are learners at the same time")));
+        }
+        // Where there was none, those that are there found it.
+        let joined = facts.members.iter().filter(|(role, _)| !self.members.contains_key(*role));
+        for (role, member) in joined.filter(|_| !self.members.is_empty()) {
+            if member.voter {
+                wrong.push(("P4", format!("{role} has a vote at once, and was no learner before")));
+            }
+            if !self.may_join.contains(role) {
+                wrong.push(("P2", format!("{role} joins etcd, and no plan has said so")));
+            }
+        }
+        self.members = facts.members.iter().map(|(role, member)| (role.clone(), member.voter)).collect();
+        wrong.into_iter().for_each(|(promise, what)| self.wrong(now, promise, what));
+    }
+
     /// A stack with machines goes only if the plan says so, and no pod is on them.
     pub(super) fn deletes(&mut self, facts: &ClusterFacts, id: &str, now: Timestamp) {
         let name = id.split('/').nth(1).unwrap_or(id);
@@ -81,6 +124,9 @@ impl Checker {
             (serve.clone().filter_map(|one| facts.pods.get(&one.id)).sum(), serve.count());
         if pods > 0 || (serve > 0 && !planned) {
             self.wrong(now, "P6", format!("{name} is deleted with {pods} pods on it; planned: {planned}"));
+        }
+        if serve > 0 {
+            self.in_window(name, now);
         }
     }
 

@@ -1,0 +1,46 @@
+//! What is rarely changed of a cluster: a pool that goes, members of etcd that join, certificates that are about to end.
+
+use slipway_sim::year::{Change, Trial};
+
+use super::seeds::{base, number, told};
+
+/// As [`super::seeds`]' trials, on these clusters in turns, each of which is about to be changed so.
+fn every_seed_ends_well(change: Change, shapes: &[usize]) {
+    let seeds = number("SLIPWAY_SEEDS").map_or(2 * shapes.len() as u64, |seeds| seeds as u64);
+    let first = number("SLIPWAY_FIRST").map_or(0, |seed| seed as u64);
+    let mut wrong = Vec::new();
+    for seed in first..first + seeds {
+        let faults = [0.0, 0.05, 0.02, 0.1][(seed as usize + seed as usize / shapes.len()) % 4];
+        let trial = Trial::on(seed, faults, shapes[seed as usize % shapes.len()], change);
+        let verdict = trial.run(base(trial.base()), None);
+        if !verdict.violations.is_empty() || faults == 0.0 && verdict.first != "succeeded" {
+            wrong.push(told(trial, &verdict));
+        }
+    }
+    let some: String = wrong.iter().take(3).map(String::as_str).collect();
+    assert!(wrong.is_empty(), "{change:?}: {} of {seeds}: {some}", wrong.len());
+}
+
+/// The checker holds that its machines are empty before they go; at the end it looks for whatever is left.
+#[test]
+fn p6_a_pool_that_left_the_spec_is_emptied_and_goes_with_its_stack_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Removal, &[1, 2, 5, 7]);
+}
+
+/// From 3 to 5: each is a learner before it votes, and one at a time is.
+#[test]
+fn p4_members_join_as_learners_one_at_a_time_whatever_goes_wrong() {
+    every_seed_ends_well(Change::More, &[1, 2, 3]);
+}
+
+/// No window is open for hours, and nobody has approved it. The checker holds that nothing else is ever in such haste.
+#[test]
+fn p7_what_is_about_to_end_waits_for_no_window_and_no_approval() {
+    every_seed_ends_well(Change::Urgent, &[6, 7]);
+    // The second controller was asked before the first, which had just taken its credentials, served again.
+    for seed in [203, 227] {
+        let trial = Trial::on(seed, 0.0, 7, Change::Urgent);
+        let verdict = trial.run(base(trial.base()), None);
+        assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
+    }
+}
