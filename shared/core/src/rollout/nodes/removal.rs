@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::super::departures::{Cause, Departure, DepartureState, MOST_DRAINS};
-use super::super::fleet::GroupView;
+use super::super::fleet::{GroupView, Lifecycle, MachineView};
 use super::super::stack_step::{OWNER_TAG, Phase, because, phase, status_of};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::member::may_start;
 use super::{Look, NodeState, NodeStep, Nodes, PATIENCE, Turn, Work, serving};
+use crate::words::count;
 
 impl NodeStep {
     /// Whether CloudFormation was told to delete the stack of its pool, and has not said that it is gone.
@@ -121,6 +122,10 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     if let Some(look) = empty(step, turn, group.as_ref()) {
         return look;
     }
+    // Before anything is taken away: a deletion once begun would wait for it, and could not be called off.
+    if let Some(words) = group.as_ref().and_then(keeps) {
+        return Look::Waits(words);
+    }
     delete(step, turn, stack)
 }
 
@@ -180,6 +185,18 @@ fn empty(step: &mut NodeStep, turn: &mut Turn<'_>, group: Option<&GroupView>) ->
     Some(Look::Waits(format!("{} ({} of {} empty)", words.join("; "), step.done.len(), machines.len())))
 }
 
+/// Whom its group keeps, and what helps: its terminate hook was abandoned, since nobody had drained it, so that pods may run on it; and no
+/// group is deleted that has machines. Who did not drain it then is not told to drain it now: it is a person's.
+fn keeps(group: &GroupView) -> Option<String> {
+    let kept = |machine: &MachineView| machine.lifecycle == Lifecycle::Retained;
+    let (id, _) = group.machines.iter().find(|(_, machine)| kept(machine))?;
+    Some(format!(
+        "{} keeps {id}, which nobody has drained: drain its node (`kubectl drain`), then `aws autoscaling terminate-instance-in-auto-scaling-group \
+         --instance-id {id} --no-should-decrement-desired-capacity`",
+        group.name
+    ))
+}
+
 /// Nothing is left on its machines: its stack goes, and they with it.
 fn delete(step: &mut NodeStep, turn: &mut Turn<'_>, stack: &StackView) -> Look {
     if stack.tags.get(OWNER_TAG).map(String::as_str) != Some(turn.cluster) {
@@ -215,7 +232,6 @@ fn deleted(step: &mut NodeStep, turn: &Turn<'_>) -> Look {
         return step.fail(because(format!("{} could not be deleted", step.stack), failures));
     }
     let group = turn.observed.groups.get(&step.group).and_then(Option::as_ref);
-    let machines = group.map_or(0, |group| group.machines.len());
     // It is called off where somebody else uses what the stack exports; the stack then stays as it was.
     if stack.status != StackStatus::DeleteInProgress && step.has_waited(turn) > PATIENCE {
         let minutes = PATIENCE.as_mins();
@@ -223,5 +239,7 @@ fn deleted(step: &mut NodeStep, turn: &Turn<'_>) -> Look {
         return step
             .fail(format!("the deletion of {} has not begun within {minutes} minutes: {why}", step.stack));
     }
-    Look::Waits(format!("CloudFormation deletes its stack ({machines} machines left)"))
+    let left = count(group.map_or(0, |group| group.machines.len()), "machine");
+    let kept = group.and_then(keeps).map(|words| format!("; {words}")).unwrap_or_default();
+    Look::Waits(format!("CloudFormation deletes its stack ({left} left){kept}"))
 }
