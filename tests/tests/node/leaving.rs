@@ -14,6 +14,7 @@ use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
 use slipway_tests::imds::Imds;
 
+use crate::configs::member;
 use crate::scripted::Scripted;
 
 const TARGET: &str = "autoscaling/target-lifecycle-state";
@@ -82,18 +83,6 @@ impl Site {
     }
 }
 
-fn member() -> Value {
-    json!({
-        "format": 1, "cluster": "production", "role": "etcd-0", "region": "eu-west-1", "sshAuthorizedKeys": [],
-        "autoScalingGroup": "own", "launchHook": "launch", "terminateHook": "terminate",
-        "etcd": {
-            "version": "3.7.3", "name": "etcd-0", "dnsName": "127.0.0.1", "clientPort": 9, "peerPort": 9,
-            "initialCluster": {}, "initialClusterToken": "production",
-        },
-        "dataVolume": { "tags": {}, "device": "/dev/sdf", "fileSystem": "ext4", "mountPoint": "/var/lib/etcd" },
-    })
-}
-
 fn testdata(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../node/src/kube/testdata").join(name);
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
@@ -101,7 +90,7 @@ fn testdata(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_member_that_is_terminated_stops_etcd_frees_its_volume_and_lets_its_hook_go_on() {
-    let site = Site::of(&member()).await;
+    let site = Site::of(&member("production", "127.0.0.1")).await;
     let leaving = site.leaving().unwrap();
     // Nothing is said, or nothing that ends it.
     for state in [None, Some("InService"), Some("Standby"), Some("Detached"), Some("Warmed:Stopped")] {
@@ -128,7 +117,7 @@ async fn a_member_that_is_terminated_stops_etcd_frees_its_volume_and_lets_its_ho
 
 #[tokio::test]
 async fn what_is_said_once_or_of_another_instance_stops_nothing() {
-    let mut site = Site::of(&member()).await;
+    let mut site = Site::of(&member("production", "127.0.0.1")).await;
     site.again = Duration::from_millis(300);
     for (path, value) in [(TARGET, Some("InService")), (TARGET, None), ("instance-id", Some("i-2"))] {
         site.imds.tell("instance-id", Some(INSTANCE));

@@ -3,6 +3,7 @@
 
 mod aws;
 mod bootstrap;
+mod configs;
 mod leaving;
 mod retiring;
 mod scripted;

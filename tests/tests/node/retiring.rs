@@ -14,6 +14,8 @@ use slipway_tests::tools;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
+use crate::configs::member;
+
 /// A page has no more, so that there are several.
 const PAGE: usize = 2;
 const SPACE: &str = "https://route53.amazonaws.com/doc/2013-04-01/";
@@ -140,15 +142,7 @@ async fn retire(zone: Zone) -> (i32, Value, Zone) {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("var/lib/slipway");
     fs::create_dir_all(&home).unwrap();
-    let config = json!({
-        "format": 1, "cluster": "a", "role": "etcd-0", "region": "eu-west-1", "sshAuthorizedKeys": [],
-        "autoScalingGroup": "own", "launchHook": "launch", "terminateHook": "terminate",
-        "etcd": {
-            "version": "3.7.3", "name": "etcd-0", "dnsName": "etcd-0.a.internal", "clientPort": 2379, "peerPort": 2380,
-            "initialCluster": {}, "initialClusterToken": "a",
-        },
-        "dataVolume": { "tags": {}, "device": "/dev/sdf", "fileSystem": "ext4", "mountPoint": "/var/lib/etcd" },
-    });
+    let config = member("a", "etcd-0.a.internal");
     let node = json!({
         "format": 1, "cluster": "a", "role": "etcd-0", "region": "eu-west-1", "assetBucket": "assets", "agent": null,
         "config": "0", "credentials": "0", "zone": "Z1",

@@ -5,7 +5,9 @@
 
 use super::super::fleet::Verb;
 use super::danger::{self, Answers};
-use super::member::{ask_everyone, everyone, healths, leader, machine, may_start, patience, snapshot};
+use super::member::{
+    asks, everyone, leader, machine, may_start, out_of_date, patience, said_by_all, snapshot,
+};
 use super::{Look, NodeState, NodeStep, Turn};
 use crate::node::EtcdMemberHealth;
 use crate::pki::Role;
@@ -62,12 +64,7 @@ fn is_out(step: &NodeStep, answers: &Answers) -> bool {
 }
 
 fn check(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let waits = || Look::Waits("asks all members how they are".to_owned());
-    if step.asked.is_empty() {
-        ask_everyone(step, turn);
-        return waits();
-    }
-    let Some(answers) = healths(step, turn) else { return waits() };
+    let Some(answers) = said_by_all(step, turn) else { return asks() };
     // The word of an earlier command that was lost, or of an earlier rollout that ended too early.
     if is_out(step, &answers) {
         return step.enter(NodeState::After, turn.now);
@@ -77,12 +74,8 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     if !reasons.is_empty() && !danger::of_member(Some(&step.role), &answers).is_empty() {
         return patience(step, turn, "may not be taken out", &reasons);
     }
-    if step.asked_at().is_none_or(|at| turn.now.duration_since(at) > danger::FRESH) {
-        ask_everyone(step, turn);
-        return waits();
-    }
-    if !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) || !may_start(turn) {
-        return step.enter(NodeState::Waiting, turn.now);
+    if let Some(look) = out_of_date(step, turn) {
+        return look;
     }
     let leads = answers.get(&step.role).and_then(|answer| answer.as_ref().ok()).is_some_and(|own| own.leads);
     if leads {
@@ -112,12 +105,9 @@ fn leave(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
 
 /// All but itself are well, and know of no other members.
 fn after(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let waits = || Look::Waits("asks the members that are left how they are".to_owned());
-    if step.asked.is_empty() {
-        ask_everyone(step, turn);
-        return waits();
-    }
-    let Some(mut answers) = healths(step, turn) else { return waits() };
+    let Some(mut answers) = said_by_all(step, turn) else {
+        return Look::Waits("asks the members that are left how they are".to_owned());
+    };
     answers.remove(&step.role);
     let reasons = danger::of_member(None, &answers);
     if reasons.is_empty() {

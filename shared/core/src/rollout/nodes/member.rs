@@ -143,13 +143,13 @@ pub(super) fn snapshot(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     }
 }
 
-pub(super) fn ask_everyone(step: &mut NodeStep, turn: &mut Turn<'_>) {
+fn ask_everyone(step: &mut NodeStep, turn: &mut Turn<'_>) {
     let whom = everyone(turn).into_iter().map(|(role, id)| (role.clone(), id, Verb::EtcdHealth)).collect();
     step.ask(turn, whom);
 }
 
 /// What each member says; those that no machine serves for say nothing.
-pub(super) fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
+fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
     let mut said: Answers = turn
         .members
         .keys()
@@ -165,28 +165,43 @@ pub(super) fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
     Some(said)
 }
 
+pub(super) fn asks() -> Look {
+    Look::Waits("asks all members how they are".to_owned())
+}
+
+/// What each member says, once all have answered; they are asked first where nobody was.
+pub(super) fn said_by_all(step: &mut NodeStep, turn: &mut Turn<'_>) -> Option<Answers> {
+    if step.asked.is_empty() {
+        ask_everyone(step, turn);
+        return None;
+    }
+    healths(step, turn)
+}
+
+/// Where nobody may be taken down on what is known: what was said is asked for again, and a snapshot that has grown old and a window that
+/// has closed are seen to from the beginning.
+pub(super) fn out_of_date(step: &mut NodeStep, turn: &mut Turn<'_>) -> Option<Look> {
+    if step.asked_at().is_none_or(|at| turn.now.duration_since(at) > danger::FRESH) {
+        ask_everyone(step, turn);
+        return Some(asks());
+    }
+    let may_go = danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) && may_start(turn);
+    (!may_go).then(|| step.enter(NodeState::Waiting, turn.now))
+}
+
 fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
-    let waits = || Look::Waits("asks all members how they are".to_owned());
     // The machine may have gone since, and what was said may be old.
     if machine(group) != step.machine {
         return step.enter(NodeState::Waiting, turn.now);
     }
-    if step.asked.is_empty() {
-        ask_everyone(step, turn);
-        return waits();
-    }
-    let Some(answers) = healths(step, turn) else { return waits() };
+    let Some(answers) = said_by_all(step, turn) else { return asks() };
     let reasons = danger::of_member(Some(&step.role), &answers);
     if !is_urgent(step, turn) {
         if !reasons.is_empty() {
             return patience(step, turn, "may not be taken down", &reasons);
         }
-        if step.asked_at().is_none_or(|at| turn.now.duration_since(at) > danger::FRESH) {
-            ask_everyone(step, turn);
-            return waits();
-        }
-        if !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) || !may_start(turn) {
-            return step.enter(NodeState::Waiting, turn.now);
+        if let Some(look) = out_of_date(step, turn) {
+            return look;
         }
     }
     let leads = answers.get(&step.role).and_then(|answer| answer.as_ref().ok()).is_some_and(|own| own.leads);
@@ -275,12 +290,7 @@ fn returns(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
 }
 
 fn after(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let waits = || Look::Waits("asks all members how they are".to_owned());
-    if step.asked.is_empty() {
-        ask_everyone(step, turn);
-        return waits();
-    }
-    let Some(answers) = healths(step, turn) else { return waits() };
+    let Some(answers) = said_by_all(step, turn) else { return asks() };
     let reasons = danger::of_member(None, &answers);
     // The others' certificates may still be those that have expired: theirs is the next turn.
     let is_last = turn.members.keys().next_back() == Some(&step.role);

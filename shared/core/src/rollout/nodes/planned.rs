@@ -88,7 +88,7 @@ fn goes(plan: &Plan, planned: &NodePlan) -> Option<NodeStep> {
     (planned.action == NodeAction::Remove).then_some(step)
 }
 
-/// Of what goes the release knows nothing.
+/// A step that has not begun, as far as it is known without the release, which knows nothing of what goes.
 fn unknown(planned: &NodePlan, group: String, work: Work) -> NodeStep {
     NodeStep {
         role: planned.role.clone(),
@@ -138,30 +138,16 @@ impl Nodes {
                 Role::Etcd(_) | Role::Controller | Role::Admin => "",
             };
             NodeStep {
-                role: planned.role.clone(),
                 stack: node.stack.clone(),
-                group: group_of(&planned.role, node),
-                work,
                 credentials: node.credentials_digest.clone(),
                 size: node.nodes.min,
                 most: node.nodes.max,
                 pace: plan.policy.pace(pool),
                 weighted: node.weighted,
                 after: after(plan, &planned.role),
-                state: NodeState::Waiting,
-                since: None,
-                machine: None,
-                tries: 0,
-                round: 0,
-                asked: Vec::new(),
-                done: BTreeSet::new(),
-                drained: None,
-                cordoned: None,
                 force_after_s: plan.policy.force_after_s(pool),
-                left: false,
                 minor: plan.minors.iter().find(|change| change.role == planned.role).map(MinorChange::words),
-                first: false,
-                crew: Crew::default(),
+                ..unknown(planned, group_of(&planned.role, node), work)
             }
         };
         let mut steps: Vec<NodeStep> = Vec::new();
