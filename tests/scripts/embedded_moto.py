@@ -12,6 +12,7 @@ It ends when its standard input closes, however its parent ends: no orphan survi
 
 import datetime
 import functools
+import json
 import logging
 import os
 import sys
@@ -25,6 +26,7 @@ from moto.moto_server.werkzeug_app import (
 )
 from moto.s3 import models as s3
 from moto.s3.responses import S3Response
+from moto.sqs.models import sqs_backends
 from moto.ssm import models
 from werkzeug.serving import make_server
 
@@ -79,6 +81,21 @@ def one_at_a_time() -> None:
         setattr(S3Response, name, write)
 
 
+def waiting(application):
+    """`GET /slipway/waiting`: the names of the queues that hold messages. Whoever asks each of ten queues five times a second has moto do little else."""
+
+    def serve(environ, start_response):
+        if environ.get("PATH_INFO") != "/slipway/waiting":
+            return application(environ, start_response)
+        regions = [region for account in list(sqs_backends.values()) for region in list(account.values())]
+        queues = [queue for region in regions for queue in list(region.queues.values())]
+        names = [queue.name for queue in queues if queue.approximate_number_of_messages]
+        start_response("200 OK", [("content-type", "application/json")])
+        return [json.dumps(names).encode()]
+
+    return serve
+
+
 def main() -> None:
     remember()
     one_at_a_time()
@@ -88,7 +105,7 @@ def main() -> None:
     server = make_server(
         "127.0.0.1",
         0,
-        DomainDispatcherApplication(create_backend_app),
+        waiting(DomainDispatcherApplication(create_backend_app)),
         threaded=True,
         request_handler=MotoRequestHandler,
     )

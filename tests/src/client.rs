@@ -3,7 +3,7 @@
 //! Not the SDK: that is for `shared/aws` alone, and a second implementation keeps both honest. moto checks no
 //! signatures, it only reads the service's name out of the `Authorization` header.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::{HeaderMap, Method};
 use serde_json::{Value, json};
@@ -237,6 +237,16 @@ impl Client {
         Ok(messages
             .map(|message| Message { body: text(&message["Body"]), attributes: attributes(message) })
             .collect())
+    }
+
+    /// The names of all queues that hold messages, at one call of moto's own.
+    ///
+    /// # Errors
+    /// If moto does not say.
+    pub async fn waiting(&self) -> Result<BTreeSet<String>, ClientError> {
+        let request = self.http.get(format!("{}/slipway/waiting", self.endpoint));
+        let (_, bytes) = send("waiting queues", request).await?;
+        serde_json::from_slice(&bytes).map_err(|_| shape("waiting queues", &bytes))
     }
 
     /// How many messages a queue holds.

@@ -177,12 +177,15 @@ impl Courier {
     async fn round(&mut self) -> Result<(), ClientError> {
         loop {
             let mut more = false;
-            for (bus, queue_url) in self.taps.clone() {
+            let waiting = self.client.waiting().await?;
+            let waits =
+                |queue_url: &str| queue_url.rsplit('/').next().is_some_and(|name| waiting.contains(name));
+            for (bus, queue_url) in self.taps.clone().into_iter().filter(|(_, url)| waits(url)) {
                 for event in self.some(&bus, &queue_url, &mut more).await? {
                     self.observer.record(Observed::Event { bus: bus.clone(), event });
                 }
             }
-            for route in self.routes.clone() {
+            for route in self.routes.clone().into_iter().filter(|route| waits(&route.queue_url)) {
                 for event in self.some(&route.bus, &route.queue_url, &mut more).await? {
                     self.deliver(&route, &event).await?;
                 }
