@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 # The functions as the demo and the end-to-end tests run them: unmodified binaries.
-FUNCTIONS := -p slipway-render -p slipway-rollout -p slipway-scan
+FUNCTIONS := -p slipway-render-function -p slipway-rollout-function -p slipway-scan-function
 DENY_VERSION := 0.20.2
 DENY := .tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 FUZZ_VERSION := 0.13.1

@@ -56,7 +56,8 @@ fi
 target=${CARGO_TARGET_DIR:-$root/target}
 [ -z "$only_agent" ] || functions=()
 packages=()
-for package in "${functions[@]}" "$agent"; do packages+=(--package "$package"); done
+for function in "${functions[@]}"; do packages+=(--package "$function-function"); done
+packages+=(--package "$agent")
 if [ -n "$plain" ]; then
     if [ "$architecture" != x86_64 ] || [ "$(uname -sm)" != "Linux x86_64" ]; then
         echo "package: --plain builds for x86_64 on an x86-64 Linux alone" >&2

@@ -7,18 +7,19 @@ use std::path::Path;
 
 use crate::tools;
 use jiff::Timestamp;
+use slipway_core::addons::AddonsPointer;
 use slipway_core::lock::Lock;
 use slipway_core::patch;
 use slipway_core::pki::policy::{self, Part};
 use slipway_core::pki::{Manifest, Role, manifest};
 use slipway_core::plan::Plan;
 use slipway_core::render::{Rendering, Site};
-use slipway_core::rollout::{AddonsPointer, Rollout};
 use slipway_driver::error::FlowResult;
 use slipway_driver::ports::{Condition, Crypto as _, Made, Objects as _, Signer};
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{credentials, keys, store};
 use slipway_pki::AwsLc;
+use slipway_rollout::Rollout;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 use slipway_sim::mortal::Life;
 

@@ -10,11 +10,12 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::json;
 use slipway_aws::Aws;
-use slipway_core::rollout::fleet::{Command, CommandStatus, GroupView, Lifecycle, Verb};
-use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
+use slipway_core::node::{Command, CommandStatus, Verb};
 use slipway_driver::ports::{
     Commands as _, Condition, ErrorKind, Groups as _, Objects as _, PortResult, Put, Stacks as _, Ticks as _,
 };
+use slipway_rollout::fleet::{GroupView, Lifecycle};
+use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
 use slipway_sim::wire::{Options, serve};
 use slipway_sim::{Config, World};
 use slipway_tests::client::{ACCOUNT, Client};

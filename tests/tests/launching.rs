@@ -15,14 +15,16 @@ mod removal;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use slipway_core::addons::AddonsPointer;
 use slipway_core::render::Site;
-use slipway_core::rollout::{AddonsPointer, Report, Rollout};
+use slipway_core::status::Report;
 use slipway_core::status::Status;
 use slipway_driver::launch::{RolloutPorts, Wake, Waker, wake, wake_by_group, wake_by_stack};
 use slipway_driver::ports::Ticks as _;
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{FlowResult, keys};
 use slipway_pki::AwsLc;
+use slipway_rollout::Rollout;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 use slipway_sim::mortal::Life;
 use slipway_sim::ports::{
@@ -51,7 +53,7 @@ enum Delivery {
 }
 
 fn approves(plan: String) -> Waker {
-    Waker::Order { order: slipway_core::rollout::Order::Approve { plan }, at: None }
+    Waker::Order { order: slipway_rollout::Order::Approve { plan }, at: None }
 }
 
 struct Account {
@@ -330,7 +332,7 @@ async fn p8_a_rollout_of_add_ons_that_dies_at_any_call_tells_the_node_managers_o
 #[tokio::test]
 async fn p8_an_invocation_that_stood_still_does_not_bring_older_add_ons_back() {
     let account = Account::launched().await;
-    let late = slipway_core::rollout::Effect::PointAddons(account.told());
+    let late = slipway_rollout::Effect::PointAddons(account.told());
     account.render(more_dns(PRODUCTION)).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let told = account.told();
@@ -430,7 +432,7 @@ async fn p8_a_disarm_that_comes_late_leaves_the_next_rollout_its_tick() {
     assert!(account.rollout().unwrap().active.is_some());
     // As if the last rollout's invocation had stood still before its last effect.
     let mut late = account.rollout().unwrap();
-    late.outbox = vec![slipway_core::rollout::Effect::DisarmTick];
+    late.outbox = vec![slipway_rollout::Effect::DisarmTick];
     account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&late));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert_eq!(lock(&account.cloudformation).schedules().len(), 1);

@@ -12,32 +12,34 @@ use slipway_tests::tools;
 /// How far a crate is from the core: one may use what is below, never what is beside or above.
 const LEVELS: &[(&str, u8)] = &[
     ("slipway-core", 0),
-    ("slipway-driver", 1),
-    ("slipway-pki", 2),
-    ("slipway-aws", 2),
-    ("slipway-registry", 2),
-    ("slipway-lambda", 2),
-    ("slipway-sim", 2),
-    ("slipway-render", 3),
-    ("slipway-rollout", 3),
-    ("slipway-scan", 3),
-    ("slipway-node", 3),
-    ("slipway", 3),
-    ("slipway-tests", 4),
+    ("slipway-rollout", 1),
+    ("slipway-driver", 2),
+    ("slipway-pki", 3),
+    ("slipway-aws", 3),
+    ("slipway-registry", 3),
+    ("slipway-lambda", 3),
+    ("slipway-sim", 3),
+    ("slipway-render-function", 4),
+    ("slipway-rollout-function", 4),
+    ("slipway-scan-function", 4),
+    ("slipway-node", 4),
+    ("slipway", 4),
+    ("slipway-tests", 5),
 ];
 
 /// Where each crate lives.
 const ROOMS: &[(&str, &str)] = &[
     ("slipway-core", "shared/core"),
+    ("slipway-rollout", "shared/rollout"),
     ("slipway-driver", "shared/driver"),
     ("slipway-pki", "shared/pki"),
     ("slipway-aws", "shared/aws"),
     ("slipway-registry", "shared/registry"),
     ("slipway-lambda", "shared/lambda"),
     ("slipway-sim", "shared/sim"),
-    ("slipway-render", "functions/render"),
-    ("slipway-rollout", "functions/rollout"),
-    ("slipway-scan", "functions/scan"),
+    ("slipway-render-function", "functions/render"),
+    ("slipway-rollout-function", "functions/rollout"),
+    ("slipway-scan-function", "functions/scan"),
     ("slipway-node", "node"),
     ("slipway", "cli"),
     ("slipway-tests", "tests"),
@@ -64,7 +66,10 @@ const RESERVED: &[(&str, &[&str])] = &[
 /// What must not be in the house at all: see deny.toml for the reasons.
 const BANNED: &[&str] = &["aws-sdk-ec2", "ring", "openssl", "openssl-sys", "native-tls", "serde_yaml"];
 
-/// What a pure core cannot use, however far down: no runtime, no sockets, no randomness, no AWS.
+/// The crates that decide: values in, values out.
+const PURE: &[&str] = &["slipway-core", "slipway-rollout"];
+
+/// What a pure crate cannot use, however far down: no runtime, no sockets, no randomness, no AWS.
 const IMPURE: &[&str] = &[
     "tokio",
     "async-std",
@@ -162,14 +167,16 @@ fn dependencies_point_down() {
 }
 
 #[test]
-fn the_core_is_pure_all_the_way_down() {
+fn the_pure_crates_are_pure_all_the_way_down() {
     let metadata = metadata();
-    let below = all_below(&metadata, named(&metadata, "slipway-core"));
-    assert!(below.contains("serde"), "the walk finds nothing: {below:?}");
-    for name in &below {
-        let impure =
-            IMPURE.contains(&name.as_str()) || name.starts_with("aws-sdk-") || name.starts_with("tokio-");
-        assert!(!impure, "slipway-core has come to depend on {name}: time, randomness and I/O are passed in");
+    for pure in PURE {
+        let below = all_below(&metadata, named(&metadata, pure));
+        assert!(below.contains("serde"), "the walk finds nothing: {below:?}");
+        for name in &below {
+            let impure =
+                IMPURE.contains(&name.as_str()) || name.starts_with("aws-sdk-") || name.starts_with("tokio-");
+            assert!(!impure, "{pure} has come to depend on {name}: time, randomness and I/O are passed in");
+        }
     }
 }
 
@@ -233,7 +240,7 @@ fn what_is_banned_is_nowhere() {
 fn the_core_takes_what_it_is_given_of_jiff() {
     // What jiff has beyond these reads the system's zone, its files or its clock.
     let metadata = metadata();
-    for dependency in &named(&metadata, "slipway-core").dependencies {
+    for dependency in PURE.iter().flat_map(|name| &named(&metadata, name).dependencies) {
         if dependency.name == "jiff" {
             assert!(!dependency.uses_default_features, "jiff's defaults read the machine's time zone");
             let pure = |feature: &String| ["std", "alloc", "serde"].contains(&feature.as_str());
@@ -241,9 +248,13 @@ fn the_core_takes_what_it_is_given_of_jiff() {
         }
     }
     // `std` brings `Timestamp::now`: clippy forbids it, as long as its list says so.
-    let forbidden = fs::read_to_string(tools::root().join("shared/core/clippy.toml")).unwrap();
-    for call in ["jiff::Timestamp::now", "jiff::Zoned::now", "std::time::SystemTime::now", "std::env::var"] {
-        assert!(forbidden.contains(&format!("\"{call}\"")), "shared/core/clippy.toml must forbid {call}");
+    for room in ["shared/core", "shared/rollout"] {
+        let forbidden = fs::read_to_string(tools::root().join(room).join("clippy.toml")).unwrap();
+        for call in
+            ["jiff::Timestamp::now", "jiff::Zoned::now", "std::time::SystemTime::now", "std::env::var"]
+        {
+            assert!(forbidden.contains(&format!("\"{call}\"")), "{room}/clippy.toml must forbid {call}");
+        }
     }
 }
 

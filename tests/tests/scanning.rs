@@ -219,12 +219,12 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
     world.said();
 
     // Another scan finds nothing to do, and knows that the old ones are gone once the rollout has reached its goal.
-    let rollout = slipway_core::rollout::Rollout {
-        last: Some(slipway_core::rollout::Ended {
+    let rollout = slipway_rollout::Rollout {
+        last: Some(slipway_rollout::Ended {
             plan: plan.id.clone(),
             spec_version: String::new(),
             target: plan.to.clone(),
-            result: slipway_core::rollout::RolloutResult::Succeeded,
+            result: slipway_rollout::RolloutResult::Succeeded,
             message: String::new(),
             ended_at: now,
             steps: Vec::new(),

@@ -4,10 +4,10 @@ use serde_json::json;
 use slipway_core::cluster::Approval;
 use slipway_core::event::{Event, PlanReference};
 use slipway_core::plan::Plan;
-use slipway_core::rollout::Rollout;
 use slipway_core::status::Desired;
 use slipway_driver::error::FlowError;
 use slipway_driver::{keys, store};
+use slipway_rollout::Rollout;
 
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use slipway_core::event::{DestroyRequested, Event};
-use slipway_core::rollout::{LastSnapshot, Rollout};
+use slipway_rollout::{LastSnapshot, Rollout};
 
 use super::watch;
 use crate::Exit;

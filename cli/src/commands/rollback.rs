@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use serde_json::json;
 use slipway_core::plan::{Plan, plan};
 use slipway_core::render::Rendering;
-use slipway_core::rollout::{Good, Rollout};
 use slipway_core::words::moment;
 use slipway_driver::error::FlowError;
 use slipway_driver::launch::baseline;
 use slipway_driver::ports::{Condition, Listing as _, Objects as _, Put};
 use slipway_driver::{keys, store};
+use slipway_rollout::{Good, Rollout};
 
 use super::watch;
 use crate::Exit;

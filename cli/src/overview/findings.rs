@@ -7,8 +7,8 @@ use serde::Serialize;
 use slipway_core::node::BootstrapState;
 use slipway_core::pki::Manifest;
 use slipway_core::renewal::State;
-use slipway_core::rollout::Ignored;
 use slipway_core::status::{SpecResult, SpecStatus};
+use slipway_rollout::Ignored;
 
 use super::RolloutView;
 use super::certificates::Expiry;

@@ -21,11 +21,11 @@ use slipway_core::pki::rotation::{self, Told};
 use slipway_core::plan::Plan;
 use slipway_core::render::Rendering;
 use slipway_core::renewal::State;
-use slipway_core::rollout::{Rollout, RolloutResult};
 use slipway_core::status::{Desired, SpecStatus, Status};
 use slipway_core::words::moment;
 use slipway_driver::error::FlowError;
 use slipway_driver::{keys, store};
+use slipway_rollout::{Rollout, RolloutResult};
 
 use crate::cloud::Cloud;
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ pub(crate) struct Overview {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RolloutView {
-    /// As [`slipway_core::rollout::Report::state`].
+    /// As [`slipway_core::status::Report::state`].
     pub(crate) state: String,
     pub(crate) generation: u64,
     pub(crate) plan: Option<String>,

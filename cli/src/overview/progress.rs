@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use slipway_core::rollout::{Active, Work};
+use slipway_rollout::{Active, Work};
 
 use super::nodes::{Node, Standing};
 

@@ -6,9 +6,9 @@ use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use slipway_core::addons::AddonsPointer;
 use slipway_core::digest::sha256_hex;
 use slipway_core::render::Installed;
-use slipway_core::rollout::AddonsPointer;
 use slipway_driver::keys;
 
 use super::cluster::Library;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_ssm::operation::get_command_invocation::GetCommandInvocationOutput;
 use aws_sdk_ssm::types::{CommandFilter, CommandFilterKey};
-use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView};
+use slipway_core::node::{Command, CommandStatus, CommandView};
 use slipway_driver::ports::{Commands, PortResult};
 
 use crate::error::{code, port_error};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LaunchTemplateSpecification};
 use slipway_core::node::TERMINATE_HOOK;
-use slipway_core::rollout::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
 use slipway_driver::ports::{ErrorKind, Groups, PortError, PortResult};
+use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
 
 use crate::error::{code, port_error, words};
 

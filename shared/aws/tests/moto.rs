@@ -16,9 +16,9 @@ use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
 use jiff::{SignedDuration, Timestamp};
 use slipway_aws::{Aws, KmsKeys, S3Bucket};
 use slipway_core::cluster::Cluster;
+use slipway_core::node::{self, CommandStatus, Verb};
 use slipway_core::pki::gc::{Referred, YOUNG};
 use slipway_core::pki::{Manifest, Role, policy};
-use slipway_core::rollout::fleet::{self, CommandStatus, Lifecycle, MachineView, Verb};
 use slipway_driver::credentials::gc::{self, Nodes};
 use slipway_driver::credentials::{self, Credentials};
 use slipway_driver::ports::{
@@ -27,6 +27,7 @@ use slipway_driver::ports::{
 };
 use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
+use slipway_rollout::fleet::{Lifecycle, MachineView};
 
 /// A moto server, gone when dropped: it ends with its standard input.
 struct Moto {
@@ -316,7 +317,7 @@ async fn p8_a_command_is_sent_once_a_token_and_found_again_among_others() {
     let moto = Moto::start();
     let client = aws_sdk_ssm::Client::new(&moto.config);
     let commands = Aws::new(moto.config.clone()).unwrap().commands();
-    let command = |token: &str, verb: Verb| fleet::Command {
+    let command = |token: &str, verb: Verb| node::Command {
         token: token.to_owned(),
         instance: "i-0abc123def4567890".to_owned(),
         verb,

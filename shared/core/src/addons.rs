@@ -17,6 +17,26 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::{Addon, Addons, Cluster, KubernetesVersion, NetworkProvider};
 use crate::lock::Lock;
 
+/// `clusters/<name>/addons.json`: the add-ons that the node managers keep applied. Only the rollout function writes it, and
+/// never one of an earlier generation over one of a later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddonsPointer {
+    /// Version of this format.
+    pub format: u32,
+    /// SHA-256 of `clusters/<name>/addons/<digest>.json`, which holds the objects.
+    pub digest: String,
+    /// Id of the release that they are from.
+    pub release: String,
+    /// The rollout that switched to them.
+    pub generation: u64,
+}
+
+impl AddonsPointer {
+    /// The current format.
+    pub const FORMAT: u32 = 1;
+}
+
 /// An add-on, in the order in which they are applied: what others need to start comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -9,7 +9,7 @@
 //! 2. [`lock`] pins what the outside world decides, [`software`] and [`addons`] among it; [`pki`] says which credentials a cluster has.
 //! 3. [`render`] makes the CloudFormation stacks and the node configurations, byte for byte the same each time.
 //!    [`node`] is what a node is told of it.
-//! 4. [`plan`] compares two renderings; [`rollout`] decides the next safe steps towards one.
+//! 4. [`plan`] compares two renderings; the crate `slipway-rollout` decides the next safe steps towards one.
 //!    [`drain`] decides how a node is emptied meanwhile.
 //! 5. [`renewal`] decides which certificates are issued anew, and what is said of them before.
 //! 6. [`event`] and [`status`] are what other systems see of all that; [`page`] is what people see in a browser.
@@ -30,7 +30,6 @@ pub mod pki;
 pub mod plan;
 pub mod render;
 pub mod renewal;
-pub mod rollout;
 pub mod skew;
 pub mod software;
 pub mod spec;

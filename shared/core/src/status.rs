@@ -1,8 +1,9 @@
 //! `status.json`: what a person or a script asks first. Nothing decides by it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::rollout::Report;
 use crate::spec::Diagnostic;
 
 /// `clusters/<name>/status.json`.
@@ -17,6 +18,32 @@ pub struct Status {
     pub spec: Option<SpecStatus>,
     /// What the rollout does, or did last.
     pub rollout: Option<Report>,
+}
+
+/// How a rollout stands, for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// `idle`, `running`, `paused`, `aborting`, `waiting-for-approval`, `succeeded`, `failed`, `superseded`, `aborted`, `stuck`,
+    /// `destroying`, `destroyed`.
+    pub state: String,
+    /// Counts the rollouts.
+    pub generation: u64,
+    /// Id of the plan.
+    pub plan: Option<String>,
+    /// What it does or waits for, in words, with the command that helps where one does.
+    pub message: String,
+    /// Each stack's step in words.
+    pub stacks: BTreeMap<String, String>,
+    /// Each role's nodes in words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, String>,
+    /// Stacks that the spec has no longer and that still stand: to be deleted by a person, or pools that the next plan takes away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
+    /// The newest order that came too late and was not obeyed, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<String>,
 }
 
 /// What became of a spec.

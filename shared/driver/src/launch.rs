@@ -8,16 +8,17 @@ mod wakes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use slipway_core::addons::AddonsPointer;
 use slipway_core::event::{Event, PlanReady};
 use slipway_core::node::BootstrapReport;
 use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::Rendering;
-use slipway_core::rollout::fleet::Lifecycle;
-use slipway_core::rollout::{
-    AddonsPointer, Decision, Effect, Given, Observed, Order, Report, Rollout, StackStatus, ToObserve, Wanted,
-    decide, to_observe,
-};
+use slipway_core::status::Report;
 use slipway_core::status::{Desired, Status};
+use slipway_rollout::fleet::Lifecycle;
+use slipway_rollout::{
+    Decision, Effect, Given, Observed, Order, Rollout, StackStatus, ToObserve, Wanted, decide, to_observe,
+};
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
@@ -285,7 +286,9 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
 fn given(wake: &Wake, state: &Rollout, desired: Option<&Desired>, now: Timestamp) -> Option<Given> {
     let (order, at) = match &wake.by {
         Waker::Event | Waker::Group { .. } | Waker::Tick => return None,
-        Waker::Order { order, at } => (order, at.unwrap_or(now)),
+        // Whoever puts an event on the bus chooses its time (`PutEvents`, `Time`): an order from the future would void all that come
+        // before it.
+        Waker::Order { order, at } => (order, at.unwrap_or(now).min(now)),
     };
     let meant = match order {
         Order::Approve { plan } => desired.is_some_and(|desired| &desired.plan == plan),

@@ -6,10 +6,11 @@ use std::future::Future;
 
 use jiff::Timestamp;
 use slipway_core::event::Event;
+use slipway_core::node::{Command, CommandView};
 use slipway_core::oidc::VerificationKey;
 use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
-use slipway_core::rollout::fleet::{Command, CommandView, GroupView};
-use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
+use slipway_rollout::fleet::GroupView;
+use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use zeroize::Zeroizing;
 
 /// Bytes that are wiped when dropped and never printed.

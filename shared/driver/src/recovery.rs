@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use slipway_core::renewal::recovery::{Heard, Recovery};
-use slipway_core::rollout::fleet::Lifecycle;
+use slipway_rollout::fleet::Lifecycle;
 
 use crate::credentials::rotation::{self, Machines};
 use crate::error::FlowResult;

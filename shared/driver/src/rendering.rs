@@ -15,9 +15,9 @@ use slipway_core::patch::Patch;
 use slipway_core::pki::Manifest;
 use slipway_core::plan::{Baseline, Plan};
 use slipway_core::render::{self, Inputs, RenderError, Rendering, Site};
-use slipway_core::rollout::Rollout;
 use slipway_core::spec::{self, Diagnostic, Severity};
 use slipway_core::status::{Desired, SpecResult, SpecStatus};
+use slipway_rollout::Rollout;
 
 use crate::credentials::{self, Credentials, Healed, Known};
 use crate::error::{FlowError, FlowResult};
@@ -293,7 +293,9 @@ async fn render_version(
     };
 
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(&upload.cluster)).await?.value;
-    if let Some(why) = rollout.as_ref().and_then(|rollout| spec::of_what_goes(rollout, &upload.version)) {
+    if let Some(why) =
+        rollout.as_ref().and_then(|rollout| slipway_rollout::of_what_goes(rollout, &upload.version))
+    {
         return reject(ports, upload, None, vec![why]).await;
     }
     let running = running(ports.assets, &upload.cluster, rollout).await?;

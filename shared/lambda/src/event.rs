@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use slipway_core::renewal::Asked;
-use slipway_core::rollout::Order;
 use slipway_driver::keys::{cluster_of_patch, cluster_of_spec};
 use slipway_driver::launch::{Wake, Waker};
 use slipway_driver::rendering::Upload;
+use slipway_rollout::Order;
 
 use crate::Failure;
 

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use slipway_core::event::Event;
-use slipway_core::rollout::fleet::{Command, CommandView, GroupView};
-use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
+use slipway_core::node::{Command, CommandView};
 use slipway_driver::ports::{
     Bus, Commands, Condition, Context, DataKey, ErrorKind, Folders, Groups, Head, Keys, Listed, Listing,
     Object, Objects, Parameters, PortError, PortResult, Put, Registry, Removal, Secret, SecretParameter,
     Stacks, Ticks,
 };
+use slipway_rollout::fleet::GroupView;
+use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 
 /// What AWS bills a call as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 use slipway_core::event::SOURCE;
-use slipway_core::rollout::{
+use slipway_driver::ports::{ErrorKind, PortError, PortResult, Stacks, Ticks};
+use slipway_rollout::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
-use slipway_driver::ports::{ErrorKind, PortError, PortResult, Stacks, Ticks};
 
 pub use commands::SimulatedCommands;
 pub use groups::SimulatedGroups;

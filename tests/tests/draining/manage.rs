@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use slipway_core::addons::AddonsPointer;
 use slipway_core::digest::sha256_hex;
-use slipway_core::rollout::AddonsPointer;
 use slipway_driver::keys;
 use slipway_node::failure::Outcome;
 use slipway_node::manage::{Cloud, Library, Machine, Site, pass};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use slipway_aws::Aws;
-use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView, Lifecycle, Verb};
+use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
 use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _};
+use slipway_rollout::fleet::Lifecycle;
 use slipway_tests::client::Client;
 use slipway_tests::gateway::Principal;
 use slipway_tests::iam;

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use slipway_core::pki::Role;
-use slipway_core::rollout::{NodeState, NodeStep, Order, RolloutResult};
+use slipway_rollout::{NodeState, NodeStep, Order, RolloutResult};
 
 use super::nodes::{Watch, bigger_controllers};
 use super::pools::spec;

@@ -311,7 +311,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
         let _ = account.invoke(None, Waker::Tick, &Life::until(calls, false)).await;
         let outbox = account.rollout().unwrap().outbox;
         late = late.or_else(|| {
-            outbox.into_iter().find(|one| matches!(one, slipway_core::rollout::Effect::SetDesired { .. }))
+            outbox.into_iter().find(|one| matches!(one, slipway_rollout::Effect::SetDesired { .. }))
         });
         if late.is_some() {
             break;
@@ -502,14 +502,14 @@ async fn p10_nothing_is_asked_of_any_machine_after_a_pause_and_a_resume_goes_on(
         account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
     }
     let order = |order| Waker::Order { order, at: None };
-    account.invoke(None, order(slipway_core::rollout::Order::Pause), &Life::unending()).await.unwrap();
+    account.invoke(None, order(slipway_rollout::Order::Pause), &Life::unending()).await.unwrap();
     let before = asked(&account);
     for _ in 0..90 {
         advance(1);
         account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
     }
     assert_eq!((asked(&account), account.status().rollout.unwrap().state.as_str()), (before, "paused"));
-    account.invoke(None, order(slipway_core::rollout::Order::Resume), &Life::unending()).await.unwrap();
+    account.invoke(None, order(slipway_rollout::Order::Resume), &Life::unending()).await.unwrap();
     let report = account.roll(&mut Watch::default(), None).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);
 }

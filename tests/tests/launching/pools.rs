@@ -2,8 +2,8 @@
 //! world.
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::rollout::Order;
 use slipway_driver::ports::Groups as _;
+use slipway_rollout::Order;
 use slipway_sim::FleetFaults;
 
 use super::nodes::Watch;

@@ -2,10 +2,10 @@
 //! every event.
 
 use jiff::SignedDuration;
+use slipway_core::node::{Command, Verb};
 use slipway_core::plan::{NodeAction, StackAction};
-use slipway_core::rollout::Order;
-use slipway_core::rollout::fleet::{Command, Verb};
 use slipway_driver::ports::{Commands as _, Groups as _};
+use slipway_rollout::Order;
 
 use super::nodes::Watch;
 use super::*;

@@ -1,9 +1,9 @@
 //! What has expired is brought back by Run Command, machine by machine, with no API to ask.
 
 use slipway_core::renewal::recovery::{Progress, Recovery, Stage};
-use slipway_core::rollout::ChangeSetRequest;
 use slipway_driver::ports::Stacks as _;
 use slipway_driver::recovery::{machines, turn};
+use slipway_rollout::ChangeSetRequest;
 use slipway_sim::ports::{SimulatedCommands, SimulatedStacks, lock};
 use slipway_sim::world::{FleetFaults, MachineFacts};
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use slipway_core::plan::{NodeAction, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan};
 use slipway_core::render::{Stack, StackKind};
-use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, ChangeSetView, StackStatus};
 use slipway_driver::ports::{Condition, Objects as _, Stacks as _};
+use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, ChangeSetView, StackStatus};
 use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
 use slipway_sim::world::{Config, Verdict, World};
 

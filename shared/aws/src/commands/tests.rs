@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
-use slipway_core::rollout::fleet::{Command, CommandStatus, Verb};
+use slipway_core::node::{Command, CommandStatus, Verb};
 use slipway_driver::ports::{Commands, ErrorKind};
 
 use super::RunCommand;

@@ -1,8 +1,8 @@
 //! The API's answers as Auto Scaling words them.
 #![allow(clippy::unwrap_used)]
 
-use slipway_core::rollout::fleet::{Lifecycle, TemplateVersion};
 use slipway_driver::ports::{ErrorKind, Groups};
+use slipway_rollout::fleet::{Lifecycle, TemplateVersion};
 
 use super::AutoScaling;
 use crate::testing::{Answer, Server};

@@ -1,7 +1,7 @@
 //! Why an operation on a stack failed, from its events.
 
 use aws_sdk_cloudformation::types::{ResourceStatus, StackEvent};
-use slipway_core::rollout::ResourceFailure;
+use slipway_rollout::ResourceFailure;
 
 /// Whether the event is about the stack itself, and not one of its resources (a nested stack is one of those).
 fn is_of_stack(event: &StackEvent) -> bool {

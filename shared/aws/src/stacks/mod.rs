@@ -6,10 +6,10 @@ mod tests;
 mod view;
 
 use aws_sdk_cloudformation::types::{Capability, ChangeSetType, OnStackFailure, StackEvent, Tag};
-use slipway_core::rollout::{
+use slipway_driver::ports::{ErrorKind, Objects, PortError, PortResult, Stacks};
+use slipway_rollout::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
-use slipway_driver::ports::{ErrorKind, Objects, PortError, PortResult, Stacks};
 
 use crate::S3Bucket;
 use crate::error::{code, port_error, words};

@@ -1,8 +1,8 @@
 //! The API's answers as CloudFormation words them.
 #![allow(clippy::unwrap_used)]
 
-use slipway_core::rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
 use slipway_driver::ports::{ErrorKind, Stacks};
+use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
 
 use super::CloudFormation;
 use crate::testing::{Answer, Server};

@@ -3,7 +3,7 @@
 use aws_sdk_cloudformation::types::{
     Change, ChangeAction, ChangeSetStatus as Status, ExecutionStatus, Replacement, RequiresRecreation, Stack,
 };
-use slipway_core::rollout::{ChangeSetStatus, StackStatus, StackView};
+use slipway_rollout::{ChangeSetStatus, StackStatus, StackView};
 
 /// A stack.
 ///

@@ -5,6 +5,7 @@
 //! (P2). Left out on purpose, as the certificates in the credentials carry them: the API's names and extra SANs. Left out
 //! of etcd's: everything of Kubernetes. Left out of a worker's: everything of controllers, etcd and other pools.
 
+pub mod command;
 mod controller;
 mod etcd;
 pub mod report;
@@ -20,6 +21,7 @@ use serde_json::Value;
 use crate::cluster::Taint;
 use crate::pki::Role;
 use crate::software::{ProgramFile, SystemImage};
+pub use command::{Command, CommandStatus, CommandView, Verb};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};

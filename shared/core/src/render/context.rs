@@ -214,7 +214,7 @@ pub(super) fn existing(thing: &Existing) -> Value {
 }
 
 /// Name of a stack.
-pub(crate) fn stack_name(cluster: &str, kind: StackKind, pool: &str) -> String {
+pub fn stack_name(cluster: &str, kind: StackKind, pool: &str) -> String {
     match kind {
         StackKind::Network => format!("{cluster}-network"),
         StackKind::Identity => format!("{cluster}-identity"),

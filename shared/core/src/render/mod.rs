@@ -47,9 +47,9 @@ pub use addons::{AddonSet, Installed, LABEL as ADDON_LABEL};
 use cfn::Template;
 pub(crate) use cfn::canonical_json;
 use context::Context;
-pub(crate) use context::stack_name;
+pub use context::stack_name;
 pub use error::RenderError;
-pub(crate) use network::ETCD_HOSTED_ZONE;
+pub use network::ETCD_HOSTED_ZONE;
 pub(crate) use node_config::SCRATCH;
 pub(crate) use pool::LABEL_TAG;
 

@@ -17,7 +17,7 @@ use crate::cluster::{SubnetSource, Vpc};
 
 const VPC: &str = "Vpc";
 /// Logical id of the zone of the members' names, if it is ours.
-pub(crate) const ETCD_HOSTED_ZONE: &str = "EtcdHostedZone";
+pub const ETCD_HOSTED_ZONE: &str = "EtcdHostedZone";
 
 /// Logical id of a managed subnet, and of the output that exports it.
 pub(super) fn subnet_id(name: &str) -> String {

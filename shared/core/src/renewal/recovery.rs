@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::node::EtcdHealth;
+use crate::node::{Command, CommandStatus, CommandView, Verb};
 use crate::pki::Role;
-use crate::rollout::fleet::{Command, CommandStatus, CommandView, Verb};
 
 /// How often a node is asked that gives no good answer, or none.
 pub const TRIES: u32 = 6;

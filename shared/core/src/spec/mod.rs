@@ -22,9 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Cluster;
 use crate::lock::Lock;
 use crate::render::Rendering;
-use crate::rollout::Rollout;
 use crate::skew::{self, Objection};
-use crate::words::moment;
 use path::Path;
 use report::{Problem, Report};
 use tree::{Document, Span};
@@ -220,25 +218,10 @@ pub fn too_large(length: usize) -> Diagnostic {
     oversize(length, &SPEC).into_diagnostic(Severity::Error, &Path::default())
 }
 
-/// The finding about a spec of a cluster that is being taken away, or whose version that is was taken away.
+/// A finding about a file as a whole, which is refused: `code` names it, `help` says what to do.
 #[must_use]
-pub fn of_what_goes(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
-    let cluster = &rollout.cluster;
-    let gone = rollout.destroyed.as_ref().filter(|gone| gone.spec_versions.contains(version));
-    let (message, help) = match (rollout.going_in_words(), gone) {
-        (Some(going), _) => (
-            going,
-            format!(
-                "upload it again when that is over, which makes the cluster anew; or first end it: slipway abort --cluster {cluster}"
-            ),
-        ),
-        (None, Some(gone)) => (
-            format!("{cluster} was destroyed at {}", moment(gone.at)),
-            format!("slipway apply cluster.yaml --cluster {cluster} makes it anew"),
-        ),
-        (None, None) => return None,
-    };
-    Some(Problem::file("destroyed", message).help(help).into_diagnostic(Severity::Error, &Path::default()))
+pub fn of_whole_file(code: &'static str, message: String, help: String) -> Diagnostic {
+    Problem::file(code, message).help(help).into_diagnostic(Severity::Error, &Path::default())
 }
 
 pub(crate) fn oversize(length: usize, document: &Document) -> Problem {

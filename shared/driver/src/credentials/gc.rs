@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::pki::Manifest;
 use slipway_core::pki::gc::{self, Reason, Referred, Stored, Verdict};
 use slipway_core::render::Rendering;
-use slipway_core::rollout::Rollout;
 use slipway_core::status::Desired;
+use slipway_rollout::Rollout;
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;

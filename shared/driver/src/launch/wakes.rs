@@ -5,8 +5,9 @@
 //! Command tell may never come: the tick wakes as well.
 
 use jiff::Timestamp;
-use slipway_core::rollout::fleet::cluster_of_token;
-use slipway_core::rollout::{Report, Rollout};
+use slipway_core::node::command::cluster_of_token;
+use slipway_core::status::Report;
+use slipway_rollout::Rollout;
 
 use super::{RolloutPorts, Wake, Waker, decide, wake_from};
 use crate::error::FlowResult;

@@ -8,9 +8,9 @@ use slipway_core::members::Standing;
 use slipway_core::pki::Role;
 use slipway_core::plan::{self, Baseline, Plan, RenewalPlan};
 use slipway_core::renewal::{State, by_strategy};
-use slipway_core::rollout::Rollout;
 use slipway_core::spec::Diagnostic;
 use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
+use slipway_rollout::Rollout;
 
 use super::{Outcome, Prepared, RenderWorld, Running, Upload};
 use crate::error::{FlowError, FlowResult};

@@ -9,9 +9,9 @@ use slipway_core::cluster::Cluster;
 use slipway_core::node::NodeStatus;
 use slipway_core::pki::{Manifest, Role, manifest, policy};
 use slipway_core::renewal::{Finding, Reported, State, Stored, Wished, reported};
-use slipway_core::rollout::{Rollout, RolloutResult};
 use slipway_core::spec;
 use slipway_core::status::Desired;
+use slipway_rollout::{Rollout, RolloutResult};
 
 use super::ScanPorts;
 use crate::error::{FlowError, FlowResult};

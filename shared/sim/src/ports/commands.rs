@@ -1,6 +1,6 @@
 //! Run Command in this process, as `slipway-aws` reads it off the wire.
 
-use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView};
+use slipway_core::node::{Command, CommandStatus, CommandView};
 use slipway_driver::ports::{Commands, PortResult};
 
 use super::{SharedWorld, lock, port_error};

@@ -1,8 +1,8 @@
 //! Auto Scaling in this process, as `slipway-aws` reads it off the wire.
 
 use slipway_core::node::TERMINATE_HOOK;
-use slipway_core::rollout::fleet::{GroupView, Lifecycle, MachineView};
 use slipway_driver::ports::{Groups, PortResult};
+use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView};
 
 use super::{SharedWorld, lock, port_error};
 use crate::world::{ApiError, Group, HookResult, Machine, Termination};

@@ -1,6 +1,6 @@
 //! The rest of the API: stacks made and changed without change sets, and everything that only looks.
 
-use slipway_core::rollout::StackStatus;
+use slipway_rollout::StackStatus;
 
 use super::change_set::check_updatable;
 use super::error::{ApiError, ApiResult};

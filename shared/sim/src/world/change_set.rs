@@ -1,7 +1,7 @@
 //! Change sets: made, described, executed, deleted.
 
 use jiff::Timestamp;
-use slipway_core::rollout::StackStatus;
+use slipway_rollout::StackStatus;
 
 use super::changes::{Change, changes};
 use super::error::{ApiError, ApiResult};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipway_core::rollout::StackStatus;
+use slipway_rollout::StackStatus;
 
 use super::error::{ApiError, ApiResult};
 use super::execute::{OperationKind, Step, StepState, Work};

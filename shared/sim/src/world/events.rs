@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_core::rollout::StackStatus;
+use slipway_rollout::StackStatus;
 
 use super::World;
 use super::stack::{ResourceStatus, StackEvent, status_name};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipway_core::rollout::StackStatus;
+use slipway_rollout::StackStatus;
 
 use super::cluster::ClusterTask;
 use super::commands::CommandTask;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_core::rollout::StackStatus;
+use slipway_rollout::StackStatus;
 
 use super::execute::OperationKind;
 use super::stack::{Output, Resource};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use slipway_core::rollout::StackStatus;
+use slipway_rollout::StackStatus;
 
 use super::change_set::ChangeSet;
 use super::execute::Operation;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::renewal::Asked;
-use slipway_core::rollout::{Report, Rollout};
+use slipway_core::status::Report;
 use slipway_core::status::Status;
 use slipway_driver::launch::{
     RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group, wake_by_stack, wake_deciding,
@@ -17,6 +17,7 @@ use slipway_driver::launch::{
 use slipway_driver::rendering::{self, RenderPorts, Upload, render_newest, render_upload};
 use slipway_driver::scan::{self, ScanPorts, scan};
 use slipway_driver::{FlowResult, keys};
+use slipway_rollout::Rollout;
 
 use super::acts::{Journal, Watched};
 use super::meddle::Meddler;

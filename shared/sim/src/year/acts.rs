@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use slipway_core::rollout::fleet::{Command, CommandView, GroupView};
-use slipway_core::rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
+use slipway_core::node::{Command, CommandView};
 use slipway_driver::ports::{Commands, Groups, PortResult, Stacks};
+use slipway_rollout::fleet::GroupView;
+use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 
 /// A call that changes something, and that the world took.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,8 +11,8 @@ mod membership;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::node::{Command, Verb};
 use slipway_core::plan::{NodeAction, Plan, StackAction};
-use slipway_core::rollout::fleet::{Command, Verb};
 
 use super::acts::Act;
 use super::rules::Rules;

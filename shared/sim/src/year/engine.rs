@@ -8,9 +8,9 @@ use slipway_core::event::Event;
 use slipway_core::pki::Manifest;
 use slipway_core::plan::Plan;
 use slipway_core::renewal::Asked;
-use slipway_core::rollout::Order;
 use slipway_driver::keys;
 use slipway_driver::launch::Waker;
+use slipway_rollout::Order;
 
 use super::account::{Account, Woken};
 use super::bill::Usage;

@@ -1,7 +1,7 @@
 //! A person who has the cluster taken away, in the middle of a rollout or after it; and perhaps thinks better of it.
 
 use jiff::SignedDuration;
-use slipway_core::rollout::Order;
+use slipway_rollout::Order;
 
 use super::base::{Base, Change, NAME, change_of};
 use super::check::left_behind;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use slipway_core::rollout::{Decision, Observed, Rollout, decide};
 use slipway_driver::launch::Waker;
+use slipway_rollout::{Decision, Observed, Rollout, decide};
 
 /// Somebody who makes a mistake: sees other things than are there, decides something else, or does not hear.
 pub trait Meddler: fmt::Debug + Send + Sync {

@@ -1,8 +1,8 @@
 //! What people do, and from when on it counts.
 
-use slipway_core::rollout::Order;
 use slipway_driver::keys;
 use slipway_driver::launch::Waker;
+use slipway_rollout::Order;
 
 use jiff::Timestamp;
 

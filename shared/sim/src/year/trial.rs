@@ -2,10 +2,10 @@
 //! then nothing does any more. It must come to an end, and in the end to what was asked for.
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::rollout::Order;
 use slipway_core::status::Desired;
 use slipway_driver::keys;
 use slipway_driver::launch::Waker;
+use slipway_rollout::Order;
 
 use super::account::Woken;
 use super::base::{BASES, Base, Change, NAME, USUAL, number_of, text};

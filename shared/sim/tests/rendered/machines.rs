@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
 use slipway_core::node::{EtcdHealth, NodeStatus};
 use slipway_core::pki::Role;
-use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView, GroupView, Lifecycle, Verb};
 use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _};
+use slipway_rollout::fleet::{GroupView, Lifecycle};
 use slipway_sim::ports::{SimulatedCommands, SimulatedGroups, lock};
 use slipway_sim::{ClusterFacts, Fate, FleetFaults, MachineFacts, Power};
 

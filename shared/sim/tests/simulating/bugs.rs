@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use slipway_core::rollout::fleet::{Command, CommandStatus, CommandView, GroupView, Lifecycle, Verb};
-use slipway_core::rollout::{
-    Decision, Effect, GoingState, NodeState, Observed, Order, Rollout, Work, decide,
-};
+use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
 use slipway_driver::launch::Waker;
+use slipway_rollout::fleet::{GroupView, Lifecycle};
+use slipway_rollout::{Decision, Effect, GoingState, NodeState, Observed, Order, Rollout, Work, decide};
 use slipway_sim::year::{Change, Meddler, People, Trial, Violation};
 
 use super::seeds::base;
@@ -288,7 +287,7 @@ impl Mistaken {
                 let one = group.machines.values().next().cloned();
                 if let Some(one) = one.filter(|_| control && group.machines.len() <= group.desired as usize) {
                     let ghost =
-                        slipway_core::rollout::fleet::MachineView { template: group.template.clone(), ..one };
+                        slipway_rollout::fleet::MachineView { template: group.template.clone(), ..one };
                     group.machines.insert("i-0fffffffffffffff0".to_owned(), ghost);
                 }
             }

@@ -4,8 +4,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use slipway_core::rollout::{Rollout, StepState};
 use slipway_driver::launch::Waker;
+use slipway_rollout::{Rollout, StepState};
 use slipway_sim::year::{Base, Change, Found, Meddler, Path, Small};
 
 use super::seeds::number;

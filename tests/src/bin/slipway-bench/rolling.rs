@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::rollout::{Decision, Observed, Rollout, decide};
+use slipway_rollout::{Decision, Observed, Rollout, decide};
 use slipway_sim::year::{Meddler, Roll};
 
 /// Times every decision, and changes none.

@@ -5,8 +5,8 @@
 use serde_json::{Value, json};
 
 use crate::node::EtcdHealth;
+use crate::node::{Command, CommandStatus, CommandView, Verb};
 use crate::renewal::recovery::{Heard, Progress, Recovery, Stage, TRIES};
-use crate::rollout::fleet::{Command, CommandStatus, CommandView, Verb};
 
 use super::{BTreeMap, BTreeSet, Role, SignedDuration};
 

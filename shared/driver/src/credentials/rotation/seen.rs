@@ -8,8 +8,8 @@ use slipway_core::node::{Base, NodeStatus};
 use slipway_core::pki::Role;
 use slipway_core::pki::rotation::{Heard, Seen};
 use slipway_core::render::Rendering;
-use slipway_core::rollout::Rollout;
-use slipway_core::rollout::fleet::Lifecycle;
+use slipway_rollout::Rollout;
+use slipway_rollout::fleet::Lifecycle;
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use slipway_core::rollout::fleet::TemplateVersion;
+use slipway_rollout::fleet::TemplateVersion;
 
 use super::super::stack::Resource;
 use super::super::{World, physical};

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use jiff::Timestamp;
 use serde_json::Value;
 use slipway_core::node::NodeFile;
-use slipway_core::rollout::fleet::TemplateVersion;
+use slipway_rollout::fleet::TemplateVersion;
 
 pub(crate) use api::Termination;
 pub use faults::{Fate, FleetFaults};

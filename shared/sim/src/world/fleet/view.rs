@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use slipway_core::rollout::fleet::TemplateVersion;
+use slipway_rollout::fleet::TemplateVersion;
 
 use super::super::World;
 use super::{Machine, Power, State};

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use slipway_core::node::{Command, Verb};
 use slipway_core::plan::StackAction;
-use slipway_core::rollout::fleet::{Command, Verb};
 
 use super::{CLOCKS, Checker};
 use crate::world::{ClusterFacts, World};

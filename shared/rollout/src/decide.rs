@@ -1,0 +1,534 @@
+//! The decision: from a state and what was observed to the next state, effects and a report.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::addons::{AddonStep, hand_over, makes_control_plane};
+use super::good::way_out;
+use super::nodes::{self, NodeState, Nodes};
+use super::orders::{Given, Ignored, hear, paused};
+use super::stack_step::advance;
+use super::words::{Words, aborted, clipped, detail, idle, report, succeeded};
+use super::{
+    Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
+};
+use super::{departures, destroy};
+use slipway_core::event::{Event, PlanReference, RolloutReport};
+use slipway_core::pki::Role;
+use slipway_core::plan::StackAction;
+use slipway_core::render::StackKind;
+use slipway_core::status::Report;
+
+/// Stacks of one wave that are worked on side by side: an invocation stays bounded however many pools there are, and
+/// CloudFormation throttles whoever asks for more.
+const AT_A_TIME: usize = 10;
+
+/// What to look at before [`decide`]: the stacks whose turn it is, or would be if `wanted` began now.
+#[must_use]
+pub fn to_observe(
+    rollout: &Rollout,
+    wanted: Option<&Wanted>,
+    order: Option<&Given>,
+    now: Timestamp,
+) -> ToObserve {
+    let mut state = Cow::Borrowed(rollout);
+    if order.is_some() || wanted.is_some() && rollout.active.is_none() {
+        begin(state.to_mut(), wanted, order, now);
+    }
+    // Between two rollouts is time enough to see whether what was left standing is gone.
+    let left =
+        if rollout.active.is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
+    let mut look = ToObserve { left, ..ToObserve::default() };
+    match state.active.as_ref().map(|active| (active, stage(active))) {
+        Some((active, Some(Stage::Stacks(_)))) => {
+            let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
+            look.stacks = turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect();
+        }
+        Some((active, Some(Stage::Nodes))) => {
+            let held = is_held(&state, active) || active.nodes.failure().is_some();
+            active.nodes.to_observe(held, &mut look);
+        }
+        Some((_, None)) | None => {}
+    }
+    if let Some(open) = state.destroy.as_ref().filter(|_| state.active.is_none()) {
+        destroy::to_observe(&state, open, &mut look);
+        if !open.is_whole() {
+            return look;
+        }
+    }
+    departures::to_observe(&state, now, &mut look);
+    look
+}
+
+/// Decides the next safe steps. Total: any state, any observation.
+#[must_use]
+pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
+    let mut decision = next_steps(rollout, observed, now);
+    decision.report.ignored = decision.next.ignored.as_ref().map(Ignored::words);
+    decision
+}
+
+fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
+    let mut next = rollout.clone();
+    next.outbox.clear();
+    // Before anything begins: a plan that was made while they stood is then stale, and made anew.
+    next.left.retain(|stack, _| !observed.gone.contains(stack));
+    let mut effects = Vec::new();
+    // Also while a last snapshot is taken, or cannot be: as long as no stack was told to go.
+    if next.destroy.as_ref().is_none_or(|open| open.is_whole()) || next.active.is_some() {
+        effects.extend(departures::advance(&mut next, observed, now, goes_on(rollout)));
+    }
+    effects.extend(begin(&mut next, observed.desired.as_ref(), observed.order.as_ref(), now));
+    if next.active.is_none()
+        && let Some(open) = next.destroy.take()
+    {
+        return destroy::decide(next, open, observed, now, effects);
+    }
+    let Some(mut active) = next.active.take() else {
+        if !rollout.departures.is_empty() && next.departures.is_empty() {
+            effects.push(Effect::DisarmTick);
+        }
+        let mut report = idle(&next, observed);
+        if let Some(words) = next.departures_in_words() {
+            report.message = format!("{}; {words}", report.message);
+        }
+        return finish(next, effects, report);
+    };
+    let newer = is_newer(&next, &active, observed);
+
+    let mut words = Words::default();
+    let (steps_before, places_before) = (active.steps.clone(), active.nodes.places());
+    let stopped = is_held(&next, &active);
+    // Several waves may be done at once (nothing to change): go on until something must be waited for.
+    while let Some(stage) = stage(&active) {
+        let goes_on = match stage {
+            Stage::Stacks(wave) => {
+                stacks(&mut next, &mut active, wave, observed, &mut words, &mut effects);
+                active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
+            }
+            Stage::Nodes => {
+                // What CloudFormation works at is seen to its end (P10).
+                let held = stopped || active.nodes.failure().is_some();
+                let at = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done).count();
+                let departures = &mut next.departures;
+                let (asked, said) =
+                    nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
+                effects.extend(asked);
+                words.nodes = said;
+                next.taken_out.extend(active.nodes.taken_out().cloned());
+                let done = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done);
+                for step in done.clone().filter(|step| !step.left && step.work.renews()) {
+                    next.behind.remove(&step.role);
+                }
+                let went_on = done.count() > at;
+                forget(&mut next, &active);
+                went_on
+            }
+        };
+        if !goes_on {
+            break;
+        }
+    }
+
+    let moved = steps_before != active.steps || places_before != active.nodes.places();
+    let report = conclude(&mut next, active, observed, now, &words, moved, &mut effects);
+    finish(next, effects, report)
+}
+
+/// Reasons for waiting that are remembered as said: of more, some are said again.
+const MOST_SAID: usize = 20;
+
+/// Whether the rollout that is open goes on with what it has begun.
+fn goes_on(state: &Rollout) -> bool {
+    state.active.as_ref().is_some_and(|active| {
+        let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
+        active.aborted.is_none() && !failed && active.nodes.failure().is_none()
+    })
+}
+
+/// Whether a newer spec waits until what was begun is done.
+fn is_newer(state: &Rollout, active: &Active, observed: &Observed) -> bool {
+    let wanted = observed.desired.as_ref();
+    wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted))
+}
+
+/// Whether nothing may start: a person said so.
+fn is_held(state: &Rollout, active: &Active) -> bool {
+    active.aborted.is_some() || state.paused_since().is_some()
+}
+
+/// What comes first of what is not done.
+pub(super) enum Stage {
+    /// The stacks of that wave.
+    Stacks(u8),
+    /// The nodes of a wave whose stacks are done.
+    Nodes,
+}
+
+pub(super) fn stage(active: &Active) -> Option<Stage> {
+    let stacks = active.steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave());
+    match (stacks, active.nodes.wave()) {
+        (Some(stacks), Some(nodes)) if nodes < stacks => Some(Stage::Nodes),
+        (Some(stacks), _) => Some(Stage::Stacks(stacks)),
+        (None, Some(_)) => Some(Stage::Nodes),
+        (None, None) => None,
+    }
+}
+
+/// Takes the stacks of a wave as far as what was observed allows.
+fn stacks(
+    next: &mut Rollout,
+    active: &mut Active,
+    wave: u8,
+    observed: &Observed,
+    words: &mut Words,
+    effects: &mut Vec<Effect>,
+) {
+    let stopped = is_held(next, active);
+    for at in 0..active.steps.len() {
+        let step = &active.steps[at];
+        if step.kind.wave() != wave {
+            continue;
+        }
+        // After a failure or a person's word nothing new starts; what CloudFormation works at is seen to its end (P10).
+        let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
+        let held = failed || stopped;
+        if held && step.state != StepState::Executing {
+            continue;
+        }
+        // Its turn has only just come: it was not looked at. The next wake does.
+        let Some(stack) = observed.stacks.get(&step.stack) else { continue };
+        let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
+        let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
+        let moved = advance(active, step, stack.as_ref(), change_set, failures);
+        if held && moved.effects.iter().any(starts_something) {
+            // It was told to execute, and CloudFormation never heard: it need not hear now.
+            words.of(step, "was not begun".to_owned());
+            active.steps[at].state = StepState::ChangeSet;
+            continue;
+        }
+        words.of(step, moved.words);
+        effects.extend(moved.effects);
+        if moved.state == StepState::Done {
+            stands(next, active, &step.stack);
+        }
+        active.steps[at].state = moved.state;
+    }
+}
+
+/// What is gone is not there any more: a plan starts without it.
+fn forget(next: &mut Rollout, active: &Active) {
+    for step in active.nodes.gone() {
+        next.deployed.remove(&step.stack);
+        next.left.remove(&step.stack);
+        next.behind.remove(&step.role);
+        next.force_after_s.remove(&step.role);
+    }
+}
+
+/// A stack is at the target from now on; its nodes are not yet.
+fn stands(next: &mut Rollout, active: &Active, stack: &str) {
+    let before = next.deployed.insert(stack.to_owned(), active.target.clone());
+    next.left.remove(stack);
+    if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
+        next.taken_out.clear();
+    }
+    let of_stack = active.nodes.steps.iter().filter(|step| step.stack == stack && step.work.renews());
+    for step in of_stack.filter(|step| step.state != NodeState::Done) {
+        let behind = next.behind.entry(step.role.clone()).or_default();
+        behind.extend(before.clone());
+        behind.remove(&active.target);
+        if behind.is_empty() {
+            next.behind.remove(&step.role);
+        }
+    }
+}
+
+/// Starts what is wanted, if nothing is open and it may start.
+fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, now: Timestamp) -> Vec<Effect> {
+    let mut effects = order.map(|given| hear(state, given, wanted, now)).unwrap_or_default();
+    let Some(wanted) = wanted.filter(|wanted| state.active.is_none() && is_due(state, wanted)) else {
+        return effects;
+    };
+    // Said at once, and not only after somebody has approved it or let it go on.
+    if let Some(why) = wanted.plan.not_executable().or_else(|| taken_out(state, wanted)) {
+        effects.extend(refuse(state, wanted, why, now));
+        return effects;
+    }
+    if !approved(state, wanted) || state.paused_since().is_some() {
+        return effects;
+    }
+    state.remember_last();
+    state.generation += 1;
+    state.said = None;
+    let active = open(state.generation, wanted, now);
+    let reference = PlanReference { cluster: state.cluster.clone(), plan: wanted.plan.id.clone() };
+    effects.extend([Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))]);
+    let pools = wanted.release.roles.keys().filter_map(|role| match role {
+        Role::Pool(name) => Some((role.clone(), wanted.plan.policy.force_after_s(name)?)),
+        Role::Etcd(_) | Role::Controller | Role::Admin => None,
+    });
+    state.force_after_s = pools.collect();
+    if makes_control_plane(&wanted.plan) {
+        effects.extend(hand_over(state, &active));
+    }
+    state.active = Some(active);
+    state.called_off = None;
+    state.ignored = None;
+    effects
+}
+
+/// Why a member that may be out of etcd's membership already, while its group stands, is not kept: it would vote no more, and nobody would
+/// have it join again.
+fn taken_out(state: &Rollout, wanted: &Wanted) -> Option<String> {
+    let out = state.taken_out.iter().filter(|role| wanted.release.roles.contains_key(*role));
+    let out: Vec<String> = out.map(ToString::to_string).collect();
+    (!out.is_empty()).then(|| {
+        format!(
+            "{} may be out of etcd's membership already, since a rollout stopped while it took members away: nothing is touched. Upload the \
+             spec without them first, and with them when that is rolled out: they then join anew",
+            out.join(", ")
+        )
+    })
+}
+
+/// Whether the plan has the approval that its policy asks for.
+fn approved(state: &Rollout, wanted: &Wanted) -> bool {
+    !wanted.plan.needs_approval() || state.approved.as_deref() == Some(wanted.plan.id.as_str())
+}
+
+/// A plan starts once, from the state that it was made for.
+pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
+    let fresh = state.is_start_of(&wanted.plan) && !wanted.plan.is_empty() && !state.is_going();
+    // A plan that failed is tried again only when somebody uploads again: an approval may come twice.
+    fresh && !state.is_spent(&wanted.desired)
+}
+
+/// Ends a rollout before it begins: nothing was touched, and why is said.
+fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> Vec<Effect> {
+    let plan = &wanted.plan;
+    let event =
+        RolloutReport { cluster: state.cluster.clone(), plan: plan.id.clone(), message: clipped(&why) };
+    state.generation += 1;
+    state.said = None;
+    state.approved = None;
+    state.last = Some(Ended {
+        plan: plan.id.clone(),
+        spec_version: wanted.desired.spec_version.clone(),
+        target: plan.to.clone(),
+        result: RolloutResult::Failed,
+        message: why,
+        ended_at: now,
+        steps: Vec::new(),
+    });
+    vec![Effect::Publish(Event::RolloutFailed(event))]
+}
+
+fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
+    let plan = &wanted.plan;
+    let step = |stack: &slipway_core::plan::StackPlan| {
+        let rendered = wanted.release.stack(&stack.name)?;
+        Some(Step {
+            stack: stack.name.clone(),
+            kind: stack.kind,
+            template_key: rendered.template_key(&plan.cluster),
+            tags: rendered.tags.clone(),
+            may_replace: stack.may_replace(),
+            state: StepState::Waiting,
+        })
+    };
+    let in_action = |action| plan.stacks.iter().filter(move |stack| stack.action == action);
+    let mut steps: Vec<Step> =
+        in_action(StackAction::Create).chain(in_action(StackAction::Update)).filter_map(step).collect();
+    steps.sort_by(|a, b| (a.kind, &a.stack).cmp(&(b.kind, &b.stack)));
+    let nodes = Nodes::of(wanted);
+    let stacks_left = in_action(StackAction::Delete)
+        .filter(|stack| !nodes.steps.iter().any(|step| step.stack == stack.name))
+        .map(|stack| stack.name.clone())
+        .collect();
+    Active {
+        plan: plan.id.clone(),
+        spec_version: wanted.desired.spec_version.clone(),
+        target: plan.to.clone(),
+        started_at: now,
+        change_set: format!("slipway-{generation}-{}", plan.id),
+        steps,
+        nodes_left: nodes::left(wanted),
+        nodes,
+        stacks_left,
+        addons: AddonStep::of(generation, wanted),
+        aborted: None,
+        skipped: BTreeSet::new(),
+    }
+}
+
+/// Whether members of etcd were taken out whose groups still stand.
+fn half_out(active: &Active) -> bool {
+    let stands =
+        active.steps.iter().any(|step| step.kind == StackKind::Etcd && step.state != StepState::Done);
+    stands && active.nodes.taken_out().next().is_some()
+}
+
+/// The steps whose turn it is: of the first wave that is not done. None once a step has failed and nothing is in
+/// flight.
+pub(super) fn turn(steps: &[Step]) -> Vec<&Step> {
+    let Some(wave) = steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave())
+    else {
+        return Vec::new();
+    };
+    steps.iter().filter(|step| step.kind.wave() == wave && step.state != StepState::Done).collect()
+}
+
+/// Whether it makes CloudFormation begin something.
+fn starts_something(effect: &Effect) -> bool {
+    match effect {
+        Effect::CreateChangeSet(_) | Effect::ExecuteChangeSet { .. } | Effect::DeleteStack { .. } => true,
+        Effect::DeleteChangeSet { .. }
+        | Effect::PointAddons(_)
+        | Effect::Send(_)
+        | Effect::Cancel(_)
+        | Effect::SetDesired { .. }
+        | Effect::Terminate { .. }
+        | Effect::ProlongTermination { .. }
+        | Effect::CompleteTermination { .. }
+        | Effect::ArmTick
+        | Effect::DisarmTick
+        | Effect::Publish(_) => false,
+    }
+}
+
+/// Ends the rollout if it is at its end, and says how it stands.
+fn conclude(
+    next: &mut Rollout,
+    active: Active,
+    observed: &Observed,
+    now: Timestamp,
+    words: &Words,
+    moved: bool,
+    effects: &mut Vec<Effect>,
+) -> Report {
+    let failures: Vec<&str> = active
+        .steps
+        .iter()
+        .filter_map(|step| match &step.state {
+            StepState::Failed(reason) => Some(reason.as_str()),
+            StepState::Waiting | StepState::ChangeSet | StepState::Executing | StepState::Done => None,
+        })
+        .chain(active.nodes.failure())
+        .collect();
+    let paused_since = next.paused_since();
+    // A change set that was asked for starts nothing by itself: after a failure or a person's word it is left.
+    let stopped = !failures.is_empty() || active.aborted.is_some() || paused_since.is_some();
+    let in_flight = active.steps.iter().any(|step| match step.state {
+        StepState::Executing => true,
+        StepState::ChangeSet => !stopped,
+        StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
+    });
+    let in_flight = in_flight || active.nodes.is_deleting();
+    let done = stage(&active).is_none();
+    let newer = is_newer(next, &active, observed);
+
+    let ended = if active.aborted.is_some() {
+        (!in_flight).then(|| (RolloutResult::Aborted, aborted(&active, &failures)))
+    } else if done && paused_since.is_none() {
+        // The add-ons follow, so that a pause holds this too.
+        Some((RolloutResult::Succeeded, succeeded(&active)))
+    } else if !failures.is_empty() && !in_flight {
+        Some((RolloutResult::Failed, format!("{}{}", failures.join("; "), way_out(next, &active))))
+    } else if newer && !in_flight && !active.nodes.is_busy() && !half_out(&active) {
+        Some((RolloutResult::Superseded, "a newer spec was uploaded; its plan follows".to_owned()))
+    } else {
+        None
+    };
+    let mut active = active;
+    let Some((result, message)) = ended else {
+        let waiting = words.waiting(&active);
+        let (state, message) = match (active.aborted, paused_since) {
+            (Some(_), _) => ("aborting", format!("aborting: {waiting}")),
+            (None, Some(since)) => {
+                let now = if in_flight { format!("; {waiting}") } else { String::new() };
+                ("paused", format!("{}{now}", paused(next, since)))
+            }
+            (None, None) => ("running", waiting),
+        };
+        let reason = words.reason(&message);
+        if paused_since.is_some() && active.aborted.is_none() {
+            // Said once, when it was paused.
+        } else if next.said.as_ref() != Some(&reason) {
+            if moved || next.said.is_none() || next.said_since.len() >= MOST_SAID {
+                next.said_since.clear();
+            }
+            let event = detail(next, &active, &message);
+            let is_new = next.said_since.insert(reason.clone());
+            if moved {
+                effects.push(Effect::Publish(Event::RolloutStep(event)));
+            } else if is_new {
+                effects.push(Effect::Publish(Event::RolloutWaiting(event)));
+            }
+            next.said = Some(reason);
+        }
+        let mut report = report(state, next, &active.plan, message, words.stacks(&active.steps));
+        report.nodes = active.nodes.words(&words.nodes);
+        next.active = Some(active);
+        return report;
+    };
+
+    if result != RolloutResult::Succeeded {
+        effects.extend(active.nodes.called_off(&mut next.departures, now));
+    }
+    let event = detail(next, &active, &message);
+    let event = match result {
+        RolloutResult::Succeeded => {
+            next.remember(&active, now);
+            // What goes on standing is remembered with the release that it is at.
+            for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
+                next.left.extend(next.deployed.remove_entry(stack));
+            }
+            // What did not change is at the new release too.
+            for release in next.deployed.values_mut() {
+                release.clone_from(&active.target);
+            }
+            // Of a role that was not touched nothing is behind; of one that was left, it is.
+            let left = |role: &Role| active.nodes.steps.iter().any(|step| step.left && &step.role == role);
+            next.behind.retain(|role, _| left(role));
+            effects.extend(hand_over(next, &active));
+            Event::RolloutSucceeded(event)
+        }
+        RolloutResult::Failed => Event::RolloutFailed(event),
+        RolloutResult::Superseded => Event::RolloutStep(event),
+        RolloutResult::Aborted => {
+            // Whoever still holds an order to execute one finds nothing to execute.
+            let made = active.steps.iter().filter(|step| step.state == StepState::ChangeSet);
+            effects.extend(made.map(|step| Effect::DeleteChangeSet {
+                stack: step.stack.clone(),
+                name: active.change_set.clone(),
+            }));
+            Event::RolloutAborted(event)
+        }
+    };
+    effects.push(Effect::Publish(event));
+    if next.departures.is_empty() && !next.is_going() {
+        effects.push(Effect::DisarmTick);
+    }
+    let mut report =
+        report(result.as_str(), next, &active.plan, message.clone(), words.stacks(&active.steps));
+    report.nodes = active.nodes.words(&words.nodes);
+    next.approved = None;
+    next.last = Some(Ended {
+        plan: active.plan,
+        spec_version: active.spec_version,
+        target: active.target,
+        result,
+        message,
+        ended_at: now,
+        steps: active.steps,
+    });
+    report
+}
+
+fn finish(mut next: Rollout, effects: Vec<Effect>, report: Report) -> Decision {
+    next.outbox.clone_from(&effects);
+    Decision { next, effects, report }
+}

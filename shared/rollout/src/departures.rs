@@ -1,0 +1,521 @@
+//! Workers on their way out: drained by a controller, then terminated, and let go of by their hook only after that (P6).
+//!
+//! Two begin a [`Departure`]: a rollout that replaces a worker, and Auto Scaling, which takes one down by itself (a smaller pool, a
+//! machine that is ill or about to be reclaimed) and holds it in its terminate hook. What has begun outlives its rollout: a hook is kept
+//! alive by heartbeats for as long as the drain goes on, and is never completed before it is done.
+//!
+//! A machine that a rollout no longer wants to go, since it was aborted or has failed, takes pods again: its drain is taken back, and it
+//! is uncordoned. That is no beginning (P10): nothing is evicted, stopped or made by it, and without it a rollout that was stopped
+//! would go on evicting for minutes, and leave a node that nothing is scheduled to. A controller that was drained comes here for that.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fleet::{GroupView, Lifecycle, MachineView};
+use super::nodes::asks::{answer, call_back, command, is_told};
+use super::nodes::{Asked, PATIENCE, PAUSE, TRIES};
+use super::{Effect, Observed, Rollout, ToObserve};
+use slipway_core::node::Verb;
+use slipway_core::pki::Role;
+use slipway_core::render::{StackKind, stack_name};
+
+/// A drain ends after so many seconds, done or not, to say what it waits for; then it goes on.
+pub(super) const DRAINS_FOR_S: u32 = 600;
+
+/// How long pods may hold up a worker that a rollout replaces: they may be jobs that end by themselves overnight.
+const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
+
+/// How often a hook is prolonged. It waits for half an hour, so that two heartbeats may be lost.
+const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
+
+/// Workers that are drained at once: each is a command on a controller whose agent runs a few at a time, and an invocation stays bounded.
+pub(super) const MOST_DRAINS: usize = 20;
+
+/// How often a machine that stays is told so: its API may be down for a while.
+const UNCORDONS: u32 = 30;
+
+/// A pool whose group is looked at for machines that Auto Scaling takes down, at each wake while a rollout is open: so many, in turn.
+const LOOKS: usize = 5;
+
+/// What a look says of a departure: there is still something to do, or nothing is left of it.
+const STAYS: bool = true;
+const GONE: bool = false;
+
+/// A worker on its way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Departure {
+    /// Its pool.
+    pub role: Role,
+    /// Its Auto Scaling group.
+    pub group: String,
+    /// Who wants it to go.
+    pub cause: Cause,
+    /// How far it is.
+    pub state: DepartureState,
+    /// When it came there.
+    pub since: Timestamp,
+    /// Whether none comes for it.
+    #[serde(default)]
+    pub shrink: bool,
+    /// Whether it stays where it is once it is drained, until its stack is deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rests: bool,
+    /// Seconds after which its drain may be forced by all the other rules; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force_after_s: Option<u32>,
+    /// How often what is asked for it failed.
+    #[serde(default)]
+    pub tries: u32,
+    /// How often something was asked.
+    #[serde(default)]
+    pub round: u32,
+    /// What was asked last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+    /// When Auto Scaling was last told something about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Timestamp>,
+    /// What holds up its drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+    /// Why it does not go after all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Who wants a worker to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cause {
+    /// A rollout.
+    Rollout,
+    /// Auto Scaling itself.
+    AutoScaling,
+}
+
+/// How far a [`Departure`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DepartureState {
+    /// Its pods are evicted.
+    Drain,
+    /// It is drained, and goes.
+    Leave,
+    /// It is drained, and stays until its stack goes.
+    Rest,
+    /// It does not go after all: its drain comes to its end.
+    Withdraw,
+    /// It is told to take pods again.
+    Uncordon,
+}
+
+/// What a look at all departures sees.
+struct Scene<'a> {
+    cluster: &'a str,
+    observed: &'a Observed,
+    now: Timestamp,
+    /// A person said that nothing new may start.
+    paused: bool,
+    /// The rollout that began them goes on.
+    goes_on: bool,
+    /// Controllers that serve.
+    controllers: Vec<&'a String>,
+}
+
+impl Rollout {
+    /// The name of the group of the controllers, which drain workers.
+    fn controllers_group(&self) -> String {
+        stack_name(&self.cluster, StackKind::ControlPlane, "")
+    }
+
+    /// The pool whose group bears that name, if it is one of this cluster's that stands.
+    fn pool_of(&self, group: &str) -> Option<Role> {
+        let stands = self.deployed.contains_key(group) || self.left.contains_key(group);
+        let pool = group.strip_prefix(&stack_name(&self.cluster, StackKind::Pool, ""))?;
+        (stands && !pool.is_empty()).then(|| Role::Pool(pool.to_owned()))
+    }
+
+    /// What becomes of workers while no rollout is open, in words.
+    pub(super) fn departures_in_words(&self) -> Option<String> {
+        let words = self.departures.iter().take(3).map(|(id, one)| one.words(id));
+        let words = words.collect::<Vec<_>>().join("; ");
+        let count = self.departures.len();
+        (count > 0).then(|| format!("nodes on their way out, {count} in all: {words}"))
+    }
+
+    /// Whether Auto Scaling may take down machines of `group` that somebody has to drain.
+    #[must_use]
+    pub fn drains(&self, group: &str) -> bool {
+        self.pool_of(group).is_some()
+    }
+}
+
+/// What those on their way out are looked at by, and which groups may have more of them.
+pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, look: &mut ToObserve) {
+    if let Some(active) = &rollout.active {
+        look.groups.extend(active.nodes.groups_that_go());
+        let stands = rollout.deployed.keys().chain(rollout.left.keys());
+        let pools: Vec<&String> = stands.filter(|stack| rollout.drains(stack)).collect();
+        // By the minute, so that each has its turn.
+        let at = usize::try_from(now.as_second() / 60).unwrap_or_default() * LOOKS;
+        let turn = (0..pools.len().min(LOOKS)).map(|more| pools[(at + more) % pools.len()].clone());
+        look.groups.extend(turn);
+    }
+    if rollout.departures.is_empty() {
+        return;
+    }
+    look.groups.insert(rollout.controllers_group());
+    look.groups.extend(rollout.departures.values().map(|one| one.group.clone()));
+    let asked = rollout.departures.values().filter_map(|one| one.asked.as_ref());
+    look.commands.extend(asked.filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
+}
+
+/// Takes all that are on their way out as far as what was observed allows; `goes_on`: the rollout that began them does.
+pub(super) fn advance(
+    rollout: &mut Rollout,
+    observed: &Observed,
+    now: Timestamp,
+    goes_on: bool,
+) -> Vec<Effect> {
+    let mut effects = notice(rollout, observed, now);
+    let mut departures = std::mem::take(&mut rollout.departures);
+    let controllers = observed.groups.get(&rollout.controllers_group()).and_then(Option::as_ref);
+    let scene = Scene {
+        cluster: &rollout.cluster,
+        observed,
+        now,
+        paused: rollout.paused_since().is_some(),
+        goes_on,
+        controllers: controllers.into_iter().flat_map(super::nodes::serving).map(|(id, _)| id).collect(),
+    };
+    let mut free = MOST_DRAINS.saturating_sub(departures.values().filter(|one| one.is_draining()).count());
+    departures.retain(|id, one| {
+        // What was not looked at stays as it is.
+        let Some(group) = observed.groups.get(&one.group) else { return true };
+        let machine = group.as_ref().and_then(|group| group.machines.get(id));
+        // A state leads to another in the same look at most so often.
+        (0..4).all(|_| one.look(id, machine, &scene, &mut free, &mut effects))
+    });
+    rollout.departures = departures;
+    effects
+}
+
+/// Takes note of workers that Auto Scaling takes down by itself.
+fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp) -> Vec<Effect> {
+    let mut found = BTreeMap::new();
+    for (name, group) in &observed.groups {
+        let (Some(role), Some(group)) = (rollout.pool_of(name), group) else { continue };
+        if group.tags.get("slipway:cluster") != Some(&rollout.cluster) {
+            continue;
+        }
+        let waits = |machine: &MachineView| machine.lifecycle == Lifecycle::TerminatingWait;
+        for (id, _) in group.machines.iter().filter(|(_, machine)| waits(machine)) {
+            if !rollout.departures.contains_key(id) {
+                let force_after_s = rollout.force_after_s.get(&role).copied();
+                let one = Departure::new(role.clone(), name, Cause::AutoScaling, force_after_s, now);
+                found.insert(id.clone(), one);
+            }
+        }
+    }
+    let is_first = rollout.active.is_none() && rollout.departures.is_empty() && !found.is_empty();
+    rollout.departures.extend(found);
+    is_first.then_some(Effect::ArmTick).into_iter().collect()
+}
+
+impl Departure {
+    fn new(role: Role, group: &str, cause: Cause, force_after_s: Option<u32>, now: Timestamp) -> Self {
+        Self {
+            role,
+            group: group.to_owned(),
+            cause,
+            state: DepartureState::Drain,
+            since: now,
+            shrink: false,
+            rests: false,
+            force_after_s,
+            tries: 0,
+            round: 0,
+            asked: None,
+            told: None,
+            waits: None,
+            problem: None,
+        }
+    }
+
+    /// One that was cordoned and does not go after all; `asked`: the drain that may still run.
+    pub(super) fn called_off(role: Role, group: &str, asked: Option<Asked>, now: Timestamp) -> Self {
+        let one = Self::new(role, group, Cause::Rollout, None, now);
+        Self { state: DepartureState::Withdraw, asked, ..one }
+    }
+
+    /// One of a pool that goes as a whole: it stays, empty, until all are.
+    pub(super) fn to_rest(
+        role: &Role,
+        group: &GroupView,
+        force_after_s: Option<u32>,
+        now: Timestamp,
+    ) -> Self {
+        let one = Self::new(role.clone(), &group.name, Cause::Rollout, force_after_s, now);
+        Self { rests: true, ..one }
+    }
+
+    /// One that a rollout begins; `shrink`: none comes for it.
+    pub(super) fn by_rollout(
+        role: &Role,
+        group: &GroupView,
+        shrink: bool,
+        force_after_s: Option<u32>,
+        now: Timestamp,
+    ) -> Self {
+        let one = Self::new(role.clone(), &group.name, Cause::Rollout, force_after_s, now);
+        Self { shrink, ..one }
+    }
+
+    /// Whether a controller is asked to drain it.
+    const fn is_draining(&self) -> bool {
+        matches!(self.state, DepartureState::Drain) && self.asked.is_some()
+    }
+
+    /// In words, for a person.
+    pub(super) fn words(&self, id: &str) -> String {
+        match (self.state, &self.waits) {
+            (DepartureState::Drain, Some(waits)) => format!("drains {id}, which waits for {waits}"),
+            (DepartureState::Drain, None) => format!("drains {id}"),
+            (DepartureState::Leave, _) => format!("waits for {id} to leave"),
+            (DepartureState::Rest, _) => format!("{id} is empty"),
+            (DepartureState::Withdraw | DepartureState::Uncordon, _) => {
+                format!("has {id} take pods again")
+            }
+        }
+    }
+
+    fn enter(&mut self, state: DepartureState, now: Timestamp) -> bool {
+        self.state = state;
+        self.since = now;
+        self.asked = None;
+        self.tries = 0;
+        STAYS
+    }
+
+    /// It does not go after all: what was asked for it is taken back, and pods may come again once that has ended.
+    pub(super) fn withdraw(&mut self, why: Option<String>, now: Timestamp) -> bool {
+        self.problem = why.or_else(|| self.problem.take());
+        self.state = DepartureState::Withdraw;
+        self.since = now;
+        self.told = None;
+        STAYS
+    }
+
+    fn look(
+        &mut self,
+        id: &str,
+        machine: Option<&MachineView>,
+        scene: &Scene<'_>,
+        free: &mut usize,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let hooked = match machine.map(|machine| machine.lifecycle) {
+            None => return GONE,
+            // On its way out without a hook that would wait for anybody.
+            Some(Lifecycle::Terminating | Lifecycle::Retained)
+                if scene.now.duration_since(self.since) > PATIENCE =>
+            {
+                return GONE;
+            }
+            Some(Lifecycle::Terminating | Lifecycle::Retained) => return STAYS,
+            Some(Lifecycle::TerminatingWait) => true,
+            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => false,
+        };
+        // A controller that its group takes down leaves by itself.
+        if hooked && self.role == Role::Controller {
+            return GONE;
+        }
+        match self.state {
+            DepartureState::Drain => self.drain(id, hooked, scene, free, effects),
+            DepartureState::Leave => self.leave(id, hooked, scene, effects),
+            DepartureState::Rest | DepartureState::Withdraw | DepartureState::Uncordon if hooked => {
+                // Auto Scaling wants it now.
+                self.cause = Cause::AutoScaling;
+                self.problem = None;
+                self.enter(DepartureState::Drain, scene.now)
+            }
+            DepartureState::Rest if scene.goes_on => STAYS,
+            DepartureState::Rest => self.withdraw(None, scene.now),
+            DepartureState::Withdraw => self.call_back(scene, effects),
+            DepartureState::Uncordon => self.uncordon(id, scene, free, effects),
+        }
+    }
+
+    fn drain(
+        &mut self,
+        id: &str,
+        hooked: bool,
+        scene: &Scene<'_>,
+        free: &mut usize,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let now = scene.now;
+        if hooked && self.told.is_none_or(|at| now.duration_since(at) >= HEARTBEAT) {
+            self.told = Some(now);
+            effects.push(Effect::ProlongTermination { group: self.group.clone(), instance: id.to_owned() });
+        }
+        if !hooked && self.cause == Cause::AutoScaling {
+            // Somebody took it out of the group's hands.
+            return GONE;
+        }
+        if !hooked && !scene.goes_on {
+            return self.withdraw(None, now);
+        }
+        if scene.paused {
+            return STAYS;
+        }
+        let Some(asked) = &self.asked else {
+            if *free == 0 {
+                return STAYS;
+            }
+            let verb =
+                Verb::Drain { node: id.to_owned(), for_s: DRAINS_FOR_S, force_after_s: self.force_after_s };
+            if self.ask(id, verb, scene, effects) {
+                *free -= 1;
+            }
+            return STAYS;
+        };
+        let Some(answered) = answer(asked, scene.observed, now) else { return STAYS };
+        let done = match &answered {
+            Ok(answer) => answer.get("done").and_then(Value::as_bool) == Some(true),
+            // What is no node has no pods.
+            Err(_) => is_told(asked, scene.observed, "drain.no-node"),
+        };
+        if done {
+            self.leaves(id, hooked, now, effects);
+            return STAYS;
+        }
+        *free += 1;
+        match answered {
+            Ok(answer) => {
+                let waits = waiting(&answer);
+                self.tries = 0;
+                self.asked = None;
+                if !hooked && now.duration_since(self.since) > DRAIN_PATIENCE {
+                    let hours = DRAIN_PATIENCE.as_hours();
+                    let why = format!("{id} could not be drained within {hours} hours: {waits}");
+                    return self.withdraw(Some(why), now);
+                }
+                self.waits = Some(waits);
+                STAYS
+            }
+            Err(why) => {
+                self.tries += 1;
+                self.asked = None;
+                if !hooked && self.tries >= TRIES {
+                    let why = format!("draining {id} failed {TRIES} times: {why}");
+                    return self.withdraw(Some(why), now);
+                }
+                self.waits = Some(why);
+                STAYS
+            }
+        }
+    }
+
+    /// Asks a controller; `false`: none serves.
+    fn ask(&mut self, id: &str, verb: Verb, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
+        // Each time another, and not the same for all: an agent runs few commands at a time.
+        let at = id.bytes().fold(self.round as usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
+        let Some(controller) = scene.controllers.get(at % scene.controllers.len().max(1)) else {
+            return false;
+        };
+        self.round += 1;
+        let of = format!("{id} {}", self.since);
+        let command = command(&of, scene.cluster, &self.role, self.round, (*controller).clone(), verb);
+        effects.push(Effect::Send(command.clone()));
+        self.asked = Some(Asked { role: Role::Controller, command, at: scene.now, refused: None });
+        true
+    }
+
+    /// Its drain is taken back, again and again until it has ended: Run Command may not list it yet, and promises nothing.
+    fn call_back(&mut self, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
+        let (now, longest) = (scene.now, SignedDuration::from_secs(i64::from(DRAINS_FOR_S) + 300));
+        let runs = |asked: &&Asked| {
+            answer(asked, scene.observed, now).is_none() && now.duration_since(asked.at) <= longest
+        };
+        let Some(asked) = self.asked.as_ref().filter(runs) else {
+            return self.enter(DepartureState::Uncordon, now);
+        };
+        if self.told.is_none_or(|at| now.duration_since(at) >= PAUSE) {
+            effects.extend(call_back(asked));
+            self.told = Some(now);
+        }
+        STAYS
+    }
+
+    /// Its pods are gone: it goes, too.
+    fn leaves(&mut self, id: &str, hooked: bool, now: Timestamp, effects: &mut Vec<Effect>) {
+        if self.rests && !hooked {
+            self.enter(DepartureState::Rest, now);
+            return;
+        }
+        self.enter(DepartureState::Leave, now);
+        self.told = Some(now);
+        let (group, instance) = (self.group.clone(), id.to_owned());
+        effects.push(if hooked {
+            Effect::CompleteTermination { group, instance }
+        } else {
+            Effect::Terminate { group, instance, shrink: self.shrink }
+        });
+    }
+
+    fn leave(&mut self, id: &str, hooked: bool, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
+        if hooked && self.told.is_none_or(|at| scene.now.duration_since(at) >= PAUSE) {
+            self.told = Some(scene.now);
+            effects.push(Effect::CompleteTermination { group: self.group.clone(), instance: id.to_owned() });
+        }
+        if self.problem.is_none() && scene.now.duration_since(self.since) > PATIENCE {
+            let minutes = PATIENCE.as_mins();
+            self.problem = Some(format!("{id} was terminated and is still there after {minutes} minutes"));
+        }
+        STAYS
+    }
+
+    fn uncordon(&mut self, id: &str, scene: &Scene<'_>, free: &mut usize, effects: &mut Vec<Effect>) -> bool {
+        if scene.paused && scene.goes_on {
+            return STAYS;
+        }
+        if let Some(asked) = &self.asked {
+            match answer(asked, scene.observed, scene.now) {
+                None => return STAYS,
+                Some(Ok(_)) => return GONE,
+                Some(Err(_)) if scene.now.duration_since(asked.at) < PAUSE => return STAYS,
+                Some(Err(_)) => {
+                    self.tries += 1;
+                    if self.tries >= UNCORDONS || is_told(asked, scene.observed, "drain.no-node") {
+                        return GONE;
+                    }
+                }
+            }
+        }
+        // A whole pool may come back at once.
+        if *free > 0 && self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects) {
+            *free -= 1;
+        }
+        STAYS
+    }
+}
+
+/// What holds up a drain, by its answer.
+pub(super) fn waiting(answer: &Value) -> String {
+    let waiting = answer.get("waiting").and_then(Value::as_array);
+    let waiting: Vec<String> = waiting
+        .into_iter()
+        .flatten()
+        .take(3)
+        .map(|one| {
+            let text = |key: &str| one.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            format!("{}: {}", text("pod"), text("why"))
+        })
+        .collect();
+    waiting.join("; ")
+}

@@ -1,0 +1,561 @@
+//! A cluster that is taken away, since a person said so: a last snapshot of etcd, then its stacks, in an order that leaves nothing behind.
+//!
+//! The stacks go in the waves in which they came, backwards: pools, control plane, etcd, network; the next wave begins when CloudFormation
+//! says that all of the one before are gone. What is found is read off the world each time, also stacks that never came to be. Workers are not
+//! drained, since there is nowhere for their pods to go: their terminate hooks, which would wait for a drain and keep the machine, are ended.
+//!
+//! Nothing is deleted before the snapshot is taken, on the member that leads, so that what was acknowledged is in it. Before etcd's stack goes, a
+//! member takes back the records that members set themselves. A failure stops it where it is, and another order goes on from there; pause holds
+//! it, and an abort ends it between two stacks.
+
+mod end;
+mod machines;
+mod records;
+mod save;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::nodes::{Asked, PATIENCE};
+use super::orders::{CLOCKS_APART, Given, ignore, is_late, paused, plan_of};
+use super::stack_step::{OWNER_TAG, Phase, because, phase, status_of};
+use super::words::clipped;
+use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
+use end::{destroyed, last_snapshot, listed};
+use machines::let_go;
+pub(super) use records::zone_cure;
+use records::{Records, retire};
+use save::{member_groups, save};
+use slipway_core::event::{Event, RolloutReport};
+use slipway_core::render::{StackKind, stack_name};
+use slipway_core::status::Report;
+
+/// A cluster that is taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Destroy {
+    /// When the newest order to do so was given.
+    pub asked_at: Timestamp,
+    /// Counts those orders: what CloudFormation refused to one is asked anew for the next.
+    pub attempt: u32,
+    /// The last snapshot of etcd.
+    pub snapshot: LastSnapshot,
+    /// Where the one lies that was the last before another order, or before it went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<String>,
+    /// The records that members of etcd set themselves.
+    #[serde(default)]
+    pub records: Records,
+    /// Its stacks, by wave, the last that came first.
+    pub stacks: Vec<Going>,
+    /// When its present stage began.
+    pub since: Timestamp,
+    /// What members were asked last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Asked>,
+    /// How often members were asked something.
+    #[serde(default)]
+    pub round: u32,
+    /// How often that came to nothing.
+    #[serde(default)]
+    pub tries: u32,
+    /// When terminate hooks were ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Timestamp>,
+    /// Since when it is to end, as a person said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<Timestamp>,
+    /// Why it stopped before a stack could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// How far the last snapshot of etcd is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LastSnapshot {
+    /// Members are asked which of them leads.
+    Leader,
+    /// It is being taken.
+    Asked,
+    /// It is taken, verified, and lies there.
+    Taken(String),
+    /// A person does without.
+    Declined,
+    /// No etcd ever stood.
+    Needless,
+}
+
+/// A stack that goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Going {
+    /// Its name.
+    pub stack: String,
+    /// Its kind.
+    pub kind: StackKind,
+    /// How far it is.
+    pub state: GoingState,
+    /// Nobody began it, as far as is known: whether there is one is still to be seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsure: bool,
+}
+
+/// How far a stack is that goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum GoingState {
+    /// It stands, or was not looked at.
+    Stands,
+    /// CloudFormation was told to delete it, then.
+    Deleting(Timestamp),
+    /// It is gone.
+    Gone,
+    /// There is one of that name, and it is somebody else's.
+    NotOurs,
+    /// It could not be deleted, and why.
+    Failed(String),
+}
+
+/// A cluster that lacks what was deleted before a person thought better of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CalledOff {
+    /// When what CloudFormation worked at had ended.
+    pub at: Timestamp,
+    /// In words.
+    pub message: String,
+}
+
+/// A cluster that was taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Destroyed {
+    /// When the last of it was gone.
+    pub at: Timestamp,
+    /// Versions of its newest specs then, also of one that was refused meanwhile: those make nothing any more, whatever event comes late.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub spec_versions: BTreeSet<String>,
+    /// Where the last snapshot of etcd lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// In words.
+    pub message: String,
+}
+
+/// Stacks that are worked on side by side, as in a rollout.
+const AT_A_TIME: usize = 10;
+
+impl Rollout {
+    /// Whether it is being taken away, or has stopped half-way.
+    #[must_use]
+    pub const fn is_going(&self) -> bool {
+        self.destroy.is_some()
+    }
+
+    /// Whether it was taken away, and nothing was made since.
+    #[must_use]
+    pub fn was_destroyed(&self) -> Option<&Destroyed> {
+        let nothing = self.active.is_none() && self.last.is_none() && self.destroy.is_none();
+        self.destroyed.as_ref().filter(|_| nothing && self.deployed.is_empty())
+    }
+
+    /// Whether an etcd stands, as far as is known.
+    fn has_etcd(&self) -> bool {
+        let etcd = stack_name(&self.cluster, StackKind::Etcd, "");
+        self.deployed.contains_key(&etcd) || self.left.contains_key(&etcd)
+    }
+
+    fn kind_of(&self, stack: &str) -> StackKind {
+        let fixed = [StackKind::Network, StackKind::Identity, StackKind::Etcd, StackKind::ControlPlane];
+        let found = fixed.into_iter().find(|kind| stack_name(&self.cluster, *kind, "") == stack);
+        found.unwrap_or(StackKind::Pool)
+    }
+}
+
+/// A person wants it gone.
+pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: Timestamp) -> Vec<Effect> {
+    let over = state.destroys_over.is_some_and(|over| given.at <= over);
+    let again = state.destroy.as_ref().is_some_and(|open| {
+        given.at <= open.asked_at || open.aborted.is_some_and(|aborted| given.at <= aborted)
+    });
+    if over || again {
+        return Vec::new();
+    }
+    if is_late(given.at, now) {
+        let cluster = &state.cluster;
+        let why = "somebody may have thought better of it meanwhile";
+        let cure = format!("if it is still wanted: slipway destroy --cluster {cluster}");
+        return ignore(state, given.at, now, "destroy the cluster", why, &cure);
+    }
+    state.ignored = None;
+    state.said = None;
+    if let Some(active) = state.active.as_mut().filter(|active| active.aborted.is_none()) {
+        active.aborted = Some(given.at);
+    }
+    let open = match state.destroy.take() {
+        Some(open) => open.again(given.at, no_snapshot),
+        None => {
+            state.generation += 1;
+            begin(state, given.at, no_snapshot)
+        }
+    };
+    state.destroy = Some(open);
+    vec![Effect::ArmTick]
+}
+
+fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool) -> Destroy {
+    let snapshot = match (state.has_etcd(), no_snapshot) {
+        (false, _) => LastSnapshot::Needless,
+        (true, true) => LastSnapshot::Declined,
+        (true, false) => LastSnapshot::Leader,
+    };
+    Destroy {
+        asked_at: at,
+        attempt: 1,
+        snapshot,
+        earlier: None,
+        records: Records::Stand,
+        stacks: stacks(state),
+        since: at,
+        asked: Vec::new(),
+        round: 0,
+        tries: 0,
+        told: None,
+        aborted: None,
+        failure: None,
+    }
+}
+
+/// What may stand: also what an earlier rollout began and did not see to its end.
+fn stacks(state: &Rollout) -> Vec<Going> {
+    let fixed = [StackKind::Network, StackKind::Identity, StackKind::Etcd, StackKind::ControlPlane];
+    let fixed = fixed.into_iter().map(|kind| stack_name(&state.cluster, kind, ""));
+    let steps = state.active.iter().flat_map(|active| &active.steps);
+    let steps = steps.chain(state.last.iter().flat_map(|last| &last.steps)).map(|step| step.stack.clone());
+    let known = state.deployed.keys().chain(state.left.keys()).cloned();
+    let begun: BTreeSet<String> = steps.chain(known).collect();
+    let names: BTreeSet<String> = fixed.chain(begun.iter().cloned()).collect();
+    let going = |stack: String| {
+        let unsure = !begun.contains(&stack);
+        Going { kind: state.kind_of(&stack), stack, state: GoingState::Stands, unsure }
+    };
+    let mut all: Vec<Going> = names.into_iter().map(going).collect();
+    all.sort_by(|a, b| (b.kind.wave(), &a.stack).cmp(&(a.kind.wave(), &b.stack)));
+    all
+}
+
+impl Destroy {
+    /// Another order: what failed is tried anew, and an abort is taken back.
+    fn again(mut self, at: Timestamp, no_snapshot: bool) -> Self {
+        if no_snapshot {
+            self.does_without()
+        } else {
+            self.saves_again(at)
+        }
+        for going in &mut self.stacks {
+            if matches!(going.state, GoingState::Failed(_) | GoingState::NotOurs) {
+                going.state = GoingState::Stands;
+            }
+        }
+        let attempt = self.attempt + 1;
+        Self {
+            asked_at: at,
+            attempt,
+            since: at,
+            tries: 0,
+            aborted: None,
+            failure: None,
+            records: Records::Stand,
+            ..self
+        }
+    }
+
+    /// A person thought better of it; whether that was after it was ordered.
+    pub(super) fn abort(&mut self, at: Timestamp) -> bool {
+        let after = at.saturating_add(CLOCKS_APART).is_ok_and(|at| at >= self.asked_at);
+        if after {
+            self.aborted = self.aborted.max(Some(at));
+        }
+        after
+    }
+
+    /// Whether nothing goes on by itself: it waits for another order.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.why().is_some() && !self.in_flight()
+    }
+
+    /// Whether no stack was told to go yet.
+    pub(super) fn is_whole(&self) -> bool {
+        self.stacks.iter().all(|going| going.state == GoingState::Stands)
+    }
+
+    fn in_flight(&self) -> bool {
+        self.stacks.iter().any(|going| matches!(going.state, GoingState::Deleting(_)))
+    }
+
+    fn why(&self) -> Option<&str> {
+        let failed = self.stacks.iter().find_map(|going| match &going.state {
+            GoingState::Failed(why) => Some(why.as_str()),
+            GoingState::Stands | GoingState::Deleting(_) | GoingState::Gone | GoingState::NotOurs => None,
+        });
+        self.failure.as_deref().or(failed)
+    }
+
+    /// The stacks whose turn it is, by their place: those of the first wave of which any may stand.
+    fn turn(&self) -> Vec<usize> {
+        let open = |going: &Going| !matches!(going.state, GoingState::Gone | GoingState::NotOurs);
+        let Some(wave) = self.stacks.iter().find(|going| open(going)).map(|going| going.kind.wave()) else {
+            return Vec::new();
+        };
+        let of_wave = |at: &usize| self.stacks[*at].kind.wave() == wave && open(&self.stacks[*at]);
+        (0..self.stacks.len()).filter(of_wave).take(AT_A_TIME).collect()
+    }
+
+    /// Whether members of etcd are to be asked, and may have answered.
+    fn asks_members(&self) -> bool {
+        let etcd = |at: usize| {
+            let going = &self.stacks[at];
+            going.kind == StackKind::Etcd && going.state == GoingState::Stands
+        };
+        self.saves() || (self.records.are_open() && self.turn().into_iter().any(etcd))
+    }
+
+    const fn saves(&self) -> bool {
+        matches!(self.snapshot, LastSnapshot::Leader | LastSnapshot::Asked)
+    }
+
+    /// What CloudFormation refused outright.
+    pub(super) fn refused(&mut self, stack: &str, reason: &str) {
+        for going in self.stacks.iter_mut().filter(|going| going.stack == stack) {
+            going.state = GoingState::Failed(reason.to_owned());
+        }
+    }
+
+    /// What Run Command would not send.
+    pub(super) fn unsent(&mut self, token: &str, reason: &str) {
+        for asked in self.asked.iter_mut().filter(|asked| asked.command.token == token) {
+            asked.refused = Some(reason.to_owned());
+        }
+    }
+}
+
+/// What to look at.
+pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) {
+    if open.has_stopped() {
+        return;
+    }
+    if open.asks_members() {
+        look.groups.extend(member_groups(&state.cluster).map(|(_, group)| group));
+        look.commands.extend(
+            open.asked.iter().filter(|asked| asked.refused.is_none()).map(|asked| asked.command.clone()),
+        );
+    }
+    if open.saves() && !open.in_flight() {
+        return;
+    }
+    for going in open.turn().into_iter().map(|at| &open.stacks[at]) {
+        look.going.insert(going.stack.clone());
+        if going.kind == StackKind::Pool && matches!(going.state, GoingState::Deleting(_)) {
+            look.groups.insert(going.stack.clone());
+        }
+    }
+}
+
+/// Takes it as far as what was observed allows.
+pub(super) fn decide(
+    mut next: Rollout,
+    mut open: Destroy,
+    observed: &Observed,
+    now: Timestamp,
+    mut effects: Vec<Effect>,
+) -> Decision {
+    let mut words = BTreeMap::new();
+    let held = next.paused_since().is_some() || open.aborted.is_some();
+    if !open.saves() && !held {
+        // Nobody's pods have anywhere to go from here on.
+        next.departures.clear();
+    }
+    let before = open.stacks.clone();
+    if !open.has_stopped() {
+        let saves = open.saves();
+        if saves && !held && open.failure.is_none() {
+            let waits = save(&next, &mut open, observed, now, &mut effects);
+            words.insert(stack_name(&next.cluster, StackKind::Etcd, ""), waits);
+        }
+        // What CloudFormation works at is seen to its end meanwhile.
+        if !saves || open.in_flight() {
+            delete(&next, &mut open, observed, now, held || saves, &mut effects, &mut words);
+        }
+    }
+    // One that is half gone cannot be updated any more: a plan that has it makes it anew.
+    let half_gone = |stack: &str| {
+        let found = observed.stacks.get(stack).and_then(Option::as_ref);
+        found.is_some_and(|stack| stack.status == StackStatus::DeleteFailed)
+    };
+    let gone = |going: &&Going| going.state == GoingState::Gone || half_gone(&going.stack);
+    for going in open.stacks.iter().filter(gone) {
+        next.deployed.remove(&going.stack);
+        next.left.remove(&going.stack);
+    }
+    let moved = before != open.stacks;
+    let report = conclude(&mut next, open, observed, now, words, moved, &mut effects);
+    next.outbox.clone_from(&effects);
+    Decision { next, effects, report }
+}
+
+/// The stacks whose turn it is; `held`: none is told to go, and what CloudFormation works at is seen to its end.
+fn delete(
+    state: &Rollout,
+    open: &mut Destroy,
+    observed: &Observed,
+    now: Timestamp,
+    held: bool,
+    effects: &mut Vec<Effect>,
+    words: &mut BTreeMap<String, String>,
+) {
+    // After a failure no other is told to go.
+    let held = held || open.why().is_some();
+    let name = format!("slipway-{}-destroy-{}", state.generation, open.attempt);
+    let mut never = BTreeSet::new();
+    for at in open.turn() {
+        let going = &open.stacks[at];
+        let stack = observed.stacks.get(&going.stack).and_then(Option::as_ref);
+        let waits = stack.filter(|_| going.kind == StackKind::Etcd && going.state == GoingState::Stands);
+        if let Some(waits) = waits.and_then(|stack| retire(state, open, stack, held, observed, now, effects))
+        {
+            words.insert(open.stacks[at].stack.clone(), waits);
+            continue;
+        }
+        let going = &mut open.stacks[at];
+        let Some(found) = observed.stacks.get(&going.stack) else { continue };
+        let Some(stack) = found.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
+            if going.unsure {
+                never.insert(going.stack.clone());
+            }
+            going.state = GoingState::Gone;
+            continue;
+        };
+        going.unsure = false;
+        if stack.tags.get(OWNER_TAG) != Some(&state.cluster) {
+            // What was deployed is ours, unless somebody has put another in its place: a person sees to that.
+            let known = state.deployed.contains_key(&going.stack) || state.left.contains_key(&going.stack);
+            going.state = match known {
+                true => GoingState::Failed(format!("{} exists and is not Slipway's", going.stack)),
+                false => GoingState::NotOurs,
+            };
+            continue;
+        }
+        let deleting = stack.status == StackStatus::DeleteInProgress;
+        let said = match &going.state {
+            GoingState::Deleting(_) if stack.status == StackStatus::DeleteFailed => {
+                let failures = observed.failures.get(&going.stack).map(Vec::as_slice).unwrap_or_default();
+                let why = because(format!("{} could not be deleted", going.stack), failures);
+                let why = why + &records::cure(&going.stack, failures, &open.records);
+                going.state = GoingState::Failed(why.clone());
+                why
+            }
+            GoingState::Deleting(since) if !deleting && now.duration_since(*since) > PATIENCE => {
+                let minutes = PATIENCE.as_mins();
+                let why = stack.reason.as_deref().unwrap_or("CloudFormation does not say why");
+                let why =
+                    format!("the deletion of {} has not begun within {minutes} minutes: {why}", going.stack);
+                going.state = GoingState::Failed(why.clone());
+                why
+            }
+            GoingState::Deleting(_) => "CloudFormation deletes it".to_owned(),
+            GoingState::Stands if deleting => {
+                going.state = GoingState::Deleting(now);
+                "CloudFormation deletes it".to_owned()
+            }
+            GoingState::Stands if matches!(phase(stack.status), Phase::Busy) => {
+                format!("CloudFormation is at work ({})", status_of(Some(stack)))
+            }
+            GoingState::Stands if held => "stands".to_owned(),
+            GoingState::Stands => {
+                let (stack_name, id) = (going.stack.clone(), stack.id.clone());
+                let token = operation_token(&name, &id, "delete");
+                effects.push(Effect::DeleteStack { stack: stack_name, id, stands: true, token });
+                going.state = GoingState::Deleting(now);
+                "CloudFormation is told to delete it".to_owned()
+            }
+            GoingState::Failed(why) => why.clone(),
+            GoingState::Gone | GoingState::NotOurs => continue,
+        };
+        words.insert(going.stack.clone(), said);
+    }
+    // What never was is not told as gone.
+    open.stacks.retain(|going| !never.contains(&going.stack));
+    effects.extend(let_go(state, open, observed, now));
+}
+
+/// Ends it if it is at its end, and says how it stands.
+fn conclude(
+    next: &mut Rollout,
+    open: Destroy,
+    observed: &Observed,
+    now: Timestamp,
+    words: BTreeMap<String, String>,
+    moved: bool,
+    effects: &mut Vec<Effect>,
+) -> Report {
+    let listed = listed(&open, &words);
+    let gone = open.stacks.iter().filter(|going| going.state == GoingState::Gone).count();
+    let count = format!("{gone} of {} stacks are gone", listed.len());
+    let cluster = next.cluster.clone();
+    let over = open.aborted.is_some() && !open.in_flight();
+    if !over && !open.saves() && open.turn().is_empty() {
+        return destroyed(next, &open, observed, now, listed, effects);
+    }
+    let (state, message, event): (&str, String, fn(RolloutReport) -> Event) = if over {
+        let lies = last_snapshot(next, &open);
+        let message = format!(
+            "the destruction was aborted: {count}{}; `slipway apply cluster.yaml --cluster {cluster}` brings back what is missing",
+            lies.unwrap_or_default()
+        );
+        next.destroys_over = open.aborted.max(Some(open.asked_at));
+        next.called_off = (gone > 0).then(|| CalledOff { at: now, message: message.clone() });
+        ("aborted", message, Event::RolloutAborted)
+    } else if let Some(why) = open.why().filter(|_| open.has_stopped()) {
+        let cure = if open.saves() {
+            format!(
+                "`slipway destroy --cluster {cluster} --without-snapshot` does without; nothing is deleted yet"
+            )
+        } else {
+            format!("mend that, then `slipway destroy --cluster {cluster}` goes on; {count}")
+        };
+        ("failed", format!("the destruction stopped: {why}; {cure}"), Event::RolloutFailed)
+    } else {
+        let now: Vec<String> = words.iter().map(|(stack, words)| format!("{stack}: {words}")).collect();
+        let now = if now.is_empty() { String::new() } else { format!("{} ", now.join("; ")) };
+        let waits = format!("{now}({count})");
+        match (open.aborted, next.paused_since()) {
+            (Some(_), _) => ("aborting", format!("the destruction is aborted: {waits}"), Event::RolloutStep),
+            (None, Some(since)) => {
+                ("paused", format!("{}; {waits}", paused(next, since)), Event::RolloutWaiting)
+            }
+            (None, None) if moved => ("destroying", waits, Event::RolloutStep),
+            (None, None) => ("destroying", waits, Event::RolloutWaiting),
+        }
+    };
+    if next.said.as_ref() != Some(&message) {
+        let plan = plan_of(next);
+        let said = RolloutReport { cluster, plan, message: clipped(&message) };
+        effects.push(Effect::Publish(event(said)));
+        next.said = Some(message.clone());
+        if over || open.has_stopped() {
+            effects.push(Effect::DisarmTick);
+        }
+    }
+    next.destroy = (!over).then_some(open);
+    Report {
+        state: state.to_owned(),
+        generation: next.generation,
+        message,
+        stacks: listed,
+        ..Report::default()
+    }
+}

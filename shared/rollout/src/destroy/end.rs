@@ -1,0 +1,108 @@
+//! How a destruction is told, and its end.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{Destroy, Destroyed, Going, GoingState, LastSnapshot};
+use crate::{Effect, Observed, Rollout};
+use slipway_core::event::{ClusterDestroyed, Event};
+use slipway_core::status::Report;
+use slipway_core::words::moment;
+
+impl Rollout {
+    /// That it is being taken away and since when, or has stopped half-way; `None`: it is not.
+    #[must_use]
+    pub fn going_in_words(&self) -> Option<String> {
+        let (open, cluster) = (self.destroy.as_ref()?, &self.cluster);
+        let since = moment(open.asked_at);
+        Some(match open.has_stopped() {
+            false => format!("{cluster} is being destroyed since {since}"),
+            true => format!("{cluster} is being destroyed since {since}, and that has stopped half-way"),
+        })
+    }
+
+    /// That it was taken away and when, and nothing was made since.
+    #[must_use]
+    pub fn gone_in_words(&self) -> Option<String> {
+        self.was_destroyed().map(|gone| format!("{} was destroyed at {}", self.cluster, moment(gone.at)))
+    }
+}
+
+/// Everything is gone.
+pub(super) fn destroyed(
+    next: &mut Rollout,
+    open: &Destroy,
+    observed: &Observed,
+    now: Timestamp,
+    listed: BTreeMap<String, String>,
+    effects: &mut Vec<Effect>,
+) -> Report {
+    let last = last_snapshot(next, open);
+    let snapshot = next.last_snapshot.take();
+    let message = format!(
+        "every stack is gone{}{}; what the buckets hold stays, and so do the snapshots of etcd's volumes in EC2",
+        last.unwrap_or_default(),
+        open.records.left()
+    );
+    let event = ClusterDestroyed {
+        cluster: next.cluster.clone(),
+        message: message.clone(),
+        snapshot: snapshot.clone(),
+    };
+    effects.push(Effect::Publish(Event::ClusterDestroyed(event)));
+    effects.push(Effect::DisarmTick);
+    // What was known of it is of no use to one that is made anew; the generation goes on, since tokens and add-ons are named by it.
+    let empty = Rollout::new(&next.cluster);
+    *next = Rollout {
+        generation: next.generation,
+        addons: next.addons.take(),
+        switch: next.switch.take(),
+        destroys_over: Some(open.asked_at),
+        destroyed: Some(Destroyed {
+            at: now,
+            spec_versions: observed.newest.clone(),
+            snapshot: snapshot.clone(),
+            message: message.clone(),
+        }),
+        last_snapshot: snapshot,
+        ..empty
+    };
+    Report {
+        state: "destroyed".to_owned(),
+        generation: next.generation,
+        message,
+        stacks: listed,
+        ..Report::default()
+    }
+}
+
+/// Where the last snapshot of etcd lies, in words, if etcd is gone, wholly or half: kept for whoever takes away what is left of the cluster
+/// later, too.
+pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String> {
+    if next.has_etcd() {
+        return None;
+    }
+    next.last_snapshot = match &open.snapshot {
+        LastSnapshot::Taken(key) => Some(key.clone()),
+        LastSnapshot::Needless => next.last_snapshot.take(),
+        LastSnapshot::Leader | LastSnapshot::Asked | LastSnapshot::Declined => None,
+    };
+    next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"))
+}
+
+/// Each stack in words that stands, stood, or may: what nobody knows of is no part of it until CloudFormation has it.
+pub(super) fn listed(open: &Destroy, words: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let of = |going: &Going| {
+        let fallback = match &going.state {
+            GoingState::Stands => "stands".to_owned(),
+            GoingState::Deleting(_) => "CloudFormation deletes it".to_owned(),
+            GoingState::Gone => "gone".to_owned(),
+            GoingState::NotOurs => "is not Slipway's, and is left alone".to_owned(),
+            GoingState::Failed(why) => why.clone(),
+        };
+        (going.stack.clone(), words.get(&going.stack).cloned().unwrap_or(fallback))
+    };
+    let told = |going: &&Going| going.state != GoingState::Stands || !going.unsure;
+    open.stacks.iter().filter(told).map(of).collect()
+}

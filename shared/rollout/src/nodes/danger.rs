@@ -1,0 +1,233 @@
+//! What is unsafe to take down, and why (P4, P5). Whoever takes a machine down asks here first, and nowhere else.
+//!
+//! Everything is judged by what machines said moments before, each of itself and of its fellows. What did not answer is not well.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use slipway_core::node::{EtcdHealth, NodeStatus};
+use slipway_core::pki::Role;
+
+/// Entries that a voter may lack of what its leader had a moment before. One that keeps up lacks none or a few: with more missing, it
+/// would have to catch up before it could stand in for the one that goes.
+pub(super) const LAG: u64 = 10;
+
+/// How old the newest snapshot may be when a member goes (P4).
+pub(super) const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_mins(15);
+
+/// How old what machines said may be when one is taken down: the tick comes once a minute, and may come late once.
+pub(super) const FRESH: SignedDuration = SignedDuration::from_mins(3);
+
+/// What each member said, or why it said nothing.
+pub(super) type Answers = BTreeMap<Role, Result<EtcdHealth, String>>;
+
+/// Why `target` may not be taken down now; empty: it may. `None`: why the members are not all well.
+pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<String> {
+    let mut reasons = BTreeSet::new();
+    let mut clusters = BTreeSet::new();
+    for (role, answer) in answers.iter().filter(|(role, _)| Some(*role) != target) {
+        let health = match answer {
+            Ok(health) => health,
+            Err(problem) => {
+                reasons.insert(format!("{role} does not answer: {problem}"));
+                continue;
+            }
+        };
+        clusters.extend(health.cluster_id.as_ref());
+        if health.learner {
+            reasons.insert(format!("{role} is a learner, and has no vote yet"));
+        } else if !health.serving {
+            reasons.insert(format!("{role} does not serve: {}", health.problems.join(", ")));
+        }
+        match health.behind {
+            Some(behind) if behind > LAG => {
+                reasons.insert(format!("{role} has to catch up (raft index {behind} behind, limit {LAG})"));
+            }
+            Some(_) => {}
+            None => {
+                reasons.insert(format!("{role} knows of no leader that answers"));
+            }
+        }
+        if health.members.len() != answers.len() {
+            let (has, expected) = (health.members.len(), answers.len());
+            reasons.insert(format!("the membership has {has} members, and the cluster {expected}"));
+        }
+        for member in &health.members {
+            if member.learner {
+                reasons.insert(format!("the membership has a learner, {}", member.name));
+            }
+            let is_target = target.is_some_and(|target| target.to_string() == member.name);
+            if !member.reachable && !is_target {
+                let problem = member.problem.as_deref().unwrap_or("it does not say why");
+                reasons.insert(format!("{role} cannot reach {}: {problem}", member.name));
+            }
+        }
+    }
+    // An alarm is the whole cluster's, whoever tells of it; where there is a single member, nobody else does.
+    for alarm in answers.values().flatten().flat_map(|health| &health.alarms) {
+        reasons.insert(format!("the alarm {} is raised", alarm.kind));
+    }
+    // Of a single member nobody else tells, either: one that says nothing once may have an alarm raised, or be about to answer.
+    if answers.len() == 1
+        && let Some((role, Err(problem))) = target.and_then(|target| answers.get_key_value(target))
+    {
+        reasons.insert(format!("{role}, which is all of etcd, does not answer: {problem}"));
+    }
+    if clusters.len() > 1 {
+        reasons.insert("the members are not of one cluster".to_owned());
+    }
+    // A single member takes the whole of etcd with it, whoever else is well: it comes back with its data, and is worth a snapshot.
+    let (voters, others) = (answers.len(), answers.len().saturating_sub(1));
+    if target.is_some() && voters > 1 && others < voters / 2 + 1 {
+        reasons.insert(format!("of {voters} members none can be spared"));
+    }
+    reasons.into_iter().collect()
+}
+
+/// Whether a snapshot that was taken at `at` still counts.
+pub(super) fn is_fresh_snapshot(at: Option<Timestamp>, now: Timestamp) -> bool {
+    at.is_some_and(|at| now.duration_since(at) <= SNAPSHOT_AGE)
+}
+
+/// Why no controller may be taken down now: `others` are all that stay, by their machine. Empty: one may.
+pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for (machine, answer) in others {
+        match answer {
+            Err(problem) => reasons.push(format!("{machine} does not answer: {problem}")),
+            Ok(status) => {
+                let ill = status.components.iter().filter(|component| !component.healthy);
+                reasons.extend(ill.map(|component| {
+                    let problem = component.problem.as_deref().unwrap_or("it does not say why");
+                    format!("{} on {machine} is not well: {problem}", component.name)
+                }));
+                if !status.components.iter().any(|component| component.name == "kube-apiserver") {
+                    reasons.push(format!("{machine} tells of no kube-apiserver"));
+                }
+            }
+        }
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use slipway_core::node::{EtcdAlarm, EtcdMemberHealth};
+
+    fn well(index: u32, of: u32) -> EtcdHealth {
+        let member = |index: u32| EtcdMemberHealth {
+            name: Role::Etcd(index).to_string(),
+            reachable: true,
+            behind: Some(0),
+            ..EtcdMemberHealth::default()
+        };
+        EtcdHealth {
+            name: Role::Etcd(index).to_string(),
+            healthy: true,
+            serving: true,
+            cluster_id: Some("c".to_owned()),
+            behind: Some(0),
+            members: (0..of).map(member).collect(),
+            ..EtcdHealth::default()
+        }
+    }
+
+    fn all(of: u32) -> Answers {
+        (0..of).map(|index| (Role::Etcd(index), Ok(well(index, of)))).collect()
+    }
+
+    fn change(answers: &mut Answers, index: u32, change: impl FnOnce(&mut EtcdHealth)) {
+        change(answers.get_mut(&Role::Etcd(index)).unwrap().as_mut().unwrap());
+    }
+
+    #[test]
+    fn p4_a_member_goes_only_while_every_other_voter_is_well() {
+        let target = Role::Etcd(0);
+        for of in [1, 3, 5] {
+            assert_eq!(of_member(Some(&target), &all(of)), Vec::<String>::new(), "{of}");
+        }
+        assert_eq!(of_member(Some(&target), &all(2)), ["of 2 members none can be spared"]);
+        type Spoil = fn(&mut EtcdHealth);
+        let cases: [(Spoil, &str); 7] = [
+            (|one| one.learner = true, "etcd-1 is a learner, and has no vote yet"),
+            (|one| one.serving = false, "etcd-1 does not serve: "),
+            (|one| one.behind = Some(48), "etcd-1 has to catch up (raft index 48 behind, limit 10)"),
+            (|one| one.behind = None, "etcd-1 knows of no leader that answers"),
+            (
+                |one| one.alarms.push(EtcdAlarm { member: "1".to_owned(), kind: "NOSPACE".to_owned() }),
+                "the alarm NOSPACE is raised",
+            ),
+            (|one| one.members[2].reachable = false, "etcd-1 cannot reach etcd-2: it does not say why"),
+            (|one| one.cluster_id = Some("another".to_owned()), "the members are not of one cluster"),
+        ];
+        for (spoil, reason) in cases {
+            let mut answers = all(3);
+            change(&mut answers, 1, spoil);
+            assert_eq!(of_member(Some(&target), &answers), [reason]);
+            assert_eq!(of_member(None, &answers), [reason]);
+        }
+        let mut answers = all(3);
+        answers.insert(Role::Etcd(2), Err("it is gone".to_owned()));
+        assert_eq!(of_member(Some(&target), &answers), ["etcd-2 does not answer: it is gone"]);
+        // Another member than those of the release, a learner among them.
+        let mut answers = all(3);
+        for index in 0..3 {
+            change(&mut answers, index, |one| {
+                let new =
+                    EtcdMemberHealth { name: "etcd-3".to_owned(), learner: true, ..one.members[0].clone() };
+                one.members.push(new);
+            });
+        }
+        let reasons = of_member(Some(&target), &answers);
+        assert_eq!(
+            reasons,
+            ["the membership has 4 members, and the cluster 3", "the membership has a learner, etcd-3"]
+        );
+    }
+
+    #[test]
+    fn p4_a_single_member_that_does_not_answer_stays_and_one_of_three_may_go() {
+        for (of, reasons) in [(1, &["etcd-0, which is all of etcd, does not answer: lost"][..]), (3, &[])] {
+            let mut answers = all(of);
+            answers.insert(Role::Etcd(0), Err("lost".to_owned()));
+            assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), reasons, "{of}");
+        }
+    }
+
+    #[test]
+    fn p4_no_member_goes_while_an_alarm_is_raised_whoever_tells_of_it() {
+        let alarm = |one: &mut EtcdHealth| {
+            one.alarms.push(EtcdAlarm { member: "0".to_owned(), kind: "CORRUPT".to_owned() });
+        };
+        for of in [1, 3] {
+            let mut answers = all(of);
+            change(&mut answers, 0, alarm);
+            assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), ["the alarm CORRUPT is raised"], "{of}");
+        }
+    }
+
+    #[test]
+    fn p4_a_member_that_is_ill_itself_may_be_replaced_and_none_beside_it() {
+        let mut answers = all(3);
+        answers.insert(Role::Etcd(0), Err("it is gone".to_owned()));
+        for index in 1..3 {
+            change(&mut answers, index, |one| one.members[0].reachable = false);
+        }
+        assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
+        assert!(!of_member(Some(&Role::Etcd(1)), &answers).is_empty());
+        assert!(!of_member(None, &answers).is_empty());
+    }
+
+    #[test]
+    fn p4_a_snapshot_counts_for_fifteen_minutes() {
+        let now = Timestamp::from_second(100_000).unwrap();
+        let before = |minutes| Some(now - SignedDuration::from_mins(minutes));
+        assert!(is_fresh_snapshot(before(15), now));
+        assert!(!is_fresh_snapshot(before(16), now));
+        assert!(!is_fresh_snapshot(None, now));
+    }
+}

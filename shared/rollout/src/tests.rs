@@ -1,0 +1,546 @@
+//! `decide` against a CloudFormation of a few lines, so that each rule can be seen to hold.
+
+mod addons;
+mod destroy;
+mod good;
+mod leaving;
+mod left;
+mod nodes;
+mod orders;
+mod upgrades;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use slipway_core::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};
+use slipway_core::digest::sha256_hex;
+use slipway_core::members::{MemberPin, MemberRole, VolumePin};
+use slipway_core::pki::Role;
+use slipway_core::plan::{Baseline, plan};
+use slipway_core::render::{AddonSet, NodeRole, Stack};
+
+fn policy(approval: Approval) -> RolloutPolicy {
+    RolloutPolicy {
+        approval,
+        max_unavailable: CountOrPercent::Count(1),
+        surge: CountOrPercent::Count(0),
+        drain_force_after_min: None,
+        failure_budget: 1,
+        windows: Vec::new(),
+        pools: BTreeMap::new(),
+    }
+}
+
+fn rendering(size: u32) -> Rendering {
+    let stack = |suffix: &str, kind| {
+        let body = serde_json::json!({
+            "Resources": {"Thing": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": format!("{suffix}-{size}")}}}
+        })
+        .to_string();
+        Stack {
+            name: format!("c-{suffix}"),
+            kind,
+            sha256: sha256_hex(body.as_bytes()),
+            body,
+            tags: BTreeMap::new(),
+        }
+    };
+    let role = NodeRole {
+        stack: "c-pool-a".to_owned(),
+        nodes: GroupSize { min: 1, max: 2 },
+        machine: serde_json::json!({}),
+        config: "{}".to_owned(),
+        config_digest: String::new(),
+        credentials_digest: String::new(),
+        version: None,
+        member: None,
+        weighted: false,
+    };
+    Rendering {
+        format: Rendering::FORMAT,
+        cluster: "c".to_owned(),
+        stacks: vec![
+            stack("network", StackKind::Network),
+            stack("etcd", StackKind::Etcd),
+            stack("control-plane", StackKind::ControlPlane),
+            stack("pool-a", StackKind::Pool),
+            stack("pool-b", StackKind::Pool),
+        ],
+        roles: BTreeMap::from([(Role::Pool("a".to_owned()), role)]),
+        addons: AddonSet::default(),
+    }
+}
+
+fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wanted {
+    let plan = plan(baseline, release, &policy(approval));
+    let desired =
+        Desired { format: 1, spec_version: "v1".to_owned(), plan: plan.id.clone(), target: plan.to.clone() };
+    Wanted { desired, plan, release: release.clone() }
+}
+
+fn approving(plan: &str) -> Given {
+    Given { order: Order::Approve { plan: plan.to_owned() }, at: Timestamp::UNIX_EPOCH }
+}
+
+/// A CloudFormation that does at once what it is told, and keeps a log.
+#[derive(Default)]
+struct Fake {
+    stacks: BTreeMap<String, StackStatus>,
+    change_sets: BTreeMap<String, ChangeSetView>,
+    fails: Option<&'static str>,
+    replaces: Vec<String>,
+    /// What a stack is that was told to go; `None`: gone.
+    deleting: Option<StackStatus>,
+    /// Tags of every stack.
+    tags: BTreeMap<String, String>,
+    log: Vec<String>,
+}
+
+impl Fake {
+    fn perform(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            match effect {
+                Effect::CreateChangeSet(request) => {
+                    self.log.push(format!("change set {}", request.stack));
+                    self.stacks.entry(request.stack.clone()).or_insert(StackStatus::ReviewInProgress);
+                    let view = ChangeSetView {
+                        status: ChangeSetStatus::Ready,
+                        reason: None,
+                        replaces: self.replaces.clone(),
+                    };
+                    self.change_sets.entry(request.stack.clone()).or_insert(view);
+                }
+                Effect::ExecuteChangeSet { stack, .. } => {
+                    self.log.push(format!("execute {stack}"));
+                    // CloudFormation refuses to execute a change set twice, which the port takes for success.
+                    if self.change_sets.get(stack).is_none_or(|view| view.status != ChangeSetStatus::Ready) {
+                        continue;
+                    }
+                    let create = self.stacks.get(stack) == Some(&StackStatus::ReviewInProgress);
+                    let (status, outcome) = match (create, self.fails == Some(stack)) {
+                        (true, false) => (StackStatus::CreateComplete, ChangeSetStatus::Executed),
+                        (false, false) => (StackStatus::UpdateComplete, ChangeSetStatus::Executed),
+                        (true, true) => (StackStatus::RollbackComplete, ChangeSetStatus::ExecuteFailed),
+                        (false, true) => {
+                            (StackStatus::UpdateRollbackComplete, ChangeSetStatus::ExecuteFailed)
+                        }
+                    };
+                    self.stacks.insert(stack.clone(), status);
+                    if let Some(view) = self.change_sets.get_mut(stack) {
+                        view.status = outcome;
+                    }
+                }
+                Effect::DeleteChangeSet { stack, .. } => {
+                    self.log.push(format!("drop {stack}"));
+                    self.change_sets.remove(stack);
+                }
+                Effect::DeleteStack { stack, .. } => {
+                    self.log.push(format!("delete {stack}"));
+                    match self.deleting {
+                        None => self.stacks.remove(stack),
+                        Some(status) => self.stacks.insert(stack.clone(), status),
+                    };
+                    self.change_sets.remove(stack);
+                }
+                Effect::PointAddons(pointer) => {
+                    self.log.push(format!("add-ons {} of {}", pointer.digest, pointer.generation));
+                }
+                Effect::Send(_)
+                | Effect::Cancel(_)
+                | Effect::SetDesired { .. }
+                | Effect::Terminate { .. }
+                | Effect::ProlongTermination { .. }
+                | Effect::CompleteTermination { .. } => {
+                    panic!("no group has machines here")
+                }
+                Effect::ArmTick => self.log.push("arm".to_owned()),
+                Effect::DisarmTick => self.log.push("disarm".to_owned()),
+                Effect::Publish(event) => {
+                    let (detail_type, _) = event.to_wire();
+                    if detail_type != "Rollout Step" && detail_type != "Rollout Waiting" {
+                        self.log.push(detail_type);
+                    }
+                }
+            }
+        }
+    }
+
+    fn observe(&self, look: &ToObserve, wanted: Option<&Wanted>, approval: Option<&str>) -> Observed {
+        let stack = |name: &String| {
+            let tags = self.tags.clone();
+            self.stacks.get(name).map(|status| StackView {
+                id: name.clone(),
+                status: *status,
+                reason: None,
+                tags,
+            })
+        };
+        let failure = ResourceFailure {
+            logical_id: "Thing".to_owned(),
+            resource_type: "AWS::EC2::VPC".to_owned(),
+            status: "CREATE_FAILED".to_owned(),
+            reason: "The maximum number of VPCs has been reached.".to_owned(),
+        };
+        Observed {
+            stacks: look.stacks.keys().chain(&look.going).map(|name| (name.clone(), stack(name))).collect(),
+            // Where stacks go, their groups have no machines; elsewhere nobody looks at groups.
+            groups: look
+                .groups
+                .iter()
+                .filter(|_| !look.going.is_empty())
+                .map(|name| (name.clone(), None))
+                .collect(),
+            change_sets: look
+                .stacks
+                .keys()
+                .map(|name| (name.clone(), self.change_sets.get(name).cloned()))
+                .collect(),
+            failures: look
+                .stacks
+                .keys()
+                .chain(&look.going)
+                .map(|name| (name.clone(), vec![failure.clone()]))
+                .collect(),
+            desired: wanted.cloned(),
+            order: approval.map(approving),
+            gone: look.left.iter().filter(|name| !self.stacks.contains_key(*name)).cloned().collect(),
+            ..Observed::default()
+        }
+    }
+
+    /// Wakes the rollout until it is at rest; `twice` performs every effect twice.
+    fn run(
+        &mut self,
+        mut state: Rollout,
+        wanted: &Wanted,
+        approval: Option<&str>,
+        twice: bool,
+    ) -> (Rollout, Report) {
+        for _ in 0..60 {
+            let order = approval.map(approving);
+            let look = to_observe(&state, Some(wanted), order.as_ref(), Timestamp::UNIX_EPOCH);
+            let decision =
+                decide(&state, &self.observe(&look, Some(wanted), approval), Timestamp::UNIX_EPOCH);
+            self.perform(&decision.effects);
+            if twice {
+                self.perform(&decision.effects);
+            }
+            let rest = decision.next.active.is_none();
+            state = Rollout { outbox: Vec::new(), ..decision.next };
+            if rest {
+                return (state, decision.report);
+            }
+        }
+        panic!("the rollout never came to rest: {:?}", self.log);
+    }
+}
+
+#[test]
+fn a_launch_goes_network_etcd_control_plane_then_pools_side_by_side() {
+    let (release, mut fake) = (rendering(1), Fake::default());
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!(
+        fake.log,
+        [
+            "arm",
+            "Rollout Started",
+            "change set c-network",
+            "execute c-network",
+            "change set c-etcd",
+            "execute c-etcd",
+            "change set c-control-plane",
+            "execute c-control-plane",
+            "change set c-pool-a",
+            "change set c-pool-b",
+            "execute c-pool-a",
+            "execute c-pool-b",
+            "Rollout Succeeded",
+            "disarm",
+        ]
+    );
+    assert_eq!(report.state, "succeeded");
+    assert_eq!(state.deployed.len(), 5);
+    assert!(state.deployed.values().all(|release| release == &wanted.plan.to));
+}
+
+#[test]
+fn p1_a_plan_that_was_rolled_out_is_not_rolled_out_again() {
+    let (release, mut fake) = (rendering(1), Fake::default());
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (state, _) = fake.run(Rollout::new("c"), &wanted, None, false);
+    fake.log.clear();
+    let (after, report) = fake.run(state.clone(), &wanted, None, false);
+    assert_eq!((after, fake.log, report.state.as_str()), (state, Vec::new(), "succeeded"));
+}
+
+#[test]
+fn p8_every_effect_performed_twice_ends_the_same() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (mut once, mut twice) = (Fake::default(), Fake::default());
+    let (a, _) = once.run(Rollout::new("c"), &wanted, None, false);
+    let (b, _) = twice.run(Rollout::new("c"), &wanted, None, true);
+    assert_eq!(a.deployed, b.deployed);
+    assert_eq!(once.stacks, twice.stacks);
+}
+
+#[test]
+fn a_failed_stack_ends_the_launch_with_cloudformations_own_reason_and_nothing_after_it_starts() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let mut fake = Fake { fails: Some("c-etcd"), ..Fake::default() };
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!(report.state, "failed");
+    assert!(
+        report.message.contains("Thing (AWS::EC2::VPC) CREATE_FAILED: The maximum number of VPCs"),
+        "{report:?}"
+    );
+    assert!(!fake.log.iter().any(|line| line.contains("control-plane")), "{:?}", fake.log);
+    assert_eq!(state.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
+    assert_eq!(&fake.log[fake.log.len() - 2..], ["Rollout Failed", "disarm"]);
+}
+
+#[test]
+fn a_launch_that_failed_goes_on_where_it_stopped_when_the_spec_is_uploaded_again() {
+    let release = rendering(1);
+    let mut fake = Fake { fails: Some("c-etcd"), ..Fake::default() };
+    let first = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (state, _) = fake.run(Rollout::new("c"), &first, None, false);
+    fake.fails = None;
+    fake.log.clear();
+
+    let releases = BTreeMap::from([(release.id(), release.clone())]);
+    let baseline =
+        Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).expect("the release is there");
+    let again = wanted(&release, &baseline, Approval::Auto);
+    let (state, report) = fake.run(state, &again, None, false);
+    assert_eq!(report.state, "succeeded");
+    assert_eq!(&fake.log[2..4], ["delete c-etcd", "change set c-etcd"], "{:?}", fake.log);
+    assert!(!fake.log.iter().any(|line| line.contains("network")));
+    assert_eq!(state.deployed.len(), 5);
+}
+
+#[test]
+fn p3_a_change_set_that_would_replace_more_than_the_plan_says_is_not_executed() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let mut fake = Fake { replaces: vec!["Surprise".to_owned()], ..Fake::default() };
+    let (_, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!(report.state, "failed");
+    assert!(report.message.contains("would replace or remove Surprise in c-network"), "{}", report.message);
+    assert!(!fake.log.iter().any(|line| line.starts_with("execute")));
+    assert!(fake.log.contains(&"drop c-network".to_owned()));
+}
+
+#[test]
+fn p3_a_stack_of_that_name_that_is_somebody_elses_is_left_alone() {
+    for status in [StackStatus::RollbackComplete, StackStatus::CreateComplete] {
+        let release = rendering(1);
+        let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+        let theirs = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
+        let mut fake = Fake { tags: theirs, ..Fake::default() };
+        fake.stacks.insert("c-network".to_owned(), status);
+        let (_, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+        assert_eq!(report.state, "failed");
+        assert!(report.message.contains("c-network exists and is not Slipway's"), "{}", report.message);
+        assert_eq!(fake.log, ["arm", "Rollout Started", "Rollout Failed", "disarm"]);
+    }
+}
+
+#[test]
+fn p3_another_policy_makes_another_plan() {
+    let release = rendering(1);
+    let auto = wanted(&release, &Baseline::default(), Approval::Auto);
+    let manual = wanted(&release, &Baseline::default(), Approval::Manual);
+    assert_ne!(auto.plan.id, manual.plan.id);
+}
+
+#[test]
+fn p8_an_approval_that_comes_twice_does_not_run_a_failed_plan_again() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Manual);
+    let mut fake = Fake { fails: Some("c-network"), ..Fake::default() };
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, Some(&wanted.plan.id), false);
+    assert_eq!(report.state, "failed");
+    let lines = fake.log.len();
+    let (state, report) = fake.run(state, &wanted, Some(&wanted.plan.id), false);
+    assert_eq!((report.state.as_str(), fake.log.len(), state.approved), ("failed", lines, None));
+}
+
+#[test]
+fn p10_after_one_pool_failed_no_other_starts() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    // One pool is refused outright while the other's change set is ready.
+    let mut fake = Fake::default();
+    let mut state = Rollout::new("c");
+    let pools_asked = |fake: &Fake| fake.log.contains(&"change set c-pool-b".to_owned());
+    while !pools_asked(&fake) {
+        let look = to_observe(&state, Some(&wanted), None, Timestamp::UNIX_EPOCH);
+        let decision = decide(&state, &fake.observe(&look, Some(&wanted), None), Timestamp::UNIX_EPOCH);
+        fake.perform(&decision.effects);
+        state = Rollout { outbox: Vec::new(), ..decision.next };
+    }
+    let (_, report) = fake.run(state.refused("c-pool-a", "no"), &wanted, None, false);
+    assert_eq!(report.state, "failed");
+    assert!(!fake.log.contains(&"execute c-pool-b".to_owned()), "{:?}", fake.log);
+}
+
+#[test]
+fn p3_a_plan_that_needs_approval_waits_for_it_and_for_no_other() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Manual);
+    let mut fake = Fake::default();
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!((report.state.as_str(), fake.log.len()), ("waiting-for-approval", 0));
+    assert!(report.message.contains(&wanted.plan.id));
+    let (state, _) = fake.run(state, &wanted, Some("another-plan"), false);
+    assert_eq!(fake.log.len(), 0);
+    let (state, report) = fake.run(state, &wanted, Some(&wanted.plan.id), false);
+    assert_eq!(report.state, "succeeded");
+    assert_eq!(state.approved, None);
+}
+
+#[test]
+fn a_newer_spec_takes_over_between_two_steps_and_the_plan_made_before_it_is_stale() {
+    let (old, new) = (rendering(1), rendering(2));
+    let first = wanted(&old, &Baseline::default(), Approval::Auto);
+    let mut fake = Fake::default();
+    // Three wakes: the network stack is done, etcd's change set was asked for.
+    let mut state = Rollout::new("c");
+    for _ in 0..3 {
+        let look = to_observe(&state, Some(&first), None, Timestamp::UNIX_EPOCH);
+        let decision = decide(&state, &fake.observe(&look, Some(&first), None), Timestamp::UNIX_EPOCH);
+        fake.perform(&decision.effects);
+        state = decision.next;
+    }
+    let second = wanted(&new, &Baseline::default(), Approval::Auto);
+    let (state, report) = fake.run(state, &second, None, false);
+    assert_eq!(report.state, "superseded");
+    assert!(state.deployed.values().all(|release| release == &old.id()));
+    // Its start is no longer what is deployed: it must be planned anew before it begins.
+    let look = to_observe(&state, Some(&second), None, Timestamp::UNIX_EPOCH);
+    assert!(look.stacks.is_empty());
+}
+
+#[test]
+fn a_call_that_cloudformation_refuses_fails_its_step() {
+    let release = rendering(1);
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let mut fake = Fake::default();
+    let look = to_observe(&Rollout::new("c"), Some(&wanted), None, Timestamp::UNIX_EPOCH);
+    let begun =
+        decide(&Rollout::new("c"), &fake.observe(&look, Some(&wanted), None), Timestamp::UNIX_EPOCH).next;
+    let refused = begun.refused("c-network", "Template format error");
+    let (_, report) = fake.run(refused, &wanted, None, false);
+    assert_eq!((report.state.as_str(), report.message.as_str()), ("failed", "Template format error"));
+}
+
+/// [`rendering`] with so many etcd members, each in that zone.
+fn with_members(size: u32, members: u32, zone: &str) -> Rendering {
+    let mut rendering = rendering(size);
+    let node = rendering.roles.values().next().unwrap().clone();
+    for index in 0..members {
+        let pin = MemberPin {
+            joins: false,
+            initial_cluster: BTreeMap::new(),
+            join_endpoints: Vec::new(),
+            volume: VolumePin { number: 1, availability_zone: zone.to_owned(), kms_key_arn: None },
+        };
+        let member =
+            MemberRole { peer_url: format!("https://etcd-{index}:2380"), volume_gib: 30, pin, zone: None };
+        let node = NodeRole { stack: "c-etcd".to_owned(), member: Some(member), ..node.clone() };
+        rendering.roles.insert(Role::Etcd(index), node);
+    }
+    rendering
+}
+
+/// What happens when a cluster at `before` is to become `after`.
+fn onward(before: &Rendering, after: &Rendering, approval: Approval) -> (Rollout, Report, Vec<String>) {
+    let mut fake = Fake::default();
+    let (state, _) =
+        fake.run(Rollout::new("c"), &wanted(before, &Baseline::default(), Approval::Auto), None, false);
+    let releases = BTreeMap::from([(before.id(), before.clone())]);
+    let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).unwrap();
+    fake.log.clear();
+    fake.change_sets.clear();
+    let (state, report) = fake.run(state, &wanted(after, &baseline, approval), None, false);
+    (state, report, fake.log)
+}
+
+#[test]
+fn p4_a_plan_that_replaces_a_members_volume_is_refused() {
+    let (_, report, log) = onward(&with_members(1, 3, "a"), &with_members(2, 3, "b"), Approval::Auto);
+    assert_eq!(log, ["Rollout Failed"]);
+    assert!(
+        report.message.contains("replaces the data volumes of etcd members (etcd-0, etcd-1, etcd-2)"),
+        "{}",
+        report.message
+    );
+}
+
+#[test]
+fn p4_members_that_join_are_launched() {
+    let (state, report, log) = onward(&with_members(1, 3, "a"), &with_members(2, 5, "a"), Approval::Auto);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert!(log.contains(&"execute c-etcd".to_owned()), "{log:?}");
+    assert!(state.deployed.values().all(|release| release == &with_members(2, 5, "a").id()));
+}
+
+#[test]
+fn p4_a_refused_plan_is_not_said_again_and_makes_way_for_a_newer_one() {
+    let (here, there) = (with_members(1, 3, "a"), with_members(2, 3, "b"));
+    let (state, ..) = onward(&here, &there, Approval::Auto);
+    let releases = BTreeMap::from([(here.id(), here.clone())]);
+    let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).unwrap();
+    let mut fake = Fake::default();
+    let (again, _) = fake.run(state.clone(), &wanted(&there, &baseline, Approval::Auto), None, false);
+    assert_eq!((again, fake.log.len()), (state.clone(), 0));
+
+    fake.stacks = here.stacks.iter().map(|stack| (stack.name.clone(), StackStatus::CreateComplete)).collect();
+    let other = with_members(2, 3, "a");
+    let (_, report) = fake.run(state, &wanted(&other, &baseline, Approval::Auto), None, false);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+}
+
+/// [`with_members`] of that etcd, with data volumes of that size, and a controller of that Kubernetes.
+fn of_versions(size: u32, kubernetes: &str, etcd: &str, gib: u32) -> Rendering {
+    let mut rendering = with_members(size, 3, "a");
+    let node = rendering.roles[&Role::Pool("a".to_owned())].clone();
+    for (role, node) in &mut rendering.roles {
+        if let (Role::Etcd(_), Some(member)) = (role, &mut node.member) {
+            member.volume_gib = gib;
+            node.version = Some(etcd.to_owned());
+        }
+    }
+    let stack = "c-control-plane".to_owned();
+    let controller = NodeRole { stack, version: Some(kubernetes.to_owned()), ..node };
+    rendering.roles.insert(Role::Controller, controller);
+    rendering
+}
+
+#[test]
+fn what_runs_forbids_a_plan_that_is_made_anew_after_the_rollout_that_was_under_way() {
+    // 1.36 ran when it was uploaded again, and 1.37 was on its way: by the time the plan is made anew, 1.37 runs.
+    let newer = of_versions(1, "1.37.0", "3.7.3", 50);
+    for (older, why) in [
+        (
+            of_versions(2, "1.36.6", "3.7.3", 50),
+            "Kubernetes 1.37.0 runs, and 1.36 is asked for: it cannot go back",
+        ),
+        (of_versions(2, "1.37.0", "3.6.16", 50), "etcd 3.7.3 runs, and 3.6 is asked for: it cannot go back"),
+        (of_versions(2, "1.39.0", "3.7.3", 50), "a minor release cannot be skipped"),
+        (
+            of_versions(2, "1.37.0", "3.7.3", 30),
+            "the data volume of etcd member 2 has 50 GiB, and 30 are asked for",
+        ),
+    ] {
+        let (state, report, log) = onward(&newer, &older, Approval::Auto);
+        assert_eq!(log, ["Rollout Failed"], "no tick, no change set");
+        assert!(report.message.contains(why), "{}", report.message);
+        assert!(state.deployed.values().all(|release| release == &newer.id()));
+    }
+    let (_, report, _) = onward(&newer, &of_versions(2, "1.37.1", "3.7.4", 60), Approval::Auto);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+}

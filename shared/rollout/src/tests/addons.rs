@@ -1,0 +1,133 @@
+//! When the node managers are told of which add-ons.
+
+use serde_json::json;
+
+use super::*;
+use slipway_core::render::addons::Installed;
+
+/// A release with one add-on of that version.
+fn with_addon(size: u32, version: &str) -> Rendering {
+    let object = json!({ "kind": "Deployment", "metadata": { "name": "dns" }, "spec": { "image": version } });
+    let dns = Installed { name: "dns".to_owned(), version: version.to_owned(), objects: vec![object] };
+    let addons = AddonSet { digest: format!("digest-{version}"), addons: vec![dns] };
+    Rendering { addons, ..rendering(size) }
+}
+
+fn baseline(state: &Rollout, releases: &[&Rendering]) -> Baseline {
+    let releases = releases.iter().map(|release| (release.id(), (*release).clone())).collect();
+    let stacks = Baseline::assemble("c", &state.deployed, &state.left, &releases).unwrap();
+    stacks.with_addons(state.addons_release(), &releases).unwrap()
+}
+
+fn launch(release: &Rendering, fake: &mut Fake) -> Rollout {
+    let wanted = wanted(release, &Baseline::default(), Approval::Auto);
+    let (state, _) = fake.run(Rollout::new("c"), &wanted, None, false);
+    fake.log.clear();
+    fake.change_sets.clear();
+    state
+}
+
+#[test]
+fn a_new_cluster_is_told_at_once_since_no_node_is_ready_without_its_network() {
+    let (release, mut fake) = (with_addon(1, "v1"), Fake::default());
+    let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+    let (state, report) = fake.run(Rollout::new("c"), &wanted, None, false);
+    assert_eq!(fake.log[..3], ["arm", "Rollout Started", "add-ons digest-v1 of 1"]);
+    assert_eq!(fake.log.iter().filter(|line| line.starts_with("add-ons")).count(), 1, "{:?}", fake.log);
+    assert_eq!(
+        report.message,
+        "5 of 5 stacks are as planned; add-ons for the controllers to apply: dns new (v1)"
+    );
+    assert_eq!(state.addons_release(), Some(release.id().as_str()));
+    assert!(plan(&baseline(&state, &[&release]), &release, &policy(Approval::Auto)).is_empty());
+}
+
+#[test]
+fn p2_add_ons_alone_change_no_stack_and_are_switched_when_it_has_succeeded() {
+    let (old, new, mut fake) = (with_addon(1, "v1"), with_addon(1, "v2"), Fake::default());
+    let state = launch(&old, &mut fake);
+    let wanted = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
+    assert_eq!(wanted.plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
+    let (state, report) = fake.run(state, &wanted, None, true);
+    assert_eq!(report.state, "succeeded");
+    assert_eq!(
+        report.message,
+        "no stack had to change; add-ons for the controllers to apply: dns changed (v1 → v2)"
+    );
+    let once = ["arm", "Rollout Started", "add-ons digest-v2 of 2", "Rollout Succeeded", "disarm"];
+    assert_eq!(fake.log, [once, once].concat(), "every effect came twice");
+    assert!(state.deployed.values().all(|release| release == &new.id()));
+}
+
+#[test]
+fn p10_a_rollout_that_fails_leaves_the_add_ons_and_the_next_plan_says_what_still_changes() {
+    let (old, new, mut fake) = (with_addon(1, "v1"), with_addon(2, "v2"), Fake::default());
+    let state = launch(&old, &mut fake);
+    fake.fails = Some("c-pool-a");
+    let first = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
+    let (state, report) = fake.run(state, &first, None, false);
+    assert_eq!(report.state, "failed");
+    assert_eq!(state.addons_release(), Some(old.id().as_str()));
+    assert!(!fake.log.iter().any(|line| line.starts_with("add-ons")), "{:?}", fake.log);
+
+    let between = baseline(&state, &[&old, &new]);
+    let again = plan(&between, &new, &policy(Approval::Auto));
+    assert_eq!(again.addons.len(), 1);
+    assert_eq!(again.addons[0].versions(), "v1 → v2");
+    let back = plan(&between, &old, &policy(Approval::Auto));
+    assert!(!back.is_empty() && back.addons.is_empty(), "back to what is applied: {:?}", back.addons);
+}
+
+#[test]
+fn a_plan_that_was_made_before_other_add_ons_were_applied_is_not_begun() {
+    let (old, new, mut fake) = (with_addon(1, "v1"), with_addon(1, "v2"), Fake::default());
+    let state = launch(&old, &mut fake);
+    let stale = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
+    let moved = Rollout {
+        addons: Some(AddonsPointer { release: "another".to_owned(), ..state.addons.clone().unwrap() }),
+        ..state
+    };
+    let decision =
+        decide(&moved, &fake.observe(&ToObserve::default(), Some(&stale), None), Timestamp::UNIX_EPOCH);
+    assert_eq!(decision.next, moved);
+}
+
+#[test]
+fn a_rollout_of_an_older_slipway_is_read_and_its_first_plan_brings_the_add_ons() {
+    let (release, mut fake) = (with_addon(1, "v1"), Fake::default());
+    let mut stored = serde_json::to_value(launch(&release, &mut fake)).unwrap();
+    stored.as_object_mut().unwrap().remove("addons");
+    let state: Rollout = serde_json::from_value(stored).unwrap();
+    let wanted = wanted(&release, &baseline(&state, &[&release]), Approval::Auto);
+    assert_eq!(wanted.plan.summary(), "no stack; nodes: none touched; add-ons: 1 new");
+    let (state, _) = fake.run(state, &wanted, None, false);
+    assert_eq!(state.addons_release(), Some(release.id().as_str()));
+}
+
+#[test]
+fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
+    let (release, mut fake) = (with_addon(1, "v1"), Fake::default());
+    let state = launch(&release, &mut fake);
+    let pointer = |generation| AddonsPointer { generation, ..state.addons.clone().unwrap() };
+    for told in [None, Some(pointer(0)), Some(pointer(1))] {
+        assert_eq!(state.clone().recalled(told.as_ref()), state);
+    }
+    let later = AddonsPointer { release: "another".to_owned(), ..pointer(7) };
+    let recalled = state.clone().recalled(Some(&later));
+    assert_eq!((recalled.generation, &recalled.addons), (7, &Some(later.clone())));
+    assert_eq!(recalled.clone().recalled(Some(&later)), recalled);
+    // One that is lost knows of no add-ons, and of no release that they are from.
+    let lost = Rollout::new("c").recalled(Some(&later));
+    assert_eq!((lost.generation, lost.addons), (7, None));
+
+    // One that was brought back while a rollout was open ends by telling of a generation that is heard.
+    let next = with_addon(2, "v2");
+    let step = wanted(&next, &baseline(&state, &[&release]), Approval::Auto);
+    let open = decide(&state, &fake.observe(&ToObserve::default(), Some(&step), None), Timestamp::UNIX_EPOCH);
+    let open = Rollout { outbox: Vec::new(), ..open.next };
+    assert!(open.active.is_some());
+    let (ended, report) = fake.run(open.recalled(Some(&later)), &step, None, false);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(ended.addons.map(|told| told.generation), Some(8));
+    assert_eq!(ended.generation, 8);
+}

@@ -1,0 +1,225 @@
+//! Members of etcd that leave: each is out of the membership before the stack of etcd is updated, which takes its group away.
+
+use super::*;
+use crate::fleet::{GroupView, Lifecycle, MachineView};
+use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
+use slipway_core::node::{EtcdHealth, EtcdMemberHealth};
+
+/// An etcd that does what a member is told, and says how it is.
+struct Store {
+    fake: Fake,
+    members: BTreeSet<String>,
+    /// What each was told, in order.
+    told: Vec<String>,
+    answers: BTreeMap<String, CommandView>,
+    /// Commands whose answer is lost, though they were carried out.
+    mute: usize,
+}
+
+impl Store {
+    fn health(&self, name: &str) -> serde_json::Value {
+        let member = |name: &String| EtcdMemberHealth {
+            name: name.clone(),
+            reachable: true,
+            behind: Some(0),
+            ..EtcdMemberHealth::default()
+        };
+        serde_json::to_value(EtcdHealth {
+            format: EtcdHealth::FORMAT,
+            name: name.to_owned(),
+            healthy: true,
+            serving: self.members.contains(name),
+            leads: name == "etcd-0",
+            cluster_id: Some("c".to_owned()),
+            behind: self.members.contains(name).then_some(0),
+            members: self.members.iter().map(member).collect(),
+            ..EtcdHealth::default()
+        })
+        .unwrap()
+    }
+
+    fn tell(&mut self, command: &Command) {
+        let name = command.instance.trim_start_matches("i-").to_owned();
+        let answer = match &command.verb {
+            Verb::EtcdHealth => self.health(&name),
+            Verb::EtcdRemove { member } => {
+                assert!(self.members.contains(&name) && name != *member, "{name} cannot remove {member}");
+                self.told.push(format!("{name} removes {member}"));
+                self.members.remove(member);
+                if self.mute > 0 {
+                    self.mute -= 1;
+                    let view = CommandView { status: CommandStatus::TimedOut, answer: None, problem: None };
+                    self.answers.insert(command.token.clone(), view);
+                    return;
+                }
+                serde_json::json!({"removed": true, "members": self.members.len()})
+            }
+            Verb::Status
+            | Verb::Refresh { .. }
+            | Verb::EtcdMoveLeader
+            | Verb::EtcdSnapshot
+            | Verb::EtcdRetire
+            | Verb::Drain { .. }
+            | Verb::Uncordon { .. } => {
+                self.told.push(format!("{name} {}", command.verb.document()));
+                serde_json::json!({})
+            }
+        };
+        let view = CommandView { status: CommandStatus::Success, answer: Some(answer), problem: None };
+        self.answers.insert(command.token.clone(), view);
+    }
+
+    /// Wakes it once, at that second.
+    fn wake(
+        &mut self,
+        state: Rollout,
+        wanted: &Wanted,
+        order: Option<&Given>,
+        second: i64,
+    ) -> (Rollout, Report) {
+        let now = Timestamp::from_second(second).unwrap();
+        let look = to_observe(&state, Some(wanted), order, now);
+        let mut observed = self.fake.observe(&look, Some(wanted), None);
+        observed.order = order.cloned();
+        for group in &look.groups {
+            let id = format!("i-etcd-{}", group.trim_start_matches("c-etcd-"));
+            let machine = MachineView {
+                zone: "a".to_owned(),
+                lifecycle: Lifecycle::InService,
+                healthy: true,
+                template: None,
+            };
+            let view = GroupView {
+                name: group.clone(),
+                desired: 1,
+                min: 1,
+                max: 1,
+                template: None,
+                machines: BTreeMap::from([(id, machine)]),
+                tags: BTreeMap::new(),
+            };
+            observed.groups.insert(group.clone(), Some(view));
+        }
+        for command in &look.commands {
+            observed.answers.insert(command.token.clone(), self.answers.get(&command.token).cloned());
+        }
+        let decision = decide(&state, &observed, now);
+        let mut others = Vec::new();
+        for effect in decision.effects {
+            if let Effect::Send(command) = &effect {
+                self.tell(command);
+            } else {
+                others.push(effect);
+            }
+        }
+        let before = self.fake.log.len();
+        self.fake.perform(&others);
+        self.told.extend(
+            self.fake.log[before..].iter().filter(|line| line.starts_with("execute c-etcd")).cloned(),
+        );
+        (Rollout { outbox: Vec::new(), ..decision.next }, decision.report)
+    }
+}
+
+/// A cluster of so many members, and a spec of fewer.
+fn shrinking(from: u32, to: u32) -> (Store, Rollout, Wanted) {
+    let (before, after) = (with_members(1, from, "a"), with_members(2, to, "a"));
+    let mut fake = Fake::default();
+    let (state, _) =
+        fake.run(Rollout::new("c"), &wanted(&before, &Baseline::default(), Approval::Auto), None, false);
+    let releases = BTreeMap::from([(before.id(), before.clone())]);
+    let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).unwrap();
+    fake.log.clear();
+    fake.change_sets.clear();
+    let members = (0..from).map(|index| format!("etcd-{index}")).collect();
+    let store = Store { fake, members, told: Vec::new(), answers: BTreeMap::new(), mute: 0 };
+    (store, state, wanted(&after, &baseline, Approval::Auto))
+}
+
+fn runs(store: &mut Store, mut state: Rollout, wanted: &Wanted) -> (Rollout, Report) {
+    for wake in 0..60 {
+        let (next, report) = store.wake(state, wanted, None, wake * 60);
+        state = next;
+        if state.active.is_none() {
+            return (state, report);
+        }
+    }
+    panic!("it never comes to rest: {:?}", store.told);
+}
+
+#[test]
+fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
+    for (mute, told) in [
+        (
+            0,
+            &[
+                "etcd-0 Slipway-EtcdSnapshot",
+                "etcd-0 removes etcd-4",
+                "etcd-0 removes etcd-3",
+                "execute c-etcd",
+            ][..],
+        ),
+        // What an answer does not say the membership does.
+        (
+            1,
+            &[
+                "etcd-0 Slipway-EtcdSnapshot",
+                "etcd-0 removes etcd-4",
+                "etcd-0 removes etcd-3",
+                "execute c-etcd",
+            ],
+        ),
+    ] {
+        let (mut store, state, wanted) = shrinking(5, 3);
+        store.mute = mute;
+        let (state, report) = runs(&mut store, state, &wanted);
+        assert_eq!(report.state, "succeeded", "{}", report.message);
+        assert_eq!(store.told, told);
+        assert_eq!(state.taken_out, BTreeSet::new());
+        assert!(report.message.contains("out of etcd's membership: etcd-4, etcd-3"), "{}", report.message);
+    }
+}
+
+#[test]
+fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_gone() {
+    let (mut store, state, wanted_three) = shrinking(5, 3);
+    let (mut state, mut wake) = (state, 0);
+    while store.told.last().is_none_or(|last| last != "etcd-0 removes etcd-4") {
+        (state, _) = store.wake(state, &wanted_three, None, wake * 60);
+        wake += 1;
+    }
+    // A newer spec waits until the stack of etcd is without it.
+    let active = state.active.clone().unwrap();
+    let abort = Given {
+        order: Order::Abort { plan: Some(active.plan) },
+        at: Timestamp::from_second(wake * 60).unwrap(),
+    };
+    (state, _) = store.wake(state, &wanted_three, Some(&abort), wake * 60);
+    assert!(state.active.is_none());
+    assert_eq!(state.taken_out, BTreeSet::from([Role::Etcd(4)]));
+    let releases = [with_members(1, 5, "a"), with_members(2, 3, "a")].map(|release| (release.id(), release));
+    let plan = |state: &Rollout, size| {
+        let baseline =
+            Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &BTreeMap::from(releases.clone()));
+        let mut wanted = wanted(&with_members(size, 5, "a"), &baseline.unwrap(), Approval::Auto);
+        wanted.desired.spec_version.clone_from(&wanted.plan.id);
+        wanted
+    };
+    let (refused, report) = store.wake(state.clone(), &plan(&state, 7), None, 10_000);
+    assert_eq!(report.state, "failed");
+    assert!(report.message.contains("etcd-4 may be out of etcd's membership already"), "{}", report.message);
+    // What was begun goes on with the same spec, and does not take it out twice.
+    store.told.clear();
+    store.fake.change_sets.clear();
+    let mut again = wanted_three.clone();
+    again.desired.spec_version = "v3".to_owned();
+    let baseline =
+        Baseline::assemble("c", &refused.deployed, &BTreeMap::new(), &BTreeMap::from(releases.clone()));
+    again.plan = slipway_core::plan::plan(&baseline.unwrap(), &again.release, &policy(Approval::Auto));
+    again.desired.plan.clone_from(&again.plan.id);
+    let (state, report) = runs(&mut store, refused, &again);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "etcd-0 removes etcd-3", "execute c-etcd"]);
+    let (_, report) = store.wake(state.clone(), &plan(&state, 8), None, 20_000);
+    assert_eq!(report.state, "running", "it joins anew: {}", report.message);
+}

@@ -1,0 +1,245 @@
+//! What becomes of a pool that the spec has no longer: it goes, by itself, after everything else.
+
+use serde_json::json;
+
+use super::*;
+use slipway_core::plan::{Plan, StackAction};
+
+const POOL: &str = "c-pool-a";
+
+fn owned() -> BTreeMap<String, String> {
+    BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())])
+}
+
+/// [`rendering`], whose network exports a subnet that pool `a` stands in.
+pub(super) fn exporting(size: u32, exports: bool) -> Rendering {
+    let mut release = rendering(size);
+    for stack in &mut release.stacks {
+        let mut template: serde_json::Value = serde_json::from_str(&stack.body).unwrap();
+        if stack.kind == StackKind::Network && exports {
+            template["Outputs"] = json!({"A": {
+                "Description": "Subnet a in eu-west-1a", "Value": "subnet-1", "Export": {"Name": "c-SubnetA"},
+            }});
+        }
+        if stack.name == POOL {
+            template["Resources"]["Thing"]["Properties"]["Subnet"] = json!({"Fn::ImportValue": "c-SubnetA"});
+        }
+        stack.body = template.to_string();
+        stack.sha256 = sha256_hex(stack.body.as_bytes());
+        stack.tags = owned();
+    }
+    release.roles.values_mut().for_each(|node| node.version = Some("1.34.2".to_owned()));
+    let node = NodeRole {
+        stack: "c-control-plane".to_owned(),
+        ..release.roles[&Role::Pool("a".to_owned())].clone()
+    };
+    release.roles.insert(Role::Controller, node);
+    release
+}
+
+fn without_pool(mut release: Rendering) -> Rendering {
+    release.stacks.retain(|stack| stack.name != POOL);
+    release.roles.remove(&Role::Pool("a".to_owned()));
+    release
+}
+
+/// A cluster whose releases are kept. Its groups have no machines.
+pub(super) struct Harbour {
+    pub(super) fake: Fake,
+    releases: BTreeMap<String, Rendering>,
+}
+
+impl Harbour {
+    pub(super) fn plan(&mut self, state: &Rollout, release: &Rendering) -> Wanted {
+        self.releases.insert(release.id(), release.clone());
+        let baseline = Baseline::assemble("c", &state.deployed, &state.left, &self.releases).unwrap();
+        let mut wanted = wanted(release, &baseline, Approval::Auto);
+        wanted.desired.spec_version.clone_from(&wanted.plan.id);
+        wanted
+    }
+
+    pub(super) fn roll(&mut self, state: Rollout, release: &Rendering) -> (Rollout, Report, Plan) {
+        let wanted = self.plan(&state, release);
+        // Change sets bear the name of their rollout.
+        self.fake.change_sets.clear();
+        self.fake.log.clear();
+        let (state, report) = self.fake.run(state, &wanted, None, false);
+        (state, report, wanted.plan)
+    }
+
+    /// Where nothing stands.
+    pub(super) fn empty() -> Self {
+        Self { fake: Fake { tags: owned(), ..Fake::default() }, releases: BTreeMap::new() }
+    }
+
+    /// Launched with the pool.
+    pub(super) fn launched() -> (Self, Rollout) {
+        let mut harbour = Self::empty();
+        let (state, ..) = harbour.roll(Rollout::new("c"), &exporting(1, true));
+        (harbour, state)
+    }
+
+    /// As an older Slipway left it, which took no pool away.
+    fn left() -> (Self, Rollout) {
+        let (harbour, mut state) = Self::launched();
+        let (pool, release) = state.deployed.remove_entry(POOL).unwrap();
+        state.left.insert(pool, release);
+        (harbour, state)
+    }
+
+    /// Wakes a rollout once.
+    pub(super) fn wake(
+        &mut self,
+        state: Rollout,
+        wanted: &Wanted,
+        order: Option<&Given>,
+    ) -> (Rollout, Report) {
+        let at = Timestamp::UNIX_EPOCH;
+        let look = to_observe(&state, Some(wanted), order, at);
+        let mut observed = self.fake.observe(&look, Some(wanted), None);
+        observed.order = order.cloned();
+        let decision = decide(&state, &observed, at);
+        self.fake.perform(&decision.effects);
+        (Rollout { outbox: Vec::new(), ..decision.next }, decision.report)
+    }
+}
+
+#[test]
+fn a_pool_that_left_the_spec_is_deleted_after_everything_else_and_forgotten() {
+    let (mut harbour, state) = Harbour::launched();
+    let release = without_pool(exporting(2, true));
+    let (state, report, plan) = harbour.roll(state, &release);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert!(report.message.ends_with("; removed: pool-a"), "{}", report.message);
+    assert!(plan.to_text().contains("- c-pool-a delete"), "{}", plan.to_text());
+    assert!(
+        plan.to_text().contains("all its nodes are drained, then its stack is deleted"),
+        "{}",
+        plan.to_text()
+    );
+    let deleted = harbour.fake.log.iter().position(|line| line == "delete c-pool-a").unwrap();
+    let executed = harbour.fake.log.iter().rposition(|line| line.starts_with("execute")).unwrap();
+    assert!(executed < deleted, "{:?}", harbour.fake.log);
+    assert!(!harbour.fake.stacks.contains_key(POOL));
+    assert_eq!((state.left.len(), state.deployed.contains_key(POOL)), (0, false));
+    assert!(harbour.plan(&state, &release).plan.is_empty());
+}
+
+#[test]
+fn a_pool_that_an_older_slipway_left_standing_is_taken_away_by_the_next_rollout() {
+    let (mut harbour, state) = Harbour::left();
+    let (state, report, plan) = harbour.roll(state, &without_pool(exporting(1, true)));
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(plan.left().count(), 0);
+    assert!(harbour.fake.log.contains(&"delete c-pool-a".to_owned()), "{:?}", harbour.fake.log);
+    assert_eq!((state.left.len(), report.left.len()), (0, 0));
+}
+
+#[test]
+fn what_a_pool_that_goes_uses_is_taken_away_by_a_later_rollout_alone() {
+    for (mut harbour, state) in [Harbour::launched(), Harbour::left()] {
+        let release = without_pool(exporting(3, false));
+        let (state, report, _) = harbour.roll(state, &release);
+        assert_eq!(report.state, "failed");
+        assert!(report.message.contains("Subnet a in eu-west-1a (used by c-pool-a)"), "{}", report.message);
+        assert!(
+            report.message.contains("nothing is touched. First upload a spec in which it stays"),
+            "{}",
+            report.message
+        );
+        assert!(!report.message.contains("left standing"), "{}", report.message);
+        let (state, report, _) = harbour.roll(state, &without_pool(exporting(3, true)));
+        assert_eq!(report.state, "succeeded", "{}", report.message);
+        let (_, report, _) = harbour.roll(state, &release);
+        assert_eq!(report.state, "succeeded", "{}", report.message);
+    }
+}
+
+#[test]
+fn the_kubelets_of_a_pool_that_left_the_spec_hold_back_the_api_server() {
+    let (mut harbour, state) = Harbour::left();
+    let mut newer = without_pool(exporting(3, true));
+    newer.roles.values_mut().for_each(|node| node.version = Some("1.38.0".to_owned()));
+    let plan = harbour.plan(&state, &newer).plan;
+    let why = plan.not_executable().unwrap();
+    assert!(why.contains("the kubelets of pool `a` run 1.34.2, and the API server is to be 1.38"), "{why}");
+    assert!(why.contains("which drains them and deletes the stack c-pool-a"), "{why}");
+}
+
+#[test]
+fn a_pool_that_comes_back_into_the_spec_is_updated_and_deployed_again() {
+    for size in [1, 3] {
+        let (mut harbour, state) = Harbour::left();
+        let release = exporting(size, true);
+        let (state, report, plan) = harbour.roll(state, &release);
+        assert_eq!(report.state, "succeeded", "{}", report.message);
+        let stack = plan.stacks.iter().find(|stack| stack.name == POOL).unwrap();
+        assert_eq!(stack.action, StackAction::Update, "it stands: it is not created");
+        assert_eq!(stack.resources.is_empty(), size == 1);
+        assert_eq!(state.left, BTreeMap::new());
+        assert_eq!(state.deployed[POOL], release.id());
+    }
+}
+
+#[test]
+fn p10_a_deletion_that_has_begun_is_seen_to_its_end_whatever_a_person_says() {
+    for (order, word, ends) in
+        [(Order::Pause, "paused", "paused"), (Order::Abort { plan: None }, "aborting", "aborted")]
+    {
+        let (mut harbour, mut state) = Harbour::launched();
+        let wanted = harbour.plan(&state, &without_pool(exporting(1, true)));
+        harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
+        for _ in 0..10 {
+            state = harbour.wake(state, &wanted, None).0;
+        }
+        assert_eq!(harbour.fake.log.iter().filter(|line| *line == "delete c-pool-a").count(), 1);
+        let given = Given { order, at: Timestamp::UNIX_EPOCH };
+        let (state, _) = harbour.wake(state, &wanted, Some(&given));
+        let (state, report) = harbour.wake(state, &wanted, None);
+        assert_eq!(report.state, word);
+        assert!(report.message.contains("pool-a: CloudFormation deletes its stack"), "{}", report.message);
+        harbour.fake.stacks.remove(POOL);
+        let (state, report) = harbour.wake(state, &wanted, None);
+        assert_eq!(report.state, ends);
+        assert!(!state.deployed.contains_key(POOL), "what has gone is known");
+    }
+}
+
+#[test]
+fn a_deletion_that_fails_ends_the_rollout_with_cloudformations_reason_and_is_tried_again_by_an_upload() {
+    let (mut harbour, state) = Harbour::launched();
+    let release = without_pool(exporting(1, true));
+    harbour.fake.deleting = Some(StackStatus::DeleteFailed);
+    let (state, report, _) = harbour.roll(state, &release);
+    assert_eq!(report.state, "failed");
+    assert!(
+        report.message.contains("pool-a: c-pool-a could not be deleted: Thing (AWS::EC2::VPC)"),
+        "{}",
+        report.message
+    );
+    assert!(state.deployed.contains_key(POOL));
+    harbour.fake.deleting = None;
+    let mut again = harbour.plan(&state, &release);
+    again.desired.spec_version = "once more".to_owned();
+    let (state, report) = harbour.fake.run(state, &again, None, false);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert!(!state.deployed.contains_key(POOL));
+}
+
+#[test]
+fn p3_a_stack_that_is_somebody_elses_is_not_deleted() {
+    let (mut harbour, state) = Harbour::launched();
+    harbour.fake.tags = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
+    let (_, report, _) = harbour.roll(state, &without_pool(exporting(1, true)));
+    assert_eq!(report.state, "failed");
+    assert!(report.message.contains("c-pool-a exists and is not Slipway's"), "{}", report.message);
+    assert!(harbour.fake.stacks.contains_key(POOL));
+}
+
+#[test]
+fn p8_a_state_of_an_older_slipway_reads_back() {
+    let (_, state) = Harbour::left();
+    let mut old = serde_json::to_value(&Rollout { left: BTreeMap::new(), ..state }).unwrap();
+    assert!(old.as_object_mut().unwrap().get("left").is_none(), "nothing is written where nothing is left");
+    assert!(serde_json::from_value::<Rollout>(old).is_ok());
+}

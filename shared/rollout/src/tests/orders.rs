@@ -1,0 +1,291 @@
+//! Stop is stop (P10): what people tell a rollout, at every moment of it, twice, late, and in any order.
+
+use super::*;
+use crate::RolloutResult;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn given(order: Order, second: i64) -> Given {
+    Given { order, at: at(second) }
+}
+
+fn abort() -> Order {
+    Order::Abort { plan: None }
+}
+
+/// A launch that is woken step by step, on a clock of its own.
+struct Run {
+    fake: Fake,
+    state: Rollout,
+    wanted: Wanted,
+    report: Report,
+    second: i64,
+}
+
+impl Run {
+    fn new() -> Self {
+        let wanted = wanted(&rendering(1), &Baseline::default(), Approval::Auto);
+        Self {
+            fake: Fake::default(),
+            state: Rollout::new("c"),
+            wanted,
+            report: Report::default(),
+            second: 100,
+        }
+    }
+
+    fn wake(&mut self, order: Option<&Given>) {
+        self.second += 10;
+        let look = to_observe(&self.state, Some(&self.wanted), order, at(self.second));
+        let mut observed = self.fake.observe(&look, Some(&self.wanted), None);
+        observed.order = order.cloned();
+        let decision = decide(&self.state, &observed, at(self.second));
+        self.fake.perform(&decision.effects);
+        self.state = Rollout { outbox: Vec::new(), ..decision.next };
+        self.report = decision.report;
+    }
+
+    fn tell(&mut self, order: Order) {
+        let given = given(order, self.second + 10);
+        self.wake(Some(&given));
+    }
+
+    /// Wakes it so often that it would come to rest if it could.
+    fn rest(&mut self) {
+        for _ in 0..40 {
+            self.wake(None);
+        }
+    }
+
+    fn begun(&self) -> Vec<&String> {
+        let begins =
+            |line: &&String| ["change set", "execute", "delete"].iter().any(|word| line.starts_with(word));
+        self.fake.log.iter().filter(begins).collect()
+    }
+
+    fn said(&self, what: &str) -> usize {
+        self.fake.log.iter().filter(|line| line.as_str() == what).count()
+    }
+}
+
+/// How many wakes a launch takes that nobody disturbs.
+fn whole() -> usize {
+    let mut run = Run::new();
+    (1..)
+        .find(|_| {
+            run.wake(None);
+            run.state.active.is_none()
+        })
+        .unwrap()
+}
+
+#[test]
+fn p10_after_a_pause_nothing_new_starts_and_a_resume_goes_on_to_the_end() {
+    for moment in 0..whole() {
+        let mut run = Run::new();
+        (0..moment).for_each(|_| run.wake(None));
+        run.tell(Order::Pause);
+        let begun = run.begun().len();
+        run.rest();
+        assert_eq!(run.begun().len(), begun, "at {moment}: {:?}", run.fake.log);
+        assert_eq!(run.said("Rollout Paused"), 1, "at {moment}");
+        assert_eq!((run.report.state.as_str(), run.said("Rollout Succeeded")), ("paused", 0), "at {moment}");
+        assert!(
+            run.report.message.contains("`slipway resume --cluster c` goes on"),
+            "{}",
+            run.report.message
+        );
+
+        run.tell(Order::Resume);
+        run.rest();
+        assert_eq!(run.report.state, "succeeded", "at {moment}: {}", run.report.message);
+        assert_eq!(run.state.deployed.len(), 5);
+    }
+}
+
+#[test]
+fn p10_after_an_abort_nothing_new_starts_and_it_ends_as_aborted() {
+    for moment in 1..whole() {
+        for order in [abort(), Order::Abort { plan: Some(Run::new().wanted.plan.id) }] {
+            let mut run = Run::new();
+            (0..moment).for_each(|_| run.wake(None));
+            let before = run.begun().len();
+            run.tell(order);
+            run.rest();
+            assert_eq!(run.begun().len(), before, "at {moment}: {:?}", run.fake.log);
+            assert_eq!((run.said("Rollout Aborted"), run.said("disarm")), (1, 1), "at {moment}");
+            assert_eq!(run.report.state, "aborted");
+            assert_eq!(run.state.last.as_ref().unwrap().result, RolloutResult::Aborted);
+            let done =
+                run.fake.stacks.values().filter(|status| **status == StackStatus::CreateComplete).count();
+            assert_eq!(run.state.deployed.len(), done, "what CloudFormation ended is known");
+        }
+    }
+}
+
+#[test]
+fn p10_what_cloudformation_works_at_is_seen_to_its_end_before_an_abort_is_over() {
+    let mut run = Run::new();
+    while run.said("execute c-etcd") == 0 {
+        run.wake(None);
+    }
+    let done = run.fake.stacks.insert("c-etcd".to_owned(), StackStatus::CreateInProgress).unwrap();
+    run.tell(abort());
+    for _ in 0..3 {
+        run.wake(None);
+        assert_eq!(run.report.state, "aborting");
+        assert!(
+            run.report.message.contains("CloudFormation is at work (CREATE_IN_PROGRESS)"),
+            "{}",
+            run.report.message
+        );
+    }
+    run.fake.stacks.insert("c-etcd".to_owned(), done);
+    run.wake(None);
+    assert_eq!(run.report.state, "aborted");
+    assert_eq!(run.state.deployed.keys().collect::<Vec<_>>(), ["c-etcd", "c-network"]);
+}
+
+#[test]
+fn p10_a_stack_that_fails_while_it_is_aborted_is_in_the_words() {
+    let mut run = Run::new();
+    run.fake.fails = Some("c-etcd");
+    while run.said("execute c-etcd") == 0 {
+        run.wake(None);
+    }
+    run.tell(abort());
+    assert_eq!(run.report.state, "aborted");
+    assert!(run.report.message.contains("c-etcd could not be created: Thing"), "{}", run.report.message);
+}
+
+#[test]
+fn p10_an_execution_that_cloudformation_never_heard_of_is_not_told_again() {
+    for order in [Order::Pause, abort()] {
+        let mut run = Run::new();
+        while run.said("execute c-network") == 0 {
+            run.wake(None);
+        }
+        // As if the call had been lost.
+        run.fake.stacks.insert("c-network".to_owned(), StackStatus::ReviewInProgress);
+        run.fake.change_sets.get_mut("c-network").unwrap().status = ChangeSetStatus::Ready;
+        let paused = order == Order::Pause;
+        run.tell(order);
+        run.rest();
+        assert_eq!(run.said("execute c-network"), 1, "{:?}", run.fake.log);
+        assert_eq!(run.said("drop c-network"), usize::from(!paused), "nobody can execute it later");
+        if paused {
+            run.tell(Order::Resume);
+            run.rest();
+            assert_eq!(run.report.state, "succeeded");
+        }
+    }
+}
+
+#[test]
+fn p10_a_pause_before_anything_began_holds_what_would_begin() {
+    let mut run = Run::new();
+    run.tell(Order::Pause);
+    run.rest();
+    assert_eq!(run.fake.log, ["Rollout Paused"]);
+    assert_eq!(run.report.state, "paused");
+    assert!(
+        run.report.message.starts_with(&format!("plan {} waits", run.wanted.plan.id)),
+        "{}",
+        run.report.message
+    );
+    run.tell(Order::Resume);
+    run.rest();
+    assert_eq!(run.report.state, "succeeded");
+}
+
+#[test]
+fn p10_an_abort_holds_although_it_is_paused_and_the_pause_stays() {
+    let mut run = Run::new();
+    run.wake(None);
+    run.tell(Order::Pause);
+    run.tell(abort());
+    run.rest();
+    assert_eq!(run.state.last.as_ref().unwrap().result, RolloutResult::Aborted);
+    assert!(run.state.paused_since().is_some());
+}
+
+#[test]
+fn p8_pauses_and_resumes_that_come_late_twice_or_out_of_order_end_as_the_newest_says() {
+    let (pause, resume) = (given(Order::Pause, 200), given(Order::Resume, 300));
+    for (order, paused) in [
+        (vec![&pause, &resume, &pause], false),
+        (vec![&pause, &pause, &resume, &resume], false),
+        (vec![&resume, &pause], true),
+        (vec![&pause, &resume, &resume, &pause], false),
+    ] {
+        let mut run = Run::new();
+        order.iter().for_each(|given| run.wake(Some(given)));
+        // A resume that finds nothing paused is no memory: a pause that comes after it holds, which is the safe side.
+        assert_eq!(run.state.paused_since().is_some(), paused, "{order:?}");
+    }
+    // A resume that was given between two pauses, and comes after both, is about the first.
+    let mut run = Run::new();
+    for one in [given(Order::Pause, 200), given(Order::Pause, 400), given(Order::Resume, 300)] {
+        run.wake(Some(&one));
+    }
+    assert!(run.state.paused_since().is_some());
+    assert_eq!(run.said("Rollout Paused"), 1);
+    run.wake(Some(&given(Order::Resume, 500)));
+    assert_eq!(run.state.paused_since(), None);
+    // In one second nobody knows which came first: stop is stop.
+    let mut run = Run::new();
+    for one in [given(Order::Pause, 200), given(Order::Resume, 200)] {
+        run.wake(Some(&one));
+    }
+    assert!(run.state.paused_since().is_some());
+}
+
+#[test]
+fn p8_an_abort_that_comes_late_does_not_end_a_later_rollout() {
+    let mut run = Run::new();
+    run.wake(None);
+    let began = run.state.active.as_ref().unwrap().started_at.as_second();
+    let late = [
+        given(abort(), began - 60),
+        given(Order::Abort { plan: Some("an earlier plan".to_owned()) }, began + 60),
+    ];
+    for order in &late {
+        run.wake(Some(order));
+        assert_eq!(run.state.active.as_ref().unwrap().aborted, None);
+    }
+    // Clocks are some seconds apart: an abort of the moment at which it began is meant for it.
+    run.wake(Some(&given(abort(), began - 2)));
+    assert_eq!(run.report.state, "aborted");
+    // And one that comes again finds nothing open; it may be about an order to destroy that is still to come.
+    let state = run.state.clone();
+    run.wake(Some(&given(abort(), began + 5)));
+    run.state.destroys_over = state.destroys_over;
+    assert_eq!((&run.state, run.said("Rollout Aborted")), (&state, 1));
+}
+
+#[test]
+fn p10_an_aborted_plan_begins_again_only_with_another_upload() {
+    let mut run = Run::new();
+    run.wake(None);
+    run.tell(abort());
+    let begun = run.begun().len();
+    let plan = run.wanted.plan.id.clone();
+    run.tell(Order::Approve { plan });
+    run.rest();
+    assert_eq!((run.begun().len(), run.report.state.as_str()), (begun, "aborted"));
+    run.wanted.desired.spec_version = "v2".to_owned();
+    run.rest();
+    assert_eq!(run.report.state, "succeeded");
+}
+
+#[test]
+fn a_state_of_an_older_slipway_was_never_paused() {
+    let mut run = Run::new();
+    run.wake(None);
+    let mut stored = serde_json::to_value(&run.state).unwrap();
+    assert_eq!(stored.get("switch"), None, "an older one can read what nobody paused");
+    stored["active"].as_object_mut().unwrap().remove("aborted");
+    assert_eq!(serde_json::from_value::<Rollout>(stored).unwrap(), run.state);
+}

@@ -1,0 +1,240 @@
+//! Another minor of Kubernetes or etcd: what comes before what, and what is not begun.
+
+use super::*;
+use crate::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
+use slipway_core::node::{CommandStatus, CommandView};
+use slipway_core::plan::Plan;
+
+const CONTROLLERS: &str = "c-control-plane";
+
+fn pool() -> Role {
+    Role::Pool("a".to_owned())
+}
+
+/// A release of these versions, in which a configuration follows its version.
+fn of(size: u32, kubernetes: &str, etcd: &str, pool_runs: &str) -> Rendering {
+    let mut release = of_versions(size, kubernetes, etcd, 30);
+    let Some(node) = release.roles.get_mut(&pool()) else { panic!("there is a pool") };
+    node.version = Some(pool_runs.to_owned());
+    for node in release.roles.values_mut() {
+        node.config = format!("{{\"version\": {:?}}}", node.version);
+        node.config_digest = sha256_hex(node.config.as_bytes());
+    }
+    release.addons.digest = format!("add-ons of {kubernetes}");
+    release
+}
+
+/// A plan from `running`, of which some nodes are of `older`, to `asked`.
+fn planned(
+    running: &Rendering,
+    older: &[(Role, &Rendering)],
+    asked: &Rendering,
+    policy: &RolloutPolicy,
+) -> Plan {
+    let mut baseline = Baseline::whole(Some(running.clone()));
+    for (role, release) in older {
+        let of_role = baseline.behind.entry(role.clone()).or_default();
+        of_role.insert(release.id(), release.roles.get(role).cloned());
+    }
+    plan(&baseline, asked, policy)
+}
+
+#[test]
+fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
+    let runs = of(1, "1.35.2", "3.6.16", "1.35.2");
+    let words = |plan: &Plan| -> Vec<String> {
+        plan.minors.iter().map(|change| format!("{} {}", change.role, change.words())).collect()
+    };
+    let auto = policy(Approval::Auto);
+    let up = planned(&runs, &[], &of(2, "1.36.0", "3.7.3", "1.36.0"), &auto);
+    assert_eq!(up.not_executable(), None);
+    let etcd = |index: u32| format!("etcd-{index} etcd 3.6 → 3.7");
+    let both = "Kubernetes 1.35 → 1.36";
+    assert_eq!(
+        words(&up),
+        [etcd(0), etcd(1), etcd(2), format!("controller {both}"), format!("pool-a {both}")]
+    );
+    // A pool may lag, and catch up by more than one: its machines are new ones.
+    let lags = of(3, "1.36.0", "3.7.3", "1.34.1");
+    assert_eq!(planned(&lags, &[], &of(4, "1.36.0", "3.7.3", "1.36.0"), &auto).not_executable(), None);
+
+    for (asked, why) in [
+        (
+            of(2, "1.37.0", "3.6.16", "1.35.2"),
+            "Kubernetes 1.35.2 runs, and 1.37 is asked for: a minor release cannot be skipped",
+        ),
+        (
+            of(2, "1.34.9", "3.6.16", "1.34.9"),
+            "Kubernetes 1.35.2 runs, and 1.34 is asked for: it cannot go back a minor release",
+        ),
+        (
+            of(2, "1.35.2", "3.5.30", "1.35.2"),
+            "etcd 3.6.16 runs, and 3.5 is asked for: it cannot go back a minor release",
+        ),
+        (
+            of(2, "1.35.2", "3.6.16", "1.34.9"),
+            "the kubelets of pool `a` run 1.35.2, and 1.34 is asked for: they cannot go back",
+        ),
+    ] {
+        let refused = planned(&runs, &[], &asked, &auto).not_executable().unwrap_or_default();
+        assert!(refused.contains(why), "{refused}");
+    }
+
+    // Where none of a group's machines may be missing and nobody knows how many one more unit is, its kubelets would stay.
+    let mut weighted = of(2, "1.36.0", "3.6.16", "1.36.0");
+    if let Some(node) = weighted.roles.get_mut(&pool()) {
+        node.weighted = true;
+    }
+    let none = RolloutPolicy {
+        max_unavailable: CountOrPercent::Count(0),
+        surge: CountOrPercent::Count(1),
+        ..policy(Approval::Auto)
+    };
+    assert_eq!(planned(&runs, &[], &weighted, &auto).not_executable(), None);
+    let refused = planned(&runs, &[], &weighted, &none).not_executable().unwrap_or_default();
+    assert!(
+        refused.contains("pool-a is to go from Kubernetes 1.35 → 1.36, and none of its nodes may be missing"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
+    let (older, runs) = (of(1, "1.34.2", "3.5.30", "1.34.2"), of(2, "1.35.2", "3.6.16", "1.35.2"));
+    let auto = policy(Approval::Auto);
+    let next = of(3, "1.36.0", "3.6.16", "1.35.2");
+    assert_eq!(planned(&runs, &[], &next, &auto).not_executable(), None);
+    let refused =
+        planned(&runs, &[(Role::Controller, &older)], &next, &auto).not_executable().unwrap_or_default();
+    assert!(
+        refused.contains("Kubernetes 1.34.2 runs, and 1.36 is asked for: a minor release cannot be skipped"),
+        "{refused}"
+    );
+    assert!(refused.contains("upload 1.35 first, then 1.36"), "{refused}");
+    // To what it was about to be it goes on, and it is known that this is another minor.
+    let again = planned(&runs, &[(Role::Controller, &older)], &of(3, "1.35.2", "3.6.16", "1.35.2"), &auto);
+    assert_eq!(again.not_executable(), None);
+    let minors: Vec<(Role, String)> =
+        again.minors.iter().map(|one| (one.role.clone(), one.words())).collect();
+    assert_eq!(minors, [(Role::Controller, "Kubernetes 1.34 → 1.35".to_owned())]);
+
+    // One kubelet of before counts as much as all.
+    let (old_pool, far) = (of(1, "1.35.2", "3.6.16", "1.33.1"), of(3, "1.37.0", "3.6.16", "1.36.0"));
+    let near = of(2, "1.36.0", "3.6.16", "1.36.0");
+    assert_eq!(planned(&near, &[], &far, &auto).not_executable(), None);
+    let refused = planned(&near, &[(pool(), &old_pool)], &far, &auto).not_executable().unwrap_or_default();
+    assert!(
+        refused.contains("the kubelets of pool `a` run 1.33.1, and the API server is to be 1.37"),
+        "{refused}"
+    );
+    // And a member of etcd as much as all.
+    let newest = of(3, "1.35.2", "3.7.3", "1.35.2");
+    let refused =
+        planned(&runs, &[(Role::Etcd(1), &older)], &newest, &auto).not_executable().unwrap_or_default();
+    assert!(
+        refused.contains("etcd 3.5.30 runs, and 3.7 is asked for: a minor release cannot be skipped"),
+        "{refused}"
+    );
+}
+
+/// Wakes a rollout of controllers that are there as `machines` says, of which their group wants so many; the others of the spec have none. What it did, and
+/// how it stands.
+fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>) -> (Vec<String>, Report) {
+    let (old, new) = (of(1, "1.35.2", "3.6.16", "1.35.2"), of(2, "1.36.0", "3.6.16", "1.36.0"));
+    let mut fake = Fake::default();
+    let (launched, _) =
+        fake.run(Rollout::new("c"), &wanted(&old, &Baseline::default(), Approval::Auto), None, false);
+    fake.log.clear();
+    fake.change_sets.clear();
+    let releases = BTreeMap::from([(old.id(), old.clone())]);
+    let baseline = Baseline::assemble("c", &launched.deployed, &BTreeMap::new(), &releases);
+    let baseline = baseline.and_then(|baseline| baseline.with_addons(launched.addons_release(), &releases));
+    let wanted = wanted(&new, &baseline.unwrap(), Approval::Auto);
+    let template =
+        |current: bool| TemplateVersion { id: "lt".to_owned(), version: u8::from(current).to_string() };
+    let machine = |(id, lifecycle, current): &(&str, Lifecycle, bool)| {
+        let view = MachineView {
+            zone: "a".to_owned(),
+            lifecycle: *lifecycle,
+            healthy: true,
+            template: Some(template(*current)),
+        };
+        ((*id).to_owned(), view)
+    };
+    let group = GroupView {
+        name: CONTROLLERS.to_owned(),
+        desired,
+        min: 1,
+        max: 2,
+        template: Some(template(true)),
+        machines: machines.iter().map(machine).collect(),
+        tags: BTreeMap::new(),
+    };
+    let (mut state, mut report) = (launched, Report::default());
+    for _ in 0..20 {
+        let order = skip
+            .map(|id| Given { order: Order::Skip { instance: id.to_owned() }, at: Timestamp::UNIX_EPOCH });
+        let look = to_observe(&state, Some(&wanted), order.as_ref(), Timestamp::UNIX_EPOCH);
+        let mut observed = fake.observe(&look, Some(&wanted), None);
+        observed.order = order;
+        observed.groups.insert(CONTROLLERS.to_owned(), Some(group.clone()));
+        for command in &look.commands {
+            let status = serde_json::json!({
+                "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
+                "applied": {"asAsked": true}, "served": [], "held": [], "components": [{"name": "kube-apiserver", "healthy": true}],
+            });
+            let view = CommandView { status: CommandStatus::Success, answer: Some(status), problem: None };
+            observed.answers.insert(command.token.clone(), Some(view));
+        }
+        let decision = decide(&state, &observed, Timestamp::UNIX_EPOCH);
+        let mut effects = decision.effects;
+        effects.retain(|effect| !matches!(effect, Effect::Send(_)));
+        fake.perform(&effects);
+        state = Rollout { outbox: Vec::new(), ..decision.next };
+        report = decision.report;
+        if state.active.is_none() {
+            break;
+        }
+    }
+    (fake.log, report)
+}
+
+#[test]
+fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_is_gone() {
+    let follows =
+        |log: &[String]| log.iter().any(|line| line.starts_with("add-ons") || line.contains("c-pool"));
+    let (serves, goes) = (Lifecycle::InService, Lifecycle::TerminatingWait);
+
+    let (log, report) = wakes(1, &[("i-1", serves, true)], None);
+    assert!(follows(&log) && report.state == "running", "{log:?} {}", report.message);
+
+    let (log, report) = wakes(1, &[("i-1", serves, true), ("i-2", goes, false)], None);
+    assert!(!follows(&log), "{log:?}");
+    assert!(report.message.contains("i-2, of the older minor, is still there"), "{}", report.message);
+
+    let (log, report) = wakes(1, &[("i-1", serves, false)], Some("i-1"));
+    assert!(!follows(&log), "{log:?}");
+    assert_eq!(report.state, "failed");
+    assert!(
+        report
+            .message
+            .contains("i-1 is left as it is, as it was told, in the midst of Kubernetes 1.35 → 1.36"),
+        "{}",
+        report.message
+    );
+    assert!(
+        report.message.ends_with("Kubernetes 1.35 → 1.36 has begun, and there is no way but forward"),
+        "{}",
+        report.message
+    );
+}
+
+/// The group was told to want one more, an old one died before it could go, and nobody has come for it yet.
+#[test]
+fn p8_a_controller_too_many_that_is_still_to_come_is_waited_for() {
+    let (_, report) = wakes(2, &[("i-1", Lifecycle::InService, true)], None);
+    assert_eq!(report.state, "running");
+    let why =
+        "c-control-plane wants 2 machines, and there are to be 1: one more is still to come, and goes then";
+    assert!(report.message.contains(why), "{}", report.message);
+}
