@@ -18,6 +18,9 @@ use crate::machine::{File, Furniture, Unit};
 const CONFIG: &str = "/etc/kubernetes/kubelet.json";
 const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap.kubeconfig";
 pub(super) const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
+/// What the bridge, containers' layers and kube-proxy need of the kernel. kube-proxy writes `nf_conntrack_max` first of all, and exits where
+/// nothing has loaded the module (kubernetes `cmd/kube-proxy/app/conntrack.go`, kops PR 17968).
+const KERNEL_MODULES: [&str; 3] = ["br_netfilter", "nf_conntrack", "overlay"];
 const MODULES: &str = "/etc/modules-load.d/kubernetes.conf";
 const SYSCTL: &str = "/etc/sysctl.d/90-kubernetes.conf";
 
@@ -35,7 +38,7 @@ pub(super) struct Settings<'c> {
 pub(super) fn furniture(settings: &Settings<'_>, facts: &Facts) -> Furniture {
     Furniture {
         files: vec![
-            File::public(MODULES, "br_netfilter\noverlay\n"),
+            File::public(MODULES, KERNEL_MODULES.join("\n") + "\n"),
             File::public(SYSCTL, "net.bridge.bridge-nf-call-iptables = 1\nnet.ipv4.ip_forward = 1\n"),
             File::public(BOOTSTRAP, kubeconfig::with_bootstrap_token(settings.api_server)),
             File::public(CONFIG, text(&configuration(settings, facts))),
@@ -109,9 +112,10 @@ StartLimitIntervalSec=0
 
 [Service]
 # Where the kernel has them built in, or is a container's host's, there is nothing to load.
-ExecStartPre=-modprobe --all br_netfilter overlay
+ExecStartPre=-modprobe --all {}
 ExecStartPre=-sysctl --load={SYSCTL}
 ExecStart={}",
+        KERNEL_MODULES.join(" "),
         settings.program
     );
     for argument in flags(settings, facts).arguments() {

@@ -25,6 +25,10 @@ pub use pools::{GroupSize, MixedInstances, NodePool, Taint, WeightedType};
 pub use rollout::{Approval, CountOrPercent, MaintenanceWindow, Pace, PoolRollout, RolloutPolicy};
 pub use storage::{InstanceStore, Mount, Storage};
 
+/// The IAM path of every role and profile of ours: CloudFormation's service role may make no others
+/// (`infra/template.yaml`). Their names cannot be told apart instead, because CloudFormation cuts the ones that it makes.
+pub const IAM_PATH: &str = "/slipway/";
+
 /// One Kubernetes cluster as its spec describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::cfn::{Resource, Template, get_att, reference, sub};
 use super::context::Context;
-use crate::cluster::Iam;
+use crate::cluster::{IAM_PATH, Iam};
 use crate::pki::Role;
 
 /// An instance profile: of ours, by logical id, or the user's, by ARN.
@@ -32,10 +32,6 @@ impl Profile {
         }
     }
 }
-
-/// The IAM path of every role and profile of ours: CloudFormation's service role may make no others
-/// (`infra/template.yaml`). Their names cannot be told apart instead, because CloudFormation cuts the ones that it makes.
-pub(super) const PATH: &str = "/slipway/";
 
 /// What the nodes of one role are called in IAM.
 pub(super) struct Principal<'a> {
@@ -78,7 +74,7 @@ pub(super) fn add(
     managed_policies.dedup();
     let service = format!("ec2.{}", context.dns_suffix());
     let role = Resource::new("AWS::IAM::Role")
-        .set("Path", json!(PATH))
+        .set("Path", json!(IAM_PATH))
         .set_some("RoleName", name)
         .set(
             "AssumeRolePolicyDocument",
@@ -93,7 +89,7 @@ pub(super) fn add(
         .set("Tags", context.tags(&principal.role.to_string()).list());
     let role_id = template.add(format!("{}Role{}", principal.prefix, principal.suffix), role);
     let profile = Resource::new("AWS::IAM::InstanceProfile")
-        .set("Path", json!(PATH))
+        .set("Path", json!(IAM_PATH))
         .set("Roles", json!([reference(&role_id)]));
     Profile::Own(template.add(format!("{}Profile{}", principal.prefix, principal.suffix), profile))
 }

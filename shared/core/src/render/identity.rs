@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::cfn::{Resource, Template, logical_id, reference};
 use super::context::Context;
-use super::iam::{self, PATH, policy};
+use super::iam::policy;
 use super::{RenderError, addons};
+use crate::cluster::IAM_PATH;
 use crate::cluster::IamRoles;
 use crate::digest::sha256_hex;
 use crate::oidc;
@@ -66,7 +67,7 @@ pub(super) fn role_arn(context: &mut Context<'_>, name: &str) -> String {
         context.errors.push(RenderError::NoAccount { arn: arn.clone() });
         return String::new();
     };
-    format!("arn:{}:iam::{account}:role{PATH}{}", context.partition(), role_name(context, name))
+    format!("arn:{}:iam::{account}:role{IAM_PATH}{}", context.partition(), role_name(context, name))
 }
 
 /// The stack, where the cluster's issuer is in use.
@@ -121,7 +122,7 @@ fn resource(context: &Context<'_>, role: &PodRole, issuer: &str, provider: &str)
     let inline = (!role.statements.is_empty())
         .then(|| json!([{ "PolicyName": "pod", "PolicyDocument": policy(role.statements.clone()) }]));
     Resource::new("AWS::IAM::Role")
-        .set("Path", json!(iam::PATH))
+        .set("Path", json!(IAM_PATH))
         .set("RoleName", json!(role_name(context, &role.name)))
         .set("AssumeRolePolicyDocument", policy(vec![trust]))
         .set_some("Policies", inline)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Lowering;
 use super::network::Draft;
 use super::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
-use crate::cluster::{Controller, Iam, Tenancy};
+use crate::cluster::{Controller, IAM_PATH, Iam, Tenancy};
 use crate::spec::model::{ControllerSpec, IamSpec, PolicySpec, TenancySpec};
 use crate::spec::path::Path;
 
@@ -155,6 +155,14 @@ impl Lowering<'_, '_, '_> {
                     &profile,
                     format!("`{text}` is no ARN of an instance profile"),
                     help,
+                );
+            }
+            if text.split_once(":instance-profile").is_some_and(|(_, path)| path.starts_with(IAM_PATH)) {
+                self.report.error(
+                    "foreign-profile",
+                    &profile,
+                    format!("`{text}` is a profile that Slipway made: it has the permissions of another role or cluster"),
+                    "name a profile of your own, or leave `instanceProfile` out: the role's own is made for it",
                 );
             }
             if spec.role.name.is_some() || !spec.role.managed_policies.is_empty() {

@@ -266,6 +266,14 @@ fn arns_that_are_none() {
 }
 
 #[test]
+fn p13_no_node_wears_a_profile_that_slipway_made_for_another_cluster() {
+    says!(with("controller:\n  iam:\n    instanceProfile: {arn: 'arn:aws:iam::111122223333:instance-profile/slipway/prod-controller'}\netcd:\n  iam:\n    instanceProfile: {arn: 'arn:aws:iam::111122223333:instance-profile/slipway-of-ours'}\n"), @r##"
+    17:28 error foreign-profile at `controller.iam.instanceProfile.arn`: `arn:aws:iam::111122223333:instance-profile/slipway/prod-controller` is a profile that Slipway made: it has the permissions of another role or cluster
+        name a profile of your own, or leave `instanceProfile` out: the role's own is made for it
+    "##);
+}
+
+#[test]
 fn a_pool_in_several_zones_with_the_cluster_autoscaler() {
     says!([with("    subnets: [{name: private-a}, {name: private-b}]\n    autoscaling: {clusterAutoscaler: {enabled: true}}\naddons: {clusterAutoscaler: {enabled: true}}\n"), with("    autoscaling:\n      clusterAutoscaler:\n        enabled: true\n")].concat(), @r##"
     15:5 error autoscaler-zones at `worker.nodePools[0].subnets`: the cluster autoscaler cannot scale a pool that stands in several zones (eu-west-1a, eu-west-1b)
