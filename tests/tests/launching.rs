@@ -19,12 +19,12 @@ use slipway_core::addons::AddonsPointer;
 use slipway_core::render::Site;
 use slipway_core::status::Report;
 use slipway_core::status::Status;
-use slipway_driver::launch::{RolloutPorts, Wake, Waker, wake, wake_by_group, wake_by_stack};
+use slipway_driver::launch::{Clock, RolloutPorts, Wake, Waker, wake, wake_by_group, wake_by_stack};
 use slipway_driver::ports::Ticks as _;
 use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_driver::{FlowResult, keys};
 use slipway_pki::AwsLc;
-use slipway_rollout::Rollout;
+use slipway_rollout::{Pending, Rollout};
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 use slipway_sim::mortal::Life;
 use slipway_sim::ports::{
@@ -110,6 +110,7 @@ impl Account {
         let groups = SimulatedGroups::new(Arc::clone(&self.cloudformation));
         let commands = SimulatedCommands::new(Arc::clone(&self.cloudformation));
         let ticks = SimulatedTicks::new(Arc::clone(&self.cloudformation), FUNCTION);
+        let clock = || lock(&self.cloudformation).now();
         let ports = RolloutPorts {
             assets: &life.of(&self.assets),
             stacks: &life.of(&stacks),
@@ -117,6 +118,7 @@ impl Account {
             commands: &life.of(&commands),
             bus: &life.of(&self.bus),
             ticks: &life.of(&ticks),
+            clock: Clock(&clock),
         };
         let now = lock(&self.cloudformation).now();
         match (stack, by) {
@@ -329,10 +331,15 @@ async fn p8_a_rollout_of_add_ons_that_dies_at_any_call_tells_the_node_managers_o
     }
 }
 
+/// An effect that was decided long ago.
+fn pending(effect: slipway_rollout::Effect) -> Pending {
+    Pending { id: 1, effect, decided_at: jiff::Timestamp::UNIX_EPOCH, evidence: None }
+}
+
 #[tokio::test]
 async fn p8_an_invocation_that_stood_still_does_not_bring_older_add_ons_back() {
     let account = Account::launched().await;
-    let late = slipway_rollout::Effect::PointAddons(account.told());
+    let late = pending(slipway_rollout::Effect::PointAddons(account.told()));
     account.render(more_dns(PRODUCTION)).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let told = account.told();
@@ -432,7 +439,7 @@ async fn p8_a_disarm_that_comes_late_leaves_the_next_rollout_its_tick() {
     assert!(account.rollout().unwrap().active.is_some());
     // As if the last rollout's invocation had stood still before its last effect.
     let mut late = account.rollout().unwrap();
-    late.outbox = vec![slipway_rollout::Effect::DisarmTick];
+    late.outbox = vec![pending(slipway_rollout::Effect::DisarmTick)];
     account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&late));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert_eq!(lock(&account.cloudformation).schedules().len(), 1);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use slipway_aws::{AutoScaling, Aws, CloudFormation, EventBus, RunCommand, S3Bucket};
-use slipway_driver::launch::{RolloutPorts, wake, wake_by_command, wake_by_group, wake_by_stack};
+use slipway_driver::launch::{Clock, RolloutPorts, wake, wake_by_command, wake_by_group, wake_by_stack};
 use slipway_lambda::event::{Woken, woken};
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment};
 
@@ -33,6 +33,7 @@ impl Function for Rollout {
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
         let told = &self.told;
         let ticks = self.aws.ticks(&told.tick_group, &told.tick_role_arn, &invocation.function_arn);
+        let clock = || invocation.clock();
         let ports = RolloutPorts {
             assets: &self.assets,
             stacks: &self.stacks,
@@ -40,6 +41,7 @@ impl Function for Rollout {
             commands: &self.commands,
             bus: &self.bus,
             ticks: &ticks,
+            clock: Clock(&clock),
         };
         let report = match woken(event)? {
             Woken::Cluster(who) => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use aws_sdk_autoscaling::config::retry::RetryConfig;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LaunchTemplateSpecification};
 use slipway_core::node::TERMINATE_HOOK;
 use slipway_driver::ports::{ErrorKind, Groups, PortError, PortResult};
@@ -55,14 +56,17 @@ impl Groups for AutoScaling {
         }
     }
 
-    async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
+    async fn terminate(&self, group: &str, instance: &str, then_desired: Option<u32>) -> PortResult<()> {
         const OPERATION: &str = "autoscaling:TerminateInstanceInAutoScalingGroup";
         // Auto Scaling takes the call for a machine that waits in its terminate hook, too, and would shrink the group once more.
-        if self.leaves(group, instance).await? {
+        let Some(seen) = self.group(group).await?.filter(|seen| !leaves(seen, instance)) else {
             return Ok(());
-        }
+        };
+        let shrink = then_desired.is_some_and(|size| seen.desired > size);
         let call = self.client.terminate_instance_in_auto_scaling_group().instance_id(instance);
-        match call.should_decrement_desired_capacity(shrink).send().await {
+        // The SDK tries a call again that timed out, and the group would shrink twice: whoever tries again looks first.
+        let once = aws_sdk_autoscaling::config::Builder::new().retry_config(RetryConfig::disabled());
+        match call.should_decrement_desired_capacity(shrink).customize().config_override(once).send().await {
             Ok(_) => Ok(()),
             // It went between the look and the call: another invocation, or the SDK's own second try, had the same to do. Where the
             // group shrank with it, what is said is that it is as small as it may be.
@@ -97,16 +101,18 @@ impl Groups for AutoScaling {
     }
 }
 
+/// Whether a machine is on its way out of its group, or gone.
+fn leaves(seen: &GroupView, instance: &str) -> bool {
+    match seen.machines.get(instance).map(|machine| machine.lifecycle) {
+        None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => true,
+        Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Retained | Lifecycle::Elsewhere) => false,
+    }
+}
+
 impl AutoScaling {
     /// Whether a machine is on its way out of its group, or gone.
     async fn leaves(&self, group: &str, instance: &str) -> PortResult<bool> {
-        let Some(seen) = self.group(group).await? else { return Ok(true) };
-        Ok(match seen.machines.get(instance).map(|machine| machine.lifecycle) {
-            None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => true,
-            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Retained | Lifecycle::Elsewhere) => {
-                false
-            }
-        })
+        Ok(self.group(group).await?.is_none_or(|seen| leaves(&seen, instance)))
     }
 }
 

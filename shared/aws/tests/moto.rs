@@ -305,7 +305,7 @@ async fn a_group_of_three_is_seen_grows_and_loses_the_machine_that_is_named() {
     assert_eq!(look().await.machines.len(), 4);
     let gone = seen.machines.keys().next().unwrap();
     for _ in 0..2 {
-        groups.terminate("prod-pool-general", gone, true).await.unwrap();
+        groups.terminate("prod-pool-general", gone, Some(3)).await.unwrap();
         let seen = look().await;
         assert_eq!((seen.desired, seen.machines.contains_key(gone)), (3, false));
     }

@@ -27,7 +27,7 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Destroy Requested", schemars::schema_for!(DestroyRequested)),
         ("Cluster Destroyed", schemars::schema_for!(ClusterDestroyed)),
         ("Order Ignored", schemars::schema_for!(RolloutReport)),
-        ("Rollout Started", schemars::schema_for!(PlanReference)),
+        ("Rollout Started", schemars::schema_for!(RolloutStarted)),
         ("Rollout Step", schemars::schema_for!(RolloutReport)),
         ("Rollout Waiting", schemars::schema_for!(RolloutReport)),
         ("Rollout Succeeded", schemars::schema_for!(RolloutReport)),
@@ -84,7 +84,7 @@ pub enum Event {
     OrderIgnored(RolloutReport),
     /// A rollout has begun.
     #[serde(rename = "Rollout Started")]
-    RolloutStarted(PlanReference),
+    RolloutStarted(RolloutStarted),
     /// A step was taken.
     #[serde(rename = "Rollout Step")]
     RolloutStep(RolloutReport),
@@ -296,6 +296,9 @@ pub struct ClusterDestroyed {
     /// Key of the last snapshot of etcd in the asset bucket; left out: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// Names this event: whoever receives the same id twice was told the same thing twice. Empty before it is published.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
 }
 
 /// Detail of the `Rollout …` events that report, and of `Order Ignored`.
@@ -308,9 +311,72 @@ pub struct RolloutReport {
     pub plan: String,
     /// What was done, or what is waited for, in words.
     pub message: String,
+    /// Names this event: whoever receives the same id twice was told the same thing twice. Empty before it is published.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+}
+
+impl RolloutReport {
+    /// One that is not published yet.
+    #[must_use]
+    pub fn new(cluster: &str, plan: &str, message: String) -> Self {
+        Self { cluster: cluster.to_owned(), plan: plan.to_owned(), message, id: String::new() }
+    }
+}
+
+/// Detail of `Rollout Started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStarted {
+    /// `clusterName`.
+    pub cluster: String,
+    /// Id of the plan.
+    pub plan: String,
+    /// Names this event: whoever receives the same id twice was told the same thing twice. Empty before it is published.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+}
+
+impl RolloutStarted {
+    /// One that is not published yet.
+    #[must_use]
+    pub fn new(cluster: &str, plan: &str) -> Self {
+        Self { cluster: cluster.to_owned(), plan: plan.to_owned(), id: String::new() }
+    }
 }
 
 impl Event {
+    /// Gives it its name, if it is one of those that tell how a cluster's rollouts go: a crash between publishing and recording that
+    /// repeats them.
+    pub fn identify(&mut self, id: String) {
+        match self {
+            Self::RolloutStarted(detail) => detail.id = id,
+            Self::RolloutStep(detail)
+            | Self::RolloutWaiting(detail)
+            | Self::RolloutSucceeded(detail)
+            | Self::RolloutFailed(detail)
+            | Self::RolloutPaused(detail)
+            | Self::RolloutAborted(detail)
+            | Self::OrderIgnored(detail) => detail.id = id,
+            Self::ClusterDestroyed(detail) => detail.id = id,
+            Self::SpecRejected(_)
+            | Self::PlanReady(_)
+            | Self::PlanUnchanged(_)
+            | Self::RolloutRequested(_)
+            | Self::RolloutApproved(_)
+            | Self::RolloutPause(_)
+            | Self::RolloutResume(_)
+            | Self::RolloutAbort(_)
+            | Self::RolloutSkip(_)
+            | Self::DestroyRequested(_)
+            | Self::ScanRequested(_)
+            | Self::RenewalRequested(_)
+            | Self::CertificateExpiring(_)
+            | Self::CertificateRenewed(_)
+            | Self::RenewalFailed(_) => {}
+        }
+    }
+
     /// The `detail-type` and the `detail` as they go onto the bus.
     #[must_use]
     pub fn to_wire(&self) -> (String, String) {
@@ -326,9 +392,8 @@ impl Event {
             Self::SpecRejected(detail) => &detail.cluster,
             Self::PlanReady(detail) => &detail.cluster,
             Self::PlanUnchanged(detail) => &detail.cluster,
-            Self::RolloutRequested(detail) | Self::RolloutApproved(detail) | Self::RolloutStarted(detail) => {
-                &detail.cluster
-            }
+            Self::RolloutRequested(detail) | Self::RolloutApproved(detail) => &detail.cluster,
+            Self::RolloutStarted(detail) => &detail.cluster,
             Self::RolloutPause(detail) | Self::RolloutResume(detail) => &detail.cluster,
             Self::RolloutAbort(detail) => &detail.cluster,
             Self::RolloutSkip(detail) => &detail.cluster,

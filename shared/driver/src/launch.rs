@@ -6,6 +6,7 @@
 mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use jiff::Timestamp;
 use slipway_core::addons::AddonsPointer;
@@ -17,7 +18,8 @@ use slipway_core::status::Report;
 use slipway_core::status::{Desired, Status};
 use slipway_rollout::fleet::Lifecycle;
 use slipway_rollout::{
-    Decision, Effect, Given, Observed, Order, Rollout, StackStatus, ToObserve, Wanted, decide, to_observe,
+    Decision, Effect, Given, Observed, Order, Outcome, Pending, Rollout, StackStatus, ToObserve, Wanted,
+    decide, heard, to_observe,
 };
 
 use crate::error::{FlowError, FlowResult};
@@ -45,6 +47,18 @@ pub struct RolloutPorts<'a, A, S, G, C, B, T> {
     pub bus: &'a B,
     /// The tick.
     pub ticks: &'a T,
+    /// What time it is: an invocation may take minutes, and what it decided on grows old meanwhile.
+    pub clock: Clock<'a>,
+}
+
+/// A clock.
+#[derive(Clone, Copy)]
+pub struct Clock<'a>(pub &'a (dyn Fn() -> Timestamp + Send + Sync));
+
+impl fmt::Debug for Clock<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clock({})", (self.0)())
+    }
 }
 
 /// Who is woken, and by whom.
@@ -138,7 +152,12 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     decide: Decide<'_>,
 ) -> FlowResult<Report> {
     let key = keys::rollout(&wake.cluster);
-    let (mut wake, mut report) = (wake.clone(), None);
+    let (mut is_ours, mut report, mut unsaid) = (false, None, None);
+    if let Waker::Order { order, at } = &wake.by {
+        (known, is_ours) = hear(ports, wake, order, at.unwrap_or(now), now).await?;
+    }
+    // What was tried in this invocation, and stays in the outbox, is tried again by another.
+    let mut tried = BTreeSet::new();
     // A step that was taken may let the next begin at once, and a lost race is run again: a few rounds, no waiting.
     for _ in 0..TRIES {
         // What this invocation wrote itself is not read again: whoever wrote meanwhile makes the next write lose.
@@ -146,13 +165,19 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             Some(stored) => stored,
             None => store::load::<Rollout>(ports.assets, &key).await?,
         };
-        if stored.value.as_ref().is_some_and(|state| !state.outbox.is_empty()) {
-            // An earlier invocation died, or is at work right now: the effects bear being performed twice.
-            known = perform_and_record(ports, &key, stored).await?;
+        let is_new = |pending: &Pending| !tried.contains(&pending.id);
+        if let Some(state) = stored.value.as_ref().filter(|state| state.outbox.iter().any(is_new)) {
+            // Whoever stored them performs them, and looks at the world after that. Where nobody would come back, they are not left to it.
+            if !is_ours && state.is_leased(now) && state.needs_tick() {
+                assert_tick(ports, wake, state).await?;
+                return Ok(words_of_another(state));
+            }
+            is_ours = true;
+            known = perform_and_record(ports, &key, stored, &mut tried, &mut unsaid).await?;
             continue;
         }
         let state = recall(ports.assets, &wake.cluster, stored.value.take()).await?;
-        let observed = observe(ports, &wake, &state, now).await?;
+        let observed = observe(ports, wake, &state, now).await?;
         let decision = decide(&state, &observed, now);
         let over = !decision.next.needs_tick();
         let said = report.insert(decision.report).clone();
@@ -161,21 +186,78 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
                 // One that was armed again by an effect that came twice.
                 disarm(ports, &wake.cluster).await?;
             }
+            assert_tick(ports, wake, &state).await?;
             break;
         }
         if let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? {
-            // An order counts once: what it began may be over before the next round.
-            wake.by = Waker::Event;
+            is_ours = true;
             if over {
                 // Said before the outbox is empty and the tick gone: nobody would be woken who says it after a death.
                 tell(ports.assets, &wake.cluster, |_| said.clone()).await?;
             }
-            known = perform_and_record(ports, &key, stored).await?;
+            known = perform_and_record(ports, &key, stored, &mut tried, &mut unsaid).await?;
         }
     }
     let report = report.ok_or(FlowError::Race { key, tries: TRIES })?;
     tell(ports.assets, &wake.cluster, |_| report.clone()).await?;
-    Ok(report)
+    // What could not be said holds up no step, but somebody has to know, and Lambda to try again.
+    unsaid.map_or(Ok(report), Err)
+}
+
+/// Hears an order and stores that, before anything else is done: whatever fails after it, the order is not lost, and what it stops
+/// is not performed any more. The state from then on, and whether what is in its outbox is for this invocation to perform.
+async fn hear<A: Objects, S, G, C, B, T>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    wake: &Wake,
+    order: &Order,
+    at: Timestamp,
+    now: Timestamp,
+) -> FlowResult<(Option<Stored<Rollout>>, bool)> {
+    let key = keys::rollout(&wake.cluster);
+    for _ in 0..TRIES {
+        let mut stored = store::load::<Rollout>(ports.assets, &key).await?;
+        let is_ours = stored.value.as_ref().is_none_or(|state| !state.is_leased(now));
+        let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?.value;
+        let state = recall(ports.assets, &wake.cluster, stored.value.clone()).await?;
+        if !is_meant(order, &state, desired.as_ref()) {
+            tracing::warn!(cluster = wake.cluster, ?order, "an order about nothing that there is: ignored");
+            return Ok((Some(stored), is_ours));
+        }
+        // Whoever puts an event on the bus chooses its time (`PutEvents`, `Time`): an order from the future would void all that come before it.
+        let given = Given { order: order.clone(), at: at.min(now) };
+        let next = heard(&state, &given, desired.as_ref(), now);
+        if stored.value.take().as_ref() == Some(&next) {
+            stored.value = Some(next);
+            return Ok((Some(stored), is_ours));
+        }
+        if let Some(stored) = store::save(ports.assets, &key, &stored, next).await? {
+            return Ok((Some(stored), is_ours));
+        }
+    }
+    Err(FlowError::Race { key, tries: TRIES })
+}
+
+/// Makes sure that what is open is woken again: a tick that could not be armed, or that somebody deleted, would leave silence.
+async fn assert_tick<A, S, G, C, B, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    wake: &Wake,
+    state: &Rollout,
+) -> FlowResult<()> {
+    if state.needs_tick() && wake.by != Waker::Tick {
+        ports.ticks.arm(&wake.cluster).await?;
+    }
+    Ok(())
+}
+
+/// What is told where another invocation is at work.
+fn words_of_another(state: &Rollout) -> Report {
+    Report {
+        state: "running".to_owned(),
+        generation: state.generation,
+        plan: state.active.as_ref().map(|active| active.plan.clone()),
+        message: "another invocation performs what was decided moments ago".to_owned(),
+        ..Report::default()
+    }
 }
 
 /// The state of a cluster's rollouts, if `stored` is what is kept of it, beside what its node managers were told.
@@ -199,17 +281,15 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
     now: Timestamp,
 ) -> FlowResult<Observed> {
     let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?;
-    let order = given(wake, state, desired.value.as_ref(), now);
-    let approved = order.as_ref().is_some_and(|given| matches!(given.order, Order::Approve { .. }));
-    let wanted = wanted(ports, state, &desired, approved).await?;
-    let mut look = to_observe(state, wanted.as_ref(), order.as_ref(), now);
+    let wanted = wanted(ports, state, &desired).await?;
+    let mut look = to_observe(state, wanted.as_ref(), now);
     if let Waker::Group { name } = &wake.by
         && state.drains(name)
     {
         look.groups.insert(name.clone());
     }
     let newest = newest(ports.assets, state, desired.value.as_ref()).await?;
-    let mut observed = Observed { desired: wanted, order, newest, ..Observed::default() };
+    let mut observed = Observed { desired: wanted, newest, ..Observed::default() };
     for (name, change_set) in &look.stacks {
         let stack = ports.stacks.stack(name).await?;
         if let Some(view) = &stack {
@@ -282,15 +362,9 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
     Ok(())
 }
 
-/// What a person tells it, if it is meant for anything that there is.
-fn given(wake: &Wake, state: &Rollout, desired: Option<&Desired>, now: Timestamp) -> Option<Given> {
-    let (order, at) = match &wake.by {
-        Waker::Event | Waker::Group { .. } | Waker::Tick => return None,
-        // Whoever puts an event on the bus chooses its time (`PutEvents`, `Time`): an order from the future would void all that come
-        // before it.
-        Waker::Order { order, at } => (order, at.unwrap_or(now).min(now)),
-    };
-    let meant = match order {
+/// Whether an order is about anything that there is.
+fn is_meant(order: &Order, state: &Rollout, desired: Option<&Desired>) -> bool {
+    match order {
         Order::Approve { plan } => desired.is_some_and(|desired| &desired.plan == plan),
         // A name that was mistyped is no cluster, and gets no state.
         Order::Pause | Order::Resume => desired.is_some() || state.generation > 0,
@@ -298,11 +372,7 @@ fn given(wake: &Wake, state: &Rollout, desired: Option<&Desired>, now: Timestamp
         Order::Abort { plan } => state.active.is_some() || plan.is_none() && state.generation > 0,
         Order::Skip { .. } => state.active.is_some(),
         Order::Destroy { .. } => state.generation > 0,
-    };
-    if !meant {
-        tracing::warn!(cluster = wake.cluster, ?order, "an order about nothing that there is: ignored");
     }
-    meant.then(|| Given { order: order.clone(), at })
 }
 
 /// What should be executed, if that is something other than what is being executed or was.
@@ -310,11 +380,10 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     state: &Rollout,
     stored: &Stored<Desired>,
-    approved: bool,
 ) -> FlowResult<Option<Wanted>> {
     let Some(desired) = &stored.value else { return Ok(None) };
     let on_its_way = state.active.as_ref().is_some_and(|active| active.target == desired.target);
-    let over = state.active.is_none() && state.is_spent(desired) && !approved;
+    let over = state.active.is_none() && state.is_spent(desired);
     if on_its_way || over || state.is_going() {
         return Ok(None);
     }
@@ -393,51 +462,124 @@ fn lost(key: &str) -> FlowError {
     }
 }
 
-/// Performs what is in the outbox, then empties it: the state from then on, or `None` if somebody else wrote meanwhile.
+/// Performs what is in the outbox and was not `tried` yet, and records what became of it: the state from then on, or `None` if that has to be
+/// read. What could not be performed stays in the outbox, until what it was decided on is too old. `unsaid` is why something could not be
+/// said or cleaned up that holds up nothing else.
+///
+/// # Errors
+/// If something could not be performed that what comes next depends on. What became of all else is recorded.
 async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     key: &str,
-    mut stored: Stored<Rollout>,
+    stored: Stored<Rollout>,
+    tried: &mut BTreeSet<u64>,
+    unsaid: &mut Option<FlowError>,
 ) -> FlowResult<Option<Stored<Rollout>>> {
-    let Some(mut next) = stored.value.take_if(|state| !state.outbox.is_empty()) else {
-        return Ok(Some(stored));
-    };
-    let (cluster, outbox) = (next.cluster.clone(), std::mem::take(&mut next.outbox));
-    for effect in &outbox {
-        tracing::info!(cluster, effect = name(effect), "perform");
-        let Err(error) = perform(ports, &cluster, effect).await else { continue };
-        match (error, refusal_of(effect)) {
-            // CloudFormation's no is final: the step has failed, and the rollout says so in its words.
-            (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Refusal::Stack(stack)) => {
-                next = next.refused(stack, &format!("CloudFormation refuses {stack}: {message}"));
+    let Some(state) = &stored.value else { return Ok(Some(stored)) };
+    let (mut outcomes, mut error, mut refused) = (Vec::new(), None, false);
+    for pending in &state.outbox {
+        // The tick goes last, and only if nothing is left that somebody has to be woken for.
+        let is_last = pending.effect == Effect::DisarmTick;
+        if !tried.insert(pending.id) || is_last && (unsaid.is_some() || error.is_some()) {
+            continue;
+        }
+        // After a failure nothing else begins.
+        if refused && pending.effect.begins() {
+            outcomes.push((pending.id, Outcome::Dropped));
+            continue;
+        }
+        match attempt(ports, &state.cluster, pending).await {
+            Ok(outcome) => {
+                refused |= matches!(outcome, Outcome::Refused(_));
+                outcomes.push((pending.id, outcome));
             }
-            // So is Auto Scaling's.
-            (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Refusal::Group(group)) => {
-                next = next.stuck(group, &format!("Auto Scaling refuses {group}: {message}"));
+            Err(failure) if pending.holds_up() => error = error.or(Some(failure)),
+            Err(failure) => {
+                unsaid.get_or_insert(failure);
             }
-            // A machine that Run Command does not know may be on its way: whoever asked hears that.
-            (
-                FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }),
-                Refusal::Command(token),
-            ) => {
-                next = next.unsent(token, &message);
-            }
-            // What can never be said or cleaned up must not hold up what comes after it.
-            (FlowError::Port(error), Refusal::Left) if error.kind == ErrorKind::Invalid => {
-                tracing::error!(cluster, effect = name(effect), %error, "left undone");
-            }
-            (error, _) => return Err(error),
         }
     }
-    // Losing here is no loss: whoever wrote has performed the same effects.
-    store::save(ports.assets, key, &stored, next).await
+    let recorded = record(ports.assets, key, stored, &outcomes).await?;
+    error.map_or(Ok(recorded), Err)
+}
+
+/// Records what became of effects. Whoever wrote meanwhile may have taken some back, and added others.
+async fn record(
+    assets: &impl Objects,
+    key: &str,
+    mut stored: Stored<Rollout>,
+    outcomes: &[(u64, Outcome)],
+) -> FlowResult<Option<Stored<Rollout>>> {
+    if outcomes.is_empty() {
+        return Ok(Some(stored));
+    }
+    for _ in 0..TRIES {
+        let Some(state) = stored.value.take() else { return Ok(None) };
+        let next = state.clone().recorded(outcomes);
+        if next == state {
+            // Somebody else recorded all of it.
+            return Ok(None);
+        }
+        if let Some(stored) = store::save(assets, key, &stored, next).await? {
+            return Ok(Some(stored));
+        }
+        stored = store::load::<Rollout>(assets, key).await?;
+    }
+    Err(FlowError::Race { key: key.to_owned(), tries: TRIES })
+}
+
+/// Performs one pending effect, if it may still be performed.
+///
+/// # Errors
+/// If it may work later, or somebody has to see to it.
+pub async fn attempt<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    cluster: &str,
+    pending: &Pending,
+) -> FlowResult<Outcome> {
+    let effect = &pending.effect;
+    if pending.is_stale((ports.clock.0)()) {
+        tracing::warn!(cluster, effect = name(effect), "too old: decided anew");
+        return Ok(Outcome::Dropped);
+    }
+    if effect.is_disruptive() {
+        // An invocation that stood still may come back when a person has said to stop, or others have gone on.
+        let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
+        if now.is_none_or(|now| now.outbox.iter().all(|one| one.id != pending.id)) {
+            return Ok(Outcome::Dropped);
+        }
+    }
+    tracing::info!(cluster, effect = name(effect), "perform");
+    let Err(error) = perform(ports, cluster, effect).await else { return Ok(Outcome::Done) };
+    match (error, refusal_of(effect)) {
+        // The service's no is final: the rollout says so in its words.
+        (
+            FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }),
+            Refusal::By(service, whom),
+        ) => Ok(Outcome::Refused(format!("{service} refuses {whom}: {message}"))),
+        // A machine that Run Command does not know may be on its way: whoever asked hears that.
+        (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Refusal::Command) => {
+            Ok(Outcome::Refused(message))
+        }
+        // Somebody deleted the change set, or the group: the next look at the world says what is there.
+        (FlowError::Port(error), Refusal::By(..)) if error.kind == ErrorKind::Missing => {
+            tracing::warn!(cluster, effect = name(effect), %error, "is gone: decided anew");
+            Ok(Outcome::Dropped)
+        }
+        // What can never be said or cleaned up must not hold up what comes after it.
+        (FlowError::Port(error), Refusal::Left) if error.kind == ErrorKind::Invalid => {
+            tracing::error!(cluster, effect = name(effect), %error, "left undone");
+            Ok(Outcome::Done)
+        }
+        (error, _) => Err(error),
+    }
 }
 
 /// Performs one effect. Twice is once.
 ///
 /// # Errors
 /// If the port fails.
-pub async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     cluster: &str,
     effect: &Effect,
@@ -454,15 +596,9 @@ pub async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
         Effect::PointAddons(pointer) => point_addons(ports.assets, cluster, pointer).await?,
         Effect::Send(command) => ports.commands.send(command).await?,
         Effect::Cancel(command) => ports.commands.cancel(command).await?,
-        Effect::SetDesired { group, desired } => {
-            // A size names no machine: an invocation that stood still would have one come again that nobody takes away.
-            let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
-            if now.is_some_and(|now| now.outbox.contains(effect)) {
-                ports.groups.set_desired(group, *desired).await?;
-            }
-        }
-        Effect::Terminate { group, instance, shrink } => {
-            ports.groups.terminate(group, instance, *shrink).await?;
+        Effect::SetDesired { group, desired } => ports.groups.set_desired(group, *desired).await?,
+        Effect::Terminate { group, instance, then_desired } => {
+            ports.groups.terminate(group, instance, *then_desired).await?;
         }
         Effect::ProlongTermination { group, instance } => {
             ports.groups.prolong_termination(group, instance).await?;
@@ -498,12 +634,10 @@ fn name(effect: &Effect) -> &'static str {
 
 /// What an effect's refusal means.
 enum Refusal<'e> {
-    /// The step of that stack has failed.
-    Stack(&'e str),
-    /// The step of that group's machines has failed.
-    Group(&'e str),
-    /// The command of that token has its answer.
-    Command(&'e str),
+    /// What that service would do to that has failed.
+    By(&'static str, &'e str),
+    /// A command has its answer.
+    Command,
     /// The world is as the state says without it.
     Left,
     /// The state is wrong without it: what the node managers were told is part of it.
@@ -512,13 +646,15 @@ enum Refusal<'e> {
 
 fn refusal_of(effect: &Effect) -> Refusal<'_> {
     match effect {
-        Effect::CreateChangeSet(request) => Refusal::Stack(&request.stack),
-        Effect::ExecuteChangeSet { stack, .. } | Effect::DeleteStack { stack, .. } => Refusal::Stack(stack),
+        Effect::CreateChangeSet(request) => Refusal::By("CloudFormation", &request.stack),
+        Effect::ExecuteChangeSet { stack, .. } | Effect::DeleteStack { stack, .. } => {
+            Refusal::By("CloudFormation", stack)
+        }
         Effect::SetDesired { group, .. }
         | Effect::Terminate { group, .. }
         | Effect::ProlongTermination { group, .. }
-        | Effect::CompleteTermination { group, .. } => Refusal::Group(group),
-        Effect::Send(command) => Refusal::Command(&command.token),
+        | Effect::CompleteTermination { group, .. } => Refusal::By("Auto Scaling", group),
+        Effect::Send(_) => Refusal::Command,
         Effect::PointAddons(_) => Refusal::Needed,
         // One that cannot be taken back comes to its end by itself.
         Effect::Cancel(_)

@@ -273,13 +273,14 @@ pub trait Groups: Send + Sync {
     fn group(&self, name: &str) -> impl Future<Output = PortResult<Option<GroupView>>> + Send;
     /// Sets how many machines the group wants. A level, so that twice is once. `autoscaling:SetDesiredCapacity`.
     fn set_desired(&self, group: &str, desired: u32) -> impl Future<Output = PortResult<()>> + Send;
-    /// Terminates a machine of the group, through its terminate hook; `shrink`: and none is launched for it. One that is on its way
-    /// out, or no longer in the group, is success, and shrinks nothing again. `autoscaling:TerminateInstanceInAutoScalingGroup`.
+    /// Terminates a machine of the group, through its terminate hook. `then_desired`: where the group wants more machines than that, it wants
+    /// one less from then on, and none is launched for it. One that is on its way out, or no longer in the group, is success, and
+    /// nothing shrinks again. `autoscaling:TerminateInstanceInAutoScalingGroup`.
     fn terminate(
         &self,
         group: &str,
         instance: &str,
-        shrink: bool,
+        then_desired: Option<u32>,
     ) -> impl Future<Output = PortResult<()>> + Send;
     /// Ends a machine's terminate hook, by `CONTINUE`; one that does not wait is success. `autoscaling:CompleteLifecycleAction`.
     fn complete_termination(

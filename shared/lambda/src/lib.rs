@@ -45,9 +45,17 @@ pub struct Invocation {
     pub function_arn: String,
     /// When it was invoked. Time enters Slipway's functions here, and nowhere else.
     pub now: Timestamp,
+    /// How much the clock is ahead of the machine's.
+    ahead: SignedDuration,
 }
 
 impl Invocation {
+    /// What time it is by now: an invocation may take minutes.
+    #[must_use]
+    pub fn clock(&self) -> Timestamp {
+        clock(self.ahead)
+    }
+
     /// Puts the cluster's name on each line that the rest of the invocation logs.
     pub fn about(&self, cluster: &str) {
         Span::current().record("cluster", cluster);
@@ -99,6 +107,11 @@ async fn serve<F: Function>(
     Runtime::new(handler).run().await
 }
 
+/// What time it is, by a clock that is so much ahead.
+fn clock(ahead: SignedDuration) -> Timestamp {
+    Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
+}
+
 /// One invocation: its outcome, or its failure, is its last line in the log.
 async fn answer<F: Function>(
     function: Result<&F, &Failure>,
@@ -107,8 +120,8 @@ async fn answer<F: Function>(
 ) -> Result<String, Failure> {
     let result = match (function, ahead) {
         (Ok(function), Ok(ahead)) => {
-            let now = Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX);
-            let invocation = Invocation { function_arn: event.context.invoked_function_arn.clone(), now };
+            let function_arn = event.context.invoked_function_arn.clone();
+            let invocation = Invocation { function_arn, now: clock(ahead), ahead };
             function.handle(event.payload, &invocation).await
         }
         (Err(failure), _) => Err(failure.clone()),

@@ -8,14 +8,15 @@ use jiff::Timestamp;
 use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::good::way_out;
 use super::nodes::{self, NodeState, Nodes};
-use super::orders::{Given, Ignored, hear, paused};
+use super::orders::{Ignored, paused};
+use super::outbox::Effects;
 use super::stack_step::advance;
 use super::words::{Words, aborted, clipped, detail, idle, report, succeeded};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
 };
 use super::{departures, destroy};
-use slipway_core::event::{Event, PlanReference, RolloutReport};
+use slipway_core::event::{Event, RolloutReport, RolloutStarted};
 use slipway_core::pki::Role;
 use slipway_core::plan::StackAction;
 use slipway_core::render::StackKind;
@@ -27,15 +28,10 @@ const AT_A_TIME: usize = 10;
 
 /// What to look at before [`decide`]: the stacks whose turn it is, or would be if `wanted` began now.
 #[must_use]
-pub fn to_observe(
-    rollout: &Rollout,
-    wanted: Option<&Wanted>,
-    order: Option<&Given>,
-    now: Timestamp,
-) -> ToObserve {
+pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) -> ToObserve {
     let mut state = Cow::Borrowed(rollout);
-    if order.is_some() || wanted.is_some() && rollout.active.is_none() {
-        begin(state.to_mut(), wanted, order, now);
+    if wanted.is_some() && rollout.active.is_none() {
+        begin(state.to_mut(), wanted, now);
     }
     // Between two rollouts is time enough to see whether what was left standing is gone.
     let left =
@@ -72,15 +68,14 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
 
 fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
     let mut next = rollout.clone();
-    next.outbox.clear();
     // Before anything begins: a plan that was made while they stood is then stale, and made anew.
     next.left.retain(|stack, _| !observed.gone.contains(stack));
-    let mut effects = Vec::new();
+    let mut effects = Effects::new(now);
     // Also while a last snapshot is taken, or cannot be: as long as no stack was told to go.
     if next.destroy.as_ref().is_none_or(|open| open.is_whole()) || next.active.is_some() {
         effects.extend(departures::advance(&mut next, observed, now, goes_on(rollout)));
     }
-    effects.extend(begin(&mut next, observed.desired.as_ref(), observed.order.as_ref(), now));
+    effects.extend(begin(&mut next, observed.desired.as_ref(), now));
     if next.active.is_none()
         && let Some(open) = next.destroy.take()
     {
@@ -115,7 +110,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                 let departures = &mut next.departures;
                 let (asked, said) =
                     nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
-                effects.extend(asked);
+                effects.append(asked);
                 words.nodes = said;
                 next.taken_out.extend(active.nodes.taken_out().cloned());
                 let done = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done);
@@ -184,7 +179,7 @@ fn stacks(
     wave: u8,
     observed: &Observed,
     words: &mut Words,
-    effects: &mut Vec<Effect>,
+    effects: &mut Effects,
 ) {
     let stopped = is_held(next, active);
     for at in 0..active.steps.len() {
@@ -203,7 +198,7 @@ fn stacks(
         let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
         let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
         let moved = advance(active, step, stack.as_ref(), change_set, failures);
-        if held && moved.effects.iter().any(starts_something) {
+        if held && moved.effects.iter().any(Effect::begins) {
             // It was told to execute, and CloudFormation never heard: it need not hear now.
             words.of(step, "was not begun".to_owned());
             active.steps[at].state = StepState::ChangeSet;
@@ -247,8 +242,8 @@ fn stands(next: &mut Rollout, active: &Active, stack: &str) {
 }
 
 /// Starts what is wanted, if nothing is open and it may start.
-fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, now: Timestamp) -> Vec<Effect> {
-    let mut effects = order.map(|given| hear(state, given, wanted, now)).unwrap_or_default();
+fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Effect> {
+    let mut effects = Vec::new();
     let Some(wanted) = wanted.filter(|wanted| state.active.is_none() && is_due(state, wanted)) else {
         return effects;
     };
@@ -264,8 +259,8 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, order: Option<&Given>, no
     state.generation += 1;
     state.said = None;
     let active = open(state.generation, wanted, now);
-    let reference = PlanReference { cluster: state.cluster.clone(), plan: wanted.plan.id.clone() };
-    effects.extend([Effect::ArmTick, Effect::Publish(Event::RolloutStarted(reference))]);
+    let started = RolloutStarted::new(&state.cluster, &wanted.plan.id);
+    effects.extend([Effect::ArmTick, Effect::Publish(Event::RolloutStarted(started))]);
     let pools = wanted.release.roles.keys().filter_map(|role| match role {
         Role::Pool(name) => Some((role.clone(), wanted.plan.policy.force_after_s(name)?)),
         Role::Etcd(_) | Role::Controller | Role::Admin => None,
@@ -309,8 +304,7 @@ pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
 /// Ends a rollout before it begins: nothing was touched, and why is said.
 fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> Vec<Effect> {
     let plan = &wanted.plan;
-    let event =
-        RolloutReport { cluster: state.cluster.clone(), plan: plan.id.clone(), message: clipped(&why) };
+    let event = RolloutReport::new(&state.cluster, &plan.id, clipped(&why));
     state.generation += 1;
     state.said = None;
     state.approved = None;
@@ -381,24 +375,6 @@ pub(super) fn turn(steps: &[Step]) -> Vec<&Step> {
     steps.iter().filter(|step| step.kind.wave() == wave && step.state != StepState::Done).collect()
 }
 
-/// Whether it makes CloudFormation begin something.
-fn starts_something(effect: &Effect) -> bool {
-    match effect {
-        Effect::CreateChangeSet(_) | Effect::ExecuteChangeSet { .. } | Effect::DeleteStack { .. } => true,
-        Effect::DeleteChangeSet { .. }
-        | Effect::PointAddons(_)
-        | Effect::Send(_)
-        | Effect::Cancel(_)
-        | Effect::SetDesired { .. }
-        | Effect::Terminate { .. }
-        | Effect::ProlongTermination { .. }
-        | Effect::CompleteTermination { .. }
-        | Effect::ArmTick
-        | Effect::DisarmTick
-        | Effect::Publish(_) => false,
-    }
-}
-
 /// Ends the rollout if it is at its end, and says how it stands.
 fn conclude(
     next: &mut Rollout,
@@ -407,7 +383,7 @@ fn conclude(
     now: Timestamp,
     words: &Words,
     moved: bool,
-    effects: &mut Vec<Effect>,
+    effects: &mut Effects,
 ) -> Report {
     let failures: Vec<&str> = active
         .steps
@@ -528,7 +504,9 @@ fn conclude(
     report
 }
 
-fn finish(mut next: Rollout, effects: Vec<Effect>, report: Report) -> Decision {
-    next.outbox.clone_from(&effects);
+pub(super) fn finish(mut next: Rollout, effects: Effects, report: Report) -> Decision {
+    let before = next.outbox.len();
+    next.enqueue(effects);
+    let effects = next.outbox[before..].iter().map(|pending| pending.effect.clone()).collect();
     Decision { next, effects, report }
 }

@@ -8,6 +8,7 @@
 //! is uncordoned. That is no beginning (P10): nothing is evicted, stopped or made by it, and without it a rollout that was stopped
 //! would go on evicting for minutes, and leave a node that nothing is scheduled to. A controller that was drained comes here for that.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 use super::fleet::{GroupView, Lifecycle, MachineView};
 use super::nodes::asks::{answer, call_back, command, is_told};
-use super::nodes::{Asked, PATIENCE, PAUSE, TRIES};
+use super::nodes::{Asked, PATIENCE, PAUSE, RECONSIDERED, TRIES};
 use super::{Effect, Observed, Rollout, ToObserve};
 use slipway_core::node::Verb;
 use slipway_core::pki::Role;
@@ -58,9 +59,9 @@ pub struct Departure {
     pub state: DepartureState,
     /// When it came there.
     pub since: Timestamp,
-    /// Whether none comes for it.
-    #[serde(default)]
-    pub shrink: bool,
+    /// How many machines its group wanted when it was chosen as one too many, so that none comes for it; `None`: another takes its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surplus_of: Option<u32>,
     /// Whether it stays where it is once it is drained, until its stack is deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rests: bool,
@@ -124,6 +125,8 @@ struct Scene<'a> {
     goes_on: bool,
     /// Controllers that serve.
     controllers: Vec<&'a String>,
+    /// By how many machines each group was told to shrink in this look.
+    shrunk: RefCell<BTreeMap<String, u32>>,
 }
 
 impl Rollout {
@@ -191,6 +194,7 @@ pub(super) fn advance(
         paused: rollout.paused_since().is_some(),
         goes_on,
         controllers: controllers.into_iter().flat_map(super::nodes::serving).map(|(id, _)| id).collect(),
+        shrunk: RefCell::default(),
     };
     let mut free = MOST_DRAINS.saturating_sub(departures.values().filter(|one| one.is_draining()).count());
     departures.retain(|id, one| {
@@ -234,7 +238,7 @@ impl Departure {
             cause,
             state: DepartureState::Drain,
             since: now,
-            shrink: false,
+            surplus_of: None,
             rests: false,
             force_after_s,
             tries: 0,
@@ -263,16 +267,16 @@ impl Departure {
         Self { rests: true, ..one }
     }
 
-    /// One that a rollout begins; `shrink`: none comes for it.
+    /// One that a rollout begins; `is_surplus`: none comes for it.
     pub(super) fn by_rollout(
         role: &Role,
         group: &GroupView,
-        shrink: bool,
+        is_surplus: bool,
         force_after_s: Option<u32>,
         now: Timestamp,
     ) -> Self {
         let one = Self::new(role.clone(), &group.name, Cause::Rollout, force_after_s, now);
-        Self { shrink, ..one }
+        Self { surplus_of: is_surplus.then_some(group.desired), ..one }
     }
 
     /// Whether a controller is asked to drain it.
@@ -391,7 +395,7 @@ impl Departure {
             Err(_) => is_told(asked, scene.observed, "drain.no-node"),
         };
         if done {
-            self.leaves(id, hooked, now, effects);
+            self.leaves(id, hooked, scene, effects);
             return STAYS;
         }
         *free += 1;
@@ -453,7 +457,8 @@ impl Departure {
     }
 
     /// Its pods are gone: it goes, too.
-    fn leaves(&mut self, id: &str, hooked: bool, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn leaves(&mut self, id: &str, hooked: bool, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
+        let now = scene.now;
         if self.rests && !hooked {
             self.enter(DepartureState::Rest, now);
             return;
@@ -464,14 +469,46 @@ impl Departure {
         effects.push(if hooked {
             Effect::CompleteTermination { group, instance }
         } else {
-            Effect::Terminate { group, instance, shrink: self.shrink }
+            Effect::Terminate { group, instance, then_desired: self.then_desired(scene) }
         });
+    }
+
+    /// How many machines its group is to want once it is gone. Where somebody else, such as a cluster autoscaler, has made the group smaller
+    /// since it was chosen as one too many, or it is as small as it may be, it is one too many no longer: another takes its place.
+    fn then_desired(&self, scene: &Scene<'_>) -> Option<u32> {
+        let of = self.surplus_of?;
+        let group = scene.observed.groups.get(&self.group)?.as_ref()?;
+        let mut shrunk = scene.shrunk.borrow_mut();
+        let shrunk = shrunk.entry(self.group.clone()).or_default();
+        let size = group.desired.checked_sub(*shrunk + 1)?;
+        if group.desired < of || size < group.min {
+            return None;
+        }
+        *shrunk += 1;
+        Some(size)
+    }
+
+    /// Auto Scaling would not terminate it. As one too many it might not go since its group is as small as it may be: it goes as one
+    /// that is replaced. Else it stays, and takes pods again.
+    pub(super) fn refused(&mut self, reason: &str) {
+        self.asked = None;
+        if self.surplus_of.take().is_some() {
+            self.state = DepartureState::Drain;
+        } else {
+            self.problem = Some(reason.to_owned());
+            self.told = None;
+            self.state = DepartureState::Withdraw;
+        }
     }
 
     fn leave(&mut self, id: &str, hooked: bool, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
         if hooked && self.told.is_none_or(|at| scene.now.duration_since(at) >= PAUSE) {
             self.told = Some(scene.now);
             effects.push(Effect::CompleteTermination { group: self.group.clone(), instance: id.to_owned() });
+        }
+        // It was to be terminated and is not: what that was decided on became too old. Nothing is left on it to be evicted.
+        if !hooked && scene.now.duration_since(self.since) > RECONSIDERED {
+            return self.enter(DepartureState::Drain, scene.now);
         }
         if self.problem.is_none() && scene.now.duration_since(self.since) > PATIENCE {
             let minutes = PATIENCE.as_mins();

@@ -18,8 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::decide::finish;
 use super::nodes::{Asked, PATIENCE};
 use super::orders::{CLOCKS_APART, Given, ignore, is_late, paused, plan_of};
+use super::outbox::Effects;
 use super::stack_step::{OWNER_TAG, Phase, because, phase, status_of};
 use super::words::clipped;
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
@@ -371,7 +373,7 @@ pub(super) fn decide(
     mut open: Destroy,
     observed: &Observed,
     now: Timestamp,
-    mut effects: Vec<Effect>,
+    mut effects: Effects,
 ) -> Decision {
     let mut words = BTreeMap::new();
     let held = next.paused_since().is_some() || open.aborted.is_some();
@@ -403,8 +405,7 @@ pub(super) fn decide(
     }
     let moved = before != open.stacks;
     let report = conclude(&mut next, open, observed, now, words, moved, &mut effects);
-    next.outbox.clone_from(&effects);
-    Decision { next, effects, report }
+    finish(next, effects, report)
 }
 
 /// The stacks whose turn it is; `held`: none is told to go, and what CloudFormation works at is seen to its end.
@@ -414,7 +415,7 @@ fn delete(
     observed: &Observed,
     now: Timestamp,
     held: bool,
-    effects: &mut Vec<Effect>,
+    effects: &mut Effects,
     words: &mut BTreeMap<String, String>,
 ) {
     // After a failure no other is told to go.
@@ -500,7 +501,7 @@ fn conclude(
     now: Timestamp,
     words: BTreeMap<String, String>,
     moved: bool,
-    effects: &mut Vec<Effect>,
+    effects: &mut Effects,
 ) -> Report {
     let listed = listed(&open, &words);
     let gone = open.stacks.iter().filter(|going| going.state == GoingState::Gone).count();
@@ -543,7 +544,7 @@ fn conclude(
     };
     if next.said.as_ref() != Some(&message) {
         let plan = plan_of(next);
-        let said = RolloutReport { cluster, plan, message: clipped(&message) };
+        let said = RolloutReport::new(&cluster, &plan, clipped(&message));
         effects.push(Effect::Publish(event(said)));
         next.said = Some(message.clone());
         if over || open.has_stopped() {

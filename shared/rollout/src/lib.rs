@@ -15,6 +15,7 @@ mod good;
 pub mod nodes;
 mod observed;
 pub mod orders;
+mod outbox;
 mod stack_step;
 #[cfg(test)]
 mod tests;
@@ -41,11 +42,12 @@ use departures::Departure;
 pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot};
 use fleet::GroupView;
 pub use good::Good;
-pub use nodes::{NodeState, NodeStep, Nodes, Work};
+pub use nodes::{Asked, NodeState, NodeStep, Nodes, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
-pub use orders::{Given, Ignored, Order, Switch};
+pub use orders::{Given, Ignored, Order, Switch, heard};
+pub use outbox::{Evidence, FRESH, Outcome, Pending, Seen};
 use slipway_core::node::{Command, CommandView};
 
 /// `clusters/<name>/rollout.json`.
@@ -75,7 +77,10 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub good: Vec<Good>,
     /// Effects that were decided and may not have been performed yet.
-    pub outbox: Vec<Effect>,
+    pub outbox: Vec<Pending>,
+    /// How many effects were ever decided: each has its number, and so has each event.
+    #[serde(default)]
+    pub effects_decided: u64,
     /// The plan that a person approved, if any.
     pub approved: Option<String>,
     /// The reason for waiting that was last said on the bus, so that each is said once.
@@ -289,8 +294,10 @@ pub enum Effect {
         group: String,
         /// The machine.
         instance: String,
-        /// Whether the group wants one less from then on.
-        shrink: bool,
+        /// How many machines its group is to want from then on, if that is less than it wants now; `None`: another takes its place. A level and
+        /// no difference, so that it can be said twice.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then_desired: Option<u32>,
     },
     /// Keep the terminate hook of a machine alive that is being drained.
     ProlongTermination {
@@ -325,8 +332,6 @@ pub struct Observed {
     pub failures: BTreeMap<String, Vec<ResourceFailure>>,
     /// What should be executed, with its plan and release, if there is any.
     pub desired: Option<Wanted>,
-    /// What a person tells it just now.
-    pub order: Option<Given>,
     /// What CloudFormation does not know, or no longer, of what [`to_observe`] named as left.
     pub gone: BTreeSet<String>,
     /// The groups that [`to_observe`] named; `None` for one that does not exist.
@@ -372,7 +377,7 @@ pub struct ToObserve {
 pub struct Decision {
     /// The state to store, its outbox filled with `effects`.
     pub next: Rollout,
-    /// What to do once it is stored.
+    /// What to do once it is stored: what this decision added to the outbox.
     pub effects: Vec<Effect>,
     /// For a person.
     pub report: Report,
@@ -396,6 +401,7 @@ impl Rollout {
             last: None,
             good: Vec::new(),
             outbox: Vec::new(),
+            effects_decided: 0,
             approved: None,
             said: None,
             said_since: BTreeSet::new(),
@@ -458,11 +464,10 @@ impl Rollout {
         rolled || gone.is_some_and(|gone| gone.spec_versions.contains(&desired.spec_version))
     }
 
-    /// The state after Run Command refused to send a command: whoever waits for its answer has it.
-    #[must_use]
-    pub fn unsent(mut self, token: &str, reason: &str) -> Self {
+    /// Run Command would not send a command: whoever waits for its answer has it.
+    fn unsent(&mut self, token: &str, reason: &str) {
         if let Some(active) = &mut self.active {
-            active.nodes.refused(token, reason);
+            active.nodes.unsent(token, reason);
         }
         let asked = self.departures.values_mut().filter_map(|one| one.asked.as_mut());
         for one in asked.filter(|asked| asked.command.token == token) {
@@ -471,37 +476,57 @@ impl Rollout {
         if let Some(open) = &mut self.destroy {
             open.unsent(token, reason);
         }
-        self
     }
 
-    /// The state after Auto Scaling refused a call for `group` outright: its step has failed.
-    #[must_use]
-    pub fn stuck(mut self, group: &str, reason: &str) -> Self {
-        self.outbox.clear();
+    /// A command was not sent, since what it was decided on is too old, or a person said to stop: nobody waits for its answer, and
+    /// it counts as no try.
+    fn not_sent(&mut self, token: &str) {
         if let Some(active) = &mut self.active {
+            active.nodes.not_sent(token);
+        }
+        let is_it = |asked: &Asked| asked.command.token == token;
+        for one in self.departures.values_mut().filter(|one| one.asked.as_ref().is_some_and(is_it)) {
+            one.asked = None;
+        }
+        if let Some(open) = &mut self.destroy {
+            open.asked.retain(|asked| !is_it(asked));
+        }
+    }
+
+    /// Auto Scaling refused a call for `group` outright: the step of its machines has failed. A worker that could not be terminated takes
+    /// pods again.
+    fn group_refused(&mut self, group: &str, instance: Option<&String>, reason: &str) {
+        let one = instance.and_then(|instance| self.departures.get_mut(instance));
+        if let Some(one) = one {
+            one.refused(reason);
+        } else if let Some(active) = &mut self.active {
             active.nodes.stuck(group, reason);
         }
-        self
     }
 
-    /// The state after CloudFormation refused a call for `stack` outright: that step has failed, and nothing that
-    /// was decided before is still to be done.
-    #[must_use]
-    pub fn refused(&self, stack: &str, reason: &str) -> Self {
-        let mut next = self.clone();
-        next.outbox.clear();
-        for step in next.active.iter_mut().flat_map(|active| &mut active.steps) {
+    /// CloudFormation refused a call for `stack` outright: its step has failed.
+    fn stack_refused(&mut self, stack: &str, reason: &str) {
+        for step in self.active.iter_mut().flat_map(|active| &mut active.steps) {
             if step.stack == stack {
                 step.state = StepState::Failed(reason.to_owned());
             }
         }
-        if let Some(active) = &mut next.active {
+        if let Some(active) = &mut self.active {
             active.nodes.undeletable(stack, reason);
         }
-        if let Some(open) = &mut next.destroy {
+        if let Some(open) = &mut self.destroy {
             open.refused(stack, reason);
         }
-        next
+    }
+}
+
+impl Decision {
+    /// The same decision with these effects besides what is in its outbox: whoever tries mistakes out sees by it whether they are noticed.
+    #[must_use]
+    pub fn with_effects(self, effects: Vec<Effect>, now: Timestamp) -> Self {
+        let mut others = outbox::Effects::new(now);
+        others.extend(effects);
+        decide::finish(self.next, others, self.report)
     }
 }
 

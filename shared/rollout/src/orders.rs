@@ -7,9 +7,11 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Active, Effect, Ended, Rollout, Wanted, destroy};
+use super::outbox::Effects;
+use super::{Active, Effect, Ended, Rollout, destroy};
 use slipway_core::drain::lasting;
 use slipway_core::event::{Event, RolloutReport};
+use slipway_core::status::Desired;
 use slipway_core::words::moment;
 
 /// What a person tells a rollout.
@@ -91,17 +93,25 @@ pub(super) const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(5);
 /// Machines that a rollout is told to leave at most: its state stays small, whoever floods it.
 const MOST_SKIPPED: usize = 1_000;
 
+/// The state once it has heard `given`, to be stored before anything else is done: a stop counts from then on, and whatever was
+/// decided before it and would begin something is not performed any more. `desired` is what an approval may be of.
+#[must_use]
+pub fn heard(rollout: &Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Rollout {
+    let mut next = rollout.clone();
+    let mut effects = Effects::new(now);
+    effects.extend(hear(&mut next, given, desired, now));
+    if next.is_stopped() {
+        next.withdraw_pending();
+    }
+    next.enqueue(effects);
+    next
+}
+
 /// Takes note of `given`.
-pub(super) fn hear(
-    state: &mut Rollout,
-    given: &Given,
-    wanted: Option<&Wanted>,
-    now: Timestamp,
-) -> Vec<Effect> {
+fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Vec<Effect> {
     match &given.order {
         Order::Approve { plan } => {
-            let meant = wanted.filter(|wanted| &wanted.plan.id == plan && !state.is_spent(&wanted.desired));
-            if meant.is_some() {
+            if desired.is_some_and(|desired| &desired.plan == plan && !state.is_spent(desired)) {
                 state.approved = Some(plan.clone());
             }
             Vec::new()
@@ -119,11 +129,11 @@ pub(super) fn hear(
             }
             // What is waited for then is said again after a resume.
             state.said = None;
-            vec![Effect::Publish(Event::RolloutPaused(RolloutReport {
-                cluster: state.cluster.clone(),
-                plan: plan_of(state),
-                message: paused(state, given.at),
-            }))]
+            vec![Effect::Publish(Event::RolloutPaused(RolloutReport::new(
+                &state.cluster,
+                &plan_of(state),
+                paused(state, given.at),
+            )))]
         }
         Order::Resume => {
             if state.paused_since().is_some_and(|since| given.at > since) {
@@ -209,8 +219,7 @@ pub(super) fn ignore(
     let message =
         format!("the order of {} to {what} came {late} late and was not obeyed, since {why}", moment(given));
     let ignored = Ignored { given, at: now, message, help: cure.to_owned() };
-    let said =
-        RolloutReport { cluster: state.cluster.clone(), plan: plan_of(state), message: ignored.words() };
+    let said = RolloutReport::new(&state.cluster, &plan_of(state), ignored.words());
     state.ignored = Some(ignored);
     vec![Effect::Publish(Event::OrderIgnored(said))]
 }
@@ -229,6 +238,13 @@ pub(super) fn paused(state: &Rollout, since: Timestamp) -> String {
 }
 
 impl Rollout {
+    /// Whether a person said that nothing new may start.
+    fn is_stopped(&self) -> bool {
+        let aborted = self.active.as_ref().is_some_and(|active| active.aborted.is_some());
+        let called_off = self.destroy.as_ref().is_some_and(|open| open.aborted.is_some());
+        aborted || called_off || self.paused_since().is_some()
+    }
+
     /// Since when nothing new may start; `None`: it may.
     #[must_use]
     pub fn paused_since(&self) -> Option<Timestamp> {

@@ -82,6 +82,20 @@ fn approving(plan: &str) -> Given {
     Given { order: Order::Approve { plan: plan.to_owned() }, at: Timestamp::UNIX_EPOCH }
 }
 
+/// The state once CloudFormation has refused to make a change set of `stack`.
+fn refused(mut state: Rollout, stack: &str, reason: &str) -> Rollout {
+    let request = ChangeSetRequest {
+        stack: stack.to_owned(),
+        name: String::new(),
+        create: true,
+        template_key: String::new(),
+        tags: BTreeMap::new(),
+    };
+    let effect = Effect::CreateChangeSet(request);
+    state.outbox = vec![Pending { id: u64::MAX, effect, decided_at: Timestamp::UNIX_EPOCH, evidence: None }];
+    state.recorded(&[(u64::MAX, Outcome::Refused(reason.to_owned()))])
+}
+
 /// A CloudFormation that does at once what it is told, and keeps a log.
 #[derive(Default)]
 struct Fake {
@@ -97,6 +111,14 @@ struct Fake {
 }
 
 impl Fake {
+    /// The state once it has heard an order, and what that decided was performed.
+    fn told(&mut self, state: Rollout, given: &Given, wanted: Option<&Wanted>, now: Timestamp) -> Rollout {
+        let next = heard(&state, given, wanted.map(|wanted| &wanted.desired), now);
+        let effects: Vec<Effect> = next.outbox.iter().map(|pending| pending.effect.clone()).collect();
+        self.perform(&effects);
+        Rollout { outbox: Vec::new(), ..next }
+    }
+
     fn perform(&mut self, effects: &[Effect]) {
         for effect in effects {
             match effect {
@@ -165,7 +187,7 @@ impl Fake {
         }
     }
 
-    fn observe(&self, look: &ToObserve, wanted: Option<&Wanted>, approval: Option<&str>) -> Observed {
+    fn observe(&self, look: &ToObserve, wanted: Option<&Wanted>) -> Observed {
         let stack = |name: &String| {
             let tags = self.tags.clone();
             self.stacks.get(name).map(|status| StackView {
@@ -202,7 +224,6 @@ impl Fake {
                 .map(|name| (name.clone(), vec![failure.clone()]))
                 .collect(),
             desired: wanted.cloned(),
-            order: approval.map(approving),
             gone: look.left.iter().filter(|name| !self.stacks.contains_key(*name)).cloned().collect(),
             ..Observed::default()
         }
@@ -217,10 +238,11 @@ impl Fake {
         twice: bool,
     ) -> (Rollout, Report) {
         for _ in 0..60 {
-            let order = approval.map(approving);
-            let look = to_observe(&state, Some(wanted), order.as_ref(), Timestamp::UNIX_EPOCH);
-            let decision =
-                decide(&state, &self.observe(&look, Some(wanted), approval), Timestamp::UNIX_EPOCH);
+            if let Some(plan) = approval {
+                state = self.told(state, &approving(plan), Some(wanted), Timestamp::UNIX_EPOCH);
+            }
+            let look = to_observe(&state, Some(wanted), Timestamp::UNIX_EPOCH);
+            let decision = decide(&state, &self.observe(&look, Some(wanted)), Timestamp::UNIX_EPOCH);
             self.perform(&decision.effects);
             if twice {
                 self.perform(&decision.effects);
@@ -377,12 +399,12 @@ fn p10_after_one_pool_failed_no_other_starts() {
     let mut state = Rollout::new("c");
     let pools_asked = |fake: &Fake| fake.log.contains(&"change set c-pool-b".to_owned());
     while !pools_asked(&fake) {
-        let look = to_observe(&state, Some(&wanted), None, Timestamp::UNIX_EPOCH);
-        let decision = decide(&state, &fake.observe(&look, Some(&wanted), None), Timestamp::UNIX_EPOCH);
+        let look = to_observe(&state, Some(&wanted), Timestamp::UNIX_EPOCH);
+        let decision = decide(&state, &fake.observe(&look, Some(&wanted)), Timestamp::UNIX_EPOCH);
         fake.perform(&decision.effects);
         state = Rollout { outbox: Vec::new(), ..decision.next };
     }
-    let (_, report) = fake.run(state.refused("c-pool-a", "no"), &wanted, None, false);
+    let (_, report) = fake.run(refused(state, "c-pool-a", "no"), &wanted, None, false);
     assert_eq!(report.state, "failed");
     assert!(!fake.log.contains(&"execute c-pool-b".to_owned()), "{:?}", fake.log);
 }
@@ -410,8 +432,8 @@ fn a_newer_spec_takes_over_between_two_steps_and_the_plan_made_before_it_is_stal
     // Three wakes: the network stack is done, etcd's change set was asked for.
     let mut state = Rollout::new("c");
     for _ in 0..3 {
-        let look = to_observe(&state, Some(&first), None, Timestamp::UNIX_EPOCH);
-        let decision = decide(&state, &fake.observe(&look, Some(&first), None), Timestamp::UNIX_EPOCH);
+        let look = to_observe(&state, Some(&first), Timestamp::UNIX_EPOCH);
+        let decision = decide(&state, &fake.observe(&look, Some(&first)), Timestamp::UNIX_EPOCH);
         fake.perform(&decision.effects);
         state = decision.next;
     }
@@ -420,7 +442,7 @@ fn a_newer_spec_takes_over_between_two_steps_and_the_plan_made_before_it_is_stal
     assert_eq!(report.state, "superseded");
     assert!(state.deployed.values().all(|release| release == &old.id()));
     // Its start is no longer what is deployed: it must be planned anew before it begins.
-    let look = to_observe(&state, Some(&second), None, Timestamp::UNIX_EPOCH);
+    let look = to_observe(&state, Some(&second), Timestamp::UNIX_EPOCH);
     assert!(look.stacks.is_empty());
 }
 
@@ -429,10 +451,9 @@ fn a_call_that_cloudformation_refuses_fails_its_step() {
     let release = rendering(1);
     let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
     let mut fake = Fake::default();
-    let look = to_observe(&Rollout::new("c"), Some(&wanted), None, Timestamp::UNIX_EPOCH);
-    let begun =
-        decide(&Rollout::new("c"), &fake.observe(&look, Some(&wanted), None), Timestamp::UNIX_EPOCH).next;
-    let refused = begun.refused("c-network", "Template format error");
+    let look = to_observe(&Rollout::new("c"), Some(&wanted), Timestamp::UNIX_EPOCH);
+    let begun = decide(&Rollout::new("c"), &fake.observe(&look, Some(&wanted)), Timestamp::UNIX_EPOCH).next;
+    let refused = refused(begun, "c-network", "Template format error");
     let (_, report) = fake.run(refused, &wanted, None, false);
     assert_eq!((report.state.as_str(), report.message.as_str()), ("failed", "Template format error"));
 }

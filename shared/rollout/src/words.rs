@@ -137,7 +137,7 @@ pub(super) fn report(
 }
 
 pub(super) fn detail(rollout: &Rollout, active: &Active, message: &str) -> RolloutReport {
-    RolloutReport { cluster: rollout.cluster.clone(), plan: active.plan.clone(), message: clipped(message) }
+    RolloutReport::new(&rollout.cluster, &active.plan, clipped(message))
 }
 
 /// An event may have 256 KiB, and a stack 500 resources with a reason each: what comes first is what counts.

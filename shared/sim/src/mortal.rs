@@ -270,8 +270,8 @@ impl<T: Groups> Groups for Mortal<T> {
         self.life.change(Billed::Free, self.port.set_desired(group, desired)).await
     }
 
-    async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.terminate(group, instance, shrink)).await
+    async fn terminate(&self, group: &str, instance: &str, then_desired: Option<u32>) -> PortResult<()> {
+        self.life.change(Billed::Free, self.port.terminate(group, instance, then_desired)).await
     }
 
     async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {

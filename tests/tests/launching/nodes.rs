@@ -311,7 +311,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
         let _ = account.invoke(None, Waker::Tick, &Life::until(calls, false)).await;
         let outbox = account.rollout().unwrap().outbox;
         late = late.or_else(|| {
-            outbox.into_iter().find(|one| matches!(one, slipway_rollout::Effect::SetDesired { .. }))
+            outbox.into_iter().find(|one| matches!(one.effect, slipway_rollout::Effect::SetDesired { .. }))
         });
         if late.is_some() {
             break;
@@ -330,6 +330,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
     let groups = SimulatedGroups::new(Arc::clone(&account.cloudformation));
     let commands = SimulatedCommands::new(Arc::clone(&account.cloudformation));
     let ticks = SimulatedTicks::new(Arc::clone(&account.cloudformation), FUNCTION);
+    let clock = || lock(&account.cloudformation).now();
     let ports = RolloutPorts {
         assets: &account.assets,
         stacks: &stacks,
@@ -337,8 +338,10 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
         commands: &commands,
         bus: &account.bus,
         ticks: &ticks,
+        clock: Clock(&clock),
     };
-    slipway_driver::launch::perform(&ports, NAME, &late).await.unwrap();
+    let outcome = slipway_driver::launch::attempt(&ports, NAME, &late).await.unwrap();
+    assert_eq!(outcome, slipway_rollout::Outcome::Dropped);
     assert_eq!(account.calls("SetDesiredCapacity"), done);
 }
 

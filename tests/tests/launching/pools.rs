@@ -72,7 +72,7 @@ impl Account {
 
     /// Auto Scaling takes down a worker, as it does with one that it finds ill or does not need any more.
     async fn takes_down(&self, id: &str) {
-        SimulatedGroups::new(Arc::clone(&self.cloudformation)).terminate(POOL, id, false).await.unwrap();
+        SimulatedGroups::new(Arc::clone(&self.cloudformation)).terminate(POOL, id, None).await.unwrap();
     }
 
     pub(super) async fn order(&self, order: Order) {

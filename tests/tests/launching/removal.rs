@@ -96,7 +96,7 @@ async fn p6_a_pool_whose_group_keeps_a_machine_is_not_deleted_before_somebody_ha
     let drain = Command { token: "a person".to_owned(), instance: controller.id, verb };
     SimulatedCommands::new(Arc::clone(&account.cloudformation)).send(&drain).await.unwrap();
     account.live(SignedDuration::from_mins(10), &mut watch).await;
-    SimulatedGroups::new(Arc::clone(&account.cloudformation)).terminate(POOL, &kept, false).await.unwrap();
+    SimulatedGroups::new(Arc::clone(&account.cloudformation)).terminate(POOL, &kept, None).await.unwrap();
     let report = account.roll(&mut watch, None).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert!(account.batch().is_empty());

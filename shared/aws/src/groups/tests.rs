@@ -122,13 +122,13 @@ async fn p8_terminating_twice_takes_one_machine_and_shrinks_once() {
         seen,
         refusal("ScalingActivityInProgress", "busy"),
     ]);
-    groups.terminate("a-pool-x", "i-1", true).await.unwrap();
-    groups.terminate("a-pool-x", "i-2", true).await.unwrap();
-    groups.terminate("a-pool-x", "i-3", true).await.unwrap();
-    groups.terminate("a-pool-x", "i-1", true).await.unwrap();
-    groups.terminate("a-pool-x", "i-1", false).await.unwrap();
-    groups.terminate("a-pool-x", "i-1", true).await.unwrap();
-    let kind = async || groups.terminate("a-pool-x", "i-1", true).await.unwrap_err().kind;
+    groups.terminate("a-pool-x", "i-1", Some(1)).await.unwrap();
+    groups.terminate("a-pool-x", "i-2", Some(1)).await.unwrap();
+    groups.terminate("a-pool-x", "i-3", Some(1)).await.unwrap();
+    groups.terminate("a-pool-x", "i-1", Some(1)).await.unwrap();
+    groups.terminate("a-pool-x", "i-1", None).await.unwrap();
+    groups.terminate("a-pool-x", "i-1", Some(1)).await.unwrap();
+    let kind = async || groups.terminate("a-pool-x", "i-1", Some(1)).await.unwrap_err().kind;
     assert_eq!(kind().await, ErrorKind::Invalid);
     assert_eq!(kind().await, ErrorKind::Transient);
     let calls: Vec<String> = server

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::super::outbox::Effects;
 use super::{Destroy, Destroyed, Going, GoingState, LastSnapshot};
 use crate::{Effect, Observed, Rollout};
 use slipway_core::event::{ClusterDestroyed, Event};
@@ -36,7 +37,7 @@ pub(super) fn destroyed(
     observed: &Observed,
     now: Timestamp,
     listed: BTreeMap<String, String>,
-    effects: &mut Vec<Effect>,
+    effects: &mut Effects,
 ) -> Report {
     let last = last_snapshot(next, open);
     let snapshot = next.last_snapshot.take();
@@ -49,6 +50,7 @@ pub(super) fn destroyed(
         cluster: next.cluster.clone(),
         message: message.clone(),
         snapshot: snapshot.clone(),
+        id: String::new(),
     };
     effects.push(Effect::Publish(Event::ClusterDestroyed(event)));
     effects.push(Effect::DisarmTick);

@@ -34,7 +34,7 @@ pub(super) fn let_go(
             let (group, instance) = (group.clone(), id.clone());
             match machine.lifecycle {
                 Lifecycle::TerminatingWait => Some(Effect::CompleteTermination { group, instance }),
-                Lifecycle::Retained => Some(Effect::Terminate { group, instance, shrink: false }),
+                Lifecycle::Retained => Some(Effect::Terminate { group, instance, then_desired: None }),
                 Lifecycle::Pending | Lifecycle::InService | Lifecycle::Terminating | Lifecycle::Elsewhere => {
                     None
                 }

@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::nodes::asks::answer;
+use super::super::outbox::Effects;
 use super::super::stack_step::{Phase, phase};
-use super::super::{Effect, Observed, ResourceFailure, Rollout, StackStatus, StackView};
+use super::super::{Observed, ResourceFailure, Rollout, StackStatus, StackView};
 use super::Destroy;
 use super::save::{gives_up, member_groups, members, why_not};
 use slipway_core::node::Verb;
@@ -56,7 +57,7 @@ pub(super) fn retire(
     held: bool,
     observed: &Observed,
     now: Timestamp,
-    effects: &mut Vec<Effect>,
+    effects: &mut Effects,
 ) -> Option<String> {
     let idle = stack.status != StackStatus::DeleteInProgress && !matches!(phase(stack.status), Phase::Busy);
     if held || !idle {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::super::nodes::asks::{answer, command};
 use super::super::nodes::{Asked, PATIENCE, PAUSE, TRIES, serving};
+use super::super::outbox::Effects;
 use super::super::stack_step::OWNER_TAG;
 use super::super::{Effect, Observed, Rollout};
 use super::{Destroy, GoingState, LastSnapshot};
@@ -91,7 +92,7 @@ pub(super) fn save(
     open: &mut Destroy,
     observed: &Observed,
     now: Timestamp,
-    effects: &mut Vec<Effect>,
+    effects: &mut Effects,
 ) -> String {
     let machines = members(state, observed);
     let waits = match open.snapshot {

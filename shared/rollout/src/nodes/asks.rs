@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::super::departures::Departure;
+use super::super::outbox::Seen;
 use super::super::{Effect, Observed};
 use super::{Asked, NodeState, NodeStep, Nodes, PAUSE, Turn, Work};
 use slipway_core::digest::sha256_hex;
@@ -15,11 +16,22 @@ use slipway_core::pki::Role;
 impl NodeStep {
     /// Asks machines something, in a round of its own.
     pub(super) fn ask(&mut self, turn: &mut Turn<'_>, whom: Vec<(Role, String, Verb)>) {
+        self.ask_on(turn, Seen::World, turn.now, whom);
+    }
+
+    /// As [`NodeStep::ask`], decided on what was seen at `at`.
+    pub(super) fn ask_on(
+        &mut self,
+        turn: &mut Turn<'_>,
+        seen: Seen,
+        at: Timestamp,
+        whom: Vec<(Role, String, Verb)>,
+    ) {
         self.round += 1;
         self.asked.clear();
         for (role, instance, verb) in whom {
             let command = self.command(&turn.token, turn.cluster, instance, verb);
-            turn.effects.push(Effect::Send(command.clone()));
+            turn.effects.push_on(Effect::Send(command.clone()), seen, at);
             self.asked.push(Asked { role, command, at: turn.now, refused: None });
         }
     }

@@ -16,9 +16,6 @@ pub(super) const LAG: u64 = 10;
 /// How old the newest snapshot may be when a member goes (P4).
 pub(super) const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_mins(15);
 
-/// How old what machines said may be when one is taken down: the tick comes once a minute, and may come late once.
-pub(super) const FRESH: SignedDuration = SignedDuration::from_mins(3);
-
 /// What each member said, or why it said nothing.
 pub(super) type Answers = BTreeMap<Role, Result<EtcdHealth, String>>;
 

@@ -3,6 +3,7 @@
 //! One at a time: a snapshot, every voter well, leadership elsewhere; then a member that stays is told to remove it, and all that are left
 //! are asked whether they are well and of one mind about who is a member. Only then the next begins. Its machine stands until the stack is updated.
 
+use super::super::outbox::Seen;
 use super::danger::{self, Answers};
 use super::member::{
     asks, everyone, leader, machine, may_start, out_of_date, patience, said_by_all, snapshot,
@@ -87,8 +88,14 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     let Some((role, id)) = stays.map(|(role, id)| (role.clone(), id)) else {
         return Look::Waits("waits for a member that stays".to_owned());
     };
+    let seen_at = step.asked_at().unwrap_or(turn.now);
     step.enter(NodeState::Leave, turn.now);
-    step.ask(turn, vec![(role, id, Verb::EtcdRemove { member: step.role.to_string() })]);
+    step.ask_on(
+        turn,
+        Seen::Members,
+        seen_at,
+        vec![(role, id, Verb::EtcdRemove { member: step.role.to_string() })],
+    );
     Look::Waits("is taken out of the membership".to_owned())
 }
 

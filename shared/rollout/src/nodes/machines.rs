@@ -14,9 +14,11 @@ use jiff::SignedDuration;
 use super::super::Effect;
 use super::super::departures::{DRAINS_FOR_S, waiting};
 use super::super::fleet::GroupView;
+use super::super::outbox::{FRESH, Seen};
 use super::member::{goes_on, is_urgent, may_start};
 use super::{
-    AT_A_TIME, Look, NodeState, NodeStep, PATIENCE, Turn, Work, boots, counting, is_current, serving,
+    AT_A_TIME, Look, NodeState, NodeStep, PATIENCE, RECONSIDERED, Turn, Work, boots, counting, is_current,
+    serving,
 };
 use super::{danger, member};
 use slipway_core::node::NodeStatus;
@@ -62,9 +64,24 @@ pub(super) fn stale<'g>(step: &NodeStep, turn: &Turn<'_>, group: &'g GroupView) 
 }
 
 /// Whether there are more controllers than there are to be: a rollout that ended early may have left one, and the next takes it away,
-/// whatever else it does to them. Where nothing may hold it up, that waits.
+/// whatever else it does to them. Where nothing may hold it up, that waits. One that the group does not want is Auto Scaling's own: it
+/// launches first and terminates then where it balances the zones, and takes it away by itself.
 fn too_many(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> bool {
-    step.role == Role::Controller && !is_urgent(step, turn) && counting(group).count() > step.size as usize
+    step.role == Role::Controller && !is_urgent(step, turn) && has_spare(step, group)
+}
+
+/// Whether one more than there are to be was asked for, and is there.
+fn has_spare(step: &NodeStep, group: &GroupView) -> bool {
+    group.desired > step.size && counting(group).count() > step.size as usize
+}
+
+/// Of machines that are to go the first of the zone that has most: where the zones are balanced without it, Auto Scaling has no reason to
+/// balance them (docs.aws.amazon.com/autoscaling/ec2/userguide/auto-scaling-benefits.html, "Rebalancing activities").
+fn first_to_go<'g>(stale: &[&'g String], group: &GroupView) -> Option<&'g String> {
+    let in_zone = |zone: &str| counting(group).filter(|(_, machine)| machine.zone == zone).count();
+    let most = |id: &&&String| group.machines.get(**id).map(|machine| in_zone(&machine.zone));
+    // Of several that are equal, the last wins: so the first of all is looked at last.
+    stale.iter().rev().max_by_key(most).copied()
 }
 
 /// A controller too many that its group wants and has not launched yet, since one died meanwhile: it goes when it has come. To want one
@@ -88,7 +105,10 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     if stale.is_empty() && too_many(step, turn, group) {
         stale.extend(serving(group).map(|(id, _)| id).filter(|id| !turn.skipped.contains(*id)).last());
     }
-    if step.cordoned.as_ref() != stale.first().copied() {
+    // One whose pods have left already goes first; else the choice is made anew each time, since it depends on who is there.
+    let cordoned = step.cordoned.as_ref().filter(|id| stale.contains(id)).cloned();
+    let first = cordoned.or_else(|| first_to_go(&stale, group).cloned());
+    if step.cordoned != first {
         step.call_off(turn.departures, turn.now);
     }
     // What was called off takes pods again before anything else is done to it.
@@ -96,7 +116,7 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     if let Some(id) = called_off.filter(|_| step.role == Role::Controller) {
         return Look::Waits(format!("has {id} take pods again"));
     }
-    let Some(first) = stale.first() else {
+    let Some(first) = first else {
         // One of before that is still coming up has to come up first.
         let comes = counting(group).any(|(id, machine)| {
             step.work.renews()
@@ -118,8 +138,8 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     if !may_start(turn) {
         return Look::Waits("waits for the next maintenance window".to_owned());
     }
-    if step.machine.as_ref() != Some(*first) {
-        step.machine = Some((*first).clone());
+    if step.machine.as_ref() != Some(&first) {
+        step.machine = Some(first);
         step.tries = 0;
     }
     if step.role == Role::Controller {
@@ -218,7 +238,7 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         if !reasons.is_empty() {
             return patience(step, turn, group, "may not be taken down", &reasons, Some(&id));
         }
-        if step.asked_at().is_none_or(|at| turn.now.duration_since(at) > danger::FRESH) {
+        if step.asked_at().is_none_or(|at| turn.now.duration_since(at) > FRESH) {
             ask_the_others(step, turn, group, (!alone).then_some(&id));
             return waits();
         }
@@ -246,12 +266,15 @@ fn replace(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView, id: Stri
     if first && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
         return step.enter(NodeState::Snapshot, turn.now);
     }
-    if serving(group).count() > size {
+    if has_spare(step, group) && serving(group).count() > size {
         if step.drained.as_ref() != Some(&id) {
             return step.enter(NodeState::Drain, turn.now);
         }
+        let seen_at = step.asked_at().unwrap_or(turn.now);
         step.enter(NodeState::Leave, turn.now);
-        turn.effects.push(Effect::Terminate { group: step.group.clone(), instance: id, shrink: true });
+        let (group, then_desired) = (step.group.clone(), Some(step.size));
+        let effect = Effect::Terminate { group, instance: id, then_desired };
+        turn.effects.push_on(effect, Seen::Controllers, seen_at);
         return Look::Waits("a controller leaves".to_owned());
     }
     if group.max <= step.size {
@@ -261,7 +284,7 @@ fn replace(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView, id: Stri
         ));
     }
     step.enter(NodeState::Return, turn.now);
-    if counting(group).count() <= size {
+    if group.desired <= step.size {
         turn.effects.push(Effect::SetDesired { group: step.group.clone(), desired: step.size + 1 });
     }
     Look::Waits("one more controller comes".to_owned())
@@ -316,8 +339,13 @@ fn drain(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
 }
 
 fn one_more(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
-    if serving(group).count() > step.size as usize {
-        return step.enter(NodeState::Check, turn.now);
+    // Who goes depends on the zone in which it came.
+    if has_spare(step, group) && serving(group).count() > step.size as usize {
+        return step.enter(NodeState::Waiting, turn.now);
+    }
+    // It was decided and never done.
+    if step.has_waited(turn) > RECONSIDERED && group.desired <= step.size {
+        return step.enter(NodeState::Waiting, turn.now);
     }
     let boots = boots(group, &turn.observed.booting);
     if step.has_waited(turn) > PATIENCE {
@@ -335,6 +363,10 @@ fn leaves(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
         step.cordoned = None;
         return step.enter(NodeState::After, turn.now);
     };
+    // It was decided and never done.
+    if step.has_waited(turn) > RECONSIDERED && serving(group).any(|(one, _)| *one == id) {
+        return step.enter(NodeState::Waiting, turn.now);
+    }
     if step.has_waited(turn) > PATIENCE {
         return step
             .fail(format!("{id} was terminated and is still there after {} minutes", PATIENCE.as_mins()));

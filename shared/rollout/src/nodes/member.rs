@@ -9,8 +9,11 @@ use jiff::SignedDuration;
 
 use super::super::Effect;
 use super::super::fleet::GroupView;
+use super::super::outbox::{FRESH, Seen};
 use super::danger::{self, Answers};
-use super::{Look, NodeState, NodeStep, PATIENCE, Turn, Work, boots, is_current, serving, window_is_open};
+use super::{
+    Look, NodeState, NodeStep, PATIENCE, RECONSIDERED, Turn, Work, boots, is_current, serving, window_is_open,
+};
 use slipway_core::node::EtcdHealth;
 use slipway_core::node::Verb;
 use slipway_core::pki::Role;
@@ -182,7 +185,7 @@ pub(super) fn said_by_all(step: &mut NodeStep, turn: &mut Turn<'_>) -> Option<An
 /// Where nobody may be taken down on what is known: what was said is asked for again, and a snapshot that has grown old and a window that
 /// has closed are seen to from the beginning.
 pub(super) fn out_of_date(step: &mut NodeStep, turn: &mut Turn<'_>) -> Option<Look> {
-    if step.asked_at().is_none_or(|at| turn.now.duration_since(at) > danger::FRESH) {
+    if step.asked_at().is_none_or(|at| turn.now.duration_since(at) > FRESH) {
         ask_everyone(step, turn);
         return Some(asks());
     }
@@ -246,14 +249,17 @@ fn act(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     let Some(instance) = step.machine.clone() else { return step.enter(NodeState::Waiting, turn.now) };
     match step.work {
         Work::Replace | Work::Fewer | Work::Leave | Work::Remove => {
+            let seen_at = step.asked_at().unwrap_or(turn.now);
             step.enter(NodeState::Return, turn.now);
-            turn.effects.push(Effect::Terminate { group: step.group.clone(), instance, shrink: false });
+            let effect = Effect::Terminate { group: step.group.clone(), instance, then_desired: None };
+            turn.effects.push_on(effect, Seen::Members, seen_at);
             Look::Waits("is replaced".to_owned())
         }
         Work::Refresh => {
+            let seen_at = step.asked_at().unwrap_or(turn.now);
             step.enter(NodeState::Refresh, turn.now);
             let verb = Verb::Refresh { credentials: step.credentials.clone(), restart: true };
-            step.ask(turn, vec![(step.role.clone(), instance, verb)]);
+            step.ask_on(turn, Seen::Members, seen_at, vec![(step.role.clone(), instance, verb)]);
             Look::Waits("takes its new credentials".to_owned())
         }
     }
@@ -281,6 +287,11 @@ fn refresh(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
 fn returns(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
     if serving(group).any(|(id, machine)| Some(id) != step.machine.as_ref() && is_current(group, machine)) {
         return step.enter(NodeState::After, turn.now);
+    }
+    // It was decided and never done: what it was decided on became too old.
+    let stays = step.machine.is_some() && machine(group) == step.machine;
+    if stays && step.has_waited(turn) > RECONSIDERED {
+        return step.enter(NodeState::Waiting, turn.now);
     }
     let boots = boots(group, &turn.observed.booting);
     if step.has_waited(turn) > PATIENCE {

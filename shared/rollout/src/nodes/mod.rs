@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use super::departures::Departure;
 use super::fleet::{GroupView, Lifecycle, MachineView};
-use super::{Active, Effect, Observed, ToObserve};
+use super::outbox::Effects;
+use super::{Active, Observed, ToObserve};
 use slipway_core::cluster::Pace;
 use slipway_core::node::BootstrapReport;
 use slipway_core::node::Command;
@@ -40,6 +41,10 @@ pub(super) const TRIES: u32 = 3;
 /// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
 /// half an hour; twice that leaves Auto Scaling one more try.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(60);
+
+/// What was decided and has not been seen to happen after so long is decided anew: whatever it was decided on is too old by then
+/// ([`super::outbox::FRESH`]), and Auto Scaling's answers are not that late.
+pub(super) const RECONSIDERED: SignedDuration = SignedDuration::from_mins(5);
 
 /// Before the machines of a role are asked again how they are: once a tick.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
@@ -241,7 +246,7 @@ struct Turn<'a> {
     budget: &'a mut Budget,
     /// A newer spec waits until what was begun is done.
     newer: bool,
-    effects: Vec<Effect>,
+    effects: Effects,
 }
 
 /// How many workers may fail to be replaced, and how many did.
@@ -390,8 +395,20 @@ impl Nodes {
         }
     }
 
+    /// The command of that token was not sent: what was about to be done is looked at anew.
+    pub(super) fn not_sent(&mut self, token: &str) {
+        for step in &mut self.steps {
+            if step.asked.iter().any(|asked| asked.command.token == token) {
+                step.asked.clear();
+                if step.state != NodeState::After {
+                    step.state = NodeState::Waiting;
+                }
+            }
+        }
+    }
+
     /// Run Command would not take the command of that token.
-    pub(super) fn refused(&mut self, token: &str, reason: &str) {
+    pub(super) fn unsent(&mut self, token: &str, reason: &str) {
         let asked = self.steps.iter_mut().flat_map(|step| &mut step.asked);
         for one in asked.filter(|asked| asked.command.token == token) {
             one.refused = Some(reason.to_owned());
@@ -440,11 +457,11 @@ pub(super) fn advance(
     now: Timestamp,
     newer: bool,
     held: bool,
-) -> (Vec<Effect>, BTreeMap<Role, String>) {
+) -> (Effects, BTreeMap<Role, String>) {
     let token = format!("{cluster} {} {}", active.change_set, active.started_at);
     let nodes = &mut active.nodes;
     let mut budget = Budget { allowed: nodes.budget, failures: nodes.failures };
-    let (mut effects, mut said) = (Vec::new(), BTreeMap::new());
+    let (mut effects, mut said) = (Effects::new(now), BTreeMap::new());
     let all = nodes.members.iter().chain(&nodes.leaving);
     let members: BTreeMap<Role, String> = all.map(|(role, group)| (role.clone(), group.clone())).collect();
     for at in nodes.to_look_at(held) {
@@ -464,13 +481,13 @@ pub(super) fn advance(
             departures: &mut *departures,
             budget: &mut budget,
             newer,
-            effects: Vec::new(),
+            effects: Effects::new(now),
         };
         let step = &mut nodes.steps[at];
         if let Some(words) = step.looks(&mut turn) {
             said.insert(step.role.clone(), words);
         }
-        effects.extend(turn.effects);
+        effects.append(turn.effects);
         if step.work == Work::Leave && step.state == NodeState::Done {
             nodes.leaving.remove(&step.role);
         }

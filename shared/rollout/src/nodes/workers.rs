@@ -14,7 +14,7 @@ use super::super::departures::{Cause, Departure, DepartureState, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle};
 use super::machines::stale;
 use super::member::may_start;
-use super::{Look, NodeState, NodeStep, PATIENCE, Turn, boots, counting, is_current, serving};
+use super::{Look, NodeState, NodeStep, PATIENCE, RECONSIDERED, Turn, boots, counting, is_current, serving};
 
 /// How the workers of a pool stand that are replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,12 @@ pub struct Crew {
     /// When that was changed: what was seen before does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resized: Option<Timestamp>,
+    /// How many machines the group should want after what it was told last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<u32>,
+    /// When it was told that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_since: Option<Timestamp>,
     /// Those of them that went, of which the group was told to want one less.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub shrunk: BTreeSet<String>,
@@ -41,6 +47,25 @@ pub struct Crew {
 }
 
 impl Crew {
+    /// The group was told to want so many.
+    fn expects(&mut self, desired: u32, now: Timestamp) {
+        self.expected = Some(desired);
+        self.expected_since = Some(now);
+    }
+
+    /// Somebody else changes the group's size, too: a cluster autoscaler sets absolute values from what it saw up to a minute before
+    /// (kubernetes/autoscaler, cloudprovider/aws, `IncreaseSize`), and takes back a machine that has not become a node within a quarter of an hour
+    /// (`removeOldUnregisteredNodes`). What it took back of the machines that were to come first is not one too many any more.
+    fn follow(&mut self, desired: u32, now: Timestamp) {
+        let (Some(expected), Some(since)) = (self.expected, self.expected_since) else { return };
+        if now.duration_since(since) <= RECONSIDERED {
+            return;
+        }
+        let taken_back = expected.saturating_sub(desired);
+        self.extra = self.extra.map(|extra| extra.saturating_sub(taken_back));
+        self.expected = Some(desired);
+    }
+
     /// Whether nothing is known yet.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::default()
@@ -91,6 +116,7 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
     if let Some(look) = settle(step, turn, group) {
         return look;
     }
+    step.crew.follow(group.desired, turn.now);
     let extra = step.crew.extra.unwrap_or_default();
     let pool = survey(step, turn, group);
     let is_whole = pool.comes == 0 && pool.available >= pool.wanted.saturating_add(extra);
@@ -134,8 +160,13 @@ fn settle(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Option
             }
             continue;
         };
-        if one.shrink && one.state == DepartureState::Leave && step.crew.shrunk.insert(id.clone()) {
+        if one.surplus_of.is_some()
+            && one.state == DepartureState::Leave
+            && step.crew.shrunk.insert(id.clone())
+        {
             step.crew.extra = step.crew.extra.map(|extra| extra.saturating_sub(1));
+            let expected = step.crew.expected.unwrap_or(group.desired);
+            step.crew.expects(expected.saturating_sub(1), turn.now);
         }
         let Some(why) = one.problem.clone() else {
             step.crew.begun.insert(id);
@@ -204,13 +235,15 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView, pool: &Poo
         if more > 0 {
             step.crew.extra = Some(extra + more);
             step.crew.resized = Some(turn.now);
+            step.crew.expects(group.desired + more, turn.now);
             turn.effects
                 .push(Effect::SetDesired { group: step.group.clone(), desired: group.desired + more });
             return Look::Waits(comes_first(step, turn, group));
         }
     }
     let mut shrinking = step.crew.begun.iter().filter(|id| !step.crew.shrunk.contains(*id));
-    let shrinking = shrinking.by_ref().filter(|id| turn.departures.get(*id).is_some_and(|one| one.shrink));
+    let shrinking =
+        shrinking.by_ref().filter(|id| turn.departures.get(*id).is_some_and(|one| one.surplus_of.is_some()));
     let mut surplus = extra.saturating_sub(u32::try_from(shrinking.count()).unwrap_or(u32::MAX));
     let mut free = (pool.available + step.pace.may_miss(pool.wanted)).saturating_sub(pool.wanted);
     if !step.crew.proved {

@@ -87,8 +87,7 @@ fn a_plan_that_was_made_before_other_add_ons_were_applied_is_not_begun() {
         addons: Some(AddonsPointer { release: "another".to_owned(), ..state.addons.clone().unwrap() }),
         ..state
     };
-    let decision =
-        decide(&moved, &fake.observe(&ToObserve::default(), Some(&stale), None), Timestamp::UNIX_EPOCH);
+    let decision = decide(&moved, &fake.observe(&ToObserve::default(), Some(&stale)), Timestamp::UNIX_EPOCH);
     assert_eq!(decision.next, moved);
 }
 
@@ -123,7 +122,7 @@ fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     // One that was brought back while a rollout was open ends by telling of a generation that is heard.
     let next = with_addon(2, "v2");
     let step = wanted(&next, &baseline(&state, &[&release]), Approval::Auto);
-    let open = decide(&state, &fake.observe(&ToObserve::default(), Some(&step), None), Timestamp::UNIX_EPOCH);
+    let open = decide(&state, &fake.observe(&ToObserve::default(), Some(&step)), Timestamp::UNIX_EPOCH);
     let open = Rollout { outbox: Vec::new(), ..open.next };
     assert!(open.active.is_some());
     let (ended, report) = fake.run(open.recalled(Some(&later)), &step, None, false);

@@ -106,10 +106,14 @@ impl Quay {
     fn wake(&mut self, order: Option<Given>) -> Report {
         let now = at(self.minute);
         self.minute += 1;
-        let look = to_observe(&self.state, None, order.as_ref(), now);
-        let mut observed = self.harbour.fake.observe(&look, None, None);
+        let before = self.harbour.fake.log.len();
+        if let Some(order) = order {
+            let state = std::mem::replace(&mut self.state, Rollout::new(""));
+            self.state = self.harbour.fake.told(state, &order, None, now);
+        }
+        let look = to_observe(&self.state, None, now);
+        let mut observed = self.harbour.fake.observe(&look, None);
         observed.groups = look.groups.iter().map(|name| (name.clone(), self.group(name))).collect();
-        observed.order = order;
         observed.newest = BTreeSet::from(["v9".to_owned()]);
         for command in &look.commands {
             let (verb, instance) = &self.asked[&command.token];
@@ -125,7 +129,7 @@ impl Quay {
             } else if let Effect::CompleteTermination { instance, .. } = effect {
                 self.log.push(format!("let {instance} go"));
                 ours.push(instance);
-            } else if let Effect::Terminate { instance, shrink: false, .. } = effect {
+            } else if let Effect::Terminate { instance, then_desired: None, .. } = effect {
                 self.log.push(format!("terminate {instance}"));
                 ours.push(instance);
             } else {
@@ -134,7 +138,6 @@ impl Quay {
         }
         self.hooked.retain(|id| !ours.iter().any(|gone| gone == id));
         self.retained.retain(|id| !ours.iter().any(|gone| gone == id));
-        let before = self.harbour.fake.log.len();
         self.harbour.fake.perform(&others);
         self.log.extend(self.harbour.fake.log[before..].iter().cloned());
         self.state = Rollout { outbox: Vec::new(), ..decision.next };
@@ -276,8 +279,8 @@ fn the_spec_of_what_was_destroyed_makes_nothing_any_more_and_another_does() {
     quay.run(ordered(0, false));
     let mut wanted = quay.harbour.plan(&quay.state, &exporting(1, true));
     wanted.desired.spec_version = "v9".to_owned();
-    let look = to_observe(&quay.state, Some(&wanted), None, at(500));
-    let seen = quay.harbour.fake.observe(&look, Some(&wanted), None);
+    let look = to_observe(&quay.state, Some(&wanted), at(500));
+    let seen = quay.harbour.fake.observe(&look, Some(&wanted));
     assert_eq!(decide(&quay.state, &seen, at(500)).next.active, None);
     let refused = crate::of_what_goes(&quay.state, "v9").unwrap();
     assert!(refused.message.contains("was destroyed"), "{refused:?}");
@@ -298,8 +301,8 @@ fn p10_a_rollout_that_is_open_is_aborted_first_and_no_other_begins() {
 
     let mut quay = Quay::new();
     quay.wake(Some(ordered(0, false)));
-    let look = to_observe(&quay.state, Some(&wanted), None, at(1));
-    let mut seen = quay.harbour.fake.observe(&look, Some(&wanted), None);
+    let look = to_observe(&quay.state, Some(&wanted), at(1));
+    let mut seen = quay.harbour.fake.observe(&look, Some(&wanted));
     seen.groups.clear();
     assert_eq!(decide(&quay.state, &seen, at(1)).next.active, None);
     let refused = crate::of_what_goes(&quay.state, "v10").unwrap();

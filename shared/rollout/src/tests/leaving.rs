@@ -78,9 +78,12 @@ impl Store {
         second: i64,
     ) -> (Rollout, Report) {
         let now = Timestamp::from_second(second).unwrap();
-        let look = to_observe(&state, Some(wanted), order, now);
-        let mut observed = self.fake.observe(&look, Some(wanted), None);
-        observed.order = order.cloned();
+        let state = match order {
+            Some(order) => self.fake.told(state, order, Some(wanted), now),
+            None => state,
+        };
+        let look = to_observe(&state, Some(wanted), now);
+        let mut observed = self.fake.observe(&look, Some(wanted));
         for group in &look.groups {
             let id = format!("i-etcd-{}", group.trim_start_matches("c-etcd-"));
             let machine = MachineView {

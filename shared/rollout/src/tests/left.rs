@@ -95,9 +95,12 @@ impl Harbour {
         order: Option<&Given>,
     ) -> (Rollout, Report) {
         let at = Timestamp::UNIX_EPOCH;
-        let look = to_observe(&state, Some(wanted), order, at);
-        let mut observed = self.fake.observe(&look, Some(wanted), None);
-        observed.order = order.cloned();
+        let state = match order {
+            Some(order) => self.fake.told(state, order, Some(wanted), at),
+            None => state,
+        };
+        let look = to_observe(&state, Some(wanted), at);
+        let observed = self.fake.observe(&look, Some(wanted));
         let decision = decide(&state, &observed, at);
         self.fake.perform(&decision.effects);
         (Rollout { outbox: Vec::new(), ..decision.next }, decision.report)

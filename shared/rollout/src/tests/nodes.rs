@@ -6,10 +6,10 @@ use super::*;
 fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
     let release = rendering(1);
     let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
-    let look = to_observe(&Rollout::new("c"), Some(&wanted), None, Timestamp::UNIX_EPOCH);
-    let observed = Fake::default().observe(&look, Some(&wanted), None);
+    let look = to_observe(&Rollout::new("c"), Some(&wanted), Timestamp::UNIX_EPOCH);
+    let observed = Fake::default().observe(&look, Some(&wanted));
     let begun = decide(&Rollout::new("c"), &observed, Timestamp::UNIX_EPOCH).next;
-    let refused = begun.refused("c-network", &"é".repeat(300_000));
+    let refused = refused(begun, "c-network", &"é".repeat(300_000));
     let decision = decide(&refused, &Observed::default(), Timestamp::UNIX_EPOCH);
     assert_eq!(decision.report.message.chars().count(), 300_000);
     let mut said = decision.effects.iter().filter_map(|effect| match effect {

@@ -38,9 +38,12 @@ impl Run {
 
     fn wake(&mut self, order: Option<&Given>) {
         self.second += 10;
-        let look = to_observe(&self.state, Some(&self.wanted), order, at(self.second));
-        let mut observed = self.fake.observe(&look, Some(&self.wanted), None);
-        observed.order = order.cloned();
+        if let Some(order) = order {
+            let state = std::mem::replace(&mut self.state, Rollout::new(""));
+            self.state = self.fake.told(state, order, Some(&self.wanted), at(self.second));
+        }
+        let look = to_observe(&self.state, Some(&self.wanted), at(self.second));
+        let observed = self.fake.observe(&look, Some(&self.wanted));
         let decision = decide(&self.state, &observed, at(self.second));
         self.fake.perform(&decision.effects);
         self.state = Rollout { outbox: Vec::new(), ..decision.next };

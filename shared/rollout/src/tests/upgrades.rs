@@ -174,9 +174,11 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
     for _ in 0..20 {
         let order = skip
             .map(|id| Given { order: Order::Skip { instance: id.to_owned() }, at: Timestamp::UNIX_EPOCH });
-        let look = to_observe(&state, Some(&wanted), order.as_ref(), Timestamp::UNIX_EPOCH);
-        let mut observed = fake.observe(&look, Some(&wanted), None);
-        observed.order = order;
+        if let Some(order) = order {
+            state = fake.told(state, &order, Some(&wanted), Timestamp::UNIX_EPOCH);
+        }
+        let look = to_observe(&state, Some(&wanted), Timestamp::UNIX_EPOCH);
+        let mut observed = fake.observe(&look, Some(&wanted));
         observed.groups.insert(CONTROLLERS.to_owned(), Some(group.clone()));
         for command in &look.commands {
             let status = serde_json::json!({

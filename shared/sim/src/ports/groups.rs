@@ -38,12 +38,13 @@ impl Groups for SimulatedGroups {
         set.map_err(|error| port_error("autoscaling:SetDesiredCapacity", group, &error))
     }
 
-    async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
+    async fn terminate(&self, group: &str, instance: &str, then_desired: Option<u32>) -> PortResult<()> {
         let Some(seen) = self.group(group).await? else { return Ok(()) };
         match seen.machines.get(instance).map(|machine| machine.lifecycle) {
             None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating) => return Ok(()),
             Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Retained | Lifecycle::Elsewhere) => {}
         }
+        let shrink = then_desired.is_some_and(|size| seen.desired > size);
         let asked = Termination { instance: instance.to_owned(), shrink };
         match lock(&self.world).terminate_instance(&asked) {
             Ok(()) => Ok(()),

@@ -12,7 +12,7 @@ use slipway_core::renewal::Asked;
 use slipway_core::status::Report;
 use slipway_core::status::Status;
 use slipway_driver::launch::{
-    RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group, wake_by_stack, wake_deciding,
+    Clock, RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group, wake_by_stack, wake_deciding,
 };
 use slipway_driver::rendering::{self, RenderPorts, Upload, render_newest, render_upload};
 use slipway_driver::scan::{self, ScanPorts, scan};
@@ -257,6 +257,8 @@ impl Account {
         let groups = SimulatedGroups::new(Arc::clone(&self.world));
         let commands = SimulatedCommands::new(Arc::clone(&self.world));
         let ticks = SimulatedTicks::new(Arc::clone(&self.world), FUNCTION);
+        let world = Arc::clone(&self.world);
+        let clock = move || lock(&world).now();
         let ports = RolloutPorts {
             assets: &life.of(&self.assets),
             stacks: &life.of(&Watched::new(&stacks, &self.journal)),
@@ -264,6 +266,7 @@ impl Account {
             commands: &life.of(&Watched::new(&commands, &self.journal)),
             bus: &life.of(&self.bus),
             ticks: &life.of(&ticks),
+            clock: Clock(&clock),
         };
         let cluster = || Wake { cluster: self.name.clone(), by: Waker::Event };
         if let Some(meddler) = meddler {

@@ -84,9 +84,10 @@ impl<T: Groups> Groups for Watched<T> {
         self.journal.note(|| Act::SetDesired(group.to_owned(), desired), done)
     }
 
-    async fn terminate(&self, group: &str, instance: &str, shrink: bool) -> PortResult<()> {
-        let done = self.port.terminate(group, instance, shrink).await;
-        self.journal.note(|| Act::Terminate(group.to_owned(), instance.to_owned(), shrink), done)
+    async fn terminate(&self, group: &str, instance: &str, then_desired: Option<u32>) -> PortResult<()> {
+        let done = self.port.terminate(group, instance, then_desired).await;
+        self.journal
+            .note(|| Act::Terminate(group.to_owned(), instance.to_owned(), then_desired.is_some()), done)
     }
 
     async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {

@@ -129,9 +129,11 @@ impl Meddler for Mistaken {
         let mut decision = decide(&state, &seen, now);
         drop(seen);
         self.remembers(rollout, &mut decision);
+        let decided = decision.effects.len();
         self.does(&mut decision, observed, memory.looks);
-        decision.next.outbox.clone_from(&decision.effects);
-        decision
+        let (kept, effects) = (decision.next.outbox.len() - decided, std::mem::take(&mut decision.effects));
+        decision.next.outbox.truncate(kept);
+        decision.with_effects(effects, now)
     }
 
     fn hears(&self, by: Waker, _: Option<&Rollout>) -> Option<Waker> {
@@ -328,7 +330,7 @@ impl Mistaken {
                 (Bug::TwoMembersAtOnce, Effect::Terminate { group, .. }) if group.contains("-etcd-") => {
                     let other = seen.groups.keys().find(|name| name.contains("-etcd-") && *name != group);
                     if let Some((group, instance)) = other.and_then(|name| Some((name, serving(name, "")?))) {
-                        more.push(Effect::Terminate { group: group.clone(), instance, shrink: false });
+                        more.push(Effect::Terminate { group: group.clone(), instance, then_desired: None });
                     }
                 }
                 (Bug::TwoControllersAtOnce, Effect::Terminate { group, instance, .. })
@@ -338,7 +340,7 @@ impl Mistaken {
                     more.extend(other.map(|instance| Effect::Terminate {
                         group: group.clone(),
                         instance,
-                        shrink: false,
+                        then_desired: None,
                     }));
                 }
                 (Bug::TwoWorkersAtOnce, Effect::Terminate { group, instance, .. })
@@ -348,7 +350,7 @@ impl Mistaken {
                     more.extend(other.map(|instance| Effect::Terminate {
                         group: group.clone(),
                         instance,
-                        shrink: false,
+                        then_desired: None,
                     }));
                 }
                 (Bug::TakesTheWrongMachine, Effect::Terminate { group, instance, .. }) => {
@@ -359,10 +361,10 @@ impl Mistaken {
                 (Bug::TouchesOtherRoles, Effect::Terminate { group, .. }) => {
                     let other = seen.groups.keys().find(|name| *name != group);
                     if let Some((group, instance)) = other.and_then(|name| Some((name, serving(name, "")?))) {
-                        more.push(Effect::Terminate { group: group.clone(), instance, shrink: false });
+                        more.push(Effect::Terminate { group: group.clone(), instance, then_desired: None });
                     }
                 }
-                (Bug::StopsTheOnlyController, Effect::Terminate { shrink, .. }) => *shrink = false,
+                (Bug::StopsTheOnlyController, Effect::Terminate { then_desired, .. }) => *then_desired = None,
                 (Bug::ForcesTheDrain, Effect::Send(command)) => {
                     if let Verb::Drain { force_after_s, .. } = &mut command.verb {
                         *force_after_s = Some(600);
@@ -378,7 +380,7 @@ impl Mistaken {
                             more.push(Effect::Terminate {
                                 group: group.clone(),
                                 instance: instance.clone(),
-                                shrink: false,
+                                then_desired: None,
                             });
                             more.push(Effect::CompleteTermination { group, instance });
                         }
