@@ -61,6 +61,18 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<String>
             }
         }
     }
+    // The one that is to go may see more than its fellows: it may have answered last. What it says counts as long as it serves itself; one
+    // that is cut off reaches nobody, and is replaced for that.
+    if let Some((role, Ok(own))) =
+        target.and_then(|target| answers.get_key_value(target)).filter(|_| answers.len() > 1)
+        && own.serving
+    {
+        for member in own.members.iter().filter(|member| !member.reachable && member.name != role.to_string())
+        {
+            let problem = member.problem.as_deref().unwrap_or("it does not say why");
+            reasons.insert(format!("{role} cannot reach {}: {problem}", member.name));
+        }
+    }
     // An alarm is the whole cluster's, whoever tells of it; where there is a single member, nobody else does.
     for alarm in answers.values().flatten().flat_map(|health| &health.alarms) {
         reasons.insert(format!("the alarm {} is raised", alarm.kind));
@@ -205,6 +217,16 @@ mod tests {
             change(&mut answers, 0, alarm);
             assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), ["the alarm CORRUPT is raised"], "{of}");
         }
+    }
+
+    #[test]
+    fn p4_what_the_member_that_is_to_go_says_of_its_fellows_counts_as_long_as_it_serves() {
+        let mut answers = all(3);
+        change(&mut answers, 0, |own| own.members[1].reachable = false);
+        let reasons = ["etcd-0 cannot reach etcd-1: it does not say why"];
+        assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), reasons);
+        change(&mut answers, 0, |own| own.serving = false);
+        assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
     }
 
     #[test]

@@ -152,8 +152,9 @@ fn ask_everyone(step: &mut NodeStep, turn: &mut Turn<'_>) {
     step.ask(turn, whom);
 }
 
-/// What each member says; those that no machine serves for say nothing.
+/// What each member says. What its group shows now is newer than any answer: a member whose machine no longer serves says nothing.
 fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
+    let serve = everyone(turn);
     let mut said: Answers = turn
         .members
         .keys()
@@ -164,7 +165,14 @@ fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
             serde_json::from_value::<EtcdHealth>(answer)
                 .map_err(|error| format!("it cannot be understood: {error}"))
         });
-        said.insert(asked.role.clone(), health);
+        match serve.get(&asked.role) {
+            Some(id) if *id == asked.command.instance => said.insert(asked.role.clone(), health),
+            Some(id) => said.insert(
+                asked.role.clone(),
+                Err(format!("{id} has taken the place of the machine that was asked")),
+            ),
+            None => None,
+        };
     }
     Some(said)
 }
