@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::json;
 use slipway_aws::Aws;
-use slipway_core::node::{Command, CommandStatus, Verb};
+use slipway_core::node::{Command, CommandView, HowUnanswered, Verb};
 use slipway_driver::ports::{
     Commands as _, Condition, ErrorKind, Groups as _, Objects as _, PortResult, Put, Stacks as _, Ticks as _,
 };
@@ -186,11 +186,17 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
     note(&mut told, "sending again", commands.send(&verb).await);
     let over = until("the answer", || async {
         let seen = commands.answer(&verb).await.unwrap()?;
-        (!matches!(seen.status, CommandStatus::Pending | CommandStatus::InProgress)).then_some(seen)
+        seen.is_over().then_some(seen)
     });
     let over = over.await;
-    note(&mut told, "how it ended", Ok(over.status));
-    note(&mut told, "whether it printed an answer", Ok(over.answer.is_some()));
+    let how = match &over {
+        CommandView::Unanswered(ended) => ended.how,
+        CommandView::Answered(_) => HowUnanswered::Succeeded,
+        CommandView::Failed(_) | CommandView::Pending | CommandView::InProgress => HowUnanswered::Failed,
+    };
+    note(&mut told, "how it ended", Ok(how));
+    let printed = matches!(over, CommandView::Answered(_) | CommandView::Failed(_));
+    note(&mut told, "whether it printed an answer", Ok(printed));
     let nobody = "00000000-0000-4000-8000-000000000000";
     note(&mut told, "the token of what nobody sent", commands.token(nobody).await);
     let strange = Command { instance: "i-0123456789abcdef0".to_owned(), ..verb.clone() };

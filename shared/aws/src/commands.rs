@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_ssm::operation::get_command_invocation::GetCommandInvocationOutput;
 use aws_sdk_ssm::types::{CommandFilter, CommandFilterKey};
-use slipway_core::node::{Command, CommandStatus, CommandView};
+use slipway_core::node::{Command, CommandStatus, CommandView, Invocation, Verb};
 use slipway_driver::ports::{Commands, PortResult};
 
 use crate::error::{code, port_error};
@@ -16,12 +16,6 @@ const DELIVERY_S: i32 = 120;
 /// Pages of commands that are read at most, 50 a page. They come newest first: a rollout's commands to one machine are few, and
 /// one that is older than 250 others of its document was of another rollout.
 const MAX_PAGES: u32 = 5;
-
-/// Characters of standard output that `GetCommandInvocation` gives at most.
-const MOST_OUTPUT: usize = 24_000;
-
-/// Characters of a problem that are told: the end of what was printed says most.
-const MOST_PROBLEM: usize = 600;
 
 /// Run Command.
 #[derive(Debug, Clone)]
@@ -87,11 +81,9 @@ impl Commands for RunCommand {
         let Some(id) = self.find(command).await? else { return Ok(None) };
         match self.client.get_command_invocation().command_id(&id).instance_id(&command.instance).send().await
         {
-            Ok(found) => Ok(Some(view(&found))),
+            Ok(found) => Ok(Some(view(&command.verb, &found))),
             // A moment after it was sent.
-            Err(error) if code(&error) == "InvocationDoesNotExist" => {
-                Ok(Some(CommandView { status: CommandStatus::Pending, answer: None, problem: None }))
-            }
+            Err(error) if code(&error) == "InvocationDoesNotExist" => Ok(Some(CommandView::Pending)),
             Err(error) => Err(port_error("ssm:GetCommandInvocation", subject(command), &error)),
         }
     }
@@ -118,51 +110,20 @@ impl Commands for RunCommand {
     }
 }
 
-fn view(found: &GetCommandInvocationOutput) -> CommandView {
+fn view(verb: &Verb, found: &GetCommandInvocationOutput) -> CommandView {
     let details = found.status_details().unwrap_or_default();
     let status = status(details)
         .or_else(|| found.status().and_then(|status| self::status(status.as_str())))
         // A word that this release does not know: what was asked for has not been answered as it should.
         .unwrap_or(CommandStatus::Failed);
-    match status {
-        CommandStatus::Pending | CommandStatus::InProgress => {
-            return CommandView { status, answer: None, problem: None };
-        }
-        CommandStatus::Success
-        | CommandStatus::Failed
-        | CommandStatus::TimedOut
-        | CommandStatus::Undelivered => {}
-    }
-    let printed = found.standard_output_content().unwrap_or_default();
-    let answer = serde_json::from_str(printed).ok().filter(serde_json::Value::is_object);
-    let mut problem = Vec::new();
-    if status != CommandStatus::Success {
-        problem.push(if details.is_empty() { "Failed".to_owned() } else { details.to_owned() });
-        if found.response_code() > 0 {
-            problem.push(format!("it ended with status {}", found.response_code()));
-        }
-    }
-    if answer.is_none() {
-        // Agents put `--output truncated--` in the place of what is too much.
-        let cut = printed.chars().count() >= MOST_OUTPUT || printed.trim_end().ends_with("truncated--");
-        match printed {
-            "" if status == CommandStatus::Success => problem.push("it printed nothing".to_owned()),
-            "" => {}
-            _ if cut => problem.push(format!("its answer was cut after {MOST_OUTPUT} characters")),
-            _ => problem.push(format!("it printed no answer, but: {}", tail(printed))),
-        }
-        if let Some(errors) = found.standard_error_content().filter(|errors| !errors.trim().is_empty()) {
-            problem.push(tail(errors).to_owned());
-        }
-    }
-    CommandView { status, answer, problem: (!problem.is_empty()).then(|| problem.join("; ")) }
-}
-
-/// The end of `text`.
-fn tail(text: &str) -> &str {
-    let text = text.trim();
-    let from = text.char_indices().rev().nth(MOST_PROBLEM - 1).map_or(0, |(index, _)| index);
-    &text[from..]
+    let told = Invocation {
+        status,
+        details,
+        response_code: found.response_code(),
+        printed: found.standard_output_content().unwrap_or_default(),
+        errors: found.standard_error_content().unwrap_or_default(),
+    };
+    CommandView::read(verb, &told)
 }
 
 /// `StatusDetails`, or `Status` where there is none. The documentation spells the former with spaces, the service without.

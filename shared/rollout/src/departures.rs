@@ -13,13 +13,12 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::fleet::{GroupView, Lifecycle, MachineView};
-use super::nodes::asks::{answer, call_back, command, is_told};
+use super::nodes::asks::{answer, call_back, command, is_told, outcome};
 use super::nodes::{Asked, PATIENCE, PAUSE, RECONSIDERED, TRIES};
 use super::{Effect, Observed, Rollout, ToObserve};
-use slipway_core::node::Verb;
+use slipway_core::node::{Drained, FailureCode, Uncordoned, Verb};
 use slipway_core::pki::Role;
 use slipway_core::render::{StackKind, stack_name};
 
@@ -388,11 +387,11 @@ impl Departure {
             }
             return STAYS;
         };
-        let Some(answered) = answer(asked, scene.observed, now) else { return STAYS };
+        let Some(answered) = answer::<Drained>(asked, scene.observed, now) else { return STAYS };
         let done = match &answered {
-            Ok(answer) => answer.get("done").and_then(Value::as_bool) == Some(true),
+            Ok(answer) => answer.done,
             // What is no node has no pods.
-            Err(_) => is_told(asked, scene.observed, "drain.no-node"),
+            Err(_) => is_told(asked, scene.observed, FailureCode::DrainNoNode),
         };
         if done {
             self.leaves(id, hooked, scene, effects);
@@ -444,7 +443,7 @@ impl Departure {
     fn call_back(&mut self, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
         let (now, longest) = (scene.now, SignedDuration::from_secs(i64::from(DRAINS_FOR_S) + 300));
         let runs = |asked: &&Asked| {
-            answer(asked, scene.observed, now).is_none() && now.duration_since(asked.at) <= longest
+            outcome(asked, scene.observed, now).is_none() && now.duration_since(asked.at) <= longest
         };
         let Some(asked) = self.asked.as_ref().filter(runs) else {
             return self.enter(DepartureState::Uncordon, now);
@@ -522,13 +521,13 @@ impl Departure {
             return STAYS;
         }
         if let Some(asked) = &self.asked {
-            match answer(asked, scene.observed, scene.now) {
+            match answer::<Uncordoned>(asked, scene.observed, scene.now) {
                 None => return STAYS,
                 Some(Ok(_)) => return GONE,
                 Some(Err(_)) if scene.now.duration_since(asked.at) < PAUSE => return STAYS,
                 Some(Err(_)) => {
                     self.tries += 1;
-                    if self.tries >= UNCORDONS || is_told(asked, scene.observed, "drain.no-node") {
+                    if self.tries >= UNCORDONS || is_told(asked, scene.observed, FailureCode::DrainNoNode) {
                         return GONE;
                     }
                 }
@@ -543,16 +542,8 @@ impl Departure {
 }
 
 /// What holds up a drain, by its answer.
-pub(super) fn waiting(answer: &Value) -> String {
-    let waiting = answer.get("waiting").and_then(Value::as_array);
-    let waiting: Vec<String> = waiting
-        .into_iter()
-        .flatten()
-        .take(3)
-        .map(|one| {
-            let text = |key: &str| one.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            format!("{}: {}", text("pod"), text("why"))
-        })
-        .collect();
+pub(super) fn waiting(drained: &Drained) -> String {
+    let waiting: Vec<String> =
+        drained.waiting.iter().take(3).map(|one| format!("{}: {}", one.pod, one.why)).collect();
     waiting.join("; ")
 }

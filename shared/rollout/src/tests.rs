@@ -15,9 +15,15 @@ use super::*;
 use slipway_core::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};
 use slipway_core::digest::sha256_hex;
 use slipway_core::members::{MemberPin, MemberRole, VolumePin};
+use slipway_core::node::SnapshotTaken;
 use slipway_core::pki::Role;
 use slipway_core::plan::{Baseline, plan};
 use slipway_core::render::{AddonSet, NodeRole, Stack};
+
+/// What a member answers that has taken a snapshot.
+fn snapshot_taken(key: &str) -> SnapshotTaken {
+    serde_json::from_value(serde_json::json!({ "time": "t", "key": key })).unwrap()
+}
 
 fn policy(approval: Approval) -> RolloutPolicy {
     RolloutPolicy {

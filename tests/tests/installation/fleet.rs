@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use slipway_aws::Aws;
-use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
+use slipway_core::node::{Answer, Command, CommandView, Verb};
 use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _};
 use slipway_rollout::fleet::Lifecycle;
 use slipway_tests::client::Client;
@@ -70,16 +70,13 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     for _ in 0..2 {
         commands.send(&status).await.unwrap();
     }
-    let over = |view: CommandView| {
-        let waits = matches!(view.status, CommandStatus::Pending | CommandStatus::InProgress);
-        (!waits).then_some(view)
-    };
+    let over = |view: CommandView| view.is_over().then_some(view);
     let status = &status;
     let answer =
         until("the verb's answer", || async move { commands.answer(status).await.unwrap().and_then(over) });
     let answer = answer.await;
-    assert_eq!((answer.status, answer.problem), (CommandStatus::Success, None));
-    assert_eq!(answer.answer.unwrap()["role"], "controller");
+    let CommandView::Answered(Answer::Status(answer)) = answer else { panic!("{answer:?}") };
+    assert_eq!(answer.role, "controller");
 
     // A machine goes through its hook, and another comes in its place.
     groups.terminate(pool, &worker, false).await.unwrap();

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
-use slipway_core::node::{Command, CommandStatus, Verb};
+use slipway_core::node::{
+    Answer, Command, CommandStatus, CommandView, Drained, Failure, HowUnanswered, Unanswered, Verb, Word,
+};
 use slipway_driver::ports::{Commands, ErrorKind};
 
 use super::RunCommand;
@@ -85,58 +87,64 @@ async fn p8_a_command_of_a_token_is_sent_once() {
     assert_eq!(bodies[3]["NextToken"], "more", "a token on a later page is found");
 }
 
+fn drained(done: bool) -> Answer {
+    let text = json!({"node": "i-2", "done": done});
+    serde_json::from_value::<Drained>(text).unwrap().into()
+}
+
+fn unanswered(how: HowUnanswered, problem: &str) -> CommandView {
+    CommandView::Unanswered(Unanswered { how, problem: Some(problem.to_owned()) })
+}
+
 #[tokio::test]
 async fn an_answer_is_whole_or_none_and_says_why() {
     let cut = format!(r#"{{"waiting":"{}"#, "x".repeat(24_000));
+    let failure = r#"{"error":{"code":"new.kind","message":"m","help":"h","passing":true,"more":1}}"#;
     let (_server, commands) = commands(&[
         SENT,
-        invocation("Success", r#"{"done":true}"#),
+        invocation("Success", r#"{"done":true,"node":"i-2"}"#),
         SENT,
-        invocation("Failed", r#"{"code":"api-unreachable"}"#),
+        invocation("Failed", failure),
+        SENT,
+        invocation("Failed", r#"{"done":false,"node":"i-2"}"#),
         SENT,
         invocation("Success", &cut),
         SENT,
         invocation("Success", "Killed"),
         SENT,
+        invocation("Success", r#"{"moved":true}"#),
+        SENT,
         invocation("Success", ""),
+        SENT,
+        invocation("Undeliverable", ""),
         SENT,
         refusal("InvocationDoesNotExist"),
         NONE,
         SENT,
         refusal("ThrottlingException"),
     ]);
-    let answer = async || commands.answer(&drain()).await.unwrap();
-    let seen = answer().await.unwrap();
-    assert_eq!(
-        (seen.status, seen.answer, seen.problem),
-        (CommandStatus::Success, Some(json!({"done": true})), None)
-    );
-    let seen = answer().await.unwrap();
-    assert_eq!(
-        (seen.status, seen.answer, seen.problem.as_deref()),
-        (
-            CommandStatus::Failed,
-            Some(json!({"code": "api-unreachable"})),
-            Some("Failed; it ended with status 1")
-        )
-    );
-    let seen = answer().await.unwrap();
-    assert_eq!(
-        (seen.answer, seen.problem.as_deref()),
-        (None, Some("its answer was cut after 24000 characters; warned"))
-    );
-    let seen = answer().await.unwrap();
-    assert_eq!(
-        (seen.answer, seen.problem.as_deref()),
-        (None, Some("it printed no answer, but: Killed; warned"))
-    );
-    let seen = answer().await.unwrap();
-    assert_eq!(
-        (seen.status, seen.problem.as_deref()),
-        (CommandStatus::Success, Some("it printed nothing; warned"))
-    );
-    assert_eq!(answer().await.unwrap().status, CommandStatus::Pending);
-    assert_eq!(answer().await, None);
+    let failure = Failure {
+        code: Word::Other("new.kind".to_owned()),
+        message: "m".to_owned(),
+        help: "h".to_owned(),
+        passing: true,
+    };
+    let ended = HowUnanswered::Succeeded;
+    for expected in [
+        CommandView::Answered(drained(true)),
+        CommandView::Failed(failure),
+        // Whoever ended it knows better than what it printed before.
+        unanswered(HowUnanswered::Failed, "Failed; it ended with status 1"),
+        unanswered(ended, "its answer was cut after 24000 characters; warned"),
+        unanswered(ended, "it printed no answer, but: Killed; warned"),
+        unanswered(ended, "its answer cannot be understood: missing field `node`; warned"),
+        unanswered(ended, "it printed nothing; warned"),
+        unanswered(HowUnanswered::Undelivered, "Undeliverable; warned"),
+        CommandView::Pending,
+    ] {
+        assert_eq!(commands.answer(&drain()).await.unwrap(), Some(expected));
+    }
+    assert_eq!(commands.answer(&drain()).await.unwrap(), None);
     assert_eq!(commands.answer(&drain()).await.unwrap_err().kind, ErrorKind::Transient);
 }
 
@@ -161,14 +169,6 @@ fn each_word_of_run_command_is_told_apart_with_and_without_spaces() {
         assert_eq!(super::status(word), Some(expected), "{word}");
     }
     assert_eq!(super::status("Brand New"), None);
-}
-
-#[test]
-fn of_much_that_was_printed_the_end_is_told() {
-    let text = format!("{}ä-end", "ö".repeat(2_000));
-    let tail = super::tail(&text);
-    assert_eq!((tail.chars().count(), tail.ends_with("ä-end")), (600, true));
-    assert_eq!(super::tail("  short \n"), "short");
 }
 
 #[tokio::test]

@@ -195,7 +195,7 @@ pub struct Waiting {
 }
 
 /// Why a pod is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// It is evicted in this step.
@@ -226,7 +226,7 @@ pub struct Skipped {
 }
 
 /// Why a pod may stay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stays {
     /// Its DaemonSet would make it again, here.

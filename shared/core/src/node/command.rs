@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+
+use super::answer::{self, Answer, Unreadable};
+use super::{Failure, FailureCode};
 
 /// The verbs of `slipway-node` that have a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,20 +116,148 @@ pub fn cluster_of_token(token: &str) -> Option<&str> {
 }
 
 /// What became of a [`Command`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CommandView {
-    /// How far it is.
-    pub status: CommandStatus,
-    /// The JSON object that the verb printed, whole; `None` while there is none, or what came was none.
-    pub answer: Option<Value>,
-    /// What went wrong, in Run Command's words, or the tail of what was printed where it is no JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandView {
+    /// The machine has not taken it.
+    Pending,
+    /// The machine is at it.
+    InProgress,
+    /// The verb succeeded, and this is its answer.
+    Answered(Answer),
+    /// The verb failed, and says why.
+    Failed(Failure),
+    /// It is over without a word of the verb's that could be read.
+    Unanswered(Unanswered),
+}
+
+impl CommandView {
+    /// Reads what Run Command tells of a command that names `verb`.
+    #[must_use]
+    pub fn read(verb: &Verb, told: &Invocation<'_>) -> Self {
+        let how = match told.status {
+            CommandStatus::Pending => return Self::Pending,
+            CommandStatus::InProgress => return Self::InProgress,
+            CommandStatus::Success => HowUnanswered::Succeeded,
+            CommandStatus::Failed => HowUnanswered::Failed,
+            CommandStatus::TimedOut => HowUnanswered::TimedOut,
+            CommandStatus::Undelivered => HowUnanswered::Undelivered,
+        };
+        let unanswered = |unreadable: Option<&Unreadable>| {
+            Self::Unanswered(Unanswered { how, problem: told.problem(unreadable) })
+        };
+        match (answer::read(verb, told.printed), how) {
+            (Ok(Ok(answer)), HowUnanswered::Succeeded) => Self::Answered(answer),
+            // Ended from outside when it was about to end by itself: nobody knows whether it did all that it says.
+            (Ok(Ok(_)), HowUnanswered::Failed | HowUnanswered::TimedOut | HowUnanswered::Undelivered) => {
+                unanswered(None)
+            }
+            (Ok(Err(failure)), _) => Self::Failed(failure),
+            (Err(unreadable), _) => unanswered(Some(&unreadable)),
+        }
+    }
+
+    /// Whether nothing more becomes of it.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        match self {
+            Self::Pending | Self::InProgress => false,
+            Self::Answered(_) | Self::Failed(_) | Self::Unanswered(_) => true,
+        }
+    }
+
+    /// Whether the verb failed in that way.
+    #[must_use]
+    pub fn failed_with(&self, code: FailureCode) -> bool {
+        match self {
+            Self::Failed(failure) => failure.is(code),
+            Self::Pending | Self::InProgress | Self::Answered(_) | Self::Unanswered(_) => false,
+        }
+    }
+}
+
+/// A command that is over, of which no word of the verb's could be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unanswered {
+    /// How it ended.
+    pub how: HowUnanswered,
+    /// What went wrong, in Run Command's words, and what was printed instead of an answer. `None`: nobody says.
     pub problem: Option<String>,
 }
 
+/// How a command without an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HowUnanswered {
+    /// The verb says that it did what was asked, by its exit status, and what it printed cannot be read.
+    Succeeded,
+    /// It failed, or was ended.
+    Failed,
+    /// It ran for too long.
+    TimedOut,
+    /// It never ran.
+    Undelivered,
+}
+
+/// What `GetCommandInvocation` tells of a command on one machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Invocation<'t> {
+    /// How far it is.
+    pub status: CommandStatus,
+    /// `StatusDetails`, in the service's word.
+    pub details: &'t str,
+    /// `ResponseCode`: the exit status of what ran; negative while there is none.
+    pub response_code: i32,
+    /// `StandardOutputContent`.
+    pub printed: &'t str,
+    /// `StandardErrorContent`.
+    pub errors: &'t str,
+}
+
+/// Characters of standard output that `GetCommandInvocation` gives at most.
+const MOST_OUTPUT: usize = 24_000;
+
+/// Characters of what was printed instead of an answer that are repeated: the end says most.
+const MOST_PROBLEM: usize = 600;
+
+impl Invocation<'_> {
+    /// Why there is no answer, in words; `unreadable`: what is wrong with what was printed.
+    fn problem(&self, unreadable: Option<&Unreadable>) -> Option<String> {
+        let mut problem = Vec::new();
+        if self.status != CommandStatus::Success {
+            problem.push(if self.details.is_empty() { "Failed".to_owned() } else { self.details.to_owned() });
+            if self.response_code > 0 {
+                problem.push(format!("it ended with status {}", self.response_code));
+            }
+        }
+        // Agents put `--output truncated--` in the place of what is too much.
+        let cut =
+            self.printed.chars().count() >= MOST_OUTPUT || self.printed.trim_end().ends_with("truncated--");
+        match (self.printed, unreadable) {
+            ("", _) if self.status == CommandStatus::Success => problem.push("it printed nothing".to_owned()),
+            ("", _) | (_, None) => {}
+            (_, Some(_)) if cut => problem.push(format!("its answer was cut after {MOST_OUTPUT} characters")),
+            (_, Some(Unreadable::NoJson)) => {
+                problem.push(format!("it printed no answer, but: {}", tail(self.printed)));
+            }
+            (_, Some(Unreadable::Unexpected(why))) => {
+                problem.push(format!("its answer cannot be understood: {why}"));
+            }
+        }
+        if unreadable.is_some() && !self.errors.trim().is_empty() {
+            problem.push(tail(self.errors).to_owned());
+        }
+        (!problem.is_empty()).then(|| problem.join("; "))
+    }
+}
+
+/// The end of `text`.
+fn tail(text: &str) -> &str {
+    let text = text.trim();
+    let from = text.char_indices().rev().nth(MOST_PROBLEM - 1).map_or(0, |(index, _)| index);
+    &text[from..]
+}
+
 /// `StatusDetails` of `GetCommandInvocation`, as far as a rollout tells them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommandStatus {
     /// `Pending`, `Delayed`: the machine has not taken it.
     Pending,
@@ -142,3 +272,6 @@ pub enum CommandStatus {
     /// `Delivery Timed Out`, `Undeliverable`, `Invalid Platform`, `Access Denied`: it never ran.
     Undelivered,
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,14 @@
 //! (P2). Left out on purpose, as the certificates in the credentials carry them: the API's names and extra SANs. Left out
 //! of etcd's: everything of Kubernetes. Left out of a worker's: everything of controllers, etcd and other pools.
 
+pub mod answer;
 pub mod command;
 mod controller;
 mod etcd;
+pub mod failure;
 pub mod report;
 mod told;
+mod word;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -21,11 +24,17 @@ use serde_json::Value;
 use crate::cluster::Taint;
 use crate::pki::Role;
 use crate::software::{ProgramFile, SystemImage};
-pub use command::{Command, CommandStatus, CommandView, Verb};
+pub use answer::{
+    Answer, DrainRecord, Drained, LeaderMoved, MemberRemoved, RecordsRetired, Refreshed, SnapshotTaken,
+    Uncordoned,
+};
+pub use command::{Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
+pub use failure::{Failure, FailureCode};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
 pub use told::{BootstrapFailure, BootstrapReport, BootstrapState};
+pub use word::Word;
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 
 /// The hook that holds a machine until its agent says that it is healthy.

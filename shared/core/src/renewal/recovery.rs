@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
-use crate::node::EtcdHealth;
-use crate::node::{Command, CommandStatus, CommandView, Verb};
+use crate::node::answer::OfVerb as _;
+use crate::node::{
+    Answer, Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb,
+};
 use crate::pki::Role;
 
 /// How often a node is asked that gives no good answer, or none.
@@ -333,11 +334,14 @@ impl Recovery {
         let Some(open) = self.open.clone() else { return };
         let says = match heard.get(&open.token) {
             Some(Heard::NotSent(why)) => Err(why.clone()),
-            Some(Heard::View(view)) if !is_over(view.status) => return,
-            Some(Heard::View(view)) => match view.answer.clone().map(serde_json::from_value::<EtcdHealth>) {
-                Some(Ok(health)) if health.serving => Ok(()),
-                Some(Ok(health)) => Err(format!("it does not serve: {}", health.problems.join("; "))),
-                Some(Err(_)) | None => Err(problem(view).0),
+            Some(Heard::View(view)) => match outcome(view) {
+                None => return,
+                Some(Ok(health)) => match health.and_then(EtcdHealth::of) {
+                    Some(health) if health.serving => Ok(()),
+                    Some(health) => Err(format!("it does not serve: {}", health.problems.join("; "))),
+                    None => Err(NO_ANSWER.to_owned()),
+                },
+                Some(Err((why, _))) => Err(why),
             },
             None if now.duration_since(self.asked_etcd.1) < LOST => return,
             None => Err("Run Command does not say what became of the question".to_owned()),
@@ -377,18 +381,20 @@ impl Node {
             None if now.duration_since(since) < LOST => return,
             None => ("Run Command does not say what became of it".to_owned(), true),
             Some(Heard::NotSent(why)) => (why.clone(), true),
-            Some(Heard::View(view)) if !is_over(view.status) => return,
-            Some(Heard::View(view)) if view.status == CommandStatus::Success => {
-                (self.progress, self.in_force) = (Progress::Done, true);
-                said.push(format!("{name} is back{}", told(view.answer.as_ref())));
-                return;
-            }
-            Some(Heard::View(view)) => {
-                let (why, passing) = problem(view);
-                // Its credentials are in force by then; a kubelet waits for whoever signs.
-                self.in_force |= code(view) == Some("refresh.kubelet");
-                (why, passing)
-            }
+            Some(Heard::View(view)) => match outcome(view) {
+                None => return,
+                Some(Ok(answer)) => {
+                    (self.progress, self.in_force) = (Progress::Done, true);
+                    let did = answer.and_then(Refreshed::of).map(|did| told(&did)).unwrap_or_default();
+                    said.push(format!("{name} is back{did}"));
+                    return;
+                }
+                Some(Err(failed)) => {
+                    // Its credentials are in force by then; a kubelet waits for whoever signs.
+                    self.in_force |= view.failed_with(FailureCode::RefreshKubelet);
+                    failed
+                }
+            },
         };
         if passing && self.tries < TRIES {
             if self.said != why {
@@ -404,60 +410,43 @@ impl Node {
 }
 
 /// What a refresh did, for a person.
-fn told(answer: Option<&Value>) -> String {
-    let Some(answer) = answer else { return String::new() };
-    let restarted = answer.get("restarted").and_then(Value::as_array).into_iter().flatten();
-    let restarted: Vec<&str> = restarted.filter_map(Value::as_str).collect();
-    let mut words = Vec::new();
-    match answer.get("changed").and_then(Value::as_bool) {
-        Some(true) => words.push("with its new credentials".to_owned()),
-        Some(false) => words.push("and had its credentials already".to_owned()),
-        None => {}
+fn told(did: &Refreshed) -> String {
+    let mut words = match did.changed {
+        true => vec!["with its new credentials".to_owned()],
+        false => vec!["and had its credentials already".to_owned()],
+    };
+    if !did.restarted.is_empty() {
+        words.push(format!("restarted: {}", did.restarted.join(", ")));
     }
-    if !restarted.is_empty() {
-        words.push(format!("restarted: {}", restarted.join(", ")));
-    }
-    if answer.get("kubelet").is_some_and(|kubelet| !kubelet.is_null()) {
+    if did.kubelet.is_some() {
         words.push("its kubelet has another certificate".to_owned());
     }
-    if words.is_empty() { String::new() } else { format!(" {}", words.join("; ")) }
+    format!(" {}", words.join("; "))
 }
 
-fn is_over(status: CommandStatus) -> bool {
-    match status {
-        CommandStatus::Pending | CommandStatus::InProgress => false,
-        CommandStatus::Success
-        | CommandStatus::Failed
-        | CommandStatus::TimedOut
-        | CommandStatus::Undelivered => true,
-    }
-}
+/// Where nothing is known of what a verb said.
+const NO_ANSWER: &str = "it gave no answer";
 
-fn code(view: &CommandView) -> Option<&str> {
-    view.answer.as_ref()?.pointer("/error/code")?.as_str()
-}
-
-/// Why a command did not do what it should, and whether it may if it is asked again.
-fn problem(view: &CommandView) -> (String, bool) {
-    let error = view.answer.as_ref().and_then(|answer| answer.get("error"));
-    let text = |name: &str| error.and_then(|error| error.get(name)).and_then(Value::as_str);
-    match text("message") {
-        Some(message) => {
-            let help = text("help").map(|help| format!(" ({help})")).unwrap_or_default();
-            let passing = error.and_then(|error| error.get("passing")).and_then(Value::as_bool);
-            (format!("{message}{help}"), passing.unwrap_or(false))
+/// What became of a command: its answer, as far as it can be read; or why it did not do what it should, and whether it may if it is asked
+/// again. `None`: it is under way.
+#[expect(clippy::type_complexity, reason = "each part is used once")]
+fn outcome(view: &CommandView) -> Option<Result<Option<&Answer>, (String, bool)>> {
+    match view {
+        CommandView::Pending | CommandView::InProgress => None,
+        CommandView::Answered(answer) => Some(Ok(Some(answer))),
+        CommandView::Failed(failure) => {
+            let help = if failure.help.is_empty() { String::new() } else { format!(" ({})", failure.help) };
+            Some(Err((format!("{}{help}", failure.message), failure.passing)))
         }
-        None => {
-            let why = match view.status {
-                CommandStatus::Undelivered => "Run Command did not reach it",
-                CommandStatus::TimedOut => "it took too long",
-                CommandStatus::Pending
-                | CommandStatus::InProgress
-                | CommandStatus::Success
-                | CommandStatus::Failed => "it gave no answer",
+        CommandView::Unanswered(Unanswered { how, problem }) => {
+            let why = match how {
+                HowUnanswered::Succeeded => return Some(Ok(None)),
+                HowUnanswered::Undelivered => "Run Command did not reach it",
+                HowUnanswered::TimedOut => "it took too long",
+                HowUnanswered::Failed => NO_ANSWER,
             };
-            let more = view.problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
-            (format!("{why}{more}"), true)
+            let more = problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
+            Some(Err((format!("{why}{more}"), true)))
         }
     }
 }

@@ -14,7 +14,7 @@ use super::super::stack_step::{Phase, phase};
 use super::super::{Observed, ResourceFailure, Rollout, StackStatus, StackView};
 use super::Destroy;
 use super::save::{gives_up, member_groups, members, why_not};
-use slipway_core::node::Verb;
+use slipway_core::node::{RecordsRetired, Verb};
 use slipway_core::render::ETCD_HOSTED_ZONE;
 
 /// How far the records of the members of etcd are.
@@ -87,7 +87,8 @@ pub(super) fn retire(
         effects.extend(open.asks(&state.cluster, state.generation, whom, now));
         return Some(waits);
     }
-    let said: Vec<_> = open.asked.iter().map(|asked| answer(asked, observed, now)).collect();
+    let said: Vec<_> =
+        open.asked.iter().map(|asked| answer::<RecordsRetired>(asked, observed, now)).collect();
     if said.iter().flatten().any(Result::is_ok) {
         open.records = Records::TakenBack;
         open.asked.clear();

@@ -1,8 +1,6 @@
 //! The last snapshot of etcd, on the member that leads: what was acknowledged is in it.
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::super::nodes::asks::{answer, command};
 use super::super::nodes::{Asked, PATIENCE, PAUSE, TRIES, serving};
@@ -10,8 +8,7 @@ use super::super::outbox::Effects;
 use super::super::stack_step::OWNER_TAG;
 use super::super::{Effect, Observed, Rollout};
 use super::{Destroy, GoingState, LastSnapshot};
-use slipway_core::node::EtcdHealth;
-use slipway_core::node::Verb;
+use slipway_core::node::{EtcdHealth, SnapshotTaken, Verb};
 use slipway_core::pki::Role;
 use slipway_core::render::{StackKind, stack_name};
 
@@ -80,7 +77,7 @@ pub(super) fn members(state: &Rollout, observed: &Observed) -> Vec<(Role, String
 }
 
 /// What members said that could not do what they were asked.
-pub(super) fn why_not(open: &Destroy, said: &[Result<Value, String>]) -> String {
+pub(super) fn why_not<T>(open: &Destroy, said: &[Result<T, String>]) -> String {
     let why = open.asked.iter().zip(said);
     let why = why.filter_map(|(asked, said)| Some(format!("{}: {}", asked.role, said.as_ref().err()?)));
     why.collect::<Vec<_>>().join("; ")
@@ -109,16 +106,16 @@ pub(super) fn save(
         effects.extend(open.asks(&state.cluster, state.generation, whom, now));
         return waits.to_owned();
     }
-    let said: Option<Vec<Result<Value, String>>> =
+    if let (LastSnapshot::Asked, Some(asked)) = (&open.snapshot, open.asked.first()) {
+        return match answer(asked, observed, now) {
+            None => waits.to_owned(),
+            Some(said) => taken(open, said, now),
+        };
+    }
+    let said: Option<Vec<Result<EtcdHealth, String>>> =
         open.asked.iter().map(|asked| answer(asked, observed, now)).collect();
     let Some(said) = said else { return waits.to_owned() };
-    if open.snapshot == LastSnapshot::Asked {
-        return taken(open, said.into_iter().next(), now);
-    }
-    let leads = |said: &Result<Value, String>| {
-        let health = said.as_ref().ok().and_then(|said| EtcdHealth::deserialize(said).ok());
-        health.is_some_and(|health| health.leads)
-    };
+    let leads = |said: &Result<EtcdHealth, String>| said.as_ref().is_ok_and(|health| health.leads);
     let Some(leader) = said.iter().position(leads).map(|at| &open.asked[at]) else {
         let why = why_not(open, &said);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
@@ -131,12 +128,8 @@ pub(super) fn save(
 }
 
 /// What became of the snapshot.
-fn taken(open: &mut Destroy, said: Option<Result<Value, String>>, now: Timestamp) -> String {
-    let key = said.unwrap_or_else(|| Err("nobody was asked".to_owned())).and_then(|said| {
-        let key = said.get("key").and_then(Value::as_str).map(str::to_owned);
-        key.ok_or_else(|| "the member does not say where the snapshot lies".to_owned())
-    });
-    match key {
+fn taken(open: &mut Destroy, said: Result<SnapshotTaken, String>, now: Timestamp) -> String {
+    match said.map(|said| said.key) {
         Ok(key) => {
             let words = format!("the last snapshot lies at {key}");
             open.snapshot = LastSnapshot::Taken(key);

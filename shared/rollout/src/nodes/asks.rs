@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::super::departures::Departure;
 use super::super::outbox::Seen;
 use super::super::{Effect, Observed};
 use super::{Asked, NodeState, NodeStep, Nodes, PAUSE, Turn, Work};
 use slipway_core::digest::sha256_hex;
-use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
+use slipway_core::node::answer::OfVerb;
+use slipway_core::node::{Answer, Command, CommandView, FailureCode, Unanswered, Verb};
 use slipway_core::pki::Role;
 
 impl NodeStep {
@@ -51,12 +51,12 @@ impl NodeStep {
     }
 
     /// The answers to the last round; `None`: some are still to come.
-    pub(super) fn answers(&self, turn: &Turn<'_>) -> Option<Vec<(&Asked, Result<Value, String>)>> {
+    pub(super) fn answers<T: OfVerb>(&self, turn: &Turn<'_>) -> Option<Vec<(&Asked, Result<T, String>)>> {
         self.asked.iter().map(|asked| Some((asked, answer(asked, turn.observed, turn.now)?))).collect()
     }
 
     /// Whether the last round's first answer is an error of that code.
-    pub(super) fn is_told(&self, turn: &Turn<'_>, code: &str) -> bool {
+    pub(super) fn is_told(&self, turn: &Turn<'_>, code: FailureCode) -> bool {
         self.asked.first().is_some_and(|asked| is_told(asked, turn.observed, code))
     }
 
@@ -130,17 +130,32 @@ pub(in super::super) fn call_back(asked: &Asked) -> Option<Effect> {
 }
 
 /// Whether what was asked was answered by an error of that code.
-pub(in super::super) fn is_told(asked: &Asked, observed: &Observed, code: &str) -> bool {
+pub(in super::super) fn is_told(asked: &Asked, observed: &Observed, code: FailureCode) -> bool {
     let view = observed.answers.get(&asked.command.token).and_then(Option::as_ref);
-    view.and_then(|view| view.answer.as_ref()?.pointer("/error/code")?.as_str()) == Some(code)
+    view.is_some_and(|view| view.failed_with(code))
 }
 
-/// What became of a command; `None`: it is under way.
-pub(in super::super) fn answer(
+/// What became of a command whose verb answers with `T`; `None`: it is under way.
+pub(in super::super) fn answer<T: OfVerb>(
     asked: &Asked,
     observed: &Observed,
     now: Timestamp,
-) -> Option<Result<Value, String>> {
+) -> Option<Result<T, String>> {
+    let answer = outcome(asked, observed, now)?;
+    let verb = asked.command.verb.document();
+    Some(
+        answer.and_then(|answer| {
+            T::of(answer).ok_or_else(|| format!("{verb} gave the answer of another verb"))
+        }),
+    )
+}
+
+/// What became of a command, whatever it was; `None`: it is under way.
+pub(in super::super) fn outcome<'o>(
+    asked: &Asked,
+    observed: &'o Observed,
+    now: Timestamp,
+) -> Option<Result<&'o Answer, String>> {
     if let Some(refused) = &asked.refused {
         return Some(Err(refused.clone()));
     }
@@ -154,14 +169,14 @@ pub(in super::super) fn answer(
         (waits > longest(&asked.command.verb))
             .then(|| Err(format!("{verb} {what} for {} minutes", waits.as_mins())))
     };
-    let Some(CommandView { status, answer, problem }) = view else { return late("was not heard of") };
-    match status {
-        CommandStatus::Pending | CommandStatus::InProgress => late("was not answered"),
-        CommandStatus::Success => Some(answer.clone().ok_or_else(|| format!("{verb} printed no JSON"))),
-        CommandStatus::Failed | CommandStatus::TimedOut | CommandStatus::Undelivered => {
-            let said = answer.as_ref().and_then(|answer| answer.pointer("/error/message")?.as_str());
+    match view {
+        None => late("was not heard of"),
+        Some(CommandView::Pending | CommandView::InProgress) => late("was not answered"),
+        Some(CommandView::Answered(answer)) => Some(Ok(answer)),
+        Some(CommandView::Failed(failure)) => Some(Err(failure.message.clone())),
+        Some(CommandView::Unanswered(Unanswered { problem, .. })) => {
             let problem = problem.as_deref().unwrap_or("Run Command does not say why");
-            Some(Err(said.map_or_else(|| format!("{verb}: {problem}"), str::to_owned)))
+            Some(Err(format!("{verb}: {problem}")))
         }
     }
 }

@@ -9,8 +9,7 @@ use super::member::{
     asks, everyone, leader, machine, may_start, out_of_date, patience, said_by_all, snapshot,
 };
 use super::{Look, NodeState, NodeStep, Turn};
-use slipway_core::node::EtcdMemberHealth;
-use slipway_core::node::Verb;
+use slipway_core::node::{EtcdMemberHealth, MemberRemoved, Verb};
 use slipway_core::pki::Role;
 
 /// Looks at a member once.
@@ -100,7 +99,7 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
 }
 
 fn leave(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let Some(answers) = step.answers(turn) else {
+    let Some(answers) = step.answers::<MemberRemoved>(turn) else {
         return Look::Waits("is taken out of the membership".to_owned());
     };
     match answers.into_iter().next() {

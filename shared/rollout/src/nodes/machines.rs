@@ -21,8 +21,7 @@ use super::{
     serving,
 };
 use super::{danger, member};
-use slipway_core::node::NodeStatus;
-use slipway_core::node::Verb;
+use slipway_core::node::{Drained, FailureCode, NodeStatus, Refreshed, Verb};
 use slipway_core::pki::Role;
 
 /// How long pods may hold up a controller: they are few, and their budgets are the cluster's own.
@@ -186,13 +185,8 @@ fn ask_the_others(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView, e
 }
 
 fn statuses(step: &NodeStep, turn: &Turn<'_>) -> Option<BTreeMap<String, Result<NodeStatus, String>>> {
-    let answers = step.answers(turn)?.into_iter().map(|(asked, answer)| {
-        let status = answer.and_then(|answer| {
-            serde_json::from_value::<NodeStatus>(answer)
-                .map_err(|error| format!("it cannot be understood: {error}"))
-        });
-        (asked.command.instance.clone(), status)
-    });
+    let answers = step.answers(turn)?.into_iter();
+    let answers = answers.map(|(asked, status)| (asked.command.instance.clone(), status));
     Some(answers.collect())
 }
 
@@ -310,20 +304,20 @@ fn drain(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         step.ask(turn, vec![(step.role.clone(), other.clone(), verb)]);
         step.cordoned = Some(id.clone());
     }
-    let Some(answers) = step.answers(turn) else { return Look::Waits(format!("drains {id}")) };
+    let Some(answers) = step.answers::<Drained>(turn) else { return Look::Waits(format!("drains {id}")) };
     let Some((_, answer)) = answers.into_iter().next() else {
         return step.enter(NodeState::Waiting, turn.now);
     };
     let answer = match answer {
         Ok(answer) => answer,
         // What is no node has no pods.
-        Err(_) if step.is_told(turn, "drain.no-node") => {
+        Err(_) if step.is_told(turn, FailureCode::DrainNoNode) => {
             step.drained = Some(id);
             return step.enter(NodeState::Check, turn.now);
         }
         Err(why) => return step.again(turn, "draining", &why),
     };
-    if answer.get("done").and_then(serde_json::Value::as_bool) == Some(true) {
+    if answer.done {
         step.drained = Some(id);
         return step.enter(NodeState::Check, turn.now);
     }
@@ -393,17 +387,13 @@ fn patience(
 }
 
 fn refresh(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let Some(answers) = step.answers(turn) else { return Look::Waits(taking(step)) };
+    let Some(answers) = step.answers::<Refreshed>(turn) else { return Look::Waits(taking(step)) };
     let (mut done, mut failed) = (Vec::new(), None);
     for (asked, answer) in answers {
         let instance = asked.command.instance.clone();
-        let has =
-            answer.map(|answer| answer.get("credentials").and_then(|has| has.as_str()).map(str::to_owned));
-        match has {
-            Ok(Some(has)) if has == step.credentials => done.push(instance),
-            Ok(has) => {
-                failed = Some((instance, format!("it has the credentials {}", has.unwrap_or_default())))
-            }
+        match answer {
+            Ok(answer) if answer.credentials == step.credentials => done.push(instance),
+            Ok(answer) => failed = Some((instance, format!("it has the credentials {}", answer.credentials))),
             Err(why) => failed = Some((instance, why)),
         }
     }

@@ -14,8 +14,7 @@ use super::danger::{self, Answers};
 use super::{
     Look, NodeState, NodeStep, PATIENCE, RECONSIDERED, Turn, Work, boots, is_current, serving, window_is_open,
 };
-use slipway_core::node::EtcdHealth;
-use slipway_core::node::Verb;
+use slipway_core::node::{LeaderMoved, Refreshed, SnapshotTaken, Verb};
 use slipway_core::pki::Role;
 
 /// Looks at a member once.
@@ -131,7 +130,7 @@ pub(super) fn snapshot(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
         step.ask(turn, vec![(role, id, Verb::EtcdSnapshot)]);
         return waits();
     }
-    let Some(answers) = step.answers(turn) else { return waits() };
+    let Some(answers) = step.answers::<SnapshotTaken>(turn) else { return waits() };
     let asked_at = step.asked_at();
     match answers.into_iter().next() {
         // As old as its beginning: what was written since is not in it.
@@ -160,11 +159,7 @@ fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
         .keys()
         .map(|role| (role.clone(), Err("it has no machine in service".to_owned())))
         .collect();
-    for (asked, answer) in step.answers(turn)? {
-        let health = answer.and_then(|answer| {
-            serde_json::from_value::<EtcdHealth>(answer)
-                .map_err(|error| format!("it cannot be understood: {error}"))
-        });
+    for (asked, health) in step.answers(turn)? {
         match serve.get(&asked.role) {
             Some(id) if *id == asked.command.instance => said.insert(asked.role.clone(), health),
             Some(id) => said.insert(
@@ -244,7 +239,7 @@ pub(super) fn leader(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView
         step.ask(turn, vec![(step.role.clone(), id, Verb::EtcdMoveLeader)]);
         return waits();
     }
-    let Some(answers) = step.answers(turn) else { return waits() };
+    let Some(answers) = step.answers::<LeaderMoved>(turn) else { return waits() };
     match answers.into_iter().next() {
         // All are asked once more: time went by, and somebody else leads.
         Some((_, Ok(_))) => step.enter(NodeState::Check, turn.now),
@@ -274,13 +269,12 @@ fn act(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
 }
 
 fn refresh(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let Some(answers) = step.answers(turn) else {
+    let Some(answers) = step.answers::<Refreshed>(turn) else {
         return Look::Waits("takes its new credentials".to_owned());
     };
     let answer = answers.into_iter().next().map(|(_, answer)| answer);
     let taken = answer.unwrap_or_else(|| Err("nobody was asked".to_owned())).and_then(|answer| {
-        let has =
-            answer.get("credentials").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+        let has = answer.credentials;
         if has == step.credentials { Ok(()) } else { Err(format!("it has the credentials {has}")) }
     });
     match taken {

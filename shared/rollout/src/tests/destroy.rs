@@ -1,12 +1,9 @@
 //! A cluster that is taken away: in which order, what holds it, and what it leaves.
 
-use serde_json::json;
-
 use super::left::{Harbour, exporting};
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView};
-use slipway_core::node::EtcdHealth;
-use slipway_core::node::{CommandStatus, CommandView, Verb};
+use slipway_core::node::{CommandView, EtcdHealth, Failure, FailureCode, RecordsRetired, Verb};
 
 /// Some time after the launch; minutes go by between wakes.
 fn at(minute: i64) -> Timestamp {
@@ -82,23 +79,18 @@ impl Quay {
 
     fn said(&self, verb: &Verb, instance: &str) -> CommandView {
         let leads = self.leader.is_some_and(|index| instance == format!("i-{index}"));
-        let good =
-            |answer| CommandView { status: CommandStatus::Success, answer: Some(answer), problem: None };
+        let failed = |why: &str| CommandView::Failed(Failure::passing(FailureCode::AwsDenied, why, "look"));
         let retires = self.retires.is_some_and(|index| instance == format!("i-{index}"));
         match (verb, self.snapshot) {
-            (Verb::EtcdRetire, _) if retires => good(json!({ "records": [] })),
-            (Verb::EtcdRetire, _) => {
-                let answer = Some(json!({ "error": { "message": "AccessDenied" } }));
-                CommandView { status: CommandStatus::Failed, answer, problem: None }
+            (Verb::EtcdRetire, _) if retires => {
+                CommandView::Answered(RecordsRetired { zone: "Z1".to_owned(), records: Vec::new() }.into())
             }
+            (Verb::EtcdRetire, _) => failed("AccessDenied"),
             (Verb::EtcdHealth, _) => {
-                good(serde_json::to_value(EtcdHealth { leads, ..EtcdHealth::default() }).unwrap())
+                CommandView::Answered(EtcdHealth { leads, ..EtcdHealth::default() }.into())
             }
-            (_, Ok(key)) => good(json!({ "key": key })),
-            (_, Err(why)) => {
-                let answer = Some(json!({ "error": { "message": why } }));
-                CommandView { status: CommandStatus::Failed, answer, problem: None }
-            }
+            (_, Ok(key)) => CommandView::Answered(snapshot_taken(key).into()),
+            (_, Err(why)) => failed(why),
         }
     }
 

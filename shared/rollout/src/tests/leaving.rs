@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView};
-use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
+use slipway_core::node::{Answer, Command, CommandView, HowUnanswered, MemberRemoved, Unanswered, Verb};
 use slipway_core::node::{EtcdHealth, EtcdMemberHealth};
 
 /// An etcd that does what a member is told, and says how it is.
@@ -17,14 +17,14 @@ struct Store {
 }
 
 impl Store {
-    fn health(&self, name: &str) -> serde_json::Value {
+    fn health(&self, name: &str) -> EtcdHealth {
         let member = |name: &String| EtcdMemberHealth {
             name: name.clone(),
             reachable: true,
             behind: Some(0),
             ..EtcdMemberHealth::default()
         };
-        serde_json::to_value(EtcdHealth {
+        EtcdHealth {
             format: EtcdHealth::FORMAT,
             name: name.to_owned(),
             healthy: true,
@@ -34,39 +34,40 @@ impl Store {
             behind: self.members.contains(name).then_some(0),
             members: self.members.iter().map(member).collect(),
             ..EtcdHealth::default()
-        })
-        .unwrap()
+        }
     }
 
     fn tell(&mut self, command: &Command) {
         let name = command.instance.trim_start_matches("i-").to_owned();
-        let answer = match &command.verb {
-            Verb::EtcdHealth => self.health(&name),
+        let answer: Answer = match &command.verb {
+            Verb::EtcdHealth => self.health(&name).into(),
             Verb::EtcdRemove { member } => {
                 assert!(self.members.contains(&name) && name != *member, "{name} cannot remove {member}");
                 self.told.push(format!("{name} removes {member}"));
                 self.members.remove(member);
                 if self.mute > 0 {
                     self.mute -= 1;
-                    let view = CommandView { status: CommandStatus::TimedOut, answer: None, problem: None };
+                    let lost = Unanswered { how: HowUnanswered::TimedOut, problem: None };
+                    let view = CommandView::Unanswered(lost);
                     self.answers.insert(command.token.clone(), view);
                     return;
                 }
-                serde_json::json!({"removed": true, "members": self.members.len()})
+                MemberRemoved { removed: true, id: None, members: self.members.len() }.into()
+            }
+            Verb::EtcdSnapshot => {
+                self.told.push(format!("{name} {}", command.verb.document()));
+                snapshot_taken("clusters/c/etcd-snapshots/t").into()
             }
             Verb::Status
             | Verb::Refresh { .. }
             | Verb::EtcdMoveLeader
-            | Verb::EtcdSnapshot
             | Verb::EtcdRetire
             | Verb::Drain { .. }
             | Verb::Uncordon { .. } => {
-                self.told.push(format!("{name} {}", command.verb.document()));
-                serde_json::json!({})
+                panic!("{name} is asked {}", command.verb.document());
             }
         };
-        let view = CommandView { status: CommandStatus::Success, answer: Some(answer), problem: None };
-        self.answers.insert(command.token.clone(), view);
+        self.answers.insert(command.token.clone(), CommandView::Answered(answer));
     }
 
     /// Wakes it once, at that second.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
-use slipway_core::node::{CommandStatus, CommandView};
+use slipway_core::node::{CommandView, NodeStatus};
 use slipway_core::plan::Plan;
 
 const CONTROLLERS: &str = "c-control-plane";
@@ -181,11 +181,11 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
         let mut observed = fake.observe(&look, Some(&wanted));
         observed.groups.insert(CONTROLLERS.to_owned(), Some(group.clone()));
         for command in &look.commands {
-            let status = serde_json::json!({
+            let status = serde_json::from_value::<NodeStatus>(serde_json::json!({
                 "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
                 "applied": {"asAsked": true}, "served": [], "held": [], "components": [{"name": "kube-apiserver", "healthy": true}],
-            });
-            let view = CommandView { status: CommandStatus::Success, answer: Some(status), problem: None };
+            }));
+            let view = CommandView::Answered(status.unwrap().into());
             observed.answers.insert(command.token.clone(), Some(view));
         }
         let decision = decide(&state, &observed, Timestamp::UNIX_EPOCH);

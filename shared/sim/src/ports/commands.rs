@@ -1,6 +1,6 @@
 //! Run Command in this process, as `slipway-aws` reads it off the wire.
 
-use slipway_core::node::{Command, CommandStatus, CommandView};
+use slipway_core::node::{Command, CommandStatus, CommandView, Invocation, Verb};
 use slipway_driver::ports::{Commands, PortResult};
 
 use super::{SharedWorld, lock, port_error};
@@ -52,7 +52,7 @@ impl Commands for SimulatedCommands {
         let found = world.command_invocation(&id, &command.instance);
         let found =
             found.map_err(|error| port_error("ssm:GetCommandInvocation", &command.instance, &error))?;
-        Ok(Some(view(found)))
+        Ok(Some(view(&command.verb, found)))
     }
 
     async fn cancel(&self, command: &Command) -> PortResult<()> {
@@ -70,7 +70,7 @@ impl Commands for SimulatedCommands {
     }
 }
 
-fn view(sent: &Sent) -> CommandView {
+fn view(verb: &Verb, sent: &Sent) -> CommandView {
     let status = match sent.details {
         Details::Pending => CommandStatus::Pending,
         Details::InProgress | Details::Cancelling => CommandStatus::InProgress,
@@ -79,10 +79,12 @@ fn view(sent: &Sent) -> CommandView {
         Details::ExecutionTimedOut => CommandStatus::TimedOut,
         Details::DeliveryTimedOut => CommandStatus::Undelivered,
     };
-    let mut problem = None;
-    if sent.details.is_over() && sent.details != Details::Success {
-        let ended = if sent.response_code > 0 { "; it ended with status 1" } else { "" };
-        problem = Some(format!("{}{ended}", sent.details.name()));
-    }
-    CommandView { status, answer: serde_json::from_str(&sent.output).ok(), problem }
+    let told = Invocation {
+        status,
+        details: sent.details.name(),
+        response_code: sent.response_code,
+        printed: &sent.output,
+        errors: "",
+    };
+    CommandView::read(verb, &told)
 }

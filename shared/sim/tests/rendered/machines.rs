@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
-use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
-use slipway_core::node::{EtcdHealth, NodeStatus};
+use slipway_core::drain::Cause;
+use slipway_core::node::answer::OfVerb;
+use slipway_core::node::{
+    Command, CommandView, Drained, EtcdHealth, FailureCode, HowUnanswered, LeaderMoved, NodeStatus,
+    Refreshed, SnapshotTaken, Uncordoned, Verb,
+};
 use slipway_core::pki::Role;
 use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _};
 use slipway_rollout::fleet::{GroupView, Lifecycle};
@@ -74,18 +77,18 @@ impl Fleet {
         let end = self.now() + SignedDuration::from_secs(seconds);
         loop {
             let view = self.commands.answer(&command).await.unwrap().unwrap();
-            let waits = matches!(view.status, CommandStatus::Pending | CommandStatus::InProgress);
-            if !waits || self.now() >= end {
+            if view.is_over() || self.now() >= end {
                 return view;
             }
             self.pass(1);
         }
     }
 
-    async fn answer(&self, instance: &str, verb: Verb) -> Value {
-        let view = self.ask(instance, verb, 600).await;
-        assert_eq!((view.status, &view.problem), (CommandStatus::Success, &None));
-        view.answer.unwrap()
+    async fn answer<T: OfVerb>(&self, instance: &str, verb: Verb) -> T {
+        match self.ask(instance, verb, 600).await {
+            CommandView::Answered(answer) => T::of(&answer).unwrap(),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn story(&self) -> Vec<(Timestamp, String)> {
@@ -145,7 +148,7 @@ async fn p4_a_member_comes_back_with_its_volume_and_its_fellows_keep_the_quorum(
     let new = fleet.of_role("etcd-1").remove(0);
     assert!(new.ready && new.id != old.id);
     assert_eq!(fleet.facts().members["etcd-1"].machine.as_ref(), Some(&new.id));
-    let health: EtcdHealth = serde_json::from_value(fleet.answer(&new.id, Verb::EtcdHealth).await).unwrap();
+    let health: EtcdHealth = fleet.answer(&new.id, Verb::EtcdHealth).await;
     assert!(health.healthy && !health.learner && health.behind == Some(0), "{health:?}");
     assert_eq!(health.members.len(), 3);
 }
@@ -155,12 +158,12 @@ async fn a_member_that_leads_hands_over_and_a_cluster_without_a_majority_says_so
     let fleet = Fleet::up().await;
     let leader = fleet.facts().leader.unwrap();
     let machine = fleet.of_role(&leader).remove(0);
-    let moved = fleet.answer(&machine.id, Verb::EtcdMoveLeader).await;
-    assert_eq!(moved["moved"], true);
+    let moved: LeaderMoved = fleet.answer(&machine.id, Verb::EtcdMoveLeader).await;
+    assert!(moved.moved);
     assert_ne!(fleet.facts().leader.unwrap(), leader);
-    assert_eq!(fleet.answer(&machine.id, Verb::EtcdMoveLeader).await["moved"], false);
-    let taken = fleet.answer(&machine.id, Verb::EtcdSnapshot).await;
-    assert!(taken["revision"].as_u64().unwrap() > 0);
+    assert!(!fleet.answer::<LeaderMoved>(&machine.id, Verb::EtcdMoveLeader).await.moved);
+    let taken: SnapshotTaken = fleet.answer(&machine.id, Verb::EtcdSnapshot).await;
+    assert!(taken.revision > 0);
     assert_eq!(fleet.facts().snapshots.len(), 1);
 
     let others =
@@ -169,14 +172,10 @@ async fn a_member_that_leads_hands_over_and_a_cluster_without_a_majority_says_so
         lock(&fleet.account.world).kill_machine(&other.id);
     }
     assert_eq!((fleet.facts().leader, fleet.facts().api_servers), (None, vec![]));
-    let health: EtcdHealth =
-        serde_json::from_value(fleet.answer(&machine.id, Verb::EtcdHealth).await).unwrap();
+    let health: EtcdHealth = fleet.answer(&machine.id, Verb::EtcdHealth).await;
     assert!(!health.healthy && !health.serving && health.leader.is_none(), "{health:?}");
     let view = fleet.ask(&machine.id, Verb::EtcdSnapshot, 600).await;
-    assert_eq!(
-        (view.status, view.answer.unwrap()["error"]["code"].clone()),
-        (CommandStatus::Failed, "etcd.no-leader".into())
-    );
+    assert!(view.failed_with(FailureCode::EtcdNoLeader), "{view:?}");
     // Their groups bring them back, on their volumes.
     fleet.pass(1_800);
     assert!(fleet.facts().members.values().all(|member| member.up));
@@ -192,9 +191,8 @@ async fn p6_a_drained_worker_goes_without_a_loss_and_one_that_nobody_drained_is_
     fleet.pass(400);
     let before = fleet.facts().pods[&drained];
     assert!(before > 0);
-    let answer = fleet.answer(&controller.id, drain(&drained)).await;
-    assert_eq!((answer["done"].clone(), answer["node"].clone()), (true.into(), drained.clone().into()));
-    assert_eq!(answer["evicted"]["count"], before);
+    let answer: Drained = fleet.answer(&controller.id, drain(&drained)).await;
+    assert_eq!((answer.done, &answer.node, answer.evicted.count), (true, &drained, before));
     let facts = fleet.facts();
     assert_eq!((facts.pods.get(&drained), facts.cordoned.as_slice()), (None, &[drained.clone()][..]));
 
@@ -226,14 +224,12 @@ async fn p6_a_budget_that_never_allows_keeps_a_drain_waiting_in_words_and_a_dead
     let controller = fleet.of_role("controller").remove(0);
     let worker = fleet.of_role("pool-general-a").remove(0);
     let verb = Verb::Drain { node: worker.id.clone(), for_s: 300, force_after_s: None };
-    let answer = fleet.answer(&controller.id, verb).await;
-    assert_eq!(answer["done"], false);
-    assert_eq!(answer["waiting"][0]["cause"], "budget");
-    assert!(answer["waiting"][0]["why"].as_str().unwrap().contains("rollout.drain.forceAfterMinutes"));
-    assert_eq!(
-        fleet.answer(&controller.id, Verb::Uncordon { node: worker.id.clone() }).await["cordoned"],
-        false
-    );
+    let answer: Drained = fleet.answer(&controller.id, verb).await;
+    assert!(!answer.done);
+    assert_eq!(answer.waiting[0].cause, Cause::Budget.into());
+    assert!(answer.waiting[0].why.contains("rollout.drain.forceAfterMinutes"));
+    let uncordon = Verb::Uncordon { node: worker.id.clone() };
+    assert!(!fleet.answer::<Uncordoned>(&controller.id, uncordon).await.cordoned);
     lock(&fleet.account.world).kill_machine(&worker.id);
     let facts = fleet.facts();
     assert_eq!((facts.losses.len(), facts.losses[0].asked), (1, false));
@@ -274,7 +270,7 @@ async fn p2_a_new_launch_template_reaches_new_machines_alone() {
         fleet.of_role("controller").into_iter().filter(|one| one.config == "a".repeat(64)).collect();
     assert_eq!(new.len(), 1);
     assert_eq!(new[0].template, group.template);
-    let status: NodeStatus = serde_json::from_value(fleet.answer(&new[0].id, Verb::Status).await).unwrap();
+    let status: NodeStatus = fleet.answer(&new[0].id, Verb::Status).await;
     assert_eq!((status.healthy, status.applied.config), (true, Some("a".repeat(64))));
 }
 
@@ -283,13 +279,10 @@ async fn p8_a_command_is_sent_once_and_what_a_machine_does_not_answer_ends_at_it
     let fleet = Fleet::up().await;
     let worker = fleet.of_role("pool-general-a").remove(0);
     let refresh = |digest: &str| Verb::Refresh { credentials: digest.repeat(64), restart: false };
-    let answer = fleet.answer(&worker.id, refresh("b")).await;
-    assert_eq!(
-        (answer["changed"].clone(), answer["credentials"].clone()),
-        (true.into(), "b".repeat(64).into())
-    );
-    assert_eq!(fleet.answer(&worker.id, refresh("b")).await["changed"], false);
-    let status: NodeStatus = serde_json::from_value(fleet.answer(&worker.id, Verb::Status).await).unwrap();
+    let answer: Refreshed = fleet.answer(&worker.id, refresh("b")).await;
+    assert_eq!((answer.changed, answer.credentials), (true, "b".repeat(64)));
+    assert!(!fleet.answer::<Refreshed>(&worker.id, refresh("b")).await.changed);
+    let status: NodeStatus = fleet.answer(&worker.id, Verb::Status).await;
     assert_eq!(status.applied.credentials, Some("b".repeat(64)));
 
     let command =
@@ -300,7 +293,7 @@ async fn p8_a_command_is_sent_once_and_what_a_machine_does_not_answer_ends_at_it
     assert_eq!(lock(&fleet.account.world).calls()["SendCommand"], 4);
     fleet.pass(10);
     let view = fleet.commands.answer(&health).await.unwrap().unwrap();
-    assert_eq!(view.answer.unwrap()["error"]["code"], "etcd.no-member");
+    assert!(view.failed_with(FailureCode::EtcdNone), "{view:?}");
     let error = fleet.commands.send(&command("i-0123", Verb::Status)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
 
@@ -310,13 +303,17 @@ async fn p8_a_command_is_sent_once_and_what_a_machine_does_not_answer_ends_at_it
     fleet.pass(5);
     lock(&fleet.account.world).kill_machine(&controller.id);
     fleet.pass(60);
-    assert_eq!(fleet.commands.answer(&draining).await.unwrap().unwrap().status, CommandStatus::InProgress);
+    assert_eq!(fleet.commands.answer(&draining).await.unwrap(), Some(CommandView::InProgress));
     fleet.pass(172_800);
-    assert_eq!(fleet.commands.answer(&draining).await.unwrap().unwrap().status, CommandStatus::TimedOut);
+    let how = async |command: &Command| match fleet.commands.answer(command).await.unwrap() {
+        Some(CommandView::Unanswered(lost)) => lost.how,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(how(&draining).await, HowUnanswered::TimedOut);
 
     let late = command(&worker.id, Verb::Status);
     fleet.commands.send(&late).await.unwrap();
     lock(&fleet.account.world).kill_machine(&worker.id);
     fleet.pass(121);
-    assert_eq!(fleet.commands.answer(&late).await.unwrap().unwrap().status, CommandStatus::Undelivered);
+    assert_eq!(how(&late).await, HowUnanswered::Undelivered);
 }

@@ -5,8 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
-use slipway_core::node::{Command, CommandStatus, CommandView, Verb};
+use slipway_core::node::{
+    Answer, Command, CommandView, DrainRecord, HowUnanswered, LeaderMoved, RecordsRetired, Refreshed,
+    SnapshotTaken, Unanswered, Verb,
+};
 use slipway_driver::launch::Waker;
 use slipway_rollout::fleet::{GroupView, Lifecycle};
 use slipway_rollout::{Decision, Effect, GoingState, NodeState, Observed, Order, Rollout, Work, decide};
@@ -153,8 +155,38 @@ impl Meddler for Mistaken {
     }
 }
 
-fn success(answer: serde_json::Value) -> Option<CommandView> {
-    Some(CommandView { status: CommandStatus::Success, answer: Some(answer), problem: None })
+fn success(answer: impl Into<Answer>) -> Option<CommandView> {
+    Some(CommandView::Answered(answer.into()))
+}
+
+fn refreshed(credentials: &str) -> Option<CommandView> {
+    success(Refreshed {
+        changed: true,
+        credentials: credentials.to_owned(),
+        served: Vec::new(),
+        restarted: Vec::new(),
+        kubelet: None,
+        published: true,
+    })
+}
+
+/// A snapshot that nobody took.
+fn snapshot() -> Option<CommandView> {
+    let time = "20270119T120000Z";
+    success(SnapshotTaken {
+        time: time.to_owned(),
+        key: format!("clusters/trial/etcd-snapshots/{time}"),
+        size: 0,
+        sha256: String::new(),
+        revision: 0,
+        version: String::new(),
+        sealed_under: String::new(),
+        seconds: 0,
+    })
+}
+
+fn drained(node: &str) -> Option<CommandView> {
+    success(DrainRecord::new(node).answer(true))
 }
 
 impl Mistaken {
@@ -218,34 +250,47 @@ impl Mistaken {
         for command in &asked {
             let Some(answer) = seen.answers.get_mut(&command.token) else { continue };
             match (self.bug, &command.verb) {
-                (Bug::ForgetsTheSnapshot, Verb::EtcdSnapshot) => *answer = success(json!({"time": "now"})),
-                (Bug::TakesTheLeader, Verb::EtcdMoveLeader) => *answer = success(json!({"moved": true})),
-                (Bug::SkipsTheDrain, Verb::Drain { .. }) => *answer = success(json!({"done": true})),
+                (Bug::ForgetsTheSnapshot, Verb::EtcdSnapshot) => *answer = snapshot(),
+                (Bug::TakesTheLeader, Verb::EtcdMoveLeader) => {
+                    *answer = success(LeaderMoved { moved: true, leader: "1".to_owned(), reason: None });
+                }
+                (Bug::SkipsTheDrain, Verb::Drain { node, .. }) => *answer = drained(node),
                 (Bug::TakesFailedForDone, Verb::Refresh { credentials, .. })
-                    if answer.as_ref().is_some_and(|view| view.status == CommandStatus::Failed) =>
+                    if matches!(
+                        answer,
+                        Some(
+                            CommandView::Failed(_)
+                                | CommandView::Unanswered(Unanswered { how: HowUnanswered::Failed, .. })
+                        )
+                    ) =>
                 {
-                    *answer = success(json!({"credentials": credentials}));
+                    *answer = refreshed(credentials);
                 }
                 (Bug::TrustsWhoeverWakes, Verb::Refresh { credentials, .. }) => {
-                    *answer = success(json!({"credentials": credentials}));
+                    *answer = refreshed(credentials);
                 }
                 (Bug::IgnoresAlarms, Verb::EtcdHealth) => {
-                    if let Some(health) = answer.as_mut().and_then(|view| view.answer.as_mut()) {
-                        health["alarms"] = json!([]);
+                    if let Some(CommandView::Answered(Answer::EtcdHealth(health))) = answer {
+                        health.alarms.clear();
                     }
                 }
                 (Bug::BelievesTheLastSnapshot, Verb::EtcdSnapshot) if state.destroy.is_some() => {
-                    *answer = success(json!({"key": "clusters/trial/etcd-snapshots/20270119T120000Z"}));
+                    *answer = snapshot();
                 }
-                (Bug::LeavesRecords, Verb::EtcdRetire) => *answer = success(json!({"records": []})),
-                (Bug::TrustsWhoeverWakes, Verb::EtcdSnapshot) => *answer = success(json!({"time": "now"})),
-                (Bug::TrustsWhoeverWakes, Verb::Drain { .. }) => *answer = success(json!({"done": true})),
+                (Bug::LeavesRecords, Verb::EtcdRetire) => {
+                    *answer = success(RecordsRetired { zone: "Z1".to_owned(), records: Vec::new() });
+                }
+                (Bug::TrustsWhoeverWakes, Verb::EtcdSnapshot) => *answer = snapshot(),
+                (Bug::TrustsWhoeverWakes, Verb::Drain { node, .. }) => *answer = drained(node),
                 (Bug::BelievesEveryAnswer | Bug::BelievesStaleAnswers, Verb::EtcdHealth | Verb::Status) => {
                     let kind = command.verb.document();
                     let own = format!("{kind} {}", command.instance);
-                    let well = answer.clone().filter(|view| {
-                        let text = view.answer.as_ref().map(ToString::to_string).unwrap_or_default();
-                        view.status == CommandStatus::Success && text.contains("\"healthy\":true")
+                    // A component that is well is enough, as for whoever only looks for the word.
+                    let well = answer.clone().filter(|view| match view {
+                        CommandView::Answered(answer) => {
+                            serde_json::to_string(answer).unwrap().contains("\"healthy\":true")
+                        }
+                        _ => false,
                     });
                     if let Some(well) = well {
                         memory.answers.entry(own.clone()).or_insert_with(|| well.clone());

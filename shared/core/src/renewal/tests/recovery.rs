@@ -2,22 +2,16 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "of the verbs two are meant")]
 
-use serde_json::{Value, json};
-
-use crate::node::EtcdHealth;
-use crate::node::{Command, CommandStatus, CommandView, Verb};
+use crate::node::{
+    Command, CommandView, EtcdHealth, Failure, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb,
+};
 use crate::renewal::recovery::{Heard, Progress, Recovery, Stage, TRIES};
 
 use super::{BTreeMap, BTreeSet, Role, SignedDuration};
 
-fn view(status: CommandStatus, answer: Value) -> Heard {
-    Heard::View(CommandView { status, answer: (!answer.is_null()).then_some(answer), problem: None })
-}
-
-fn failed(code: &str, passing: bool) -> Heard {
-    let error =
-        json!({"code": code, "message": "it does not work", "help": "look there", "passing": passing});
-    view(CommandStatus::Failed, json!({ "error": error }))
+fn failed(code: FailureCode, passing: bool) -> Heard {
+    let failure = Failure::passing(code, "it does not work", "look there");
+    Heard::View(CommandView::Failed(Failure { passing, ..failure }))
 }
 
 fn start(machines: &[(Role, &[&str])]) -> Recovery {
@@ -46,15 +40,18 @@ fn drive(recovery: &mut Recovery, answer: impl Fn(&Command) -> Option<Heard>) ->
 }
 
 fn well(command: &Command) -> Heard {
-    view(
-        CommandStatus::Success,
-        match &command.verb {
-            Verb::EtcdHealth => {
-                serde_json::to_value(EtcdHealth { serving: true, ..EtcdHealth::default() }).unwrap()
-            }
-            _ => json!({"changed": true, "restarted": [], "served": []}),
-        },
-    )
+    let refreshed = Refreshed {
+        changed: true,
+        credentials: String::new(),
+        served: Vec::new(),
+        restarted: Vec::new(),
+        kubelet: None,
+        published: true,
+    };
+    Heard::View(CommandView::Answered(match &command.verb {
+        Verb::EtcdHealth => EtcdHealth { serving: true, ..EtcdHealth::default() }.into(),
+        _ => refreshed.into(),
+    }))
 }
 
 #[test]
@@ -99,8 +96,8 @@ fn p7_a_kubelet_without_a_certificate_is_asked_again_and_what_will_not_pass_is_n
         start(&[(Role::Etcd(0), &["i-e0"]), controllers, (Role::Pool("a".to_owned()), &["i-w1"])]);
     let sent = drive(&mut recovery, |command| {
         Some(match command.instance.as_str() {
-            "i-c1" => failed("refresh.kubelet", true),
-            "i-w1" => failed("credentials.missing", false),
+            "i-c1" => failed(FailureCode::RefreshKubelet, true),
+            "i-w1" => failed(FailureCode::CredentialsMissing, false),
             _ => well(command),
         })
     });
@@ -123,7 +120,10 @@ fn p7_an_etcd_that_does_not_serve_holds_back_all_others_and_so_do_controllers_th
     let sent = drive(&mut recovery, |command| match command.verb {
         // Nobody ever hears what became of some of the questions.
         Verb::EtcdHealth if command.token.ends_with('1') => None,
-        Verb::EtcdHealth => Some(view(CommandStatus::Success, json!({"problems": "many"}))),
+        Verb::EtcdHealth => Some(Heard::View(CommandView::Unanswered(Unanswered {
+            how: HowUnanswered::Succeeded,
+            problem: Some("its answer cannot be understood".to_owned()),
+        }))),
         _ => Some(well(command)),
     });
     assert!(sent.iter().all(|command| command.instance == "i-e0"));

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
-use slipway_core::drain::{Answer, Force, Policy, Step, Try, decide};
+use slipway_core::drain::{Answer, Force, Policy, Try, decide};
+use slipway_core::node::{DrainRecord, Drained, Failure, FailureCode};
 
 use super::super::World;
+use super::super::commands::HELP;
 
 /// How long to wait after a call that did not come through.
 const PAUSE: SignedDuration = SignedDuration::from_secs(2);
-/// How many pods are named.
-const NAMED: usize = 30;
 
 /// A drain that is under way.
 #[derive(Debug, Clone)]
@@ -20,10 +19,7 @@ pub(crate) struct Drain {
     ends_at: Timestamp,
     policy: Policy,
     tries: BTreeMap<String, Try>,
-    since: Option<Timestamp>,
-    evicted: Vec<String>,
-    forced: Vec<String>,
-    last: Step,
+    record: DrainRecord,
 }
 
 /// How a look at a drain ends.
@@ -31,7 +27,7 @@ pub(crate) enum Looked {
     /// It goes on then.
     Again(Timestamp),
     /// This is its answer.
-    Answer(Result<Value, Value>),
+    Answer(Result<Drained, Failure>),
 }
 
 impl Drain {
@@ -41,37 +37,17 @@ impl Drain {
             ends_at,
             policy: Policy::with(force_after.map(|after| Force::after(SignedDuration::from_secs(after)))),
             tries: BTreeMap::new(),
-            since: None,
-            evicted: Vec::new(),
-            forced: Vec::new(),
-            last: Step::default(),
+            record: DrainRecord::new(node),
         }
     }
+}
 
-    /// What the agent prints in the end.
-    fn answer(&self, done: bool) -> Value {
-        let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
-        for one in &self.last.skipped {
-            let why = serde_json::to_value(one.why).unwrap_or_default();
-            *skipped.entry(why.as_str().unwrap_or_default().to_owned()).or_default() += 1;
-        }
-        let waiting = self.last.waiting.iter().take(NAMED);
-        let waiting: Vec<Value> = waiting
-            .map(|one| json!({"pod": one.pod.to_string(), "cause": one.cause, "why": one.why}))
-            .collect();
-        let names = |all: &[String]| json!({"count": all.len(), "last": all.iter().rev().take(NAMED).collect::<Vec<_>>()});
-        json!({
-            "node": self.node,
-            "done": done,
-            "since": self.since.map(|at| at.to_string()),
-            "notReady": null,
-            "evicted": names(&self.evicted),
-            "forced": names(&self.forced),
-            "skipped": skipped,
-            "waiting": waiting,
-            "waitingMore": self.last.waiting.len().saturating_sub(NAMED),
-        })
-    }
+fn unavailable() -> Failure {
+    Failure::passing(FailureCode::KubernetesUnavailable, "the API server does not answer", HELP)
+}
+
+fn unknown(node: &str) -> Failure {
+    Failure::lasting(FailureCode::DrainNoNode, format!("the cluster has no node `{node}`"), HELP)
 }
 
 impl World {
@@ -83,24 +59,16 @@ impl World {
             if at < drain.ends_at {
                 return Looked::Again(at);
             }
-            return Looked::Answer(Err(json!({"error": {
-                "code": "api.unreachable", "message": "the API server does not answer",
-                "help": "look at kube-apiserver on this machine", "passing": true,
-            }})));
+            return Looked::Answer(Err(unavailable()));
         }
         let kube = &self.fleet.clusters[cluster].kube;
         let Some(scene) = kube.scene(&drain.node, &drain.tries) else {
-            return Looked::Answer(Err(json!({"error": {
-                "code": "drain.no-node", "message": format!("the cluster has no node `{}`", drain.node),
-                "help": "look at the name; if its machine is gone and its node deleted, there is nothing to drain",
-                "passing": false,
-            }})));
+            return Looked::Answer(Err(unknown(&drain.node)));
         };
         let step = decide(&scene, &drain.policy, now);
-        drain.since = scene.node.started;
-        drain.last = step.clone();
+        drain.record.see(scene.node.started, None, &step);
         if step.done {
-            return Looked::Answer(Ok(drain.answer(true)));
+            return Looked::Answer(Ok(drain.record.answer(true)));
         }
         if step.begin {
             self.change_node(cluster, &drain.node, |node| {
@@ -111,7 +79,7 @@ impl World {
         for target in &step.evict {
             let Some(answer) = self.evict(cluster, target) else { continue };
             if answer == Answer::Accepted {
-                drain.evicted.push(target.name.to_string());
+                drain.record.evicted(&target.name);
             }
             let count = drain.tries.get(&target.uid).map_or(1, |before| before.count + 1);
             drain.tries.insert(target.uid.clone(), Try { at: now, count, answer });
@@ -119,21 +87,24 @@ impl World {
         if let Some(target) = &step.force {
             self.change_node(cluster, &drain.node, |node| node.last_forced = Some(now));
             self.force(cluster, target);
-            drain.forced.push(target.name.to_string());
+            drain.record.forced(&target.name);
         }
         // The same moment once more would be for ever.
         let at = step.look_again.unwrap_or(now).max(now + SignedDuration::from_millis(100));
-        if at < drain.ends_at { Looked::Again(at) } else { Looked::Answer(Ok(drain.answer(false))) }
+        if at < drain.ends_at { Looked::Again(at) } else { Looked::Answer(Ok(drain.record.answer(false))) }
     }
 
-    /// Pods may come to a node again; `false`: the API does not answer, or knows no such node.
-    pub(in crate::world) fn uncordon(&mut self, cluster: &str, node: &str) -> bool {
-        let known = self.api_serves(cluster) && self.fleet.clusters[cluster].kube.nodes.contains_key(node);
-        if known {
-            self.change_node(cluster, node, |node| *node = slipway_core::drain::NodeState::default());
-            self.schedule_pods(cluster);
+    /// Pods may come to a node again.
+    pub(in crate::world) fn uncordon(&mut self, cluster: &str, node: &str) -> Result<(), Failure> {
+        if !self.api_serves(cluster) {
+            return Err(unavailable());
         }
-        known
+        if !self.fleet.clusters[cluster].kube.nodes.contains_key(node) {
+            return Err(unknown(node));
+        }
+        self.change_node(cluster, node, |node| *node = slipway_core::drain::NodeState::default());
+        self.schedule_pods(cluster);
+        Ok(())
     }
 
     fn change_node(

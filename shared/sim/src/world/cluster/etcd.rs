@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use slipway_core::node::{Failure, FailureCode, MemberRemoved};
 
 use super::super::World;
+use super::super::commands::HELP;
 use super::super::fleet::Machine;
 use super::super::fleet::groups_of;
 use super::{ClusterTask, seconds};
@@ -236,28 +237,35 @@ impl World {
         cluster: &str,
         by: &str,
         name: &str,
-    ) -> Result<Value, String> {
+    ) -> Result<MemberRemoved, Failure> {
         let now = self.now;
+        let refused = |why: &str| Failure::passing(FailureCode::EtcdRefused, why, HELP);
         let etcd = self.etcd(cluster);
         let serves =
             etcd.members.get(by).is_some_and(|member| Etcd::is_up(member, now)) && etcd.leader.is_some();
-        if !serves || by == name {
-            return Err("etcdserver: no leader".to_owned());
+        if by == name {
+            let message = format!("{name} is this member");
+            return Err(Failure::lasting(FailureCode::EtcdRemoveSelf, message, HELP));
+        }
+        if !serves {
+            return Err(refused("etcdserver: no leader"));
         }
         let Some(leaves) = etcd.members.get(name) else {
-            return Ok(json!({"removed": false, "members": etcd.members.len()}));
+            return Ok(MemberRemoved { removed: false, id: None, members: etcd.members.len() });
         };
         let (voters, up) = etcd.voters(now);
         let gone = usize::from(!leaves.learner && Etcd::is_up(leaves, now));
         if !leaves.learner && up - gone <= (voters - 1) / 2 {
-            return Err("etcdserver: re-configuration failed due to not enough started members".to_owned());
+            return Err(refused("etcdserver: re-configuration failed due to not enough started members"));
         }
         etcd.fold(now);
-        let Some(member) = etcd.members.remove(name) else { return Err("it is gone".to_owned()) };
+        let Some(member) = etcd.members.remove(name) else {
+            return Err(refused("etcdserver: member not found"));
+        };
         let left = etcd.members.len();
         self.tell(format!("{name} is removed from etcd of {cluster}"));
         self.etcd_changed(cluster);
-        Ok(json!({"removed": true, "id": member.id, "members": left}))
+        Ok(MemberRemoved { removed: true, id: Some(member.id), members: left })
     }
 
     /// A member is started again, on the same machine.

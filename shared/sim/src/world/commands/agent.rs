@@ -1,8 +1,11 @@
 //! What `slipway-node` does and answers when a document names one of its verbs.
 
-use serde_json::{Value, json};
+use slipway_core::node::answer::{KubeletRenewed, LeaderStays, Outcome};
 use slipway_core::node::report::{Applied, ComponentHealth, Instance};
-use slipway_core::node::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
+use slipway_core::node::{
+    EtcdAlarm, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, LeaderMoved, NodeStatus, RecordsRetired,
+    Refreshed, SnapshotTaken, Uncordoned,
+};
 
 use super::super::World;
 use super::super::cluster::{DATABASE, Etcd};
@@ -12,47 +15,47 @@ use super::super::fleet::{Machine, Power};
 const BEHIND_AT_MOST: u64 = 1_000;
 /// Beyond this etcd takes no more writes.
 const QUOTA: u64 = 8 << 30;
+/// What a simulated failure says is to be done.
+pub(in crate::world) const HELP: &str = "see docs/runbook.md";
 /// How long a controller's static pods take to be started again.
 const RESTARTS_S: (f64, f64) = (5.0, 20.0);
-
-type Outcome = Result<Value, Value>;
 
 impl World {
     /// Does what a command says, on the machine that it was sent to.
     pub(super) fn perform_verb(&mut self, place: usize) -> Outcome {
         let sent = self.fleet.commands[place].clone();
         let Some(machine) = self.fleet.machines.get(&sent.instance).cloned() else {
-            return Err(failure("config.unreadable", "this machine was never told who it is", false));
+            let message = "this machine was never told who it is";
+            return Err(Failure::lasting(FailureCode::ConfigUnreadable, message, HELP));
         };
         let cluster = machine.cluster().unwrap_or_default().to_owned();
         let is_member = machine.role().starts_with("etcd-");
         match sent.document.as_str() {
-            "Slipway-Status" => Ok(value(&self.node_status(&cluster, &machine))),
+            "Slipway-Status" => Ok(self.node_status(&cluster, &machine).into()),
             "Slipway-Refresh" => self.refresh(&machine, &sent.parameters),
             "Slipway-Uncordon" => {
                 let node = sent.parameters.get("Node").cloned().unwrap_or_default();
-                if self.uncordon(&cluster, &node) {
-                    return Ok(json!({"node": node, "cordoned": false}));
-                }
-                Err(failure(
-                    "drain.no-node",
-                    &format!("the cluster has no node `{node}`"),
-                    !self.api_serves(&cluster),
-                ))
+                self.uncordon(&cluster, &node)?;
+                Ok(Uncordoned { node, cordoned: false }.into())
             }
             _ if !is_member => {
-                Err(failure("etcd.no-member", &format!("{} is no etcd member", machine.role()), false))
+                Err(Failure::lasting(FailureCode::EtcdNone, "this node is no etcd member", HELP))
             }
-            "Slipway-EtcdHealth" => Ok(value(&self.etcd_health(&cluster, machine.role()))),
+            "Slipway-EtcdHealth" => Ok(self.etcd_health(&cluster, machine.role()).into()),
             "Slipway-EtcdMoveLeader" => self.move_leader(&cluster, machine.role()),
             "Slipway-EtcdRemove" => {
                 let member = sent.parameters.get("Member").cloned().unwrap_or_default();
-                self.etcd_removes(&cluster, machine.role(), &member)
-                    .map_err(|why| failure("etcd.refused", &why, true))
+                self.etcd_removes(&cluster, machine.role(), &member).map(Into::into)
             }
-            "Slipway-EtcdRetire" => Ok(json!({"records": self.takes_records_back(&machine.id), "left": []})),
+            "Slipway-EtcdRetire" => {
+                let Some(zone) = machine.node.as_ref().and_then(|node| node.zone.clone()) else {
+                    let message = "node.json names no hosted zone for this member's record";
+                    return Err(Failure::lasting(FailureCode::BootstrapZone, message, HELP));
+                };
+                Ok(RecordsRetired { zone, records: self.takes_records_back(&machine.id) }.into())
+            }
             "Slipway-EtcdSnapshot" => self.snapshot(&cluster, machine.role()),
-            other => Err(failure("usage", &format!("{other} is not modelled"), false)),
+            other => Err(Failure::lasting(FailureCode::Usage, format!("{other} is not modelled"), HELP)),
         }
     }
 
@@ -74,18 +77,24 @@ impl World {
                 self.restart(machine);
             }
         }
-        let mut answer = json!({
-            "changed": changed,
-            "credentials": wanted,
-            "restarted": if changed && restarts { restarted(machine.role()) } else { &[] },
-            "served": [],
-        });
-        match self.kubelet_asks(machine) {
-            None => {}
-            Some(Ok(())) => answer["kubelet"] = json!({"refused": "it has expired", "serial": "01"}),
-            Some(Err(why)) => return Err(failure("refresh.kubelet", &why, true)),
+        let kubelet = match self.kubelet_asks(machine) {
+            None => None,
+            Some(Ok(())) => {
+                Some(KubeletRenewed { refused: "it has expired".to_owned(), serial: "01".to_owned() })
+            }
+            Some(Err(why)) => return Err(Failure::passing(FailureCode::RefreshKubelet, why, HELP)),
+        };
+        let restarted = if changed && restarts { restarted(machine.role()) } else { &[] };
+        let restarted = restarted.iter().map(|name| (*name).to_owned()).collect();
+        Ok(Refreshed {
+            changed,
+            credentials: wanted,
+            served: Vec::new(),
+            restarted,
+            kubelet,
+            published: true,
         }
-        Ok(answer)
+        .into())
     }
 
     /// What reads files at its start alone is started again.
@@ -106,56 +115,59 @@ impl World {
         let now = self.now;
         let version = self.etcd_version();
         let Some(etcd) = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.etcd) else {
-            return Err(failure("etcd.unreachable", "etcd does not answer", true));
+            return Err(unreachable());
         };
         let serves = etcd.members.get(role).is_some_and(|member| Etcd::is_up(member, now));
         if !serves || etcd.leader.is_none() {
-            return Err(failure("etcd.no-leader", "the cluster has no leader", true));
+            return Err(no_leader());
         }
         etcd.snapshots.push(now);
         let revision = etcd.index(now);
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
         let sha256 = self.hex(&format!("snapshot {cluster} {time}"));
-        Ok(json!({
-            "time": time,
-            "key": format!("clusters/{cluster}/etcd-snapshots/{time}"),
-            "size": DATABASE,
-            "sha256": sha256,
-            "revision": revision,
-            "version": version,
-            "sealedUnder": "arn:aws:kms:simulated",
-        }))
+        Ok(SnapshotTaken {
+            key: format!("clusters/{cluster}/etcd-snapshots/{time}"),
+            time,
+            size: DATABASE,
+            sha256,
+            revision,
+            version: version.to_owned(),
+            sealed_under: "arn:aws:kms:simulated".to_owned(),
+            seconds: 1,
+        }
+        .into())
     }
 
     fn move_leader(&mut self, cluster: &str, role: &str) -> Outcome {
         let now = self.now;
         let Some(etcd) = self.fleet.clusters.get(cluster).map(|found| &found.etcd) else {
-            return Err(failure("etcd.unreachable", "etcd does not answer", true));
+            return Err(unreachable());
         };
         if !etcd.members.get(role).is_some_and(|member| Etcd::is_up(member, now)) {
-            return Err(failure("etcd.unreachable", "etcd does not answer", true));
+            return Err(unreachable());
         }
         let Some(leader) = etcd.leader.clone() else {
-            return Err(failure("etcd.no-leader", "the cluster has no leader", true));
+            return Err(no_leader());
         };
         let number = |role: &str| etcd.members.get(role).map(|member| member.id.clone()).unwrap_or_default();
+        let stays = |reason: LeaderStays| {
+            Ok(LeaderMoved { moved: false, leader: number(&leader), reason: Some(reason.into()) }.into())
+        };
         if leader != role {
-            return Ok(json!({"moved": false, "leader": number(&leader), "reason": "another member leads"}));
+            return stays(LeaderStays::AnotherLeads);
         }
         let others = etcd.members.iter().filter(|(other, member)| *other != role && !member.learner);
         if others.clone().next().is_none() {
-            return Ok(
-                json!({"moved": false, "leader": number(&leader), "reason": "no other member has a vote"}),
-            );
+            return stays(LeaderStays::NoOtherVoter);
         }
         let fit = others
             .filter(|(_, member)| Etcd::is_up(member, now) && etcd.behind(member, now) <= BEHIND_AT_MOST);
         let Some((to, id)) = fit.map(|(to, member)| (to.clone(), member.id.clone())).next() else {
             let message = format!("{role} leads, and no other voter answers that is well and close behind");
-            return Err(failure("etcd.nobody-else", &message, true));
+            return Err(Failure::passing(FailureCode::EtcdNobodyElse, message, HELP));
         };
         self.lead(cluster, to);
-        Ok(json!({"moved": true, "leader": id}))
+        Ok(LeaderMoved { moved: true, leader: id, reason: None }.into())
     }
 
     fn etcd_version(&self) -> &'static str {
@@ -289,10 +301,10 @@ fn restarted(role: &str) -> &'static [&'static str] {
     }
 }
 
-fn value(of: &impl serde::Serialize) -> Value {
-    serde_json::to_value(of).unwrap_or_default()
+fn unreachable() -> Failure {
+    Failure::passing(FailureCode::EtcdUnreachable, "etcd does not answer", HELP)
 }
 
-fn failure(code: &str, message: &str, passing: bool) -> Value {
-    json!({"error": {"code": code, "message": message, "help": "see docs/runbook.md", "passing": passing}})
+fn no_leader() -> Failure {
+    Failure::passing(FailureCode::EtcdNoLeader, "the cluster has no leader", HELP)
 }

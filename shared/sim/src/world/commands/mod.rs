@@ -3,10 +3,14 @@
 mod agent;
 mod documents;
 
+pub(super) use agent::HELP;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use slipway_core::node::answer::{Outcome, printed};
+use slipway_core::node::{Failure, FailureCode};
 
 use super::World;
 use super::cluster::Drain;
@@ -162,9 +166,15 @@ impl World {
     pub fn answer(&mut self, id: &str, answer: Result<Value, Value>) {
         let Some(place) = self.fleet.commands.iter().position(|sent| sent.id == id) else { return };
         match answer {
-            Ok(answer) => self.command_ends(place, Details::Success, Some(answer)),
-            Err(error) => self.command_ends(place, Details::Failed, Some(error)),
+            Ok(answer) => self.command_ends(place, Details::Success, Some(&answer)),
+            Err(error) => self.command_ends(place, Details::Failed, Some(&error)),
         }
+    }
+
+    /// The verb ends, and prints what came of it.
+    fn verb_ends(&mut self, place: usize, outcome: &Outcome) {
+        let details = if outcome.is_ok() { Details::Success } else { Details::Failed };
+        self.command_ends(place, details, Some(&printed(outcome)));
     }
 
     /// Whether somebody outside does what a command says; it is handed to them.
@@ -366,19 +376,15 @@ impl World {
         }
         let fails = self.fleet.faults.command_fails;
         if self.chance("command fails", fails) {
-            let error = json!({"error": {
-                "code": "machine.busy", "message": "the machine is too busy to answer",
-                "help": "try again", "passing": true,
-            }});
-            return self.command_ends(place, Details::Failed, Some(error));
+            let message = "the machine is too busy to answer";
+            let failure = Failure::passing(FailureCode::CommandFailed, message, "try again");
+            return self.verb_ends(place, &Err(failure));
         }
         if self.is_delegated(place) {
             return;
         }
-        match self.perform_verb(place) {
-            Ok(answer) => self.command_ends(place, Details::Success, Some(answer)),
-            Err(error) => self.command_ends(place, Details::Failed, Some(error)),
-        }
+        let outcome = self.perform_verb(place);
+        self.verb_ends(place, &outcome);
     }
 
     fn command_drains(&mut self, place: usize) {
@@ -394,16 +400,13 @@ impl World {
                 self.sequence += 1;
                 self.queue.insert((at, self.sequence), Task::Command(CommandTask::DrainLooks(place)));
             }
-            super::cluster::Looked::Answer(Ok(answer)) => {
-                self.command_ends(place, Details::Success, Some(answer));
-            }
-            super::cluster::Looked::Answer(Err(error)) => {
-                self.command_ends(place, Details::Failed, Some(error));
+            super::cluster::Looked::Answer(outcome) => {
+                self.verb_ends(place, &outcome.map(Into::into));
             }
         }
     }
 
-    fn command_ends(&mut self, place: usize, details: Details, answer: Option<Value>) {
+    fn command_ends(&mut self, place: usize, details: Details, answer: Option<&Value>) {
         let sent = &mut self.fleet.commands[place];
         if sent.details.is_over() {
             return;
@@ -420,7 +423,7 @@ impl World {
             | Details::ExecutionTimedOut
             | Details::DeliveryTimedOut => -1,
         };
-        sent.output = answer.map(|answer| answer.to_string()).unwrap_or_default();
+        sent.output = answer.map(ToString::to_string).unwrap_or_default();
         let line = format!("{} on {} ends: {}", sent.document, sent.instance, details.name());
         let (id, document, instance) = (sent.id.clone(), sent.document.clone(), sent.instance.clone());
         self.tell(line);

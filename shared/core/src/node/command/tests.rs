@@ -1,0 +1,38 @@
+//! What became of a command, as Run Command tells it.
+
+use super::*;
+
+fn told(status: CommandStatus, printed: &str) -> Invocation<'_> {
+    Invocation { status, details: "Cancelled", response_code: -1, printed, errors: "" }
+}
+
+#[test]
+fn of_much_that_was_printed_the_end_is_told() {
+    let text = format!("{}ä-end", "ö".repeat(2_000));
+    let tail = super::tail(&text);
+    assert_eq!((tail.chars().count(), tail.ends_with("ä-end")), (600, true));
+    assert_eq!(super::tail("  short \n"), "short");
+}
+
+#[test]
+fn an_answer_counts_only_where_the_command_succeeded_and_a_failure_always() {
+    let uncordon = Verb::Uncordon { node: "i-1".to_owned() };
+    let answer = r#"{"node":"i-1","cordoned":false}"#;
+    let failure = r#"{"error":{"code":"drain.no-node","message":"m","help":"h","passing":false}}"#;
+    let ended = [CommandStatus::Failed, CommandStatus::TimedOut, CommandStatus::Undelivered];
+    for status in ended {
+        let seen = CommandView::read(&uncordon, &told(status, answer));
+        assert!(matches!(&seen, CommandView::Unanswered(_)), "{seen:?}");
+        assert!(seen.is_over());
+    }
+    for status in [CommandStatus::Pending, CommandStatus::InProgress] {
+        assert!(!CommandView::read(&uncordon, &told(status, answer)).is_over());
+    }
+    let seen = CommandView::read(&uncordon, &told(CommandStatus::Success, answer));
+    assert!(matches!(&seen, CommandView::Answered(Answer::Uncordon(_))), "{seen:?}");
+    for status in ended.into_iter().chain([CommandStatus::Success]) {
+        let seen = CommandView::read(&uncordon, &told(status, failure));
+        assert!(seen.failed_with(FailureCode::DrainNoNode) && seen.is_over(), "{seen:?}");
+        assert!(!seen.failed_with(FailureCode::EtcdNone));
+    }
+}
