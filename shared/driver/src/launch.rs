@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use slipway_core::addons::AddonsPointer;
 use slipway_core::event::{Event, PlanReady};
 use slipway_core::node::BootstrapReport;
+use slipway_core::pki::Role;
 use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::Rendering;
 use slipway_core::status::Report;
@@ -28,6 +29,9 @@ use crate::ports::{Bus, Commands, ErrorKind, Groups, Objects, PortError, Stacks,
 use crate::store::{self, Stored, TRIES};
 
 pub use wakes::{wake_by_command, wake_by_group, wake_by_stack};
+
+/// How often an invocation looks and decides at most: each wave of stacks and each step of nodes that finds nothing to do is one.
+const ROUNDS: u32 = 25;
 
 /// Machines that boot whose reports are read: a role's machines come one after the other, and few words are read anyway.
 const MOST_BOOTING: usize = 3;
@@ -152,14 +156,15 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     decide: Decide<'_>,
 ) -> FlowResult<Report> {
     let key = keys::rollout(&wake.cluster);
-    let (mut is_ours, mut report, mut unsaid) = (false, None, None);
+    let (mut is_ours, mut report, mut unsaid, mut is_at_rest) = (false, None, None, false);
     if let Waker::Order { order, at } = &wake.by {
         (known, is_ours) = hear(ports, wake, order, at.unwrap_or(now), now).await?;
     }
     // What was tried in this invocation, and stays in the outbox, is tried again by another.
     let mut tried = BTreeSet::new();
-    // A step that was taken may let the next begin at once, and a lost race is run again: a few rounds, no waiting.
-    for _ in 0..TRIES {
+    // A step that was taken may let the next begin at once, and a lost race is run again: some rounds, no waiting, until nothing moves
+    // any more. Whoever leaves before that leaves nobody who would begin the next rollout.
+    for _ in 0..ROUNDS {
         // What this invocation wrote itself is not read again: whoever wrote meanwhile makes the next write lose.
         let mut stored = match known.take() {
             Some(stored) => stored,
@@ -187,6 +192,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
                 disarm(ports, &wake.cluster).await?;
             }
             assert_tick(ports, wake, &state).await?;
+            is_at_rest = true;
             break;
         }
         if let Some(stored) = store::save(ports.assets, &key, &stored, decision.next).await? {
@@ -198,7 +204,9 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             known = perform_and_record(ports, &key, stored, &mut tried, &mut unsaid).await?;
         }
     }
-    let report = report.ok_or(FlowError::Race { key, tries: TRIES })?;
+    let (Some(report), true) = (report, is_at_rest) else {
+        return Err(FlowError::Race { key, tries: ROUNDS });
+    };
     tell(ports.assets, &wake.cluster, |_| report.clone()).await?;
     // What could not be said holds up no step, but somebody has to know, and Lambda to try again.
     unsaid.map_or(Ok(report), Err)
@@ -349,15 +357,18 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
     for name in &look.groups {
         observed.groups.insert(name.clone(), ports.groups.group(name).await?);
     }
-    let Some((role, group)) = &look.booting else { return Ok(()) };
-    let group = observed.groups.get(group).and_then(Option::as_ref);
-    let booting = group.into_iter().flat_map(|group| &group.machines);
-    let booting = booting.filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
-    for (id, _) in booting.take(MOST_BOOTING) {
-        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), id);
-        // For people's words alone: one that cannot be read holds nobody up.
+    let mut machines: Vec<(Role, String)> = state.unnoticed(&observed.groups).collect();
+    if let Some((role, group)) = &look.booting {
+        let group = observed.groups.get(group).and_then(Option::as_ref);
+        let booting = group.into_iter().flat_map(|group| &group.machines);
+        let booting = booting.filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
+        machines.extend(booting.take(MOST_BOOTING).map(|(id, _)| (role.clone(), id.clone())));
+    }
+    for (role, id) in machines {
+        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), &id);
+        // One that cannot be read holds nobody up.
         let (report, _) = store::load_or_none::<BootstrapReport>(ports.assets, &key).await?;
-        observed.booting.extend(report.value.map(|report| (id.clone(), report)));
+        observed.booting.extend(report.value.map(|report| (id, report)));
     }
     Ok(())
 }

@@ -254,8 +254,8 @@ pub trait Stacks: Send + Sync {
     ) -> impl Future<Output = PortResult<()>> + Send;
     /// Deletes a change set; none, or one that was executed, is success. `cloudformation:DeleteChangeSet`.
     fn delete_change_set(&self, stack: &str, name: &str) -> impl Future<Output = PortResult<()>> + Send;
-    /// Deletes a stack, named by its ARN so that it can be no later one: one that never came to be (`ROLLBACK_COMPLETE`), or `stands`: one
-    /// that does. `cloudformation:DeleteStack`.
+    /// Deletes a stack, named by its ARN so that it can be no later one: one that never came to be (`CREATE_IN_PROGRESS`,
+    /// `ROLLBACK_COMPLETE`), or `stands`: one that does. `cloudformation:DeleteStack`.
     fn delete_stack(
         &self,
         id: &str,

@@ -10,10 +10,11 @@ use super::good::way_out;
 use super::nodes::{self, NodeState, Nodes};
 use super::orders::{Ignored, paused};
 use super::outbox::Effects;
-use super::stack_step::advance;
+use super::stack_step::{OWNER_TAG, advance};
 use super::words::{Words, aborted, clipped, detail, idle, report, succeeded};
 use super::{
-    Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
+    Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, StackStatus, StackView, Step,
+    StepState, ToObserve, Wanted,
 };
 use super::{departures, destroy};
 use slipway_core::event::{Event, RolloutReport, RolloutStarted};
@@ -195,6 +196,11 @@ fn stacks(
         }
         // Its turn has only just come: it was not looked at. The next wake does.
         let Some(stack) = observed.stacks.get(&step.stack) else { continue };
+        if let Some(delete) = called_off_creation(next, active, step, stack.as_ref()) {
+            words.of(step, "its creation was called off, and it is deleted".to_owned());
+            effects.push(delete);
+            continue;
+        }
         let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
         let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
         let moved = advance(active, step, stack.as_ref(), change_set, failures);
@@ -211,6 +217,26 @@ fn stacks(
         }
         active.steps[at].state = moved.state;
     }
+}
+
+/// The deletion of a stack that was being made for the first time when the rollout was aborted: CloudFormation may wait for hours until its
+/// groups are stable, and nothing depends on it yet.
+fn called_off_creation(
+    state: &Rollout,
+    active: &Active,
+    step: &Step,
+    stack: Option<&StackView>,
+) -> Option<Effect> {
+    let stack = stack.filter(|stack| stack.status == StackStatus::CreateInProgress)?;
+    let is_ours = stack.tags.get(OWNER_TAG) == step.tags.get(OWNER_TAG);
+    let is_new = !state.deployed.contains_key(&step.stack) && !state.left.contains_key(&step.stack);
+    let called_off = active.aborted.is_some() && is_ours && is_new;
+    called_off.then(|| Effect::DeleteStack {
+        stack: step.stack.clone(),
+        id: stack.id.clone(),
+        stands: false,
+        token: active.token(&stack.id, "call-off"),
+    })
 }
 
 /// What is gone is not there any more: a plan starts without it.

@@ -15,10 +15,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::fleet::{GroupView, Lifecycle, MachineView};
-use super::nodes::asks::{answer, call_back, command, is_told, outcome};
+use super::nodes::asks::{answer, call_back, command, is_told, never_ran, outcome};
 use super::nodes::{Asked, PATIENCE, PAUSE, RECONSIDERED, TRIES};
-use super::{Effect, Observed, Rollout, ToObserve};
-use slipway_core::node::{Drained, FailureCode, Uncordoned, Verb};
+use super::{Effect, Observed, Rollout, StepState, ToObserve};
+use slipway_core::node::{BootstrapReport, BootstrapState, Drained, FailureCode, Uncordoned, Verb};
 use slipway_core::pki::Role;
 use slipway_core::render::{StackKind, stack_name};
 
@@ -31,8 +31,12 @@ const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
 /// How often a hook is prolonged. It waits for half an hour, so that two heartbeats may be lost.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
 
-/// Workers that are drained at once: each is a command on a controller whose agent runs a few at a time, and an invocation stays bounded.
+/// Workers that are drained at once at most: an invocation stays bounded.
 pub(super) const MOST_DRAINS: usize = 20;
+
+/// Drains that one controller runs at a time. The agent of Systems Manager runs five commands at once (amazon-ssm-agent,
+/// `agent/appconfig/constants.go`, `DefaultCommandWorkersLimit`); the others are for whoever asks how the controller is.
+const DRAINS_OF_ONE: usize = 3;
 
 /// How often a machine that stays is told so: its API may be down for a while.
 const UNCORDONS: u32 = 30;
@@ -124,6 +128,8 @@ struct Scene<'a> {
     goes_on: bool,
     /// Controllers that serve.
     controllers: Vec<&'a String>,
+    /// How many drains each controller runs.
+    busy: RefCell<BTreeMap<String, usize>>,
     /// By how many machines each group was told to shrink in this look.
     shrunk: RefCell<BTreeMap<String, u32>>,
 }
@@ -134,11 +140,21 @@ impl Rollout {
         stack_name(&self.cluster, StackKind::ControlPlane, "")
     }
 
-    /// The pool whose group bears that name, if it is one of this cluster's that stands.
+    /// The pool whose group bears that name, if it is one of this cluster's that stands, or is being made.
     fn pool_of(&self, group: &str) -> Option<Role> {
-        let stands = self.deployed.contains_key(group) || self.left.contains_key(group);
+        let stands = self.deployed.contains_key(group) || self.left.contains_key(group) || self.makes(group);
         let pool = group.strip_prefix(&stack_name(&self.cluster, StackKind::Pool, ""))?;
         (stands && !pool.is_empty()).then(|| Role::Pool(pool.to_owned()))
+    }
+
+    /// Whether the open rollout makes that stack: it stands in no release yet.
+    fn makes(&self, stack: &str) -> bool {
+        let steps = self.active.iter().flat_map(|active| &active.steps);
+        let made = steps.filter(|step| match step.state {
+            StepState::Executing | StepState::Failed(_) => true,
+            StepState::Waiting | StepState::ChangeSet | StepState::Done => false,
+        });
+        !self.deployed.contains_key(stack) && made.into_iter().any(|step| step.stack == stack)
     }
 
     /// What becomes of workers while no rollout is open, in words.
@@ -156,11 +172,32 @@ impl Rollout {
     }
 }
 
+/// Machines that wait in their terminate hooks and were not taken note of yet, whose reports are read in one look: an invocation stays
+/// bounded.
+const MOST_UNNOTICED: usize = 20;
+
+impl Rollout {
+    /// The machines of pools that wait in their terminate hooks and that nobody has taken note of: whether they ever served is told by
+    /// what they said of their bootstrap.
+    pub fn unnoticed(
+        &self,
+        groups: &BTreeMap<String, Option<GroupView>>,
+    ) -> impl Iterator<Item = (Role, String)> {
+        let ours = groups.iter().filter_map(|(name, group)| Some((self.pool_of(name)?, group.as_ref()?)));
+        let machines = ours.flat_map(|(role, group)| {
+            let waits = group.machines.iter().filter(|(_, one)| one.lifecycle == Lifecycle::TerminatingWait);
+            waits.map(move |(id, _)| (role.clone(), id.clone()))
+        });
+        machines.filter(|(_, id)| !self.departures.contains_key(id)).take(MOST_UNNOTICED)
+    }
+}
+
 /// What those on their way out are looked at by, and which groups may have more of them.
 pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, look: &mut ToObserve) {
     if let Some(active) = &rollout.active {
         look.groups.extend(active.nodes.groups_that_go());
-        let stands = rollout.deployed.keys().chain(rollout.left.keys());
+        let made = active.steps.iter().map(|step| &step.stack).filter(|stack| rollout.makes(stack));
+        let stands = rollout.deployed.keys().chain(rollout.left.keys()).chain(made);
         let pools: Vec<&String> = stands.filter(|stack| rollout.drains(stack)).collect();
         // By the minute, so that each has its turn.
         let at = usize::try_from(now.as_second() / 60).unwrap_or_default() * LOOKS;
@@ -193,9 +230,14 @@ pub(super) fn advance(
         paused: rollout.paused_since().is_some(),
         goes_on,
         controllers: controllers.into_iter().flat_map(super::nodes::serving).map(|(id, _)| id).collect(),
+        busy: RefCell::default(),
         shrunk: RefCell::default(),
     };
-    let mut free = MOST_DRAINS.saturating_sub(departures.values().filter(|one| one.is_draining()).count());
+    for asked in departures.values().filter(|one| one.is_draining()).filter_map(|one| one.asked.as_ref()) {
+        *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
+    }
+    let draining = departures.values().filter(|one| one.is_draining()).count();
+    let mut free = MOST_DRAINS.min(scene.controllers.len() * DRAINS_OF_ONE).saturating_sub(draining);
     departures.retain(|id, one| {
         // What was not looked at stays as it is.
         let Some(group) = observed.groups.get(&one.group) else { return true };
@@ -209,7 +251,7 @@ pub(super) fn advance(
 
 /// Takes note of workers that Auto Scaling takes down by itself.
 fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp) -> Vec<Effect> {
-    let mut found = BTreeMap::new();
+    let (mut found, mut effects) = (BTreeMap::new(), Vec::new());
     for (name, group) in &observed.groups {
         let (Some(role), Some(group)) = (rollout.pool_of(name), group) else { continue };
         if group.tags.get("slipway:cluster") != Some(&rollout.cluster) {
@@ -217,16 +259,36 @@ fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp) -> Vec<Eff
         }
         let waits = |machine: &MachineView| machine.lifecycle == Lifecycle::TerminatingWait;
         for (id, _) in group.machines.iter().filter(|(_, machine)| waits(machine)) {
-            if !rollout.departures.contains_key(id) {
-                let force_after_s = rollout.force_after_s.get(&role).copied();
-                let one = Departure::new(role.clone(), name, Cause::AutoScaling, force_after_s, now);
-                found.insert(id.clone(), one);
+            if rollout.departures.contains_key(id) {
+                continue;
             }
+            let force_after_s = rollout.force_after_s.get(&role).copied();
+            let mut one = Departure::new(role.clone(), name, Cause::AutoScaling, force_after_s, now);
+            if never_served(rollout, name, observed.booting.get(id)) {
+                one.enter(DepartureState::Leave, now);
+                one.told = Some(now);
+                let (group, instance) = (name.clone(), id.clone());
+                effects.push(Effect::CompleteTermination { group, instance });
+            }
+            found.insert(id.clone(), one);
         }
     }
     let is_first = rollout.active.is_none() && rollout.departures.is_empty() && !found.is_empty();
     rollout.departures.extend(found);
-    is_first.then_some(Effect::ArmTick).into_iter().collect()
+    effects.extend(is_first.then_some(Effect::ArmTick));
+    effects
+}
+
+/// Whether a machine that waits in its terminate hook never served, so that there is nothing to be drained: its launch was abandoned. Auto
+/// Scaling runs the terminate hook after that, too (observed in AWS in September 2026 by others, radkawar/stackd,
+/// `lifecycle_native.json`; its user guide does not say), and would keep the machine if nobody ended the hook.
+fn never_served(rollout: &Rollout, group: &str, report: Option<&BootstrapReport>) -> bool {
+    match report.map(|report| report.state) {
+        Some(BootstrapState::Healthy) => false,
+        Some(BootstrapState::Working | BootstrapState::GivenUp) => true,
+        // One that never ran the agent told nothing. Of a stack that stands it may be a report that was lost.
+        None => rollout.makes(group),
+    }
 }
 
 impl Departure {
@@ -388,6 +450,7 @@ impl Departure {
             return STAYS;
         };
         let Some(answered) = answer::<Drained>(asked, scene.observed, now) else { return STAYS };
+        let undelivered = never_ran(asked, scene.observed);
         let done = match &answered {
             Ok(answer) => answer.done,
             // What is no node has no pods.
@@ -412,7 +475,7 @@ impl Departure {
                 STAYS
             }
             Err(why) => {
-                self.tries += 1;
+                self.tries += u32::from(!undelivered);
                 self.asked = None;
                 if !hooked && self.tries >= TRIES {
                     let why = format!("draining {id} failed {TRIES} times: {why}");
@@ -426,14 +489,18 @@ impl Departure {
 
     /// Asks a controller; `false`: none serves.
     fn ask(&mut self, id: &str, verb: Verb, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
-        // Each time another, and not the same for all: an agent runs few commands at a time.
+        // Whoever has least to do; of several each time another, and not the same for all.
+        let count = scene.controllers.len().max(1);
         let at = id.bytes().fold(self.round as usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
-        let Some(controller) = scene.controllers.get(at % scene.controllers.len().max(1)) else {
+        let mut busy = scene.busy.borrow_mut();
+        let in_turn = (0..scene.controllers.len()).map(|more| scene.controllers[(at % count + more) % count]);
+        let Some(controller) = in_turn.min_by_key(|id| busy.get(*id).copied().unwrap_or_default()) else {
             return false;
         };
+        *busy.entry(controller.clone()).or_default() += 1;
         self.round += 1;
         let of = format!("{id} {}", self.since);
-        let command = command(&of, scene.cluster, &self.role, self.round, (*controller).clone(), verb);
+        let command = command(&of, scene.cluster, &self.role, self.round, controller.clone(), verb);
         effects.push(Effect::Send(command.clone()));
         self.asked = Some(Asked { role: Role::Controller, command, at: scene.now, refused: None });
         true

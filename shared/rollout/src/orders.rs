@@ -139,14 +139,15 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
             if state.paused_since().is_some_and(|since| given.at > since) {
                 state.switch = Some(Switch { paused: false, at: given.at });
                 state.said = None;
+                // It stood still until now, whenever the order was given: one that comes late leaves as much patience as one that does not.
                 if let Some(active) = &mut state.active {
-                    active.nodes.resumed(given.at);
+                    active.nodes.resumed(now);
                 }
                 if let Some(open) = &mut state.destroy {
-                    open.saves_again(given.at);
+                    open.saves_again(now);
                 }
                 for one in state.departures.values_mut() {
-                    one.since = one.since.max(given.at);
+                    one.since = one.since.max(now);
                 }
             }
             Vec::new()

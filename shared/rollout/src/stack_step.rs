@@ -37,7 +37,8 @@ pub(super) fn phase(status: StackStatus) -> Phase {
     use StackStatus as S;
     match status {
         S::ReviewInProgress | S::DeleteComplete => Phase::Absent,
-        S::RollbackComplete | S::CreateFailed => Phase::Wreck,
+        // CloudFormation deletes them as they are; nothing is retained, since the next creation needs the groups' names.
+        S::RollbackComplete | S::CreateFailed | S::RollbackFailed => Phase::Wreck,
         S::CreateComplete
         | S::UpdateComplete
         | S::UpdateRollbackComplete
@@ -52,9 +53,6 @@ pub(super) fn phase(status: StackStatus) -> Phase {
         | S::DeleteInProgress
         | S::ImportInProgress
         | S::ImportRollbackInProgress => Phase::Busy,
-        S::RollbackFailed => {
-            Phase::Stuck("delete the stack (keep what it could not delete), then upload the spec again")
-        }
         S::UpdateFailed | S::UpdateRollbackFailed => {
             Phase::Stuck("run `aws cloudformation continue-update-rollback`, then upload the spec again")
         }

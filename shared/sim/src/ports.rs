@@ -163,7 +163,9 @@ impl Stacks for SimulatedStacks {
         let never_came_to_be = matches!(
             view.status,
             StackStatus::ReviewInProgress
+                | StackStatus::CreateInProgress
                 | StackStatus::RollbackComplete
+                | StackStatus::RollbackFailed
                 | StackStatus::CreateFailed
                 | StackStatus::DeleteInProgress
                 | StackStatus::DeleteComplete

@@ -79,7 +79,7 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     assert_eq!(answer.role, "controller");
 
     // A machine goes through its hook, and another comes in its place.
-    groups.terminate(pool, &worker, false).await.unwrap();
+    groups.terminate(pool, &worker, None).await.unwrap();
     let held = groups.group(pool).await.unwrap().unwrap();
     // The function sees to its pods meanwhile, and may be the first to let it go.
     let lifecycle = held.machines.get(&worker).map(|one| one.lifecycle);
@@ -95,7 +95,7 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     })
     .await;
     // What is not there any more is said by its service, in its own words.
-    groups.terminate(pool, worker, false).await.unwrap();
+    groups.terminate(pool, worker, None).await.unwrap();
     groups.complete_termination(pool, worker).await.unwrap();
     let late = Command { token: "minimal/1/late".to_owned(), instance: worker.clone(), verb: Verb::Status };
     assert_eq!(commands.send(&late).await.unwrap_err().kind, ErrorKind::Invalid);

@@ -193,14 +193,14 @@ impl Stacks for CloudFormation {
         let Some(view) = self.stack(name).await? else { return Ok(()) };
         match view.status {
             StackStatus::ReviewInProgress
+            | StackStatus::CreateInProgress
             | StackStatus::RollbackComplete
+            | StackStatus::RollbackFailed
             | StackStatus::CreateFailed
             | StackStatus::DeleteInProgress => {}
             StackStatus::DeleteComplete => return Ok(()),
-            StackStatus::CreateInProgress
-            | StackStatus::CreateComplete
+            StackStatus::CreateComplete
             | StackStatus::RollbackInProgress
-            | StackStatus::RollbackFailed
             | StackStatus::UpdateInProgress
             | StackStatus::UpdateCompleteCleanupInProgress
             | StackStatus::UpdateComplete

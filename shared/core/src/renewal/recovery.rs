@@ -429,7 +429,6 @@ const NO_ANSWER: &str = "it gave no answer";
 
 /// What became of a command: its answer, as far as it can be read; or why it did not do what it should, and whether it may if it is asked
 /// again. `None`: it is under way.
-#[expect(clippy::type_complexity, reason = "each part is used once")]
 fn outcome(view: &CommandView) -> Option<Result<Option<&Answer>, (String, bool)>> {
     match view {
         CommandView::Pending | CommandView::InProgress => None,

@@ -10,7 +10,7 @@ use super::super::{Effect, Observed};
 use super::{Asked, NodeState, NodeStep, Nodes, PAUSE, Turn, Work};
 use slipway_core::digest::sha256_hex;
 use slipway_core::node::answer::OfVerb;
-use slipway_core::node::{Answer, Command, CommandView, FailureCode, Unanswered, Verb};
+use slipway_core::node::{Answer, Command, CommandView, FailureCode, HowUnanswered, Unanswered, Verb};
 use slipway_core::pki::Role;
 
 impl NodeStep {
@@ -133,6 +133,16 @@ pub(in super::super) fn call_back(asked: &Asked) -> Option<Effect> {
 pub(in super::super) fn is_told(asked: &Asked, observed: &Observed, code: FailureCode) -> bool {
     let view = observed.answers.get(&asked.command.token).and_then(Option::as_ref);
     view.is_some_and(|view| view.failed_with(code))
+}
+
+/// Whether what was asked never ran: its machine was off, or its agent had too much to do. That tells nothing of what was asked.
+pub(in super::super) fn never_ran(asked: &Asked, observed: &Observed) -> bool {
+    match observed.answers.get(&asked.command.token).and_then(Option::as_ref) {
+        Some(CommandView::Unanswered(Unanswered { how, .. })) => *how == HowUnanswered::Undelivered,
+        Some(CommandView::Pending) => true,
+        Some(CommandView::InProgress | CommandView::Answered(_) | CommandView::Failed(_)) => false,
+        None => asked.refused.is_none(),
+    }
 }
 
 /// What became of a command whose verb answers with `T`; `None`: it is under way.

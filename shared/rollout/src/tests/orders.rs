@@ -134,13 +134,13 @@ fn p10_what_cloudformation_works_at_is_seen_to_its_end_before_an_abort_is_over()
     while run.said("execute c-etcd") == 0 {
         run.wake(None);
     }
-    let done = run.fake.stacks.insert("c-etcd".to_owned(), StackStatus::CreateInProgress).unwrap();
+    let done = run.fake.stacks.insert("c-etcd".to_owned(), StackStatus::UpdateInProgress).unwrap();
     run.tell(abort());
     for _ in 0..3 {
         run.wake(None);
         assert_eq!(run.report.state, "aborting");
         assert!(
-            run.report.message.contains("CloudFormation is at work (CREATE_IN_PROGRESS)"),
+            run.report.message.contains("CloudFormation is at work (UPDATE_IN_PROGRESS)"),
             "{}",
             run.report.message
         );
@@ -149,6 +149,81 @@ fn p10_what_cloudformation_works_at_is_seen_to_its_end_before_an_abort_is_over()
     run.wake(None);
     assert_eq!(run.report.state, "aborted");
     assert_eq!(run.state.deployed.keys().collect::<Vec<_>>(), ["c-etcd", "c-network"]);
+}
+
+#[test]
+fn p10_a_stack_whose_creation_goes_on_when_it_is_aborted_is_deleted_and_not_waited_for() {
+    let mut run = Run::new();
+    while run.said("execute c-etcd") == 0 {
+        run.wake(None);
+    }
+    run.fake.stacks.insert("c-etcd".to_owned(), StackStatus::CreateInProgress);
+    run.tell(abort());
+    run.rest();
+    assert_eq!(run.said("delete c-etcd"), 1, "{:?}", run.fake.log);
+    assert_eq!(run.report.state, "aborted");
+    assert_eq!(run.state.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
+}
+
+#[test]
+fn p12_what_was_decided_before_a_person_said_to_stop_is_not_performed_after_it() {
+    for (order, stops) in
+        [(Order::Pause, true), (abort(), true), (Order::Skip { instance: "i-1".to_owned() }, false)]
+    {
+        let mut run = Run::new();
+        while run.said("change set c-network") == 0 {
+            run.wake(None);
+        }
+        // Decided, and stored; the invocation died before it performed it.
+        let look = to_observe(&run.state, Some(&run.wanted), at(run.second));
+        let decided = decide(&run.state, &run.fake.observe(&look, Some(&run.wanted)), at(run.second)).next;
+        let executes = |state: &Rollout| {
+            state.outbox.iter().any(|one| matches!(one.effect, Effect::ExecuteChangeSet { .. }))
+        };
+        assert!(executes(&decided), "{:?}", decided.outbox);
+        let heard = heard(&decided, &given(order, run.second), Some(&run.wanted.desired), at(run.second));
+        assert_eq!(executes(&heard), !stops, "{:?}", heard.outbox);
+    }
+}
+
+#[test]
+fn p12_what_is_performed_too_late_is_decided_anew() {
+    let mut run = Run::new();
+    while run.said("change set c-network") == 0 {
+        run.wake(None);
+    }
+    let look = to_observe(&run.state, Some(&run.wanted), at(run.second));
+    let decided = decide(&run.state, &run.fake.observe(&look, Some(&run.wanted)), at(run.second)).next;
+    let pending = &decided.outbox[0];
+    assert!(matches!(pending.effect, Effect::ExecuteChangeSet { .. }), "{pending:?}");
+    assert!(!pending.is_stale(at(run.second + 180)) && pending.is_stale(at(run.second + 181)));
+    run.state = Rollout { outbox: Vec::new(), ..decided.clone().recorded(&[(pending.id, Outcome::Dropped)]) };
+    run.wake(None);
+    assert_eq!(run.said("execute c-network"), 1, "it is asked for again: {:?}", run.fake.log);
+}
+
+#[test]
+fn p8_events_have_an_id_each_and_whoever_records_twice_records_once() {
+    let mut run = Run::new();
+    let look = to_observe(&run.state, Some(&run.wanted), at(run.second));
+    let decided = decide(&run.state, &run.fake.observe(&look, Some(&run.wanted)), at(run.second)).next;
+    let ids: BTreeSet<String> = decided
+        .outbox
+        .iter()
+        .filter_map(|one| match &one.effect {
+            Effect::Publish(event) => {
+                let detail: serde_json::Value = serde_json::from_str(&event.to_wire().1).unwrap();
+                Some(detail["id"].as_str().unwrap().to_owned())
+            }
+            _ => None,
+        })
+        .collect();
+    let published = decided.outbox.iter().filter(|one| matches!(one.effect, Effect::Publish(_))).count();
+    assert_eq!((ids.len(), published > 0), (published, true));
+    let done: Vec<(u64, Outcome)> = decided.outbox.iter().map(|one| (one.id, Outcome::Done)).collect();
+    run.state = decided.recorded(&done);
+    assert!(run.state.outbox.is_empty());
+    assert_eq!(run.state.clone().recorded(&done), run.state);
 }
 
 #[test]
