@@ -205,15 +205,15 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
 
     note(&mut told, "ending a hook that is not there", groups.complete_termination(GROUP, &first).await);
     note(&mut told, "prolonging a hook that is not there", groups.prolong_termination(GROUP, &first).await);
-    note(&mut told, "taking one", groups.terminate(GROUP, &first, true).await);
+    note(&mut told, "taking one", groups.terminate(GROUP, &first, Some(0)).await);
     let left = serving(1).await;
     assert!(!left.machines.contains_key(&first));
     note(&mut told, "the group that has shrunk", Ok(shape(Some(left.clone()))));
-    note(&mut told, "taking it again", groups.terminate(GROUP, &first, true).await);
+    note(&mut told, "taking it again", groups.terminate(GROUP, &first, Some(0)).await);
     let last = left.machines.keys().next().unwrap();
     note(&mut told, "a size of a group that is not there", groups.set_desired("none", 1).await);
     note(&mut told, "growing over the maximum", groups.set_desired(GROUP, 3).await);
-    note(&mut told, "taking the last", groups.terminate(GROUP, last, true).await);
+    note(&mut told, "taking the last", groups.terminate(GROUP, last, Some(0)).await);
     told
 }
 

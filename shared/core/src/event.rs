@@ -32,6 +32,7 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Rollout Waiting", schemars::schema_for!(RolloutReport)),
         ("Rollout Succeeded", schemars::schema_for!(RolloutReport)),
         ("Rollout Failed", schemars::schema_for!(RolloutReport)),
+        ("Rollout Superseded", schemars::schema_for!(RolloutReport)),
         ("Rollout Paused", schemars::schema_for!(RolloutReport)),
         ("Rollout Aborted", schemars::schema_for!(RolloutReport)),
         ("Scan Requested", schemars::schema_for!(ScanRequested)),
@@ -97,6 +98,9 @@ pub enum Event {
     /// A rollout stopped by itself.
     #[serde(rename = "Rollout Failed")]
     RolloutFailed(RolloutReport),
+    /// A rollout ended between two steps, since a newer spec took its place.
+    #[serde(rename = "Rollout Superseded")]
+    RolloutSuperseded(RolloutReport),
     /// A person had it paused: nothing new starts.
     #[serde(rename = "Rollout Paused")]
     RolloutPaused(RolloutReport),
@@ -355,6 +359,7 @@ impl Event {
             | Self::RolloutWaiting(detail)
             | Self::RolloutSucceeded(detail)
             | Self::RolloutFailed(detail)
+            | Self::RolloutSuperseded(detail)
             | Self::RolloutPaused(detail)
             | Self::RolloutAborted(detail)
             | Self::OrderIgnored(detail) => detail.id = id,
@@ -403,6 +408,7 @@ impl Event {
             | Self::RolloutWaiting(detail)
             | Self::RolloutSucceeded(detail)
             | Self::RolloutFailed(detail)
+            | Self::RolloutSuperseded(detail)
             | Self::RolloutPaused(detail)
             | Self::OrderIgnored(detail)
             | Self::RolloutAborted(detail) => &detail.cluster,

@@ -93,6 +93,8 @@ pub enum Waker {
     },
     /// The tick.
     Tick,
+    /// The daily look at what may be stuck.
+    Look,
 }
 
 /// What decides: [`decide`], or what a test puts in its place.
@@ -170,6 +172,10 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             Some(stored) => stored,
             None => store::load::<Rollout>(ports.assets, &key).await?,
         };
+        if wake.by == Waker::Look && stored.value.is_none() {
+            // Nothing was ever rolled out: there is nothing to look at, and nothing to be told.
+            return Ok(Report::default());
+        }
         let is_new = |pending: &Pending| !tried.contains(&pending.id);
         if let Some(state) = stored.value.as_ref().filter(|state| state.outbox.iter().any(is_new)) {
             // Whoever stored them performs them, and looks at the world after that. Where nobody would come back, they are not left to it.
@@ -295,6 +301,9 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
         && state.drains(name)
     {
         look.groups.insert(name.clone());
+    }
+    if wake.by == Waker::Look {
+        look.groups.extend(state.groups_to_look_at(now));
     }
     let newest = newest(ports.assets, state, desired.value.as_ref()).await?;
     let mut observed = Observed { desired: wanted, newest, ..Observed::default() };

@@ -198,6 +198,10 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
             let AboutCluster { cluster, .. } = detail(event)?;
             Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Event }))
         }
+        ("slipway", "Scan Requested") => match detail::<ScanDetail>(event)?.cluster {
+            Some(cluster) => Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Look })),
+            None => Ok(Woken::Nobody("each cluster's scan is asked for by an event of its own".to_owned())),
+        },
         ("slipway", "Rollout Tick") => {
             let AboutCluster { cluster, .. } = detail(event)?;
             Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Tick }))

@@ -499,7 +499,7 @@ fn conclude(
             Event::RolloutSucceeded(event)
         }
         RolloutResult::Failed => Event::RolloutFailed(event),
-        RolloutResult::Superseded => Event::RolloutStep(event),
+        RolloutResult::Superseded => Event::RolloutSuperseded(event),
         RolloutResult::Aborted => {
             // Whoever still holds an order to execute one finds nothing to execute.
             let made = active.steps.iter().filter(|step| step.state == StepState::ChangeSet);

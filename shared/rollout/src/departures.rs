@@ -117,6 +117,28 @@ pub enum DepartureState {
     Uncordon,
 }
 
+/// How its group holds a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// It serves.
+    Free,
+    /// It waits in its terminate hook.
+    Hook,
+    /// Its terminate hook ran out before it was drained: it runs on until somebody terminates it once more
+    /// (docs.aws.amazon.com/autoscaling/ec2/userguide, "Manage retained instances").
+    Kept,
+}
+
+impl Hold {
+    /// Whether Auto Scaling does not count on it any more.
+    const fn must_go(self) -> bool {
+        match self {
+            Self::Free => false,
+            Self::Hook | Self::Kept => true,
+        }
+    }
+}
+
 /// What a look at all departures sees.
 struct Scene<'a> {
     cluster: &'a str,
@@ -165,6 +187,17 @@ impl Rollout {
         (count > 0).then(|| format!("nodes on their way out, {count} in all: {words}"))
     }
 
+    /// The groups of pools that a daily look is at, so many of them, each in its turn: machines in their terminate hooks whose event was lost,
+    /// and those that a group keeps, would be mentioned by nobody else.
+    #[must_use]
+    pub fn groups_to_look_at(&self, now: Timestamp) -> Vec<String> {
+        const MOST: usize = 50;
+        let pools: Vec<&String> =
+            self.deployed.keys().chain(self.left.keys()).filter(|stack| self.drains(stack)).collect();
+        let days = usize::try_from(now.as_second() / 86_400).unwrap_or_default();
+        (0..pools.len().min(MOST)).map(|at| pools[(days * MOST + at) % pools.len()].clone()).collect()
+    }
+
     /// Whether Auto Scaling may take down machines of `group` that somebody has to drain.
     #[must_use]
     pub fn drains(&self, group: &str) -> bool {
@@ -172,12 +205,12 @@ impl Rollout {
     }
 }
 
-/// Machines that wait in their terminate hooks and were not taken note of yet, whose reports are read in one look: an invocation stays
+/// Machines that Auto Scaling wants to go and that were not taken note of yet, whose reports are read in one look: an invocation stays
 /// bounded.
 const MOST_UNNOTICED: usize = 20;
 
 impl Rollout {
-    /// The machines of pools that wait in their terminate hooks and that nobody has taken note of: whether they ever served is told by
+    /// The machines of pools that Auto Scaling wants to go and that nobody has taken note of: whether they ever served is told by
     /// what they said of their bootstrap.
     pub fn unnoticed(
         &self,
@@ -185,7 +218,7 @@ impl Rollout {
     ) -> impl Iterator<Item = (Role, String)> {
         let ours = groups.iter().filter_map(|(name, group)| Some((self.pool_of(name)?, group.as_ref()?)));
         let machines = ours.flat_map(|(role, group)| {
-            let waits = group.machines.iter().filter(|(_, one)| one.lifecycle == Lifecycle::TerminatingWait);
+            let waits = group.machines.iter().filter(|(_, one)| one.must_be_drained());
             waits.map(move |(id, _)| (role.clone(), id.clone()))
         });
         machines.filter(|(_, id)| !self.departures.contains_key(id)).take(MOST_UNNOTICED)
@@ -257,8 +290,7 @@ fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp) -> Vec<Eff
         if group.tags.get("slipway:cluster") != Some(&rollout.cluster) {
             continue;
         }
-        let waits = |machine: &MachineView| machine.lifecycle == Lifecycle::TerminatingWait;
-        for (id, _) in group.machines.iter().filter(|(_, machine)| waits(machine)) {
+        for (id, machine) in group.machines.iter().filter(|(_, machine)| machine.must_be_drained()) {
             if rollout.departures.contains_key(id) {
                 continue;
             }
@@ -268,7 +300,14 @@ fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp) -> Vec<Eff
                 one.enter(DepartureState::Leave, now);
                 one.told = Some(now);
                 let (group, instance) = (name.clone(), id.clone());
-                effects.push(Effect::CompleteTermination { group, instance });
+                effects.push(match machine.lifecycle {
+                    Lifecycle::Retained => Effect::Terminate { group, instance, then_desired: None },
+                    Lifecycle::TerminatingWait
+                    | Lifecycle::Terminating
+                    | Lifecycle::Pending
+                    | Lifecycle::InService
+                    | Lifecycle::Elsewhere => Effect::CompleteTermination { group, instance },
+                });
             }
             found.insert(id.clone(), one);
         }
@@ -383,26 +422,23 @@ impl Departure {
         free: &mut usize,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let hooked = match machine.map(|machine| machine.lifecycle) {
+        let hold = match machine.map(|machine| machine.lifecycle) {
             None => return GONE,
             // On its way out without a hook that would wait for anybody.
-            Some(Lifecycle::Terminating | Lifecycle::Retained)
-                if scene.now.duration_since(self.since) > PATIENCE =>
-            {
-                return GONE;
-            }
-            Some(Lifecycle::Terminating | Lifecycle::Retained) => return STAYS,
-            Some(Lifecycle::TerminatingWait) => true,
-            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => false,
+            Some(Lifecycle::Terminating) if scene.now.duration_since(self.since) > PATIENCE => return GONE,
+            Some(Lifecycle::Terminating) => return STAYS,
+            Some(Lifecycle::TerminatingWait) => Hold::Hook,
+            Some(Lifecycle::Retained) => Hold::Kept,
+            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => Hold::Free,
         };
         // A controller that its group takes down leaves by itself.
-        if hooked && self.role == Role::Controller {
+        if hold.must_go() && self.role == Role::Controller {
             return GONE;
         }
         match self.state {
-            DepartureState::Drain => self.drain(id, hooked, scene, free, effects),
-            DepartureState::Leave => self.leave(id, hooked, scene, effects),
-            DepartureState::Rest | DepartureState::Withdraw | DepartureState::Uncordon if hooked => {
+            DepartureState::Drain => self.drain(id, hold, scene, free, effects),
+            DepartureState::Leave => self.leave(id, hold, scene, effects),
+            DepartureState::Rest | DepartureState::Withdraw | DepartureState::Uncordon if hold.must_go() => {
                 // Auto Scaling wants it now.
                 self.cause = Cause::AutoScaling;
                 self.problem = None;
@@ -418,21 +454,21 @@ impl Departure {
     fn drain(
         &mut self,
         id: &str,
-        hooked: bool,
+        hold: Hold,
         scene: &Scene<'_>,
         free: &mut usize,
         effects: &mut Vec<Effect>,
     ) -> bool {
         let now = scene.now;
-        if hooked && self.told.is_none_or(|at| now.duration_since(at) >= HEARTBEAT) {
+        if hold == Hold::Hook && self.told.is_none_or(|at| now.duration_since(at) >= HEARTBEAT) {
             self.told = Some(now);
             effects.push(Effect::ProlongTermination { group: self.group.clone(), instance: id.to_owned() });
         }
-        if !hooked && self.cause == Cause::AutoScaling {
+        if !hold.must_go() && self.cause == Cause::AutoScaling {
             // Somebody took it out of the group's hands.
             return GONE;
         }
-        if !hooked && !scene.goes_on {
+        if !hold.must_go() && !scene.goes_on {
             return self.withdraw(None, now);
         }
         if scene.paused {
@@ -457,7 +493,7 @@ impl Departure {
             Err(_) => is_told(asked, scene.observed, FailureCode::DrainNoNode),
         };
         if done {
-            self.leaves(id, hooked, scene, effects);
+            self.leaves(id, hold, scene, effects);
             return STAYS;
         }
         *free += 1;
@@ -466,7 +502,7 @@ impl Departure {
                 let waits = waiting(&answer);
                 self.tries = 0;
                 self.asked = None;
-                if !hooked && now.duration_since(self.since) > DRAIN_PATIENCE {
+                if !hold.must_go() && now.duration_since(self.since) > DRAIN_PATIENCE {
                     let hours = DRAIN_PATIENCE.as_hours();
                     let why = format!("{id} could not be drained within {hours} hours: {waits}");
                     return self.withdraw(Some(why), now);
@@ -477,7 +513,7 @@ impl Departure {
             Err(why) => {
                 self.tries += u32::from(!undelivered);
                 self.asked = None;
-                if !hooked && self.tries >= TRIES {
+                if !hold.must_go() && self.tries >= TRIES {
                     let why = format!("draining {id} failed {TRIES} times: {why}");
                     return self.withdraw(Some(why), now);
                 }
@@ -523,19 +559,20 @@ impl Departure {
     }
 
     /// Its pods are gone: it goes, too.
-    fn leaves(&mut self, id: &str, hooked: bool, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
+    fn leaves(&mut self, id: &str, hold: Hold, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
         let now = scene.now;
-        if self.rests && !hooked {
+        if self.rests && !hold.must_go() {
             self.enter(DepartureState::Rest, now);
             return;
         }
         self.enter(DepartureState::Leave, now);
         self.told = Some(now);
         let (group, instance) = (self.group.clone(), id.to_owned());
-        effects.push(if hooked {
-            Effect::CompleteTermination { group, instance }
-        } else {
-            Effect::Terminate { group, instance, then_desired: self.then_desired(scene) }
+        effects.push(match hold {
+            Hold::Hook => Effect::CompleteTermination { group, instance },
+            // What its group keeps is none of those that the group wants.
+            Hold::Kept => Effect::Terminate { group, instance, then_desired: None },
+            Hold::Free => Effect::Terminate { group, instance, then_desired: self.then_desired(scene) },
         });
     }
 
@@ -567,13 +604,19 @@ impl Departure {
         }
     }
 
-    fn leave(&mut self, id: &str, hooked: bool, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
-        if hooked && self.told.is_none_or(|at| scene.now.duration_since(at) >= PAUSE) {
+    fn leave(&mut self, id: &str, hold: Hold, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
+        if hold.must_go() && self.told.is_none_or(|at| scene.now.duration_since(at) >= PAUSE) {
             self.told = Some(scene.now);
-            effects.push(Effect::CompleteTermination { group: self.group.clone(), instance: id.to_owned() });
+            let (group, instance) = (self.group.clone(), id.to_owned());
+            effects.push(if hold == Hold::Hook {
+                Effect::CompleteTermination { group, instance }
+            } else {
+                // Its hook ran out before anybody could complete it. To terminate it once more begins its hook anew.
+                Effect::Terminate { group, instance, then_desired: None }
+            });
         }
         // It was to be terminated and is not: what that was decided on became too old. Nothing is left on it to be evicted.
-        if !hooked && scene.now.duration_since(self.since) > RECONSIDERED {
+        if !hold.must_go() && scene.now.duration_since(self.since) > RECONSIDERED {
             return self.enter(DepartureState::Drain, scene.now);
         }
         if self.problem.is_none() && scene.now.duration_since(self.since) > PATIENCE {

@@ -49,6 +49,19 @@ pub struct MachineView {
     pub template: Option<TemplateVersion>,
 }
 
+impl MachineView {
+    /// Whether Auto Scaling wants it to go, and somebody has to drain it.
+    #[must_use]
+    pub fn must_be_drained(&self) -> bool {
+        match self.lifecycle {
+            Lifecycle::TerminatingWait | Lifecycle::Retained => true,
+            Lifecycle::Pending | Lifecycle::InService | Lifecycle::Terminating | Lifecycle::Elsewhere => {
+                false
+            }
+        }
+    }
+}
+
 /// `LifecycleState` of the Auto Scaling API, as far as a rollout tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -259,10 +259,14 @@ fn act(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
             Look::Waits("is replaced".to_owned())
         }
         Work::Refresh => {
-            let seen_at = step.asked_at().unwrap_or(turn.now);
+            // Where nothing may hold it up, it is not decided on what the others said.
+            let (seen, seen_at) = match step.asked_at() {
+                Some(at) if !is_urgent(step, turn) => (Seen::Members, at),
+                Some(_) | None => (Seen::World, turn.now),
+            };
             step.enter(NodeState::Refresh, turn.now);
             let verb = Verb::Refresh { credentials: step.credentials.clone(), restart: true };
-            step.ask_on(turn, Seen::Members, seen_at, vec![(step.role.clone(), instance, verb)]);
+            step.ask_on(turn, seen, seen_at, vec![(step.role.clone(), instance, verb)]);
             Look::Waits("takes its new credentials".to_owned())
         }
     }

@@ -400,9 +400,10 @@ impl<'m> Engine<'m> {
                     self.checker.begun(plan, now);
                     ended = false;
                 }
-                Event::RolloutSucceeded(_) | Event::RolloutFailed(_) | Event::RolloutAborted(_) => {
-                    ended = true
-                }
+                Event::RolloutSucceeded(_)
+                | Event::RolloutFailed(_)
+                | Event::RolloutSuperseded(_)
+                | Event::RolloutAborted(_) => ended = true,
                 Event::ClusterDestroyed(_) => (ended, gone) = (true, true),
                 Event::SpecRejected(_)
                 | Event::PlanReady(_)
@@ -440,7 +441,11 @@ impl<'m> Engine<'m> {
                 Woken::Credentials
             }
             Event::ScanRequested(asked) => match &asked.cluster {
-                Some(_) => Woken::Scan(Asked::default()),
+                Some(_) => {
+                    // The daily look is told by the same event.
+                    self.send(Woken::Rollout(Waker::Look), true);
+                    Woken::Scan(Asked::default())
+                }
                 None => Woken::Scans,
             },
             Event::RenewalRequested(asked) => {
@@ -456,6 +461,7 @@ impl<'m> Engine<'m> {
             }
             Event::RolloutFailed(report) => return said(self, "rollout failed", &report.message),
             Event::RolloutAborted(report) => return said(self, "rollout aborted", &report.message),
+            Event::RolloutSuperseded(report) => return said(self, "rollout superseded", &report.message),
             Event::RolloutStarted(started) => return said(self, "rollout started", &started.plan),
             Event::RolloutStep(report) => return said(self, "step", &report.message),
             Event::RolloutWaiting(report) => return said(self, "waiting", &report.message),
