@@ -210,7 +210,10 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
         let wanted = if role.starts_with("pool-") { NodeAction::Untouched } else { NodeAction::Replace };
         assert_eq!(action, wanted, "{role}: {}", plan.to_text());
     }
-    assert!(plan.renewal.urgent.is_none(), "six days are time enough");
+    assert!(!plan.urgency(now).overrides(), "six days are time enough");
+    let ends: Vec<_> = plan.renewal.deadline.ends.values().collect();
+    assert_eq!(ends, [&(launch() + days(365)); 4], "of three members and the controllers: {plan:?}");
+    assert!(plan.urgency(launch() + days(363)).overrides(), "the same plan is urgent when the clock says so");
     let controller = plan.nodes.iter().find(|node| node.role == Role::Controller).unwrap();
     assert!(
         controller.reasons[0].contains("apiserver") && controller.reasons[0].contains("strategy is rollout")
@@ -266,17 +269,27 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
         });
         assert_eq!(renewed.unwrap().urgent.is_some(), urgent, "after {passed} days");
         let plan = world.planned(now).await.unwrap();
-        assert_eq!(!plan.needs_approval(), urgent, "{}", plan.summary());
+        assert_eq!(!plan.waits_for_approval(now), urgent, "{}", plan.summary());
         let asked = world.said().contains_key("Rollout Requested");
         assert_eq!(asked, urgent, "after {passed} days");
-        assert_eq!(
-            plan.summary().contains("neither approval nor a maintenance window"),
-            urgent,
+        let until = "certificates in use expire at 2027-11-20T12:00:00Z: from 2027-11-17T12:00:00Z on";
+        assert!(
+            plan.summary().contains(until) && plan.summary().contains("it begins without approval"),
             "{}",
             plan.summary()
         );
-        let word = if passed == 400 { "expired 2027-11-20" } else { "expires 2027-11-20" };
-        assert_eq!(plan.to_text().contains(word), urgent, "{}", plan.to_text());
+        // What has expired is brought in place: to replace a machine needs the others well.
+        let expected = if passed == 400 { NodeAction::Refresh } else { NodeAction::Replace };
+        assert_eq!(actions(&plan)["etcd-0"], expected, "after {passed} days");
+        if !urgent {
+            // It waits, and the scan asks for it on the day from which on it may not: nothing else wakes the rollout then.
+            world.said();
+            for (passed, asked) in [(361, 0), (362, 1), (363, 1)] {
+                world.scan(launch() + days(passed)).await;
+                let said = world.said().get("Rollout Requested").copied().unwrap_or_default();
+                assert_eq!(said, asked, "after {passed} days");
+            }
+        }
     }
 }
 

@@ -295,7 +295,7 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
     now: Timestamp,
 ) -> FlowResult<Observed> {
     let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?;
-    let wanted = wanted(ports, state, &desired).await?;
+    let wanted = wanted(ports, state, &desired, now).await?;
     let mut look = to_observe(state, wanted.as_ref(), now);
     if let Waker::Group { name } = &wake.by
         && state.drains(name)
@@ -400,6 +400,7 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     state: &Rollout,
     stored: &Stored<Desired>,
+    now: Timestamp,
 ) -> FlowResult<Option<Wanted>> {
     let Some(desired) = &stored.value else { return Ok(None) };
     let on_its_way = state.active.as_ref().is_some_and(|active| active.target == desired.target);
@@ -413,7 +414,7 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     if state.active.is_some() || state.is_start_of(&plan) {
         return Ok(Some(Wanted { desired: desired.clone(), plan, release }));
     }
-    replan(ports, state, stored, desired, &plan, release).await
+    replan(ports, state, stored, desired, &plan, release, now).await
 }
 
 /// The plan was made for a state that has moved on (a rollout was under way): makes it anew from where things are.
@@ -424,10 +425,16 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
     desired: &Desired,
     stale: &Plan,
     release: Rendering,
+    now: Timestamp,
 ) -> FlowResult<Option<Wanted>> {
     let cluster = &state.cluster;
     let baseline = baseline(ports.assets, state).await?;
-    let plan = plan::plan(&baseline, &release, &stale.policy).with_renewal(&stale.renewal);
+    let mut renewal = stale.renewal.clone();
+    if renewal.deadline.urgency(|_| true, now).has_expired() {
+        // As when it is planned first: in place it can be done without the others.
+        renewal.replaced.clear();
+    }
+    let plan = plan::plan(&baseline, &release, &stale.policy).with_renewal(&renewal);
     if plan.is_empty() {
         return Ok(None);
     }
@@ -437,17 +444,17 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
         // A newer spec: the next wake takes that one.
         return Ok(None);
     }
-    ports.bus.publish(&[plan_ready(&plan, &desired.spec_version)]).await?;
+    ports.bus.publish(&[plan_ready(&plan, &desired.spec_version, now)]).await?;
     Ok(Some(Wanted { desired, plan, release }))
 }
 
 /// The event that announces `plan`.
-pub(crate) fn plan_ready(plan: &Plan, spec_version: &str) -> Event {
+pub(crate) fn plan_ready(plan: &Plan, spec_version: &str, now: Timestamp) -> Event {
     Event::PlanReady(PlanReady {
         cluster: plan.cluster.clone(),
         plan: plan.id.clone(),
         spec_version: spec_version.to_owned(),
-        needs_approval: plan.needs_approval(),
+        needs_approval: plan.waits_for_approval(now),
         summary: plan.summary(),
     })
 }

@@ -316,7 +316,7 @@ async fn render_version(
         let documents = issuer::documents(ports.assets, ports.crypto, cluster, manifest, site).await?;
         issuer::publish(bucket, documents).await?;
     }
-    publish_plan(ports, upload, &patches, &prepared, running).await
+    publish_plan(ports, upload, &patches, &prepared, running, now).await
 }
 
 /// A spec with its patches, checked as far as that goes without the outside world.

@@ -16,7 +16,7 @@ use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, StackStatus, StackView, Step,
     StepState, ToObserve, Wanted,
 };
-use super::{departures, destroy};
+use super::{departures, destroy, urgency};
 use slipway_core::event::{Event, RolloutReport, RolloutStarted};
 use slipway_core::pki::Role;
 use slipway_core::plan::StackAction;
@@ -86,13 +86,13 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
         if !rollout.departures.is_empty() && next.departures.is_empty() {
             effects.push(Effect::DisarmTick);
         }
-        let mut report = idle(&next, observed);
+        let mut report = idle(&next, observed, now);
         if let Some(words) = next.departures_in_words() {
             report.message = format!("{}; {words}", report.message);
         }
         return finish(next, effects, report);
     };
-    let newer = is_newer(&next, &active, observed);
+    let newer = is_newer(&next, &active, observed, now);
 
     let mut words = Words::default();
     let (steps_before, places_before) = (active.steps.clone(), active.nodes.places());
@@ -145,9 +145,9 @@ fn goes_on(state: &Rollout) -> bool {
 }
 
 /// Whether a newer spec waits until what was begun is done.
-fn is_newer(state: &Rollout, active: &Active, observed: &Observed) -> bool {
+fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
     let wanted = observed.desired.as_ref();
-    wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted))
+    wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted, now))
 }
 
 /// Whether nothing may start: a person said so.
@@ -278,13 +278,16 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
         effects.extend(refuse(state, wanted, why, now));
         return effects;
     }
-    if !approved(state, wanted) || state.paused_since().is_some() {
+    if !approved(state, wanted, now) || state.paused_since().is_some() {
         return effects;
     }
     state.remember_last();
     state.generation += 1;
     state.said = None;
-    let active = open(state.generation, wanted, now);
+    let mut active = open(state.generation, wanted, now);
+    if !is_approved(state, wanted) {
+        active.nodes.overridden.extend(urgency::unapproved(&wanted.plan, now));
+    }
     let started = RolloutStarted::new(&state.cluster, &wanted.plan.id);
     effects.extend([Effect::ArmTick, Effect::Publish(Event::RolloutStarted(started))]);
     let pools = wanted.release.roles.keys().filter_map(|role| match role {
@@ -315,9 +318,13 @@ fn taken_out(state: &Rollout, wanted: &Wanted) -> Option<String> {
     })
 }
 
-/// Whether the plan has the approval that its policy asks for.
-fn approved(state: &Rollout, wanted: &Wanted) -> bool {
-    !wanted.plan.needs_approval() || state.approved.as_deref() == Some(wanted.plan.id.as_str())
+/// Whether the plan has the approval that its policy asks for, or may not wait for it.
+fn approved(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
+    is_approved(state, wanted) || !wanted.plan.waits_for_approval(now)
+}
+
+fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
+    state.approved.as_deref() == Some(wanted.plan.id.as_str())
 }
 
 /// A plan starts once, from the state that it was made for.
@@ -430,7 +437,7 @@ fn conclude(
     });
     let in_flight = in_flight || active.nodes.is_deleting();
     let done = stage(&active).is_none();
-    let newer = is_newer(next, &active, observed);
+    let newer = is_newer(next, &active, observed, now);
 
     let ended = if active.aborted.is_some() {
         (!in_flight).then(|| (RolloutResult::Aborted, aborted(&active, &failures)))
@@ -446,18 +453,25 @@ fn conclude(
     };
     let mut active = active;
     let Some((result, message)) = ended else {
+        let urgent =
+            urgency::held_by_a_pause(active.nodes.urgency(now), next).filter(|_| paused_since.is_some());
         let waiting = words.waiting(&active);
         let (state, message) = match (active.aborted, paused_since) {
             (Some(_), _) => ("aborting", format!("aborting: {waiting}")),
             (None, Some(since)) => {
-                let now = if in_flight { format!("; {waiting}") } else { String::new() };
-                ("paused", format!("{}{now}", paused(next, since)))
+                let flies = if in_flight { format!("; {waiting}") } else { String::new() };
+                let ends = urgent.as_ref().map(|words| format!("; {words}")).unwrap_or_default();
+                ("paused", format!("{}{flies}{ends}", paused(next, since)))
             }
             (None, None) => ("running", waiting),
         };
         let reason = words.reason(&message);
         if paused_since.is_some() && active.aborted.is_none() {
-            // Said once, when it was paused.
+            // Said once, when it was paused, and once more when that begins to cost something.
+            if urgent.is_some() && next.said != urgent {
+                effects.push(Effect::Publish(Event::RolloutWaiting(detail(next, &active, &message))));
+                next.said = urgent;
+            }
         } else if next.said.as_ref() != Some(&reason) {
             if moved || next.said.is_none() || next.said_since.len() >= MOST_SAID {
                 next.said_since.clear();

@@ -19,6 +19,7 @@ mod outbox;
 mod stack_step;
 #[cfg(test)]
 mod tests;
+pub mod urgency;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,6 +8,7 @@ mod left;
 mod nodes;
 mod orders;
 mod upgrades;
+mod urgency;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::decide::{Stage, is_due, stage, turn};
 use super::nodes::NodeState;
 use super::orders::paused;
+use super::urgency::{held_by_a_pause, overridden};
 use super::{Active, Observed, Rollout, Step, StepState};
+use jiff::Timestamp;
 use slipway_core::event::RolloutReport;
 use slipway_core::pki::Role;
 use slipway_core::status::Report;
@@ -64,9 +66,9 @@ pub(super) fn only_forward(active: &Active) -> String {
     format!("; {} has begun, and there is no way but forward", begun.join(" and "))
 }
 
-pub(super) fn idle(rollout: &Rollout, observed: &Observed) -> Report {
+pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Report {
     let waits = observed.desired.as_ref().filter(|wanted| {
-        wanted.plan.needs_approval()
+        wanted.plan.waits_for_approval(now)
             && rollout.is_start_of(&wanted.plan)
             && !wanted.plan.is_empty()
             && !rollout.is_spent(&wanted.desired)
@@ -81,7 +83,9 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed) -> Report {
     }
     let held = observed.desired.as_ref().filter(|wanted| is_due(rollout, wanted));
     if let (Some(since), Some(wanted)) = (rollout.paused_since(), held) {
-        let message = format!("plan {} waits: {}", wanted.plan.id, paused(rollout, since));
+        let ends = held_by_a_pause(wanted.plan.urgency(now), rollout).map(|words| format!("; {words}"));
+        let message =
+            format!("plan {} waits: {}{}", wanted.plan.id, paused(rollout, since), ends.unwrap_or_default());
         return report("paused", rollout, &wanted.plan.id, message, Default::default());
     }
     if let Some(gone) = rollout.was_destroyed() {
@@ -188,7 +192,8 @@ impl Words {
             let done = of.iter().filter(|step| step.state == NodeState::Done).count();
             let waits = self.nodes.iter().map(|(role, waits)| format!("{role}: {waits}"));
             let waits = waits.collect::<Vec<_>>().join("; ");
-            return format!("{waits} ({stacks}, {done} of {} roles' nodes)", of.len());
+            let overridden = overridden(&active.nodes).map(|words| format!("; {words}")).unwrap_or_default();
+            return format!("{waits} ({stacks}, {done} of {} roles' nodes{overridden})", of.len());
         }
         let now: Vec<String> = turn(steps)
             .iter()

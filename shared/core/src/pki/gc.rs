@@ -243,6 +243,7 @@ pub fn forget(manifest: &Manifest, referred: &Referred, standing: &BTreeSet<Stri
         });
     }
     manifest.retired.retain(|_, digests| !digests.is_empty());
+    super::manifest::forget_ends(&mut manifest);
     manifest
 }
 

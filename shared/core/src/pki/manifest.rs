@@ -481,6 +481,9 @@ pub fn record(manifest: &mut Manifest, role: &Role, bundle: BundleEntry) {
         retired.remove(&bundle.digest);
     }
     let digest = bundle.digest.clone();
+    if let Some(end) = first_end(manifest, &bundle) {
+        manifest.ends.entry(role.clone()).or_default().insert(digest.clone(), end);
+    }
     for rotation in manifest.rotations.values_mut() {
         rotation.digests.entry(role.clone()).or_default().insert(digest.clone());
     }
@@ -490,6 +493,31 @@ pub fn record(manifest: &mut Manifest, role: &Role, bundle: BundleEntry) {
         manifest.retired.entry(role.clone()).or_default().insert(before.digest, held);
     }
     manifest.retired.retain(|_, digests| !digests.is_empty());
+    forget_ends(manifest);
+}
+
+/// When the first leaf in `bundle` ends; `None`: it has none. No leaf outlives its authority.
+fn first_end(manifest: &Manifest, bundle: &BundleEntry) -> Option<Timestamp> {
+    let held = fingerprints(bundle);
+    let leaves = manifest.assets.values().filter(|entry| held.contains(&entry.fingerprint));
+    let ends = leaves.filter_map(|entry| {
+        let facts = entry.certificate.as_ref()?;
+        let authority = entry.chain.is_some() || facts.issuer_fingerprint == entry.fingerprint;
+        (!authority).then_some(facts.not_after)
+    });
+    ends.min()
+}
+
+/// Of bundles that the inventory does not know any more it need not know when they end.
+pub(super) fn forget_ends(manifest: &mut Manifest) {
+    let (bundles, retired) = (&manifest.bundles, &manifest.retired);
+    for (role, digests) in &mut manifest.ends {
+        digests.retain(|digest, _| {
+            bundles.get(role).is_some_and(|bundle| bundle.digest == *digest)
+                || retired.get(role).is_some_and(|retired| retired.contains_key(digest))
+        });
+    }
+    manifest.ends.retain(|_, digests| !digests.is_empty());
 }
 
 /// The fingerprints of what a bundle holds.

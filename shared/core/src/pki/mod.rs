@@ -191,6 +191,10 @@ pub struct Manifest {
     /// to them. A digest that runs and is not known here was made after this inventory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retired: BTreeMap<Role, BTreeMap<String, BTreeSet<String>>>,
+    /// When the first leaf in each of these bundles ends, by role and digest: of those that roles receive, and of earlier ones. It says until
+    /// when a machine is good that was made for that digest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ends: BTreeMap<Role, BTreeMap<String, Timestamp>>,
     /// What is being exchanged, by asset. The other one of the two that nodes know for a while is among [`Self::assets`], as
     /// [`rotation::beside`] calls it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

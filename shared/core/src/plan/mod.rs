@@ -35,7 +35,7 @@ pub use addons::{AddonAction, AddonPlan};
 pub use diff::{Difference, diff};
 pub use exports::ExportInUse;
 pub use membership::{MembershipAction, MembershipChange};
-pub use renewal::RenewalPlan;
+pub use renewal::{RenewalPlan, deadline};
 pub use upgrades::MinorChange;
 
 /// `plans/<id>.json`.

@@ -97,7 +97,11 @@ pub(super) fn story(plan: &Plan) -> Story {
         story.why.push((Risk::High, format!("This plan is not executed: {why}.")));
     }
     if !plan.is_empty() && plan.needs_approval() {
-        story.effects.push("Nothing begins before a person approves this plan.".to_owned());
+        let unless = match plan.is_renewal() && plan.renewal.deadline.first(|_| true).is_some() {
+            true => ", unless certificates in use are about to expire",
+            false => "",
+        };
+        story.effects.push(format!("Nothing begins before a person approves this plan{unless}."));
     }
     story.why.sort_by_key(|(risk, _)| std::cmp::Reverse(*risk));
     story.risk = story.why.iter().map(|(risk, _)| *risk).max().unwrap_or(Risk::None);

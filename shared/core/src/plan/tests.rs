@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::{Approval, CountOrPercent, GroupSize, PoolRollout};
 use crate::render::{AddonSet, NodeRole, Stack};
+use crate::renewal::Deadline;
 
 fn policy() -> RolloutPolicy {
     RolloutPolicy {
@@ -484,21 +486,39 @@ fn p7_only_a_renewal_waits_for_no_approval() {
     let manual = RolloutPolicy { approval: Approval::Manual, ..policy() };
     let plan =
         |old: &Rendering, new: &Rendering| super::plan(&Baseline::whole(Some(old.clone())), new, &manual);
-    let urgent = RenewalPlan { urgent: Some("apiserver expires".to_owned()), ..RenewalPlan::default() };
+    let ends: Timestamp = "2027-11-20T12:00:00Z".parse().unwrap();
+    let (early, late) = (ends - SignedDuration::from_hours(49), ends - SignedDuration::from_hours(48));
+    let all = [Role::Controller, Role::Pool("a".to_owned())];
+    let deadline = Deadline { ends: all.map(|role| (role, ends)).into(), lead_s: 48 * 3_600 };
+    let known = RenewalPlan { deadline, ..RenewalPlan::default() };
 
     let renewal = plan(&controllers("a", "k1"), &controllers("b", "k2"));
-    assert!(renewal.needs_approval());
-    let hurried = renewal.clone().with_renewal(&urgent);
-    assert!(!hurried.needs_approval() && hurried.id != renewal.id);
-    assert_eq!(hurried.summary(), "1 stack to update; nodes: 3 refreshed; apiserver expires");
+    assert!(renewal.waits_for_approval(late));
+    let hurried = renewal.clone().with_renewal(&known);
+    assert!(
+        hurried.waits_for_approval(early) && !hurried.waits_for_approval(late) && hurried.needs_approval()
+    );
+    assert!(hurried.id != renewal.id);
+    assert_eq!(
+        hurried.renewal.deadline.ends,
+        BTreeMap::from([(Role::Controller, ends)]),
+        "of what it renews alone"
+    );
+    assert_eq!(
+        hurried.summary(),
+        "1 stack to update; nodes: 3 refreshed; certificates in use expire at 2027-11-20T12:00:00Z: from 2027-11-18T12:00:00Z on (2 days \
+         before, rolloutBeforeExpiry.emergencyDays or what the slowest roll takes) it begins without approval"
+    );
     assert_eq!(renewal.clone().with_renewal(&RenewalPlan::default()), renewal);
 
     // Replaced by its strategy it is as urgent, and made anew from elsewhere it stays so.
     let why = BTreeMap::from([(Role::Controller, "renewed: apiserver".to_owned())]);
-    let replaced = renewal.clone().with_renewal(&RenewalPlan { replaced: why, ..urgent.clone() });
+    let replaced = renewal.clone().with_renewal(&RenewalPlan { replaced: why, ..known.clone() });
     assert_eq!(replaced.nodes[0].action, NodeAction::Replace);
     assert_eq!(replaced.nodes[0].reasons, ["renewed: apiserver"]);
-    assert!(!replaced.needs_approval() && replaced.id != hurried.id);
+    assert!(
+        !replaced.waits_for_approval(late) && replaced.waits_for_approval(early) && replaced.id != hurried.id
+    );
     assert_eq!(renewal.with_renewal(&replaced.renewal), replaced);
 
     // A pool, another configuration, a new resource: a person decides as ever.
@@ -516,7 +536,9 @@ fn p7_only_a_renewal_waits_for_no_approval() {
         (controllers("a", "k1"), more),
         (controllers("a", "k1"), controllers("b", "k1")),
     ] {
-        let plan = plan(&old, &new).with_renewal(&urgent);
-        assert!(plan.needs_approval() && plan.renewal.is_none(), "{}", plan.summary());
+        let plan = plan(&old, &new).with_renewal(&known);
+        assert!(plan.waits_for_approval(late), "{}", plan.summary());
+        let untouched = plan.nodes.iter().all(|node| node.action == NodeAction::Untouched);
+        assert_eq!(plan.renewal.is_none(), untouched, "{}", plan.summary());
     }
 }

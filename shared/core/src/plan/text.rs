@@ -57,8 +57,8 @@ pub(super) fn summary(plan: &Plan) -> String {
         parts.push("no stack".to_owned());
     }
     let mut text = format!("{}; nodes: {}", parts.join(", "), nodes.join(", "));
-    if let Some(urgent) = &plan.renewal.urgent {
-        text.push_str(&format!("; {urgent}"));
+    if let Some(deadline) = plan.deadline_in_words() {
+        text.push_str(&format!("; {deadline}"));
     }
     let addons = addons(plan);
     if !addons.is_empty() {

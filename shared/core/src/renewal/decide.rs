@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::announce::announce;
+use super::deadline;
 use super::standing::standings;
 use super::{
     DAY_S, Decision, Group, Observed, Renew, Renewal, SPREAD_DAYS, Standing, State, Told, Urgent,
@@ -50,7 +51,7 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
         at: now,
         announced,
         superseded: still_superseded(observed, &standings),
-        urgent: policy.and_then(|policy| urgent(policy, &standings, &renewed, now)),
+        urgent: deadline::lead(observed.cluster).and_then(|lead| urgent(lead, &standings, &renewed, now)),
         certificates: standings.iter().map(|one| (one.name.clone(), told(one))).collect(),
         findings: findings.clone(),
     };
@@ -123,12 +124,7 @@ fn renewals(observed: &Observed<'_>, standings: &[Standing], now: Timestamp) -> 
 }
 
 /// The first end among those that nodes use until the newest are everywhere, if it is so near that nothing may hold it up.
-fn urgent(
-    policy: RolloutBeforeExpiry,
-    standings: &[Standing],
-    renewed: &[&str],
-    now: Timestamp,
-) -> Option<Urgent> {
+fn urgent(lead: SignedDuration, standings: &[Standing], renewed: &[&str], now: Timestamp) -> Option<Urgent> {
     let on_nodes = standings
         .iter()
         .filter(|one| is_ours(one) && matches!(one.group, Some(Group::Etcd | Group::ControlPlane)));
@@ -138,7 +134,7 @@ fn urgent(
         own.into_iter().chain(others).map(|ends| (ends, &one.name))
     });
     let (ends, certificate) = ends.min()?;
-    (days_before(ends, policy.emergency_days) <= now).then(|| Urgent {
+    (ends.duration_since(now) <= lead).then(|| Urgent {
         certificate: certificate.clone(),
         ends,
         expired: ends <= now,

@@ -10,6 +10,7 @@
 //! - No leaf outlives its authority, and renewing one that gains nothing by it is left.
 
 mod announce;
+pub mod deadline;
 mod decide;
 mod groups;
 pub mod recovery;
@@ -29,6 +30,7 @@ use crate::cluster::Cluster;
 use crate::pki::{CertificateFacts, Manifest, Role};
 
 pub use announce::{AUTHORITY_DAYS, Announcement, LEAF_DAYS};
+pub use deadline::{Deadline, Roll, Urgency};
 pub use decide::{decide, renewal_time};
 pub use groups::{Group, Topology, group};
 pub use reported::{Held, Reported, reported};

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
 use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
 use slipway_core::members::Standing;
 use slipway_core::pki::Role;
 use slipway_core::plan::{self, Baseline, Plan, RenewalPlan};
-use slipway_core::renewal::{State, by_strategy};
+use slipway_core::renewal::{by_strategy, deadline};
 use slipway_core::spec::Diagnostic;
 use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
 use slipway_rollout::Rollout;
@@ -27,6 +28,7 @@ pub(super) async fn publish_plan(
     patches: &PatchSet,
     prepared: &Prepared,
     running: Running,
+    now: Timestamp,
 ) -> FlowResult<Outcome> {
     let ports = &world.ports();
     let cluster = &prepared.cluster.name;
@@ -53,7 +55,7 @@ pub(super) async fn publish_plan(
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
         let plan = plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout)
-            .with_renewal(&renewal(ports.assets, prepared, &deployed).await?);
+            .with_renewal(&renewal(prepared, &deployed, now));
         let under_way = rollout.active.as_ref();
         let unchanged = match under_way {
             Some(active) => active.target == plan.to,
@@ -89,8 +91,8 @@ pub(super) async fn publish_plan(
             return Ok(Outcome::Unchanged);
         }
         tell(ports.assets, cluster, status(Some(&plan))).await?;
-        let mut events = vec![plan_ready(&plan, &upload.version)];
-        if !plan.needs_approval() {
+        let mut events = vec![plan_ready(&plan, &upload.version, now)];
+        if !plan.waits_for_approval(now) {
             let reference = PlanReference { cluster: cluster.clone(), plan: plan.id.clone() };
             events.push(Event::RolloutRequested(reference));
         }
@@ -100,26 +102,21 @@ pub(super) async fn publish_plan(
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
 }
 
-/// What is known of renewed certificates: how they reach nodes, and whether that may wait.
-async fn renewal(assets: &impl Objects, prepared: &Prepared, deployed: &Baseline) -> FlowResult<RenewalPlan> {
+/// What is known of renewed certificates: how they reach nodes, and until when that may wait.
+fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalPlan {
     let cluster = &prepared.cluster;
-    if cluster.certificates.rollout_before_expiry.is_none() {
-        return Ok(RenewalPlan::default());
-    }
+    let Some(lead) = deadline::lead(cluster) else { return RenewalPlan::default() };
+    let manifest = &prepared.credentials.manifest;
     let roles = deployed.rendering.iter().flat_map(|rendering| &rendering.roles);
     let before: BTreeMap<Role, String> =
         roles.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
-    let manifest = &prepared.credentials.manifest;
-    let stale = before
-        .iter()
-        .any(|(role, digest)| manifest.bundles.get(role).is_some_and(|bundle| bundle.digest != *digest));
-    if !stale {
-        return Ok(RenewalPlan::default());
-    }
-    // What the scan knows of what nodes use; one that cannot be read makes nothing urgent.
-    let (scan, _) = store::load_or_none::<State>(assets, &keys::scan(&cluster.name)).await?;
-    let urgent = scan.value.and_then(|state| state.urgent).map(|urgent| urgent.words());
-    Ok(RenewalPlan { replaced: by_strategy(cluster, manifest, &before), urgent })
+    let deadline = plan::deadline(deployed, manifest, lead);
+    // To replace a machine needs its fellows well, and these do not answer without certificates that hold: in place it can be done.
+    let replaced = match deadline.urgency(|_| true, now).has_expired() {
+        true => BTreeMap::new(),
+        false => by_strategy(cluster, manifest, &before),
+    };
+    RenewalPlan { replaced, deadline }
 }
 
 /// Stores templates, configurations, add-ons, release and plan: all named by their content, so twice is once.

@@ -136,7 +136,10 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
         true => seen.manifest.clone(),
         false => load_manifest(ports.assets, cluster).await?.unwrap_or_default(),
     };
-    let events = events(cluster, &decision, &manifest, seen.wished.as_ref(), &renewed, &failed);
+    let mut events = events(cluster, &decision, &manifest, seen.wished.as_ref(), &renewed, &failed);
+    // What is planned anew after this scan is asked for by that plan.
+    let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unwished);
+    events.extend(overdue.map(Event::RolloutRequested));
     ports.bus.publish(&events).await?;
     let done: Vec<Renewal> = decision.renew.iter().filter(|one| is_done(one, &renewed)).cloned().collect();
     keep(ports.assets, cluster, &stored, decision.next.clone().renewed(&done)).await?;

@@ -6,8 +6,10 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use slipway_core::cluster::Cluster;
+use slipway_core::event::PlanReference;
 use slipway_core::node::NodeStatus;
 use slipway_core::pki::{Manifest, Role, manifest, policy};
+use slipway_core::plan::Plan;
 use slipway_core::renewal::{Finding, Reported, State, Stored, Wished, reported};
 use slipway_core::spec;
 use slipway_core::status::Desired;
@@ -40,6 +42,8 @@ pub(super) struct Seen {
     pub(super) state: State,
     pub(super) stored_state: store::Stored<State>,
     pub(super) findings: Vec<Finding>,
+    /// The newest plan, if it may wait for nobody any longer, and nothing has begun it.
+    pub(super) overdue: Option<PlanReference>,
 }
 
 /// Of a release only what is needed of it: the whole holds every template.
@@ -83,6 +87,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes: nodes(ports.assets, &cluster, now, &mut findings).await?,
         wished: wished(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
+        overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
         cluster,
         manifest,
         state,
@@ -264,6 +269,25 @@ async fn nodes(
         }
     }
     Ok(nodes)
+}
+
+/// The newest plan, if certificates of its nodes are so near their end that it waits for nobody, and no rollout is open. Nothing wakes a
+/// rollout at that moment but this: a plan that waits for an approval has no tick.
+async fn overdue(
+    assets: &impl Objects,
+    name: &str,
+    desired: Option<&Desired>,
+    rollout: Option<&Rollout>,
+    now: Timestamp,
+) -> FlowResult<Option<PlanReference>> {
+    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok(None) };
+    if rollout.active.is_some() || rollout.is_spent(desired) {
+        return Ok(None);
+    }
+    // One that cannot be read is the rollout's to complain of.
+    let (plan, _) = store::load_or_none::<Plan>(assets, &keys::plan(name, &desired.plan)).await?;
+    let urgent = plan.value.is_some_and(|plan| plan.urgency(now).overrides());
+    Ok(urgent.then(|| PlanReference { cluster: name.to_owned(), plan: desired.plan.clone() }))
 }
 
 /// What the newest plan leads to.

@@ -192,7 +192,7 @@ pub(in super::super) fn outcome<'o>(
 }
 
 /// After so long a command that was not answered never will be: a little more than its document lets it run.
-const fn longest(verb: &Verb) -> SignedDuration {
+pub(in super::super) const fn longest(verb: &Verb) -> SignedDuration {
     match verb {
         Verb::Status | Verb::EtcdHealth | Verb::EtcdRetire | Verb::Uncordon { .. } => {
             SignedDuration::from_mins(6)

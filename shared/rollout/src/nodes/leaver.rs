@@ -45,7 +45,7 @@ fn begin(step: &mut NodeStep, turn: &Turn<'_>) -> Look {
         return step.fail(why);
     }
     if !may_start(turn) {
-        return Look::Waits("waits for the next maintenance window".to_owned());
+        return Look::Waits(turn.waits_for_window.clone());
     }
     let fresh = danger::is_fresh_snapshot(*turn.snapshot_at, turn.now);
     step.enter(if fresh { NodeState::Check } else { NodeState::Snapshot }, turn.now)

@@ -15,7 +15,7 @@ use super::super::Effect;
 use super::super::departures::{DRAINS_FOR_S, waiting};
 use super::super::fleet::GroupView;
 use super::super::outbox::{FRESH, Seen};
-use super::member::{goes_on, is_urgent, may_start};
+use super::member::{goes_on, has_expired, may_start};
 use super::{
     AT_A_TIME, Look, NodeState, NodeStep, PATIENCE, RECONSIDERED, Turn, Work, boots, counting, is_current,
     serving,
@@ -25,7 +25,7 @@ use slipway_core::node::{Drained, FailureCode, NodeStatus, Refreshed, Verb};
 use slipway_core::pki::Role;
 
 /// How long pods may hold up a controller: they are few, and their budgets are the cluster's own.
-const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(4);
+const DRAIN_PATIENCE: SignedDuration = slipway_core::renewal::deadline::CONTROLLER_DRAIN;
 
 /// Looks at a group once.
 pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
@@ -66,7 +66,7 @@ pub(super) fn stale<'g>(step: &NodeStep, turn: &Turn<'_>, group: &'g GroupView) 
 /// whatever else it does to them. Where nothing may hold it up, that waits. One that the group does not want is Auto Scaling's own: it
 /// launches first and terminates then where it balances the zones, and takes it away by itself.
 fn too_many(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> bool {
-    step.role == Role::Controller && !is_urgent(step, turn) && has_spare(step, group)
+    step.role == Role::Controller && !has_expired(step, turn) && has_spare(step, group)
 }
 
 /// Whether one more than there are to be was asked for, and is there.
@@ -86,7 +86,7 @@ fn first_to_go<'g>(stale: &[&'g String], group: &GroupView) -> Option<&'g String
 /// A controller too many that its group wants and has not launched yet, since one died meanwhile: it goes when it has come. To want one
 /// less at once would have Auto Scaling choose who goes.
 fn still_to_come(step: &NodeStep, turn: &Turn<'_>, group: &GroupView) -> Option<String> {
-    let wants_more = step.role == Role::Controller && !is_urgent(step, turn) && group.desired > step.size;
+    let wants_more = step.role == Role::Controller && !has_expired(step, turn) && group.desired > step.size;
     wants_more.then(|| {
         format!(
             "{} wants {} machines, and there are to be {}: one more is still to come, and goes then",
@@ -135,7 +135,7 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
             .enter(if step.role == Role::Controller { NodeState::After } else { NodeState::Done }, turn.now);
     };
     if !may_start(turn) {
-        return Look::Waits("waits for the next maintenance window".to_owned());
+        return Look::Waits(turn.waits_for_window.clone());
     }
     if step.machine.as_ref() != Some(&first) {
         step.machine = Some(first);
@@ -217,7 +217,7 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         return step.enter(NodeState::Waiting, turn.now);
     };
     let alone = serving(group).count() == 1 && step.size == 1;
-    let asks_nobody = is_urgent(step, turn) || (alone && step.work == Work::Refresh);
+    let asks_nobody = has_expired(step, turn) || (alone && step.work == Work::Refresh);
     if !asks_nobody {
         let waits = || Look::Waits("asks the other controllers how they are".to_owned());
         if step.asked.is_empty() {
@@ -249,7 +249,7 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         return replace(step, turn, group, id);
     }
     // A single API server is never stopped: what it reads at its start alone needs another machine first (P5).
-    ask_to_refresh(step, turn, vec![id], !alone || is_urgent(step, turn))
+    ask_to_refresh(step, turn, vec![id], !alone || has_expired(step, turn))
 }
 
 /// There is one more than there are to be: this one goes. Or else one more comes.

@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use super::super::Effect;
 use super::super::fleet::GroupView;
 use super::super::outbox::{FRESH, Seen};
+use super::super::urgency::asks_nobody;
 use super::danger::{self, Answers};
 use super::{
     Look, NodeState, NodeStep, PATIENCE, RECONSIDERED, Turn, Work, boots, is_current, serving, window_is_open,
@@ -73,34 +74,34 @@ fn begin(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
         return step.enter(NodeState::Done, turn.now);
     }
     if !may_start(turn) {
-        return Look::Waits("waits for the next maintenance window".to_owned());
+        return Look::Waits(turn.waits_for_window.clone());
     }
     if step.machine.as_ref() != Some(&id) {
         step.machine = Some(id);
         step.tries = 0;
     }
     // Where nothing may hold it up there may be no majority to take one of; a refresh loses nothing.
-    let needed = !is_urgent(step, turn) && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now);
+    let needed = !has_expired(step, turn) && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now);
     step.enter(if needed { NodeState::Snapshot } else { NodeState::Check }, turn.now)
 }
 
 /// Windows bound the start of what is disruptive.
 pub(super) fn may_start(turn: &Turn<'_>) -> bool {
-    turn.urgent.is_some() || window_is_open(turn.windows, turn.now)
+    turn.urgency.overrides() || window_is_open(turn.windows, turn.now)
 }
 
-/// Certificates that have expired are why the others do not answer: waiting for them to be well would be for ever (P7).
-pub(super) fn is_urgent(step: &NodeStep, turn: &Turn<'_>) -> bool {
-    turn.urgent.is_some() && step.work == Work::Refresh
+/// Certificates that have expired are why the others do not answer: waiting for them to be well would be for ever (P7). What is about to
+/// expire has not: then quorum and the API are kept as ever.
+pub(super) fn has_expired(step: &NodeStep, turn: &Turn<'_>) -> bool {
+    asks_nobody(step, turn.urgency)
 }
 
-/// So long whoever has just taken its credentials is given to serve again where nothing may hold the next one up: what ends in some days
-/// has not ended yet, and quorum and the API are kept meanwhile.
+/// Grace period after a refresh of what has expired: others may not have expired, and quorum and the API are theirs meanwhile.
 const COMES_BACK: SignedDuration = SignedDuration::from_mins(3);
 
 /// Whether it goes on although somebody is not well: it waits for the others no longer than for itself.
 pub(super) fn goes_on(step: &NodeStep, turn: &Turn<'_>) -> bool {
-    is_urgent(step, turn) && step.has_waited(turn) >= COMES_BACK
+    has_expired(step, turn) && step.has_waited(turn) >= COMES_BACK
 }
 
 /// Another member's machine, so that the one that goes is left alone; its own where there is no other.
@@ -203,7 +204,7 @@ fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
     }
     let Some(answers) = said_by_all(step, turn) else { return asks() };
     let reasons = danger::of_member(Some(&step.role), &answers);
-    if !is_urgent(step, turn) {
+    if !has_expired(step, turn) {
         if !reasons.is_empty() {
             return patience(step, turn, "may not be taken down", &reasons);
         }
@@ -261,7 +262,7 @@ fn act(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
         Work::Refresh => {
             // Where nothing may hold it up, it is not decided on what the others said.
             let (seen, seen_at) = match step.asked_at() {
-                Some(at) if !is_urgent(step, turn) => (Seen::Members, at),
+                Some(at) if !has_expired(step, turn) => (Seen::Members, at),
                 Some(_) | None => (Seen::World, turn.now),
             };
             step.enter(NodeState::Refresh, turn.now);

@@ -25,22 +25,24 @@ use serde::{Deserialize, Serialize};
 use super::departures::Departure;
 use super::fleet::{GroupView, Lifecycle, MachineView};
 use super::outbox::Effects;
+use super::urgency::{Held, overridden};
 use super::{Active, Observed, ToObserve};
 use slipway_core::cluster::Pace;
 use slipway_core::node::BootstrapReport;
 use slipway_core::node::Command;
 use slipway_core::pki::Role;
+use slipway_core::renewal::{Deadline, Urgency, deadline};
 
 pub(super) use planned::left;
 pub use words::{since_windows_open, window_is_open};
 pub use workers::Crew;
 
 /// How often one machine's step is tried: what fails for the third time does not fail by chance.
-pub(super) const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = deadline::TRIES;
 
 /// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
 /// half an hour; twice that leaves Auto Scaling one more try.
-pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(60);
+pub(super) const PATIENCE: SignedDuration = deadline::PATIENCE;
 
 /// What was decided and has not been seen to happen after so long is decided anew: whatever it was decided on is too old by then
 /// ([`super::outbox::FRESH`]), and Auto Scaling's answers are not that late.
@@ -214,9 +216,12 @@ pub struct Nodes {
     /// Times in which something disruptive may start; empty: always.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<slipway_core::cluster::MaintenanceWindow>,
-    /// Why nothing may hold it up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub urgent: Option<String>,
+    /// Until when what the machines have is good.
+    #[serde(default, skip_serializing_if = "Deadline::is_none")]
+    pub deadline: Deadline,
+    /// What it did not wait for, and when the certificates end that were why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub overridden: BTreeMap<Held, Timestamp>,
     /// How many workers may fail to be replaced before it stops.
     #[serde(default)]
     pub budget: u32,
@@ -239,7 +244,9 @@ struct Turn<'a> {
     controllers: Option<&'a String>,
     snapshot_at: &'a mut Option<Timestamp>,
     windows: &'a [slipway_core::cluster::MaintenanceWindow],
-    urgent: Option<&'a str>,
+    urgency: Urgency,
+    /// What a step says that waits for a window.
+    waits_for_window: String,
     skipped: &'a BTreeSet<String>,
     departures: &'a mut BTreeMap<String, Departure>,
     /// How many workers may still fail to be replaced.
@@ -320,8 +327,8 @@ impl Nodes {
                 text.push_str(&format!("; {words}: {}", roles.join(", ")));
             }
         }
-        if let Some(urgent) = self.urgent.as_ref().filter(|_| !self.windows.is_empty() && !self.is_none()) {
-            text.push_str(&format!("; no maintenance window held it up: {urgent}"));
+        if let Some(overridden) = overridden(self) {
+            text.push_str(&format!("; {overridden}"));
         }
         text
     }
@@ -465,6 +472,11 @@ pub(super) fn advance(
     let all = nodes.members.iter().chain(&nodes.leaving);
     let members: BTreeMap<Role, String> = all.map(|(role, group)| (role.clone(), group.clone())).collect();
     for at in nodes.to_look_at(held) {
+        let role = nodes.steps[at].role.clone();
+        if !held {
+            nodes.note_override(&role, now);
+        }
+        let (urgency, waits_for_window) = (nodes.urgency_of(&role, now), nodes.waits_for_window(&role));
         let mut turn = Turn {
             cluster,
             token: token.clone(),
@@ -476,7 +488,8 @@ pub(super) fn advance(
             controllers: nodes.controllers.as_ref(),
             snapshot_at: &mut nodes.snapshot_at,
             windows: &nodes.windows,
-            urgent: nodes.urgent.as_deref(),
+            urgency,
+            waits_for_window,
             skipped: &active.skipped,
             departures: &mut *departures,
             budget: &mut budget,

@@ -192,7 +192,8 @@ impl Nodes {
             members: members.map(|(role, node)| (role.clone(), group_of(role, node))).collect(),
             snapshot_at: None,
             windows: plan.policy.windows.clone(),
-            urgent: plan.renewal.urgent.clone(),
+            deadline: plan.renewal.deadline.clone(),
+            overridden: BTreeMap::new(),
             budget: plan.policy.failure_budget,
             failures: 0,
         }

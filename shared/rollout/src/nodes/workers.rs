@@ -315,7 +315,7 @@ fn words(step: &NodeStep, turn: &Turn<'_>, group: &GroupView, pool: &Pool<'_>, m
         words.push(if turn.newer {
             "makes way for a newer spec".to_owned()
         } else if !may_start {
-            "waits for the next maintenance window".to_owned()
+            turn.waits_for_window.clone()
         } else if step.pace.may_miss(pool.wanted) == 0 && step.crew.extra == Some(0) {
             format!(
                 "waits for room: none of its machines may be missing, and {} may have no more than {}",

@@ -101,6 +101,8 @@ pub struct Checker {
     may_join: BTreeSet<String>,
     /// When a certificate in force was last so near its end that nothing may hold its renewal up.
     hurried_at: Option<Timestamp>,
+    /// When a certificate in force had last ended.
+    expired_at: Option<Timestamp>,
 }
 
 impl Checker {
@@ -136,6 +138,7 @@ impl Checker {
             members: BTreeMap::new(),
             may_join: BTreeSet::new(),
             hurried_at: None,
+            expired_at: None,
         }
     }
 
@@ -153,6 +156,7 @@ impl Checker {
         if let Some(plan) = &plan
             && plan.needs_approval()
             && !self.approved.contains(&plan.id)
+            && !(plan.is_renewal() && self.is_hurried(now))
         {
             self.wrong(
                 now,
@@ -161,7 +165,7 @@ impl Checker {
             );
         }
         self.plan = plan;
-        self.joins_and_haste(now);
+        self.note_joins();
         self.begun_at = Some(now);
         self.aborted = false;
         self.skipped.clear();
@@ -311,8 +315,14 @@ impl Checker {
         role.starts_with("pool-") && self.action(role) == Some(NodeAction::Remove)
     }
 
-    fn is_urgent(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.renewal.urgent.is_some())
+    /// Whether a certificate that a machine has in force is so near its end that neither window nor approval holds its renewal up.
+    fn is_hurried(&self, now: Timestamp) -> bool {
+        self.hurried_at.is_some_and(|at| now.duration_since(at) <= CLOCKS)
+    }
+
+    /// Whether a certificate that a machine has in force has ended, or had before that machine was told to take another.
+    fn has_expired(&self, now: Timestamp) -> bool {
+        self.expired_at.is_some_and(|at| now.duration_since(at) <= RESTARTS)
     }
 
     fn terminates(&mut self, world: &World, facts: &ClusterFacts, group: &str, id: &str) {
@@ -363,7 +373,7 @@ impl Checker {
         let is_member = role.starts_with("etcd-");
         let busy =
             other.iter().find(|one| is_member || !one.starts_with("pool-") || !role.starts_with("pool-"));
-        if let Some(busy) = busy.filter(|_| !self.is_urgent()) {
+        if let Some(busy) = busy.filter(|_| !(restart && self.has_expired(now))) {
             self.wrong(now, "P8", format!("{role} is taken down while {busy} is not back"));
         }
         if is_member {
@@ -391,7 +401,7 @@ impl Checker {
             let taken = self.taken.iter().any(|taken| taken.role == **one);
             taken || !self.counts_as_well(one, now)
         });
-        let excused = restart && self.is_urgent();
+        let excused = restart && self.has_expired(now);
         if !others.is_empty() && !excused {
             let what = format!("{role} is taken down while {others:?} do not serve");
             self.wrong(now, "P4", what);
@@ -421,7 +431,7 @@ impl Checker {
         let others = controllers.filter(|who| *who != id && !taken(who) && self.counts_as_well(who, now));
         let (serve, wanted) = (others.count(), self.rules.controllers);
         let needed = if wanted == 1 { 1 } else { wanted - 1 };
-        if serve < needed && !(restart && self.is_urgent()) {
+        if serve < needed && !(restart && self.has_expired(now)) {
             self.wrong(
                 now,
                 "P5",
@@ -431,7 +441,8 @@ impl Checker {
     }
 
     fn in_window(&mut self, role: &str, now: Timestamp) {
-        if self.is_urgent() || self.rules.is_open(now, self.grace()) {
+        let hurried = self.is_hurried(now) && !role.contains("pool-");
+        if hurried || self.rules.is_open(now, self.grace()) {
             return;
         }
         self.wrong(now, "§9", format!("{role} is taken down outside of the maintenance windows"));

@@ -6,6 +6,7 @@ use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::cluster::{Cluster, CountOrPercent, MaintenanceWindow};
+use slipway_core::renewal::deadline;
 
 /// What a spec asks for.
 #[derive(Debug, Clone, Default)]
@@ -50,9 +51,7 @@ impl Rules {
             may_force: policy.drain_force_after_min.is_some() || own_force,
             windows: policy.windows.clone(),
             renews: renews.is_some(),
-            emergency: SignedDuration::from_hours(
-                24 * renews.map_or(0, |policy| i64::from(policy.emergency_days)),
-            ),
+            emergency: deadline::lead(cluster).unwrap_or_default(),
         }
     }
 

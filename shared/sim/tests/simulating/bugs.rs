@@ -217,7 +217,7 @@ impl Mistaken {
             }
             Bug::WaitsThoughUrgent => {
                 if let Some(active) = &mut state.active {
-                    active.nodes.urgent = None;
+                    active.nodes.deadline = slipway_core::renewal::Deadline::default();
                 }
             }
             Bug::GoesOnAfterAFailure => {

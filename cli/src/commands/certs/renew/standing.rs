@@ -174,7 +174,7 @@ fn foreseen(release: &Rendering, roles: &BTreeSet<Role>, cluster: &Cluster, name
     }
     let plan = plan(&Baseline::whole(Some(release.clone())), &renewed, &cluster.rollout);
     let renewed = roles.iter().map(|role| (role.clone(), vec![name.to_owned()])).collect();
-    plan.with_renewal(&RenewalPlan { replaced: replaced(cluster, &renewed), urgent: None })
+    plan.with_renewal(&RenewalPlan { replaced: replaced(cluster, &renewed), ..RenewalPlan::default() })
 }
 
 fn touched(plan: &Plan) -> Vec<&str> {

@@ -67,7 +67,7 @@ impl Checker {
         let needed = if wanted == 1 { 1 } else { wanted - 1 };
         // A single one is started anew where nothing may wait for another to come.
         let is_short = self.taken.iter().any(|taken| taken.role == "controller" && taken.restart.is_some());
-        if is_short && wanted == 1 && self.is_urgent() {
+        if is_short && wanted == 1 && self.has_expired(now) {
             return;
         }
         // Where etcd itself is a single machine that is exchanged, no API server can serve.
@@ -82,6 +82,9 @@ impl Checker {
         let left = end.duration_since(now);
         if left <= self.rules.emergency {
             self.hurried_at = Some(now);
+        }
+        if left <= SignedDuration::ZERO {
+            self.expired_at = Some(now);
         }
         if left <= SignedDuration::ZERO && self.rules.renews {
             let what = format!("a certificate of {}, a {}, ended at {end}", machine.id, machine.role);

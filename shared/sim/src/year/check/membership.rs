@@ -71,19 +71,11 @@ impl Checker {
         }
     }
 
-    /// A plan has begun: whom it has join, and whether it may be in such haste.
-    pub(super) fn joins_and_haste(&mut self, now: Timestamp) {
+    /// A plan has begun: whom it has join.
+    pub(super) fn note_joins(&mut self) {
         let Some(plan) = &self.plan else { return };
         let joins = plan.membership.iter().filter(|one| one.action == MembershipAction::Add);
         self.may_join.extend(joins.map(|one| one.member.to_string()));
-        if plan.renewal.urgent.is_none() {
-            return;
-        }
-        // What it knows is a day old: scans are daily.
-        let day = SignedDuration::from_hours(25);
-        if self.hurried_at.is_none_or(|at| now.duration_since(at) > day) {
-            self.wrong(now, "§9", "nothing may hold the plan up, and nothing ends soon".to_owned());
-        }
     }
 
     /// Whoever joins etcd is a learner first, one at a time, and was asked for.

@@ -1,0 +1,138 @@
+//! What certificates that are about to expire, or have expired, do to a rollout that is open.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::super::nodes;
+use super::*;
+use slipway_core::node::Verb;
+
+const LEAD_S: i64 = 48 * 3_600;
+
+fn ends() -> Timestamp {
+    "2027-11-20T12:00:00Z".parse().unwrap()
+}
+
+fn hours_before(hours: i64) -> Timestamp {
+    ends() - SignedDuration::from_hours(hours)
+}
+
+fn step(role: &str, state: &str, work: &str) -> Value {
+    json!({
+        "role": role, "stack": "c-control-plane", "group": "c-control-plane", "work": work, "credentials": "new",
+        "size": 2, "state": state, "machine": "i-1", "since": hours_before(100),
+    })
+}
+
+/// A rollout of these steps, of which those of `expires` have certificates that end then. Its window opens on Sundays, and no moment of
+/// these tests is one.
+fn active(steps: Value, expires: &[&str]) -> Active {
+    let ends: BTreeMap<&str, Timestamp> = expires.iter().map(|role| (*role, ends())).collect();
+    serde_json::from_value(json!({
+        "plan": "p", "specVersion": "v1", "target": "t", "startedAt": hours_before(200), "changeSet": "slipway-1-p",
+        "steps": [], "nodesLeft": 0, "stacksLeft": [],
+        "nodes": {
+            "steps": steps,
+            "windows": [{"days": ["mon"], "start_minute": 150, "length_min": 60}],
+            "deadline": {"ends": ends, "leadS": LEAD_S},
+        },
+    }))
+    .unwrap()
+}
+
+/// Two controllers serve, both of before.
+fn observed() -> Observed {
+    let machine = json!({
+        "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "template": {"id": "lt-1", "version": "1"},
+    });
+    let group = json!({
+        "name": "c-control-plane", "desired": 2, "min": 2, "max": 3, "template": {"id": "lt-1", "version": "2"},
+        "machines": {"i-1": machine, "i-2": machine}, "tags": {},
+    });
+    Observed {
+        groups: BTreeMap::from([("c-control-plane".to_owned(), serde_json::from_value(group).unwrap())]),
+        ..Observed::default()
+    }
+}
+
+/// Whom it asks what, and what it waits for.
+fn asks(active: &mut Active, observed: &Observed, now: Timestamp) -> (Vec<(String, Verb)>, String) {
+    let (effects, said) = nodes::advance(active, &mut BTreeMap::new(), "c", observed, now, false, false);
+    let sent = effects.into_effects().filter_map(|effect| match effect {
+        Effect::Send(command) => Some((command.instance, command.verb)),
+        _ => None,
+    });
+    (sent.collect(), said.into_values().collect())
+}
+
+/// P7: it began long before, and nothing was urgent then.
+#[test]
+fn p7_an_open_rollout_that_waits_for_a_window_goes_on_without_when_the_end_comes_near() {
+    let mut active = active(json!([step("controller", "waiting", "refresh")]), &["controller"]);
+    let (sent, waits) = asks(&mut active, &observed(), hours_before(49));
+    assert_eq!(sent, []);
+    assert!(
+        waits.starts_with("waits for the next maintenance window, or for 2027-11-18T12:00:00Z"),
+        "{waits}"
+    );
+    assert!(active.nodes.overridden.is_empty());
+    let (sent, _) = asks(&mut active, &observed(), hours_before(48));
+    assert_eq!(sent, [("i-2".to_owned(), Verb::Status)], "the other is asked how it is, as ever");
+    let overridden = active.nodes.overridden;
+    assert_eq!(overridden, BTreeMap::from([(crate::urgency::Held::Window, ends())]));
+}
+
+/// P4, P5: what is about to expire has not expired, so the others have to be well. What has expired is why they are not.
+#[test]
+fn p5_only_what_has_really_expired_waits_for_nobody() {
+    for (hours, asks_nobody) in [(48, false), (1, false), (0, true), (-24, true)] {
+        let mut active = active(json!([step("controller", "check", "refresh")]), &["controller"]);
+        let (sent, _) = asks(&mut active, &observed(), hours_before(hours));
+        let refresh = Verb::Refresh { credentials: "new".to_owned(), restart: true };
+        let wanted = if asks_nobody { ("i-1", refresh) } else { ("i-2", Verb::Status) };
+        assert_eq!(sent, [(wanted.0.to_owned(), wanted.1)], "{hours} hours before");
+        // A successor cannot come while nobody answers: what is replaced waits for the others all the same.
+        let mut active = self::active(json!([step("controller", "check", "replace")]), &["controller"]);
+        let (sent, _) = asks(&mut active, &observed(), hours_before(hours));
+        assert_eq!(sent, [("i-2".to_owned(), Verb::Status)], "{hours} hours before");
+    }
+}
+
+/// etcd has its turn before the controllers: what it waits for they wait for. Pools come after them, and wait.
+#[test]
+fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
+    let steps = json!([
+        step("etcd-0", "waiting", "replace"),
+        step("controller", "waiting", "refresh"),
+        step("pool-a", "waiting", "replace")
+    ]);
+    let mut active = active(steps, &["controller"]);
+    let (due, over) = (hours_before(1), hours_before(-1));
+    let urgency = |active: &Active, role: &str, now| active.nodes.urgency_of(&role.parse().unwrap(), now);
+    for role in ["etcd-0", "controller"] {
+        assert!(
+            urgency(&active, role, due).overrides() && !urgency(&active, role, due).has_expired(),
+            "{role}"
+        );
+        assert!(!urgency(&active, role, hours_before(49)).overrides(), "{role}");
+    }
+    assert!(!urgency(&active, "pool-a", over).overrides());
+    // That a controller's has expired does not excuse a member of etcd that is not well.
+    assert!(urgency(&active, "etcd-0", over).overrides() && !urgency(&active, "etcd-0", over).has_expired());
+    assert!(urgency(&active, "controller", over).has_expired());
+    // What has its new ones is urgent no longer.
+    active.nodes.steps[1].state = NodeState::Done;
+    for role in ["etcd-0", "controller", "pool-a"] {
+        assert!(!urgency(&active, role, over).overrides(), "{role}");
+    }
+}
+
+/// The figures by which `validate` judges are those by which a rollout waits.
+#[test]
+fn p7_the_longest_roll_is_reckoned_by_what_the_steps_wait_for() {
+    use super::super::nodes::asks::longest;
+    use slipway_core::renewal::deadline;
+    assert_eq!(longest(&Verb::EtcdSnapshot), deadline::SNAPSHOT);
+    assert_eq!(longest(&Verb::EtcdMoveLeader), deadline::MOVE_LEADER);
+    assert_eq!(longest(&Verb::Refresh { credentials: String::new(), restart: true }), deadline::REFRESH);
+}
