@@ -7,6 +7,7 @@ mod agreement;
 mod authorities;
 mod balancers;
 mod custom;
+mod deadline;
 mod endpoints;
 mod etcd;
 mod existing;
@@ -75,6 +76,9 @@ pub(crate) fn lower(
     let iam_roles = lowering.iam_roles();
     let certificates = lowering.certificates();
     let rollout = lowering.rollout(&pools, &network);
+    if let (Some(rollout), Some(etcd), Some(controller)) = (&rollout, &etcd, &controller) {
+        lowering.renewal_in_time(&certificates, rollout, etcd.members.len(), controller.count);
+    }
     let stack_tags = lowering.stack_tags();
     Some(Cluster {
         name: name?,

@@ -92,7 +92,7 @@ pub(crate) struct RolloutBeforeExpirySpec {
     /// How renewed certificates reach the nodes; `rollout` unless given.
     pub(crate) strategy: Option<RenewalStrategySpec>,
     /// So many days before the end neither maintenance windows nor approval hold a renewal up; half of `days` and 3 at most
-    /// unless given. With 0 that begins when a certificate has expired.
+    /// unless given. That begins earlier where the slowest roll of this cluster needs longer: `slipway validate` says so.
     #[schemars(range(min = 0, max = 3650))]
     pub(crate) emergency_days: Option<u32>,
 }

@@ -82,5 +82,6 @@ mod network;
 mod nodes;
 mod pools;
 mod relations;
+mod renewal;
 mod structure;
 mod update;

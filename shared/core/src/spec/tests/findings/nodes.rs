@@ -439,7 +439,7 @@ fn renewals_hurry_for_half_of_their_days_and_three_at_most() {
     assert_eq!(emergency_days(""), Some((7, 3)));
     assert_eq!(emergency_days(", days: 30"), Some((30, 3)));
     assert_eq!(emergency_days(", days: 3"), Some((3, 1)));
-    assert_eq!(emergency_days(", days: 1"), Some((1, 0)));
+    assert_eq!(emergency_days(", days: 2"), Some((2, 1)));
     assert_eq!(emergency_days(", emergencyDays: 0"), Some((7, 0)));
     assert_eq!(emergency_days(", days: 14, emergencyDays: 14"), Some((14, 14)));
 }
