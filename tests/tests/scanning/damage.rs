@@ -106,6 +106,25 @@ async fn the_newest_spec_that_was_accepted_counts() {
     assert_eq!(world.said(), BTreeMap::new(), "once a threshold");
 }
 
+/// Whoever has a node can have it tell what they like. That is said, and overrides nothing.
+#[tokio::test]
+async fn p7_what_a_node_tells_makes_no_plan_urgent() {
+    let world = World::launched(&PRODUCTION.replace("approval: auto", "approval: manual")).await;
+    let now = launch() + days(350);
+    let status = serde_json::json!({"format": 1, "at": now, "cluster": NAME, "role": "controller",
+        "applied": {"asAsked": true}, "components": [], "healthy": true, "served": [{
+            "name": "kube-apiserver", "address": "127.0.0.1:6443", "verifiable": true, "certificate": {
+                "serial": "1", "fingerprint": "f".repeat(64), "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
+                "notBefore": launch(), "notAfter": now, "verifies": true}}]});
+    world.assets.set_clock(now);
+    world.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
+    world.scan(now).await;
+    assert!(world.state().urgent.is_some(), "it is said");
+    let plan = world.planned(now).await.unwrap();
+    assert!(plan.waits_for_approval(now) && !plan.urgency(now).overrides(), "{}", plan.summary());
+    assert!(!world.said().contains_key("Rollout Requested"));
+}
+
 /// What a node still serves counts, whatever is in the store.
 #[tokio::test]
 async fn p7_what_a_node_still_serves_is_said_and_urgent() {

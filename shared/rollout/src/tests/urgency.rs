@@ -127,6 +127,31 @@ fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
     }
 }
 
+/// P10: a pause is a person's word. That it holds up what cannot wait is said once, and in every report.
+#[test]
+fn p7_p10_a_pause_holds_a_renewal_and_says_what_it_costs() {
+    let mut state = Rollout::new("c");
+    state.active = Some(active(json!([step("controller", "waiting", "refresh")]), &["controller"]));
+    state.switch = Some(Switch { paused: true, at: hours_before(60) });
+    let waits = |decision: &Decision| {
+        let said = |effect: &&Effect| matches!(effect, Effect::Publish(Event::RolloutWaiting(_)));
+        assert!(
+            !decision.effects.iter().any(|effect| matches!(effect, Effect::Send(_))),
+            "{:?}",
+            decision.effects
+        );
+        decision.effects.iter().filter(said).count()
+    };
+    let early = decide(&state, &observed(), hours_before(49));
+    assert_eq!((early.report.state.as_str(), waits(&early)), ("paused", 0));
+    let late = decide(&early.next, &observed(), hours_before(48));
+    assert_eq!(waits(&late), 1);
+    let words = "certificates in use expire at 2027-11-20T12:00:00Z, and nothing renews them before `slipway resume --cluster c`";
+    assert!(late.report.message.contains(words), "{}", late.report.message);
+    let again = decide(&late.next, &observed(), hours_before(47));
+    assert_eq!((waits(&again), again.report.message), (0, late.report.message));
+}
+
 /// The figures by which `validate` judges are those by which a rollout waits.
 #[test]
 fn p7_the_longest_roll_is_reckoned_by_what_the_steps_wait_for() {
