@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::renewal::Asked;
 use slipway_core::spec;
 
@@ -25,6 +25,9 @@ const SEED: u64 = 1;
 /// days are left, and no window of [`text`] is open for ten hours.
 const NEARLY_OVER: SignedDuration = SignedDuration::from_hours(24 * 358);
 
+/// So long a renewal waits, before it may not wait any longer.
+const WAITS: SignedDuration = SignedDuration::from_hours(10);
+
 /// How large a cluster is, and how it is to be rolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
@@ -33,18 +36,31 @@ pub struct Shape {
     /// Sizes of its pools.
     pub(super) pools: &'static [u32],
     pub(super) manual: bool,
-    windows: bool,
+    windows: &'static str,
+    /// `rolloutBeforeExpiry.days`.
+    days: u32,
 }
 
-pub(super) const SHAPES: [Shape; 8] = [
-    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: false },
-    Shape { members: 3, controllers: 1, pools: &[2], manual: false, windows: false },
-    Shape { members: 3, controllers: 2, pools: &[3, 2], manual: false, windows: false },
-    Shape { members: 3, controllers: 3, pools: &[3], manual: false, windows: false },
-    Shape { members: 3, controllers: 3, pools: &[2], manual: true, windows: false },
-    Shape { members: 5, controllers: 2, pools: &[2], manual: false, windows: true },
-    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: true },
-    Shape { members: 3, controllers: 2, pools: &[2], manual: true, windows: true },
+/// Two windows, of which one is open on most days.
+const DAILY: &str = "  windows:\n    - {days: [mon, wed, sat], start: \"06:00\", minutes: 300}\n    - {start: \"22:30\", minutes: 180}\n";
+/// One hour a week.
+const WEEKLY: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes: 60}\n";
+/// Ten minutes a week: one machine has its turn.
+const TEN_MINUTES: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes: 10}\n";
+
+pub(super) const SHAPES: [Shape; 12] = [
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: "", days: 30 },
+    Shape { members: 3, controllers: 1, pools: &[2], manual: false, windows: "", days: 30 },
+    Shape { members: 3, controllers: 2, pools: &[3, 2], manual: false, windows: "", days: 30 },
+    Shape { members: 3, controllers: 3, pools: &[3], manual: false, windows: "", days: 30 },
+    Shape { members: 3, controllers: 3, pools: &[2], manual: true, windows: "", days: 30 },
+    Shape { members: 5, controllers: 2, pools: &[2], manual: false, windows: DAILY, days: 30 },
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: DAILY, days: 30 },
+    Shape { members: 3, controllers: 2, pools: &[2], manual: true, windows: DAILY, days: 30 },
+    Shape { members: 3, controllers: 3, pools: &[2], manual: false, windows: WEEKLY, days: 7 },
+    Shape { members: 3, controllers: 2, pools: &[2], manual: true, windows: TEN_MINUTES, days: 30 },
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: WEEKLY, days: 2 },
+    Shape { members: 5, controllers: 2, pools: &[2], manual: true, windows: "", days: 7 },
 ];
 
 /// What is changed.
@@ -72,13 +88,15 @@ pub enum Change {
     Removal,
     /// Credentials, in place, of which some are about to expire.
     Urgent,
+    /// Credentials, whose renewal waits for a window, or for a person who never comes, until it may not wait any longer.
+    Deadline,
 }
 
 pub(super) const CHANGES: [Change; 6] =
     [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
 
 /// Clusters, by their number, and what is changed of them, that few seeds choose.
-const RARE: [(usize, Change); 14] = [
+const RARE: [(usize, Change); 18] = [
     (1, Change::Removal),
     (2, Change::Removal),
     (5, Change::Removal),
@@ -93,6 +111,10 @@ const RARE: [(usize, Change); 14] = [
     (6, Change::Refresh),
     (6, Change::All),
     (7, Change::Workers),
+    (8, Change::Deadline),
+    (9, Change::Deadline),
+    (10, Change::Deadline),
+    (11, Change::Deadline),
 ];
 
 /// How many sizes of clusters there are that most seeds choose from.
@@ -148,14 +170,11 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
     if change == Change::More && changed {
         members += 2;
     }
-    let in_place = matches!(change, Change::Refresh | Change::Urgent);
+    let in_place =
+        matches!(change, Change::Refresh | Change::Urgent) || change == Change::Deadline && shape.days == 30;
     let strategy = if in_place { "refresh" } else { "rollout" };
     let approval = if shape.manual { "manual" } else { "auto" };
-    let windows = if shape.windows {
-        "  windows:\n    - {days: [mon, wed, sat], start: \"06:00\", minutes: 300}\n    - {start: \"22:30\", minutes: 180}\n"
-    } else {
-        ""
-    };
+    let (windows, days) = (shape.windows, shape.days);
     format!(
         "clusterName: {NAME}\nregion: eu-west-1\nkubernetesVersion: \"{minor}\"\nkeyName: operations\n\
          apiEndpoints:\n  - name: default\n    dnsName: api.example.com\n    loadBalancer:\n      type: network\n      \
@@ -169,7 +188,7 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
          \x20 - {{name: private-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.96.0/19, private: true}}\n\
          controller:\n  count: {}\n  instanceType: {}\netcd:\n  count: {}\n  instanceType: {}\n\
          worker:\n  nodePools:\n{pools}\
-         certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true, days: 30, strategy: {strategy}}}\n\
+         certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true, days: {days}, strategy: {strategy}}}\n\
          rollout:\n  approval: {approval}\n  maxUnavailable: 1\n{windows}",
         controllers,
         kind(Change::Controllers),
@@ -187,6 +206,10 @@ pub struct Base {
     pub(super) change: Change,
     pub(super) skew: Skew,
     pub(super) validity: Validity,
+    /// When the first certificate in force ends.
+    pub(super) ends: Option<Timestamp>,
+    /// From when on neither windows nor approval hold its renewal up.
+    pub(super) urgent_from: Option<Timestamp>,
 }
 
 impl Base {
@@ -215,7 +238,7 @@ impl Base {
     /// As [`Base::with`].
     #[must_use]
     pub fn small(members: u32, controllers: u32, change: Change) -> Self {
-        Self::made(Shape { members, controllers, pools: &[2], manual: false, windows: false }, change)
+        Self::made(Shape { members, controllers, pools: &[2], manual: false, windows: "", days: 30 }, change)
     }
 
     /// As [`Base::of`], launched for this one alone.
@@ -240,6 +263,12 @@ impl Base {
             let nearly_over = account.now() + NEARLY_OVER;
             lock(&account.world).advance(nearly_over);
         }
+        let ends = lock(&account.world).machines();
+        let ends = launched.validity.nearest(ends.iter()).map(|(ends, _)| ends);
+        if let Some(ends) = ends.filter(|_| change == Change::Deadline) {
+            // No window is open for so long.
+            lock(&account.world).advance(ends - launched.rules.emergency - WAITS);
+        }
         if change == Change::Removal {
             // As one sees to before a pool goes.
             let goes = format!("pool-p{}", shape.pools.len());
@@ -263,7 +292,7 @@ impl Base {
                 account.scan(&asked, &forever, now).map(drop).unwrap_or_else(|error| panic!("{error}"));
                 account.render(None, &forever, now)
             }
-            Change::Urgent => {
+            Change::Urgent | Change::Deadline => {
                 account
                     .scan(&Asked::default(), &forever, now)
                     .map(drop)
@@ -284,10 +313,12 @@ impl Base {
             | Change::Upgrade
             | Change::More
             | Change::Removal
-            | Change::Urgent => launched.rules.clone(),
+            | Change::Urgent
+            | Change::Deadline => launched.rules.clone(),
         };
         let (skew, validity) = (launched.skew.clone(), launched.validity.clone());
-        Self { account, rules, shape, change, skew, validity }
+        let urgent_from = ends.map(|ends| ends - rules.emergency);
+        Self { account, rules, shape, change, skew, validity, ends, urgent_from }
     }
 }
 

@@ -33,7 +33,9 @@ const SHARE: f64 = 0.06;
 impl Farewell {
     /// The one of that trial, if it has any.
     pub(super) fn of(trial: &Trial) -> Option<Self> {
-        if trial.people == People::ByChance && change_of(trial.base()) == Change::Removal {
+        if trial.people == People::ByChance
+            && matches!(change_of(trial.base()), Change::Removal | Change::Deadline)
+        {
             return None;
         }
         let mut random = Random::new(trial.seed ^ 0x6661_7265);

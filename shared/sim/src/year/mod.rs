@@ -11,6 +11,7 @@ mod bill;
 mod check;
 mod engine;
 mod farewell;
+mod imports;
 mod lives;
 mod meddle;
 mod people;

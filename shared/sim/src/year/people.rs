@@ -1,5 +1,7 @@
 //! What people do, and from when on it counts.
 
+use slipway_core::plan::Plan;
+use slipway_core::status::Desired;
 use slipway_driver::keys;
 use slipway_driver::launch::Waker;
 use slipway_rollout::Order;
@@ -9,9 +11,6 @@ use jiff::Timestamp;
 use super::account::Woken;
 use super::engine::{Deed, Engine};
 use crate::ports::lock;
-
-/// How `status.json` says that a plan waits for a person.
-const WAITS: &str = "waiting-for-approval";
 
 impl Engine<'_> {
     /// What lets it go on counts from when it may have been heard.
@@ -50,6 +49,22 @@ impl Engine<'_> {
         }
     }
 
+    /// Whether the newest plan waits for a person, who heard of it by `Plan Ready`: as `slipway approve` sees it.
+    fn waits_for_approval(&self) -> bool {
+        let desired: Option<Desired> = self.account.read(&keys::desired(&self.account.name));
+        let Some(desired) = desired else { return false };
+        let plan: Option<Plan> = self.account.read(&keys::plan(&self.account.name, &desired.plan));
+        let rollout = self.account.rollout();
+        let begun = rollout.is_some_and(|one| {
+            one.active.as_ref().is_some_and(|active| active.target == desired.target)
+                || one.last.as_ref().is_some_and(|last| {
+                    last.plan == desired.plan && last.spec_version == desired.spec_version
+                })
+                || one.approved.as_ref() == Some(&desired.plan)
+        });
+        !begun && plan.is_some_and(|plan| plan.needs_approval() && !plan.is_empty())
+    }
+
     /// A person does something.
     pub(super) fn does(&mut self, deed: Deed) {
         let now = self.now();
@@ -69,18 +84,9 @@ impl Engine<'_> {
                 return self.send(Woken::Spec(version), true);
             }
             Deed::Say(order) => order,
-            Deed::ApproveWaiting
-                if self
-                    .account
-                    .status()
-                    .and_then(|status| status.rollout)
-                    .is_none_or(|one| one.state != WAITS) =>
-            {
-                return;
-            }
+            Deed::ApproveWaiting if !self.waits_for_approval() => return,
             Deed::Approve | Deed::ApproveWaiting => {
-                let desired: Option<slipway_core::status::Desired> =
-                    self.account.read(&keys::desired(&self.account.name));
+                let desired: Option<Desired> = self.account.read(&keys::desired(&self.account.name));
                 let Some(desired) = desired else { return };
                 Order::Approve { plan: desired.plan }
             }

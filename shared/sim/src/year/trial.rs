@@ -21,6 +21,8 @@ use crate::world::FleetFaults;
 const TROUBLE: SignedDuration = SignedDuration::from_hours(8);
 /// After so long without trouble nothing may be open: the longest that is waited for is an hour at each of a few machines.
 const BOUND: SignedDuration = SignedDuration::from_hours(36);
+/// So long after it may wait no longer a renewal has been seen by a scan, and by the rollout that it wakes.
+const SCANNED: SignedDuration = SignedDuration::from_hours(26);
 /// How many seeds choose among what is rarely changed.
 const SHARE: f64 = 0.06;
 /// What nothing may hold up has come to its end after so long, where nothing goes wrong.
@@ -139,6 +141,9 @@ impl Trial {
         }
         if engine.checker.violations.is_empty() {
             heal(base, &mut engine);
+            if base.change == Change::Deadline {
+                self.waits_no_longer(base, &mut engine);
+            }
             match Farewell::of(self) {
                 Some(farewell) => farewell.comes_about(self, base, &mut engine, &mut first),
                 None => self.ends_well(base, &mut engine, &mut first, &mut took, began),
@@ -150,6 +155,14 @@ impl Trial {
             first: first.unwrap_or_else(|| state(&engine)),
             tally: engine.tally.clone(),
             took,
+        }
+    }
+
+    /// Goes on until no renewal may wait any longer for a window or a person, and the day's scan after that has seen it.
+    fn waits_no_longer(&self, base: &Base, engine: &mut Engine<'_>) {
+        let Some(from) = base.urgent_from else { return };
+        while engine.next_at().is_some_and(|at| at < from + SCANNED) && !self.is_over(engine) {
+            engine.step();
         }
     }
 
@@ -189,7 +202,11 @@ impl Trial {
     /// What people do, and what dies.
     fn trouble(&self, base: &Base, engine: &mut Engine<'_>) {
         let mut random = Random::new(self.seed ^ 0x7065_7273);
-        if base.shape.manual {
+        if base.change == Change::Deadline {
+            for day in 0..7 {
+                engine.after(SignedDuration::from_hours(24 * day + 3), Happening::Daily);
+            }
+        } else if base.shape.manual {
             engine.person_after(SignedDuration::from_secs(random.seconds(1, 5_400)), Deed::Approve);
         }
         let (soon, later) = (random.seconds(5, 1_800), random.seconds(3_600, 7_200));
@@ -285,6 +302,10 @@ impl Trial {
             engine.checker.wrong(engine.now(), "§9", what);
         }
         self.no_step_twice(engine);
+        if let Some(ends) = base.ends.filter(|_| base.change == Change::Deadline) {
+            // P7 is looked at until then, and beyond.
+            engine.run_until(ends + SignedDuration::from_hours(1));
+        }
     }
 
     /// Goes on until nothing is open, and nothing on its way; `false`: something was wrong, or that never comes.
@@ -343,7 +364,7 @@ fn heal(base: &Base, engine: &mut Engine<'_>) {
     }
     drop(world);
     engine.person_after(SignedDuration::from_mins(20), Deed::Say(Order::Resume));
-    if base.shape.manual {
+    if base.shape.manual && base.change != Change::Deadline {
         engine.person_after(SignedDuration::from_mins(30), Deed::Approve);
     }
 }
@@ -399,8 +420,10 @@ fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
                     amiss.push(format!("{id} of {role} does not serve"));
                 } else if machine.config != node.config_digest {
                     amiss.push(format!("{id} of {role} is of an earlier configuration"));
-                } else if !matches!(base.change, Change::Refresh | Change::Renew | Change::Urgent)
-                    && group.as_ref().is_some_and(|group| group.template != machine.template)
+                } else if !matches!(
+                    base.change,
+                    Change::Refresh | Change::Renew | Change::Urgent | Change::Deadline
+                ) && group.as_ref().is_some_and(|group| group.template != machine.template)
                 {
                     amiss.push(format!("{id} of {role} is not what its group launches now"));
                 } else if machine.credentials != node.credentials_digest {

@@ -8,9 +8,11 @@ use slipway_core::spec;
 use super::account::Account;
 use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
+use super::imports::exported;
 use super::lives::{Lifetime, Lives};
 use super::picture;
 use super::rules::Rules;
+use crate::ports::lock;
 use crate::world::{MachineFacts, World};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -26,13 +28,17 @@ pub struct Year {
     pub seed: u64,
     /// How likely things go wrong, as [`Engine::let_go_wrong`] has it.
     pub faults: f64,
+    /// From the launch on nobody approves anything, or uploads the spec again.
+    pub unattended: bool,
 }
 
 /// What became of it.
 #[derive(Debug, Default)]
 pub struct Chronicle {
-    /// All that was wrong.
+    /// The first promise that was broken, if one was: it ends the year.
     pub violations: Vec<Violation>,
+    /// What `status.json` said at that moment.
+    pub status: Option<String>,
     /// What the bus said of rollouts and certificates.
     pub said: Vec<(Timestamp, String)>,
     /// What was counted.
@@ -110,6 +116,7 @@ impl Year {
         })?;
         let cluster = accepted.cluster;
         let account = Account::new(&cluster.name, &cluster.region, self.seed);
+        exported(&mut lock(&account.world), &cluster);
         let checker = Checker::new(&cluster.name, Rules::of(&cluster), self.faults > 0.0);
         let mut engine = Engine::new(account, checker, self.seed, None);
         engine.scans = true;
@@ -140,7 +147,7 @@ impl Year {
                 let choice = life.engine.random.number();
                 life.engine.after(wait, Happening::Death { choice, zone: false });
             }
-            life.day(day % 7 < 5);
+            life.day(day % 7 < 5 && !self.unattended);
             if !life.engine.checker.violations.is_empty() {
                 break;
             }
@@ -173,11 +180,20 @@ impl Life<'_> {
             self.engine.step();
             self.looks();
             self.counts(self.engine.now().duration_since(before), led, answers);
+            if !self.engine.checker.violations.is_empty() {
+                self.margins();
+                return self.heard();
+            }
         }
         let (before, (led, answers)) = (self.engine.now(), self.serves());
         self.engine.run_until(until);
         self.counts(until.duration_since(before), led, answers);
         self.margins();
+        self.heard();
+    }
+
+    /// Takes down what was said.
+    fn heard(&mut self) {
         let transcript = std::mem::take(&mut self.engine.transcript);
         let heard = ["bus: spec", "bus: rollout", "bus: certificates", "bus: expiring", "bus: renewal"];
         for (at, line) in transcript {
@@ -224,7 +240,10 @@ impl Life<'_> {
         }
     }
 
-    fn told(self, renew_before: Option<SignedDuration>) -> Chronicle {
+    fn told(mut self, renew_before: Option<SignedDuration>) -> Chronicle {
+        self.engine.checker.violations.truncate(1);
+        let report = self.engine.account.status().and_then(|status| status.rollout);
+        let status = report.map(|report| format!("{}: {}", report.state, report.message));
         let facts = self.engine.with_world(|world| world.cluster_facts(&self.name)).unwrap_or_default();
         let mut rollouts = BTreeMap::new();
         for (_, line) in &self.said {
@@ -236,6 +255,7 @@ impl Life<'_> {
         }
         let until = self.engine.now();
         Chronicle {
+            status: status.filter(|_| !self.engine.checker.violations.is_empty()),
             violations: self.engine.checker.violations,
             said: self.said,
             tally: self.engine.tally,

@@ -9,6 +9,7 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod bugs;
+mod deadlines;
 mod ends;
 mod rare;
 mod rolls;

@@ -33,6 +33,12 @@ fn p4_members_join_as_learners_one_at_a_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::More, &[1, 2, 3]);
 }
 
+/// It waits for an hour or ten minutes a week, or for an approval that nobody gives, and goes on before anything ends.
+#[test]
+fn p7_what_waits_for_a_window_or_a_person_goes_on_in_time_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Deadline, &[8, 9, 10, 11]);
+}
+
 /// No window is open for hours, and nobody has approved it. The checker holds that nothing else is ever in such haste.
 #[test]
 fn p7_what_is_about_to_end_waits_for_no_window_and_no_approval() {

@@ -1,0 +1,85 @@
+//! P7, whatever windows, days and approval a spec has: lived through from the launch to after the end of the first certificates.
+
+use slipway_sim::year::{Chronicle, Year};
+
+const WEEKLY: &str = "{days: [sun], start: \"02:30\", minutes: 60}";
+const TWICE: &str = "{days: [tue, fri], start: \"22:00\", minutes: 120}";
+const NIGHTLY: &str = "{start: \"01:00\", minutes: 90}";
+const TEN_MINUTES: &str = "{days: [sun], start: \"02:30\", minutes: 10}";
+
+/// A cluster whose certificates are good for three weeks longer than it takes until they are renewed.
+fn spec(days: u32, windows: &str, approval: &str, strategy: &str) -> String {
+    let rollout = match windows {
+        "" => format!("rollout: {{approval: {approval}}}\n"),
+        windows => format!("rollout:\n  approval: {approval}\n  windows: [{windows}]\n"),
+    };
+    format!(
+        "clusterName: waits\nregion: eu-west-1\nkubernetesVersion: \"1.37\"\nkeyName: operations\n\
+         apiEndpoints:\n- name: default\n  dnsName: api.example.com\n  loadBalancer: {{type: network, hostedZone: {{id: Z0123456789ABCDEFGHIJ}}}}\n\
+         subnets:\n\
+         - {{name: public-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.0.0/24}}\n\
+         - {{name: public-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.1.0/24}}\n\
+         - {{name: public-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.2.0/24}}\n\
+         - {{name: private-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.32.0/19, private: true}}\n\
+         - {{name: private-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.64.0/19, private: true}}\n\
+         - {{name: private-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.96.0/19, private: true}}\n\
+         controller: {{count: 3}}\netcd: {{count: 3}}\n\
+         worker:\n  nodePools:\n  - {{name: general, autoScalingGroup: {{minSize: 1, maxSize: 2}}}}\n\
+         tlsCertDurationDays: {}\n\
+         certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true, days: {days}, strategy: {strategy}}}\n{rollout}",
+        days + 21
+    )
+}
+
+/// From the launch on, until the first certificates have ended; nobody is there.
+fn live(days: u32, windows: &str, approval: &str, strategy: &str, faults: f64) -> Chronicle {
+    let spec = spec(days, windows, approval, strategy);
+    let year = Year { spec, days: days + 24, seed: 3, faults, unattended: true }.live().unwrap();
+    let told: Vec<String> = year.said.iter().map(|(at, line)| format!("{at} {line}")).collect();
+    let what = format!("days: {days}, {windows}, {approval}, {strategy}: {told:#?}; {:?}", year.status);
+    assert_eq!(year.violations, [], "{what}");
+    assert!(year.rollouts["succeeded"] >= 2 && year.rollouts.len() == 1, "{what}");
+    year
+}
+
+fn says(year: &Chronicle, words: &str) -> bool {
+    year.said.iter().any(|(_, line)| line.contains(words))
+}
+
+/// The nine specs of the issue: five of them had expired controllers.
+#[test]
+fn p7_nine_specs_of_days_and_weekly_windows_renew_in_time() {
+    std::thread::scope(|scope| {
+        for windows in [WEEKLY, TWICE, NIGHTLY] {
+            scope.spawn(move || {
+                for days in [2, 7, 30] {
+                    live(days, windows, "auto", "rollout", 0.0);
+                }
+            });
+        }
+    });
+}
+
+/// One machine a week would take six weeks, and certificates end after thirty days: the rest go outside of the window.
+#[test]
+fn p7_a_window_of_ten_minutes_is_overridden_in_time_and_that_is_said() {
+    let year = live(30, TEN_MINUTES, "auto", "rollout", 0.0);
+    assert!(
+        says(&year, "outside of the maintenance windows, since certificates in use expire at"),
+        "{:#?}",
+        year.said
+    );
+}
+
+/// Nobody ever approves it; what else waits for approval goes on doing so.
+#[test]
+fn p7_a_renewal_that_nobody_approves_begins_in_time_and_that_is_said() {
+    for (windows, strategy) in [("", "rollout"), (WEEKLY, "refresh")] {
+        let year = live(7, windows, "manual", strategy, 0.0);
+        assert!(
+            says(&year, "begun without approval, since certificates in use expire at"),
+            "{:#?}",
+            year.said
+        );
+    }
+}
