@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use jiff::SignedDuration;
 use serde_json::json;
+use slipway_core::words::moment;
 use slipway_sim::year::{Chronicle, Year};
 
 use crate::Exit;
@@ -42,6 +43,9 @@ pub(crate) struct Args {
     /// How likely things go wrong: 0 is never, 0.1 is a bad place.
     #[arg(long, value_name = "P", default_value_t = 0.01, allow_negative_numbers = true, value_parser = probability)]
     faults: f64,
+    /// Nobody approves a plan, or uploads the spec again after a failure, once it is launched.
+    #[arg(long)]
+    unattended: bool,
     /// Draw it as one HTML page: machines by role, rollouts, certificates.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -69,6 +73,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         days: args.days,
         seed: args.seed,
         faults: args.faults,
+        unattended: args.unattended,
     };
     let chronicle =
         year.live().map_err(|refused| Failure::refused(refused.to_string(), "check it: slipway validate"))?;
@@ -129,7 +134,10 @@ fn told(name: &str, args: &Args, year: &Chronicle) -> String {
         bill.metrics,
     ));
     for wrong in &year.violations {
-        text.push_str(&format!("BROKEN: {} at {}: {}\n", wrong.promise, wrong.at, wrong.what));
+        text.push_str(&format!("BROKEN: {} at {}: {}\n", wrong.promise, moment(wrong.at), wrong.what));
+        if let Some(status) = &year.status {
+            text.push_str(&format!("  status.json said then: {status}\n"));
+        }
     }
     text
 }
@@ -163,6 +171,7 @@ fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
             "eventBridge": dollars(bill.events), "cloudWatch": dollars(bill.metrics), "total": dollars(bill.total()),
         },
         "broken": broken,
+        "status": year.status,
         "said": said,
     })
 }
