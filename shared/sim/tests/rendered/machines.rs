@@ -130,8 +130,8 @@ async fn a_cluster_comes_up_with_a_quorum_api_servers_and_pods_and_the_same_way_
 async fn p4_a_member_comes_back_with_its_volume_and_its_fellows_keep_the_quorum() {
     let fleet = Fleet::up().await;
     let old = fleet.of_role("etcd-1").remove(0);
-    fleet.groups.terminate("production-etcd-1", &old.id, false).await.unwrap();
-    fleet.groups.terminate("production-etcd-1", &old.id, false).await.unwrap();
+    fleet.groups.terminate("production-etcd-1", &old.id, None).await.unwrap();
+    fleet.groups.terminate("production-etcd-1", &old.id, None).await.unwrap();
     fleet.pass(60);
     let both = fleet.of_role("etcd-1");
     assert_eq!(both.len(), 2, "its successor boots while it waits in its hook");
@@ -196,13 +196,13 @@ async fn p6_a_drained_worker_goes_without_a_loss_and_one_that_nobody_drained_is_
     let facts = fleet.facts();
     assert_eq!((facts.pods.get(&drained), facts.cordoned.as_slice()), (None, &[drained.clone()][..]));
 
-    fleet.groups.terminate("production-pool-general-a", &drained, true).await.unwrap();
+    fleet.groups.terminate("production-pool-general-a", &drained, Some(0)).await.unwrap();
     fleet.groups.complete_termination("production-pool-general-a", &drained).await.unwrap();
     fleet.pass(120);
     assert_eq!(fleet.facts().losses, []);
     assert!(!fleet.machines().iter().any(|machine| machine.id == drained));
 
-    fleet.groups.terminate("production-pool-general-a", &left, false).await.unwrap();
+    fleet.groups.terminate("production-pool-general-a", &left, None).await.unwrap();
     fleet.pass(1_700);
     fleet.groups.prolong_termination("production-pool-general-a", &left).await.unwrap();
     fleet.pass(1_700);
@@ -263,7 +263,7 @@ async fn p2_a_new_launch_template_reaches_new_machines_alone() {
     assert_eq!(group.template.as_ref().unwrap().version, "2");
     assert!(group.machines.values().all(|machine| machine.template.as_ref().unwrap().version == "1"));
     let old = fleet.of_role("controller").remove(0);
-    fleet.groups.terminate("production-control-plane", &old.id, false).await.unwrap();
+    fleet.groups.terminate("production-control-plane", &old.id, None).await.unwrap();
     fleet.groups.complete_termination("production-control-plane", &old.id).await.unwrap();
     fleet.pass(900);
     let new: Vec<MachineFacts> =

@@ -149,7 +149,8 @@ impl Meddler for Mistaken {
             Waker::Order { order: Order::Approve { .. } | Order::Skip { .. }, .. }
             | Waker::Event
             | Waker::Group { .. }
-            | Waker::Tick => false,
+            | Waker::Tick
+            | Waker::Look => false,
         };
         Some(if deaf { Waker::Event } else { by })
     }
