@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use slipway_core::node::{
-    Answer, Command, CommandStatus, CommandView, Drained, Failure, HowUnanswered, Unanswered, Verb, Word,
+    Command, CommandStatus, CommandView, Drained, Failure, HowUnanswered, Unanswered, Verb, Word,
 };
 use slipway_driver::ports::{Commands, ErrorKind};
 
@@ -87,9 +87,9 @@ async fn p8_a_command_of_a_token_is_sent_once() {
     assert_eq!(bodies[3]["NextToken"], "more", "a token on a later page is found");
 }
 
-fn drained(done: bool) -> Answer {
+fn drained(done: bool) -> CommandView {
     let text = json!({"node": "i-2", "done": done});
-    serde_json::from_value::<Drained>(text).unwrap().into()
+    CommandView::Answered(serde_json::from_value::<Drained>(text).unwrap().into())
 }
 
 fn unanswered(how: HowUnanswered, problem: &str) -> CommandView {
@@ -131,7 +131,7 @@ async fn an_answer_is_whole_or_none_and_says_why() {
     };
     let ended = HowUnanswered::Succeeded;
     for expected in [
-        CommandView::Answered(drained(true)),
+        drained(true),
         CommandView::Failed(failure),
         // Whoever ended it knows better than what it printed before.
         unanswered(HowUnanswered::Failed, "Failed; it ended with status 1"),
