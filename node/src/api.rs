@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// By which the node manager speaks to the API server beside it.
 const KUBECONFIG: &str = "etc/kubernetes/node-manager.kubeconfig";
@@ -22,7 +22,7 @@ pub async fn client(root: &Path) -> Outcome<Client> {
     let path = root.join(KUBECONFIG);
     let unusable = |error: &dyn std::fmt::Display| {
         Failure::lasting(
-            "kubernetes.credentials",
+            FailureCode::KubernetesCredentials,
             format!("{}: {error}", path.display()),
             "run this on a controller; there, `slipway-node refresh` fetches its credentials again",
         )
@@ -44,12 +44,12 @@ pub(crate) fn failed(subject: &str, error: &Error) -> Failure {
     match status(error) {
         // Throttled, or something behind it is just starting or full.
         None | Some(429 | 500..) => Failure::passing(
-            "kubernetes.unavailable",
+            FailureCode::KubernetesUnavailable,
             message,
             "the API server beside this agent must run: `slipway-node status` tells whether it does",
         ),
         Some(_) => Failure::lasting(
-            "kubernetes.refused",
+            FailureCode::KubernetesRefused,
             message,
             "the API server says no: `kubectl` as an administrator shows why",
         ),

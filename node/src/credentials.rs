@@ -23,7 +23,7 @@ use serde::Deserialize;
 use slipway_driver::ports::Secret;
 use zeroize::Zeroizing;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use folder::Folder;
 
 /// The newest format of bundles that is known here.
@@ -58,7 +58,7 @@ impl Bundle {
         let Format { format } = read(plain)?;
         if format != FORMAT {
             return Err(Failure::lasting(
-                "credentials.format",
+                FailureCode::CredentialsFormat,
                 format!("the bundle of credentials has format {format}; this agent knows {FORMAT}"),
                 "roll this node, so that it gets the agent that belongs to the bundle",
             ));
@@ -88,7 +88,7 @@ fn read<T: for<'a> Deserialize<'a>>(plain: &Secret) -> Outcome<T> {
     // The error's own words might quote what it met.
     serde_json::from_slice(plain.expose()).map_err(|error| {
         Failure::lasting(
-            "credentials.damaged",
+            FailureCode::CredentialsDamaged,
             format!(
                 "what opened is no bundle of credentials (line {}, column {})",
                 error.line(),
@@ -106,7 +106,7 @@ fn parts(path: &str) -> Outcome<(&str, &str)> {
         path.strip_prefix("/etc/").is_some_and(|rest| rest.contains('/') && rest.split('/').all(plain));
     path.rsplit_once('/').filter(|_| fits).ok_or_else(|| {
         Failure::lasting(
-            "credentials.path",
+            FailureCode::CredentialsPath,
             format!("the bundle of credentials holds {path:?}, which is no file in a folder below /etc"),
             "report this: it is a defect; nothing was written",
         )
@@ -139,7 +139,7 @@ struct Place {
 pub fn write(root: &Path, digest: &str, bundle: &Bundle) -> Outcome<Written> {
     if digest.is_empty() || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Failure::lasting(
-            "credentials.digest",
+            FailureCode::CredentialsDigest,
             format!("{digest:?} is no digest"),
             "give the digest in lower-case hex, as node.json has it",
         ));

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// The one provider of cryptography.
 #[must_use]
@@ -51,7 +51,7 @@ pub fn public() -> Outcome<ClientConfig> {
     let (added, _) = roots.add_parsable_certificates(found.certs);
     let refused = |message: String| {
         Failure::lasting(
-            "http.authorities",
+            FailureCode::HttpAuthorities,
             message,
             "install the image's package of authorities (ca-certificates)",
         )
@@ -73,7 +73,11 @@ pub fn public() -> Outcome<ClientConfig> {
 pub fn client(tls: ClientConfig, patience: Duration) -> Outcome<reqwest::Client> {
     let builder = reqwest::Client::builder().use_preconfigured_tls(tls).timeout(patience).no_proxy();
     builder.build().map_err(|error| {
-        Failure::lasting("http.client", format!("no HTTP client: {error}"), "report this: it is a defect")
+        Failure::lasting(
+            FailureCode::HttpClient,
+            format!("no HTTP client: {error}"),
+            "report this: it is a defect",
+        )
     })
 }
 
@@ -101,7 +105,7 @@ pub fn certificates(path: &Path) -> Outcome<Vec<CertificateDer<'static>>> {
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::lasting(
-        "credentials.unreadable",
+        FailureCode::CredentialsUnreadable,
         format!("{}: {error}", path.display()),
         "run `slipway-node refresh`, which fetches this node's credentials again",
     )

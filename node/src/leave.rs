@@ -25,7 +25,7 @@ use crate::credentials::below;
 use crate::etcd::health::health;
 use crate::etcd::leader::move_leader;
 use crate::etcd::place::Place;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::kube::{MANIFESTS, STATIC_PODS};
 use crate::machine::Unit;
 use crate::machine::apply::Host;
@@ -105,7 +105,7 @@ fn read(root: &Path, name: &str) -> Outcome<String> {
 
 fn unreadable(problem: &dyn std::fmt::Display) -> Failure {
     Failure::lasting(
-        "leave.unreadable",
+        FailureCode::LeaveUnreadable,
         format!("what this node was told cannot be read: {problem}"),
         "it comes with the userdata: let this instance be replaced",
     )
@@ -132,7 +132,7 @@ impl<C: Commands> Leaving<C> {
         let config = NodeConfig::read(&text).map_err(|error| unreadable(&error))?;
         match config {
             NodeConfig::Worker(_) => Err(Failure::lasting(
-                "leave.worker",
+                FailureCode::LeaveWorker,
                 "a worker does not settle its terminate hook: whoever drains it does",
                 "run this on an etcd member or a controller",
             )),
@@ -207,7 +207,7 @@ impl<C: Commands> Leaving<C> {
         let (from, to) = (self.host.below(MANIFESTS), self.host.below(STOPPED));
         let failed = |error: std::io::Error| {
             Failure::passing(
-                "leave.files",
+                FailureCode::LeaveFiles,
                 format!("{}: {error}", to.display()),
                 "see that the disk has room and is no read-only one",
             )
@@ -246,7 +246,7 @@ fn refuse_last(health: &EtcdHealth) -> Outcome<()> {
         return Ok(());
     }
     Err(Failure::passing(
-        "leave.majority",
+        FailureCode::LeaveMajority,
         format!(
             "without {} the cluster has no majority: {others} others of {} can be reached",
             health.name,

@@ -26,9 +26,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use slipway_core::node::answer::printed;
 
 use aws::Endpoints;
-use failure::Outcome;
+use failure::{FailureCode, Outcome};
 use machine::apply::Host;
 use machine::commands::System;
 
@@ -105,7 +106,8 @@ pub fn understands(words: &[&str]) -> Result<(), String> {
 /// # Errors
 /// As the verb, or if there is no such verb.
 pub async fn ask(words: &[&str]) -> Outcome<Value> {
-    let asked = parse(words).map_err(|said| failure::Failure::lasting("usage", said, "see --help"))?;
+    let asked =
+        parse(words).map_err(|said| failure::Failure::lasting(FailureCode::Usage, said, "see --help"))?;
     perform(&asked.root, &Endpoints::read(|_| None), asked.verb).await
 }
 
@@ -116,10 +118,9 @@ fn parse(words: &[&str]) -> Result<Arguments, String> {
 
 /// Does what `arguments` say; prints one JSON object. The status is 0, or 1 after a failure.
 pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
-    let (value, status) = match perform(&arguments.root, endpoints, arguments.verb).await {
-        Ok(value) => (value, ExitCode::SUCCESS),
-        Err(failure) => (json!({ "error": failure }), ExitCode::FAILURE),
-    };
+    let done = perform(&arguments.root, endpoints, arguments.verb).await;
+    let status = if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let value = printed(&done.map_err(Into::into));
     // Whoever asked may be gone.
     let _ = writeln!(std::io::stdout(), "{value}");
     status
@@ -130,17 +131,17 @@ async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Valu
         Verb::Bootstrap { again } => bootstrap::perform(root, endpoints, again).await,
         Verb::Storage => storage::perform(root, endpoints).await,
         Verb::Etcd(verb) => etcd::perform(root, endpoints, verb).await,
-        Verb::Status { publish: true } => Ok(etcd::json(&status::publish::publish(root, endpoints).await?)),
-        Verb::Status { publish: false } => Ok(etcd::json(&status::status(root, endpoints).await?)),
+        Verb::Status { publish: true } => Ok(etcd::answer(status::publish::publish(root, endpoints).await?)),
+        Verb::Status { publish: false } => Ok(etcd::answer(status::status(root, endpoints).await?)),
         Verb::Refresh { credentials, restart } => {
             let host = Host { root: root.to_owned(), commands: System };
             let restart = restart == Restart::Allowed;
             let order = refresh::Order { credentials, restart, ..refresh::Order::default() };
-            Ok(etcd::json(&refresh::refresh(&host, endpoints, &order).await?))
+            Ok(etcd::answer(refresh::refresh(&host, endpoints, &order).await?))
         }
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
-        Verb::Drain(options) => drain::drain(root, &options).await,
-        Verb::Uncordon(options) => drain::uncordon(root, &options).await,
+        Verb::Drain(options) => Ok(etcd::answer(drain::drain(root, &options).await?)),
+        Verb::Uncordon(options) => Ok(etcd::answer(drain::uncordon(root, &options).await?)),
         Verb::Leave => leave::perform(root, endpoints).await,
         Verb::Manage => manage::manage(root, endpoints).await,
     }

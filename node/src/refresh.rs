@@ -22,21 +22,19 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use serde::Serialize;
 use slipway_core::node::report::Served;
-use slipway_core::node::{NodeConfig, NodeFile};
+use slipway_core::node::{NodeConfig, NodeFile, Refreshed};
 use slipway_driver::ports::Crypto as _;
 use slipway_driver::{credentials as sealed, keys};
 use slipway_pki::AwsLc;
 
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::{self, Bundle, Written, below};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
 use crate::status::listeners::{Listener, listeners};
 use crate::status::{self, NODE, served};
-pub use kubelet::Kubelet;
 use restart::{Before, Restarts};
 use start::Process;
 
@@ -63,26 +61,6 @@ impl Default for Order {
     }
 }
 
-/// What `refresh` did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Refreshed {
-    /// Whether any file is another now.
-    pub changed: bool,
-    /// The digest of the credentials that are in force.
-    pub credentials: String,
-    /// What each listener presents now whose certificate the bundle brings. One that presented nothing before, as it may wait for
-    /// others, may still present nothing.
-    pub served: Vec<Served>,
-    /// Which processes were restarted.
-    pub restarted: Vec<&'static str>,
-    /// What was done about the kubelet's own certificate; `None` if it was good.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kubelet: Option<Kubelet>,
-    /// Whether scanner and rotation were told; if not, the hourly timer tells them.
-    pub published: bool,
-}
-
 /// Fetches the bundle of this node's role, puts its files in place, and waits until they are served.
 ///
 /// # Errors
@@ -96,7 +74,7 @@ pub async fn refresh<C: Commands>(
     let root = host.root.as_path();
     let node = status::node(root)?.ok_or_else(|| {
         Failure::lasting(
-            "config.unreadable",
+            FailureCode::ConfigUnreadable,
             format!("{} is missing: this machine was never told who it is", below(root, NODE).display()),
             "replace the node: its userdata writes that file",
         )
@@ -109,7 +87,7 @@ pub async fn refresh<C: Commands>(
     let due = start::due(root, &config, &bundle);
     if let (false, Some((process, path))) = (order.restart, due.first_key_value()) {
         return Err(Failure::lasting(
-            "refresh.read-at-start",
+            FailureCode::RefreshReadAtStart,
             format!(
                 "these credentials bring another {path}, which {} reads when it starts and not again",
                 process.name()
@@ -146,7 +124,7 @@ pub async fn refresh<C: Commands>(
         changed,
         credentials: order.credentials.clone(),
         served,
-        restarted: swap.due.into_iter().map(Process::name).collect(),
+        restarted: swap.due.into_iter().map(|process| process.name().to_owned()).collect(),
         kubelet: kubelet?,
         published,
     })
@@ -157,7 +135,7 @@ async fn fetched(aws: &Aws, node: &NodeFile, digest: &str) -> Outcome<Vec<u8>> {
     let found = aws.bucket(&node.asset_bucket).get(&key).await?;
     found.ok_or_else(|| {
         Failure::lasting(
-            "credentials.missing",
+            FailureCode::CredentialsMissing,
             format!("there is no s3://{}/{key}", node.asset_bucket),
             "render the cluster again, which seals what is missing, and refresh with the digest that its plan names",
         )
@@ -197,7 +175,7 @@ impl<C: Commands> Swap<'_, C> {
             Err(problem) => {
                 written.undo()?;
                 let mut failure = Failure::passing(
-                    "refresh.not-served",
+                    FailureCode::RefreshNotServed,
                     format!("{problem}; the credentials before these are in force again"),
                     "look at the component's log (`journalctl -u etcd`, or `crictl logs` on a controller), then refresh again; \
                      or let a rollout replace the node",
@@ -315,7 +293,7 @@ fn replace(root: &Path, path: &str, bytes: &[u8]) -> Outcome<()> {
     };
     written().map_err(|error: std::io::Error| {
         Failure::passing(
-            "refresh.files",
+            FailureCode::RefreshFiles,
             format!("{}: {error}", path.display()),
             "see that the disk has room, then run this again",
         )

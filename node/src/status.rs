@@ -23,7 +23,7 @@ use crate::aws::{Aws, Endpoints, Retry};
 use crate::credentials::{self, below};
 use crate::etcd;
 use crate::etcd::place::CONFIG;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::http;
 use handshake::Recorder;
 use listeners::{Component, Listener};
@@ -218,7 +218,7 @@ fn agent() -> Option<String> {
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::lasting(
-        "config.unreadable",
+        FailureCode::ConfigUnreadable,
         format!("{}: {error}", path.display()),
         "run `slipway-node bootstrap`, which fetches this node's configuration",
     )

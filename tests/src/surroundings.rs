@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::{Value, json};
-use slipway_core::node::NodeStatus;
+use slipway_core::node::{NodeStatus, Refreshed};
 use slipway_core::pki::{Role, manifest};
 use slipway_driver::keys;
 use slipway_driver::ports::{Crypto as _, Keys as _};
 use slipway_node::aws::{Aws, Endpoints};
-use slipway_node::failure::{Failure, Outcome};
+use slipway_node::failure::{Failure, FailureCode, Outcome};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
-use slipway_node::refresh::{Order, Refreshed, refresh};
+use slipway_node::refresh::{Order, refresh};
 use slipway_pki::AwsLc;
 use tokio::sync::{mpsc, oneshot};
 
@@ -160,7 +160,11 @@ impl Commands for Hands {
     async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
         let (("systemctl", ["restart", unit]), (done, is_done)) = ((program, arguments), oneshot::channel())
         else {
-            return Err(Failure::lasting("test", format!("nobody plays {program} {arguments:?}"), ""));
+            return Err(Failure::lasting(
+                FailureCode::CommandFailed,
+                format!("nobody plays {program} {arguments:?}"),
+                "",
+            ));
         };
         self.asks.send(((*unit).to_owned(), done)).expect("somebody plays");
         is_done.await.expect("somebody plays");

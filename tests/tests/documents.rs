@@ -7,6 +7,7 @@ use std::process::Command;
 
 use regex::Regex;
 use serde_json::{Value, json};
+use slipway_core::node::Verb;
 use slipway_tests::deploy::translate;
 use slipway_tests::tools;
 
@@ -80,6 +81,7 @@ const BAD: [&str; 21] = [
 struct Document {
     parameters: BTreeMap<String, Value>,
     command: String,
+    timeout_s: u32,
 }
 
 async fn documents() -> BTreeMap<String, Document> {
@@ -103,6 +105,7 @@ async fn documents() -> BTreeMap<String, Document> {
         let document = Document {
             parameters: parameters.into_iter().collect(),
             command: command.as_str().unwrap().to_owned(),
+            timeout_s: timeout,
         };
         (properties["Name"].as_str().unwrap().to_owned(), document)
     });
@@ -182,6 +185,66 @@ async fn each_parameter_is_a_word_between_quotes_and_can_be_nothing_else() {
         }
     }
     assert_eq!(seen, GOOD.iter().map(|(name, _)| (*name).to_owned()).collect());
+}
+
+/// What the functions send is what the documents take: each verb's document exists, has its parameters and no others, and its patterns let
+/// in what a verb gives.
+#[tokio::test]
+async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
+    let documents = documents().await;
+    let (node, member) = ("i-0abc123def4567890".to_owned(), "etcd-4".to_owned());
+    let credentials = "0123456789abcdef".repeat(4);
+    let verbs = [
+        Verb::Status,
+        Verb::Refresh { credentials: credentials.clone(), restart: false },
+        Verb::Refresh { credentials, restart: true },
+        Verb::EtcdHealth,
+        Verb::EtcdMoveLeader,
+        Verb::EtcdSnapshot,
+        Verb::EtcdRemove { member },
+        Verb::EtcdRetire,
+        Verb::Drain { node: node.clone(), for_s: 1, force_after_s: None },
+        Verb::Drain { node: node.clone(), for_s: 86_400, force_after_s: Some(172_800) },
+        Verb::Uncordon { node },
+    ];
+    let mut named = BTreeSet::from(["Slipway-EtcdRestore"]);
+    for verb in &verbs {
+        named.insert(verb.document());
+        let document = &documents[verb.document()];
+        let parameters = verb.parameters();
+        assert!(parameters.keys().eq(document.parameters.keys()), "{verb:?}");
+        for (name, value) in &parameters {
+            let pattern = document.parameters[name]["allowedPattern"].as_str().unwrap();
+            assert!(Regex::new(pattern).unwrap().is_match(value), "{verb:?}: {name}");
+        }
+        let values = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let words = words(&filled(document, &values).replace("exec ", ""));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        slipway_node::understands(&words).unwrap();
+    }
+    assert!(documents.keys().map(String::as_str).eq(named), "a document that no verb names");
+}
+
+/// The simulator's documents are those of the template, but for the one that people alone send.
+#[tokio::test]
+async fn the_simulator_has_the_documents_of_the_template() {
+    let mut documents = documents().await;
+    documents.remove("Slipway-EtcdRestore").unwrap();
+    for simulated in slipway_sim::documents() {
+        let document = documents.remove(simulated.name).unwrap();
+        assert_eq!(document.timeout_s, simulated.timeout_s, "{}", simulated.name);
+        let declared = document.parameters.iter();
+        let declared: BTreeMap<&str, Option<&str>> = declared
+            .map(|(name, said)| (name.as_str(), said.get("default").and_then(Value::as_str)))
+            .collect();
+        assert_eq!(
+            simulated.parameters.into_iter().collect::<BTreeMap<_, _>>(),
+            declared,
+            "{}",
+            simulated.name
+        );
+    }
+    assert_eq!(documents.keys().collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 /// A drain ends by itself before Systems Manager ends it, and says then what it waits for.

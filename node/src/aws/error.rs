@@ -2,7 +2,7 @@
 
 use slipway_driver::ports::{ErrorKind, PortError};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureCode};
 
 /// The code and the words of a refusal: XML of S3, EC2, Route 53, Auto Scaling; JSON of KMS.
 pub(super) fn refusal(body: &str) -> (String, String) {
@@ -67,18 +67,18 @@ pub(super) fn failure(error: &PortError) -> Failure {
     let message = error.to_string();
     match error.kind {
         ErrorKind::Transient => Failure::passing(
-            "aws.unreachable",
+            FailureCode::AwsUnreachable,
             message,
             "it passes by itself, or the node has no way to the endpoint: look at routes, security groups and VPC endpoints",
         ),
-        ErrorKind::Denied => Failure::lasting("aws.denied", message, denied(error.operation)),
+        ErrorKind::Denied => Failure::lasting(FailureCode::AwsDenied, message, denied(error.operation)),
         ErrorKind::Missing => Failure::lasting(
-            "aws.missing",
+            FailureCode::AwsMissing,
             message,
             "what is named does not exist (any more): render the cluster again, or bring it back",
         ),
         ErrorKind::Invalid => Failure::lasting(
-            "aws.refused",
+            FailureCode::AwsRefused,
             message,
             "the service will not have it as it is: if nobody changed anything by hand, report this",
         ),
@@ -115,7 +115,7 @@ mod tests {
     fn what_is_denied_names_the_statement_that_allows_it() {
         let error = port_error("kms:Decrypt", "a data key", ErrorKind::Denied, "AccessDeniedException: no");
         let failure = failure(&error);
-        assert_eq!((failure.code, failure.passing), ("aws.denied", false));
+        assert_eq!((failure.code, failure.passing), (FailureCode::AwsDenied, false));
         assert!(failure.help.contains("OpenOwnCredentials"), "{}", failure.help);
         assert_eq!(code_of(&error), "AccessDeniedException");
     }

@@ -10,7 +10,7 @@ use slipway_driver::ports::{ErrorKind, PortResult};
 use super::endpoints::Service;
 use super::error::port_error;
 use super::{Aws, Body, Call, encoded};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// Who looks for a member that came back must not be told of its old address for long.
 const TTL_S: u32 = 30;
@@ -28,7 +28,7 @@ pub struct Record {
 pub(crate) fn zone_of(node: &NodeFile) -> Outcome<&str> {
     node.zone.as_deref().ok_or_else(|| {
         Failure::lasting(
-            "bootstrap.zone",
+            FailureCode::BootstrapZone,
             "node.json names no hosted zone for this member's record",
             "render the cluster again: the userdata of etcd members has it",
         )

@@ -6,7 +6,7 @@ use super::Bootstrap;
 use crate::etcd::health::health;
 use crate::etcd::join::promote;
 use crate::etcd::place::Place;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::commands::Commands;
 use crate::status;
 use crate::status::listeners::components;
@@ -51,7 +51,7 @@ pub(crate) fn is_up(found: &EtcdHealth) -> bool {
 
 fn waiting(what: &str, problem: &str, look: &str) -> Failure {
     Failure::passing(
-        "node.unhealthy",
+        FailureCode::NodeUnhealthy,
         format!("{what} is not healthy yet: {problem}"),
         format!("see `{look}` on the node"),
     )

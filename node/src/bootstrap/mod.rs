@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::aws::{Aws, Endpoints, Hook, HookResult, Instance};
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::files;
@@ -122,7 +122,7 @@ fn bytes(root: &Path, name: &str) -> Outcome<Vec<u8>> {
 }
 
 fn damaged(name: &str, problem: &str, help: &str) -> Failure {
-    Failure::lasting("bootstrap.input", format!("{HOME}/{name}: {problem}"), help)
+    Failure::lasting(FailureCode::BootstrapInput, format!("{HOME}/{name}: {problem}"), help)
 }
 
 impl<C: Commands> Bootstrap<C> {
@@ -202,7 +202,8 @@ impl<C: Commands> Bootstrap<C> {
                     Err(failure) => failure,
                 };
                 // A role that was just made is not known everywhere yet: what is denied may be allowed in a minute.
-                let settling = failure.code == "aws.denied" && begun.elapsed() < self.patience.permissions;
+                let settling =
+                    failure.code == FailureCode::AwsDenied && begun.elapsed() < self.patience.permissions;
                 if !(failure.passing || settling) || begun.elapsed() >= self.patience.whole {
                     return Err((step, failure));
                 }

@@ -8,7 +8,7 @@ use super::{Bootstrap, bytes, etcd};
 use crate::aws::{HookResult, Instance, zone_of};
 use crate::credentials::{self, Bundle};
 use crate::etcd::place::Place;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::kube::{self, Facts};
 use crate::machine::accounts::{self, Owner};
 use crate::machine::commands::Commands;
@@ -168,7 +168,7 @@ impl<C: Commands> Bootstrap<C> {
     fn etcd_owner(&self) -> Outcome<Owner> {
         let user = self.etcd_user()?.ok_or_else(|| {
             Failure::passing(
-                "machine.account",
+                FailureCode::MachineAccount,
                 format!("this machine has no user {}", etcd::USER),
                 "systemd-sysusers makes it: see why it does not",
             )
@@ -183,7 +183,7 @@ impl<C: Commands> Bootstrap<C> {
             return Ok(());
         }
         Err(Failure::passing(
-            "volume.device",
+            FailureCode::VolumeDevice,
             format!("the volume {id} is attached, and its device is not there yet"),
             "the kernel shows it within seconds; see `lsblk`",
         ))
@@ -199,7 +199,7 @@ impl<C: Commands> Bootstrap<C> {
             [volume] => volume,
             [] => {
                 return Err(Failure::passing(
-                    "volume.absent",
+                    FailureCode::VolumeAbsent,
                     format!("there is no volume with the tags {}", tags.join(", ")),
                     "CloudFormation makes it with the cluster's etcd stack: see that it stands",
                 ));
@@ -208,7 +208,7 @@ impl<C: Commands> Bootstrap<C> {
                 let ids: Vec<&str> = several.iter().map(|volume| volume.id.as_str()).collect();
                 // Until somebody has told them apart; whoever has makes this member go on.
                 return Err(Failure::passing(
-                    "volume.ambiguous",
+                    FailureCode::VolumeAmbiguous,
                     format!("several volumes have the tags {}: {}", tags.join(", "), ids.join(", ")),
                     "take the tag slipway:volume off those that are not this member's",
                 ));
@@ -218,14 +218,14 @@ impl<C: Commands> Bootstrap<C> {
         match &volume.attachment {
             Some((instance, state)) if instance == own && state == "attached" => Ok(volume.id.clone()),
             Some((instance, state)) => Err(Failure::passing(
-                "volume.busy",
+                FailureCode::VolumeBusy,
                 format!("the volume {} is {state} at {instance}", volume.id),
                 "the instance that has it must end first; EC2 lets go of its volume then",
             )),
             None => {
                 self.aws.attach(&volume.id, own, &settings.device).await?;
                 Err(Failure::passing(
-                    "volume.attaching",
+                    FailureCode::VolumeAttaching,
                     format!("the volume {} is about to be attached", volume.id),
                     "it takes EC2 some seconds",
                 ))
@@ -242,14 +242,14 @@ impl<C: Commands> Bootstrap<C> {
         let settings = &self.etcd_config()?.data_volume;
         if settings.file_system != "ext4" {
             return Err(Failure::lasting(
-                "volume.file-system",
+                FailureCode::VolumeFileSystem,
                 format!("etcd's data lie on ext4, and the configuration says {}", settings.file_system),
                 "take the patch away that changes it",
             ));
         }
         let id = self.volume_id().await?;
         let device = self.device(&id).ok_or_else(|| {
-            Failure::passing("volume.device", format!("the device of {id} is gone"), "see `lsblk`")
+            Failure::passing(FailureCode::VolumeDevice, format!("the device of {id} is gone"), "see `lsblk`")
         })?;
         let mount = etcd::mount(settings, &device);
         let name = mount.units.first().map(|unit| unit.name.clone()).unwrap_or_default();
@@ -305,7 +305,7 @@ impl<C: Commands> Bootstrap<C> {
         let Instance { id, availability_zone, local_ipv4 } = &self.instance;
         let address = local_ipv4.parse().map_err(|_| {
             Failure::passing(
-                "bootstrap.address",
+                FailureCode::BootstrapAddress,
                 format!("the metadata service calls {local_ipv4:?} this machine's address"),
                 "report this: it is a defect",
             )
@@ -328,7 +328,7 @@ impl<C: Commands> Bootstrap<C> {
         match &self.config {
             NodeConfig::Etcd(config) => Ok(config),
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(Failure::lasting(
-                "bootstrap.step",
+                FailureCode::BootstrapStep,
                 format!("{} has no volume and no record", self.node.role),
                 "report this: it is a defect",
             )),

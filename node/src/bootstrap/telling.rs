@@ -28,7 +28,7 @@ fn report(
         state,
         step,
         failure: failure.map(|failure| BootstrapFailure {
-            code: failure.code.to_owned(),
+            code: failure.code.into(),
             message: failure.message.clone(),
             help: failure.help.clone(),
         }),

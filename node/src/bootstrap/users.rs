@@ -6,7 +6,7 @@ use slipway_core::cluster::{Content, Custom, CustomUnit};
 use slipway_core::node::NodeConfig;
 
 use super::Bootstrap;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::accounts::{self, Owner};
 use crate::machine::apply::UNITS;
 use crate::machine::commands::Commands;
@@ -31,7 +31,7 @@ impl<C: Commands> Bootstrap<C> {
         for file in &self.custom().files {
             let refused = |problem: &str| {
                 Failure::lasting(
-                    "custom.file",
+                    FailureCode::CustomFile,
                     format!("customFiles: {}: {problem}", file.path),
                     "mend it in the spec, and upload that",
                 )

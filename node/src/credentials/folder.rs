@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 const CURRENT: &str = ".current";
 /// Where the way back leads, from before a swap until it is settled: whoever dies in between leaves it to the next.
@@ -218,7 +218,7 @@ fn names(path: &Path) -> io::Result<BTreeSet<String>> {
 fn failed(path: &Path, error: &io::Error) -> Failure {
     let passing = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Interrupted);
     Failure {
-        code: "credentials.files",
+        code: FailureCode::CredentialsFiles,
         message: format!("{}: {error}", path.display()),
         help: "see that the agent runs as root and that the disk has room, then run it again".to_owned(),
         passing,

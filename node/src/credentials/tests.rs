@@ -11,6 +11,7 @@ use serde_json::json;
 use slipway_driver::ports::Secret;
 
 use super::{Bundle, applied, write};
+use crate::failure::FailureCode;
 
 const DIR: &str = "/etc/etcd/pki";
 
@@ -158,16 +159,16 @@ fn a_bundle_that_would_write_elsewhere_or_is_none_is_refused_without_a_word_of_i
     ] {
         let plain = json!({ "format": 1, "files": { path: "secret" } }).to_string();
         let refused = Bundle::read(&Secret::new(plain.into_bytes())).unwrap_err();
-        assert_eq!(refused.code, "credentials.path", "{path}");
+        assert_eq!(refused.code, FailureCode::CredentialsPath, "{path}");
     }
     let refused = Bundle::read(&Secret::new(br#"{"format":1,"files":{"/etc/a/b":{"secret":1}}}"#.to_vec()));
     let refused = refused.unwrap_err();
-    assert_eq!(refused.code, "credentials.damaged");
+    assert_eq!(refused.code, FailureCode::CredentialsDamaged);
     assert!(!format!("{refused:?}").contains("secret"));
     let newer = Bundle::read(&Secret::new(br#"{"format":2,"parts":[]}"#.to_vec())).unwrap_err();
-    assert_eq!(newer.code, "credentials.format");
+    assert_eq!(newer.code, FailureCode::CredentialsFormat);
     let root = tempfile::tempdir().unwrap();
     let digest = write(root.path(), "../x", &bundle(&[("a.pem", "A")])).unwrap_err();
-    assert_eq!(digest.code, "credentials.digest");
+    assert_eq!(digest.code, FailureCode::CredentialsDigest);
     assert!(fs::read_dir(root.path()).unwrap().next().is_none(), "nothing was written");
 }

@@ -7,7 +7,6 @@
 mod act;
 mod observe;
 mod options;
-mod report;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +17,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use slipway_core::drain::{Answer, Policy, decide};
+use slipway_core::node::{DrainRecord, Drained, Uncordoned};
 use tokio::time::{Instant, sleep};
 
 use crate::api;
@@ -25,7 +25,6 @@ use crate::failure::Outcome;
 
 use observe::{Memory, look};
 pub use options::{Drain, Uncordon};
-use report::Report;
 
 /// How long the API server may be silent before a drain that has all the time there is gives up.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -36,20 +35,20 @@ const PAUSE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If there is no such node, or the API server does not answer for long.
-pub async fn drain(root: &Path, options: &Drain) -> Outcome<Value> {
+pub async fn drain(root: &Path, options: &Drain) -> Outcome<Drained> {
     let policy = options.policy();
     let end = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut memory = Memory::default();
-    let mut report = Report::of(&options.node);
+    let mut record = DrainRecord::new(&options.node);
     let mut silent: Option<Instant> = None;
     loop {
         // Each time anew: the credentials may have been refreshed meanwhile.
         let passed = match api::client(root).await {
-            Ok(client) => pass(&client, &policy, &mut memory, &mut report).await,
+            Ok(client) => pass(&client, &policy, &mut memory, &mut record).await,
             Err(failure) => Err(failure),
         };
         let again = match passed {
-            Ok(None) => return Ok(report.done()),
+            Ok(None) => return Ok(record.answer(true)),
             Ok(Some(at)) => {
                 silent = None;
                 until(at)
@@ -64,7 +63,7 @@ pub async fn drain(root: &Path, options: &Drain) -> Outcome<Value> {
             }
         };
         if end.is_some_and(|end| Instant::now() + again >= end) {
-            return Ok(report.waiting());
+            return Ok(record.answer(false));
         }
         sleep(again).await;
     }
@@ -75,33 +74,33 @@ async fn pass(
     client: &kube::Client,
     policy: &Policy,
     memory: &mut Memory,
-    report: &mut Report,
+    record: &mut DrainRecord,
 ) -> Outcome<Option<Timestamp>> {
-    let scene = look(client, &report.node, memory).await?;
+    let scene = look(client, record.node(), memory).await?;
     let now = Timestamp::now();
     let step = decide(&scene.observed, policy, now);
-    report.see(&scene, &step);
+    record.see(scene.observed.node.started, scene.not_ready.as_deref(), &step);
     if step.done {
         return Ok(None);
     }
     if step.begin {
         act::begin(client, &scene, now).await?;
-        tell(&json!({ "node": report.node, "drain": "begins" }));
+        tell(&json!({ "node": record.node(), "drain": "begins" }));
         return Ok(Some(now));
     }
     for (target, answer) in act::evict(client, &step.evict).await? {
         let Some(answer) = answer else { continue };
         if answer == Answer::Accepted {
-            report.evicted(&target);
-            tell(&json!({ "node": report.node, "evicted": target.name.to_string() }));
+            record.evicted(&target.name);
+            tell(&json!({ "node": record.node(), "evicted": target.name.to_string() }));
         }
         memory.remember(&target, now, answer);
     }
     if let Some(target) = &step.force
         && act::force(client, &scene, target, now).await?
     {
-        report.forced(target);
-        tell(&json!({ "node": report.node, "forced": target.name.to_string() }));
+        record.forced(&target.name);
+        tell(&json!({ "node": record.node(), "forced": target.name.to_string() }));
     }
     Ok(Some(step.look_again.unwrap_or(now)))
 }
@@ -110,10 +109,10 @@ async fn pass(
 ///
 /// # Errors
 /// If there is no such node, or the API server does not answer.
-pub async fn uncordon(root: &Path, options: &Uncordon) -> Outcome<Value> {
+pub async fn uncordon(root: &Path, options: &Uncordon) -> Outcome<Uncordoned> {
     let client = api::client(root).await?;
     act::uncordon(&client, &options.node).await?;
-    Ok(json!({ "node": options.node, "cordoned": false }))
+    Ok(Uncordoned { node: options.node.clone(), cordoned: false })
 }
 
 fn until(at: Timestamp) -> Duration {

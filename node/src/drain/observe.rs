@@ -14,7 +14,7 @@ use slipway_core::drain::{
 };
 
 use crate::api::{failed, status};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// <https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror>
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -79,7 +79,7 @@ pub(super) async fn look(client: &Client, name: &str, memory: &mut Memory) -> Ou
 pub(super) fn unknown(name: &str, error: &kube::Error) -> Failure {
     if status(error) == Some(404) {
         return Failure::lasting(
-            "drain.no-node",
+            FailureCode::DrainNoNode,
             format!("the cluster has no node `{name}`"),
             "look at the name; if its machine is gone and its node deleted, there is nothing to drain",
         );
@@ -95,7 +95,7 @@ fn state(node: &Node) -> Outcome<NodeState> {
         text.parse::<Timestamp>().map(Some).map_err(|_| {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             Failure::lasting(
-                "drain.annotation",
+                FailureCode::DrainAnnotation,
                 format!("the annotation {key} of the node {name} is no time: `{text}`"),
                 format!("remove it: kubectl annotate node {name} {key}-"),
             )

@@ -1,14 +1,13 @@
-//! What is read from the API server's objects, what its refusals mean, and what a report holds.
+//! What is read from the API server's objects, and what its refusals mean.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use clap::Parser;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
-use slipway_core::drain::{Answer, Cause, Force, ObjectName, Owner, Pod, Policy, Step, Waiting};
+use slipway_core::drain::{Answer, Force, Owner, Pod, Policy};
 
 use super::observe::{Budgets, pod, sibling};
-use super::report::Report;
 use super::{act, options::Drain};
 
 fn read(metadata: &Value, spec: &Value, status: &Value) -> KubePod {
@@ -164,19 +163,4 @@ fn without_a_word_nothing_is_forced_and_with_one_the_rules_are_zalandos() {
     ] {
         assert!(policy(bad).is_err(), "{bad:?}");
     }
-}
-
-#[test]
-fn a_report_fits_into_what_systems_manager_keeps() {
-    let mut report = Report::of("node-1");
-    let waiting = (0..500).map(|n| Waiting {
-        pod: ObjectName::new("n".repeat(63), format!("{}{n}", "p".repeat(60))),
-        cause: Cause::Budget,
-        why: "w".repeat(5000),
-    });
-    let step = Step { waiting: waiting.collect(), ..Step::default() };
-    report.judge(&step);
-    let value = report.waiting();
-    assert_eq!((value["done"].clone(), value["waitingMore"].clone()), (json!(false), json!(470)));
-    assert!(value.to_string().len() < 24_000, "{}", value.to_string().len());
 }

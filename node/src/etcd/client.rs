@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::wire::{Alarms, Members, Status};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::http;
 
 /// A call that answers from memory or from a majority; etcd itself gives up after 5 s and two election timeouts.
@@ -218,12 +218,12 @@ fn gauge(text: &str, name: &str) -> Option<u64> {
 pub fn failed(refusal: &Refusal, doing: &str) -> Failure {
     match refusal {
         Refusal::Unreachable(why) => Failure::passing(
-            "etcd.unreachable",
+            FailureCode::EtcdUnreachable,
             format!("{doing}: {why}"),
             "see `systemctl status etcd` and `journalctl -u etcd` on the member, then run this again",
         ),
         Refusal::Refused(why) => Failure::passing(
-            "etcd.refused",
+            FailureCode::EtcdRefused,
             format!("{doing}: etcd says: {why}"),
             "see `slipway-node etcd health` on each member, then run this again",
         ),

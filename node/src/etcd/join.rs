@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::client::{Caller, Endpoint, Refusal, failed};
 use super::place::Place;
 use super::wire::{Member, Members, hex};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// Another member may be joining: etcd takes one learner at a time.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -51,7 +51,7 @@ pub async fn join(place: &Place) -> Outcome<Joined> {
     let endpoints: Vec<Endpoint> = place.told().iter().map(|url| caller.at(url)).collect();
     if endpoints.is_empty() {
         return Err(Failure::lasting(
-            "join.endpoints",
+            FailureCode::JoinEndpoints,
             "the configuration names no member to ask",
             "this member founds its cluster, or its configuration was patched: see `joinEndpoints`",
         ));
@@ -120,7 +120,7 @@ fn refuse_without_data(place: &Place, member: &Member) -> Outcome<()> {
         return Ok(());
     }
     Err(Failure::lasting(
-        "join.data",
+        FailureCode::JoinData,
         format!(
             "{} is a member of the cluster ({}) that has run before, and its data are not here",
             place.config.etcd.name,

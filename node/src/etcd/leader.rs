@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use serde::Serialize;
+use slipway_core::node::LeaderMoved;
+use slipway_core::node::answer::LeaderStays;
 
 use super::client::{Endpoint, failed};
 use super::health::reach;
 use super::place::Place;
 use super::wire::{Member, Status, hex};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// How long the new leader may take to be known here.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -17,24 +18,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A member that is this far behind would have to catch up before it could lead.
 const BEHIND_AT_MOST: u64 = 1000;
 
-/// What `etcd move-leader` did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Moved {
-    /// Whether leadership was moved.
-    pub moved: bool,
-    /// Who leads now.
-    pub leader: String,
-    /// Why nothing was moved.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
-}
-
 /// Moves leadership away from this member, if it leads.
 ///
 /// # Errors
 /// If it does not answer, or nobody can take it over.
-pub async fn move_leader(place: &Place) -> Outcome<Moved> {
+pub async fn move_leader(place: &Place) -> Outcome<LeaderMoved> {
     let caller = place.caller()?;
     let own = place.own(&caller);
     let status = own.status().await.map_err(|refusal| failed(&refusal, "asking who leads"))?;
@@ -42,15 +30,19 @@ pub async fn move_leader(place: &Place) -> Outcome<Moved> {
     if status.leader == 0 {
         return Err(nobody_leads());
     }
-    let stays = |reason| Moved { moved: false, leader: hex(status.leader), reason: Some(reason) };
+    let stays = |reason: LeaderStays| LeaderMoved {
+        moved: false,
+        leader: hex(status.leader),
+        reason: Some(reason.into()),
+    };
     if status.leader != id {
-        return Ok(stays("another member leads"));
+        return Ok(stays(LeaderStays::AnotherLeads));
     }
     let members = own.members().await.map_err(|refusal| failed(&refusal, "asking for the members"))?;
     let voters: Vec<&Member> =
         members.members.iter().filter(|member| member.id != id && !member.is_learner).collect();
     if voters.is_empty() {
-        return Ok(stays("no other member has a vote"));
+        return Ok(stays(LeaderStays::NoOtherVoter));
     }
     let alarms = own.alarms().await.map_err(|refusal| failed(&refusal, "asking for alarms"))?.alarms;
     let answers = join_all(voters.iter().map(|member| reach(&caller, member))).await;
@@ -61,7 +53,7 @@ pub async fn move_leader(place: &Place) -> Outcome<Moved> {
     });
     let Some((_, _, to)) = fit.min() else {
         return Err(Failure::passing(
-            "etcd.nobody-else",
+            FailureCode::EtcdNobodyElse,
             format!(
                 "{} leads, and no other voter answers that is well and close behind",
                 place.config.etcd.name
@@ -71,7 +63,7 @@ pub async fn move_leader(place: &Place) -> Outcome<Moved> {
     };
     own.move_leader(to).await.map_err(|refusal| failed(&refusal, "moving leadership"))?;
     let status = settled(&own, id).await?;
-    Ok(Moved { moved: true, leader: hex(status.leader), reason: None })
+    Ok(LeaderMoved { moved: true, leader: hex(status.leader), reason: None })
 }
 
 /// Waits until another member than `id` leads.
@@ -88,7 +80,7 @@ async fn settled(own: &Endpoint, id: u64) -> Outcome<Status> {
 
 fn nobody_leads() -> Failure {
     Failure::passing(
-        "etcd.no-leader",
+        FailureCode::EtcdNoLeader,
         "the cluster has no leader",
         "see that a majority of the members runs (`slipway-node etcd health` on each), then run this again",
     )

@@ -20,6 +20,7 @@ use std::path::Path;
 use clap::Subcommand;
 use serde::Serialize;
 use serde_json::Value;
+use slipway_core::node::Answer;
 
 use crate::aws::Endpoints;
 use crate::failure::Outcome;
@@ -74,8 +75,8 @@ pub enum Verb {
 pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
     let place = Place::read(root)?;
     match verb {
-        Verb::Health => Ok(json(&health::health(&place).await?)),
-        Verb::Snapshot => Ok(json(&snapshot::snapshot(&place, endpoints).await?)),
+        Verb::Health => Ok(answer(health::health(&place).await?)),
+        Verb::Snapshot => Ok(answer(snapshot::snapshot(&place, endpoints).await?)),
         Verb::Restore { snapshot, token, initial_cluster } => {
             let token = Some(token).filter(|token| token != AUTO);
             let request = Request { snapshot, token, members: initial_cluster };
@@ -83,14 +84,19 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<
         }
         Verb::Join => Ok(json(&join::join(&place).await?)),
         Verb::Promote => Ok(json(&join::promote(&place).await?)),
-        Verb::Remove { member } => Ok(json(&remove::remove(&place, &member).await?)),
-        Verb::Retire => Ok(json(&retire::retire(&place, endpoints).await?)),
-        Verb::MoveLeader => Ok(json(&leader::move_leader(&place).await?)),
+        Verb::Remove { member } => Ok(answer(remove::remove(&place, &member).await?)),
+        Verb::Retire => Ok(answer(retire::retire(&place, endpoints).await?)),
+        Verb::MoveLeader => Ok(answer(leader::move_leader(&place).await?)),
     }
 }
 
-/// An answer as JSON.
-pub(crate) fn json(answer: &impl Serialize) -> Value {
+/// The answer of a verb that the functions ask for, as JSON: one of the contract's types.
+pub(crate) fn answer(answer: impl Into<Answer>) -> Value {
+    json(&answer.into())
+}
+
+/// The answer of a verb that a person, a unit or a timer runs, as JSON.
+fn json(answer: &impl Serialize) -> Value {
     serde_json::to_value(answer).expect("an answer has string keys only")
 }
 

@@ -7,7 +7,7 @@ use slipway_core::pki::policy::ETCD_DIR;
 
 use super::client::{Caller, Endpoint};
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// Where userdata puts a node's configuration.
 pub const CONFIG: &str = "/var/lib/slipway/config.json";
@@ -32,7 +32,7 @@ impl Place {
         let path = below(root, CONFIG);
         let unreadable = |problem: String| {
             Failure::lasting(
-                "config.unreadable",
+                FailureCode::ConfigUnreadable,
                 format!("{}: {problem}", path.display()),
                 "run `slipway-node bootstrap`, which fetches this node's configuration",
             )
@@ -41,7 +41,7 @@ impl Place {
         match NodeConfig::read(&text).map_err(|error| unreadable(error.to_string()))? {
             NodeConfig::Etcd(config) => Ok(Self { root: root.to_owned(), config: *config }),
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(Failure::lasting(
-                "etcd.none",
+                FailureCode::EtcdNone,
                 "this node is no etcd member",
                 "run this on a node whose role is etcd-N",
             )),

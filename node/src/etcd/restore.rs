@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use slipway_core::node::NodeFile;
+use slipway_core::node::answer::{RestoreMark, Restored, RestoredEtcd};
 use slipway_driver::keys;
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -29,7 +29,7 @@ use super::snapshot::{Draft, fetch, node};
 use crate::aws::{Aws, Endpoints};
 use crate::bootstrap::ETCD_SERVICE as SERVICE;
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::commands::Commands;
 use crate::software;
 
@@ -55,58 +55,6 @@ pub struct Request {
     pub members: BTreeMap<String, String>,
 }
 
-/// What `etcd restore` did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Restored {
-    /// Whether the data were changed: not if a run before this one did it.
-    pub changed: bool,
-    /// What was restored.
-    #[serde(flatten)]
-    pub mark: Mark,
-    /// Where the data lie that were there before, if any were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept_aside: Option<String>,
-    /// How etcd is since it was started with them.
-    pub etcd: Started,
-    /// Why it does not serve yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// How a member is that was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Started {
-    /// It reads through a majority.
-    Serving,
-    /// It was started, and runs: it may wait for a majority.
-    Waiting,
-}
-
-/// What a member's data were restored from; it lies beside them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Mark {
-    /// The snapshot's time.
-    pub snapshot: String,
-    /// `--initial-cluster-token`.
-    pub token: String,
-    /// `--initial-cluster`.
-    pub initial_cluster: String,
-    /// SHA-256 of the database, as etcd has it.
-    pub sha256: String,
-    /// Whether revisions were raised and older ones marked as compacted. Where they were not, whoever watches must be started
-    /// anew: controllers, kubelets, everything with a cache.
-    pub bumped: bool,
-    /// Whether etcd was started with these data: from then on they are the member's, and nobody makes them again.
-    #[serde(default)]
-    pub started: bool,
-    /// The tokens of restores before this one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tokens_before: Vec<String>,
-}
-
 /// Makes this member's data out of a snapshot, and starts it with them.
 ///
 /// # Errors
@@ -123,7 +71,7 @@ pub async fn restore(
     let token = request.token.clone().unwrap_or_else(|| format!("{}-{}", node.cluster, request.snapshot));
     let (data, volume) = (place.data(), volume(place));
     let (work, mark) = (volume.join(WORK), volume.join(MARK));
-    let same = |found: &Mark| {
+    let same = |found: &RestoreMark| {
         found.snapshot == request.snapshot && found.token == token && found.initial_cluster == members
     };
     let before = read(&mark)?;
@@ -159,7 +107,7 @@ pub async fn restore(
     let done = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
         Some(done) => done,
         None => {
-            let mark = Mark {
+            let mark = RestoreMark {
                 snapshot: request.snapshot.clone(),
                 token,
                 initial_cluster: members,
@@ -178,7 +126,12 @@ pub async fn restore(
 }
 
 /// Makes the data beside those that are in force.
-async fn make(place: &Place, endpoints: &Endpoints, node: &NodeFile, mut mark: Mark) -> Outcome<Mark> {
+async fn make(
+    place: &Place,
+    endpoints: &Endpoints,
+    node: &NodeFile,
+    mut mark: RestoreMark,
+) -> Outcome<RestoreMark> {
     let (data, work) = (place.data(), volume(place).join(WORK));
     let aws = Aws::new(endpoints, &node.region)?;
     let tool = tool(&place.root)?;
@@ -192,7 +145,7 @@ async fn make(place: &Place, endpoints: &Endpoints, node: &NodeFile, mut mark: M
     let opened = fetch(&aws, node, &key, &draft, to).await?;
     let whole = opened.checker.finish().map_err(|why| {
         Failure::lasting(
-            "restore.damaged",
+            FailureCode::RestoreDamaged,
             format!("s3://{}/{key} is no whole snapshot: {why}", node.asset_bucket),
             "restore from another one; nothing was changed",
         )
@@ -210,7 +163,7 @@ async fn make(place: &Place, endpoints: &Endpoints, node: &NodeFile, mut mark: M
 }
 
 /// Stops etcd, and puts what was made in place; where the data before it lie.
-async fn swap(place: &Place, commands: &impl Commands, done: &Mark) -> Outcome<Option<String>> {
+async fn swap(place: &Place, commands: &impl Commands, done: &RestoreMark) -> Outcome<Option<String>> {
     let (data, work) = (place.data(), volume(place).join(WORK));
     // A unit that is not there (yet) has nothing to stop, and one that does not stop is seen at its lock.
     commands.run("systemctl", &["stop", SERVICE]).await?;
@@ -237,7 +190,7 @@ async fn start(
     place: &Place,
     commands: &impl Commands,
     path: &Path,
-    mut mark: Mark,
+    mut mark: RestoreMark,
     changed: bool,
     kept_aside: Option<String>,
 ) -> Outcome<Restored> {
@@ -256,7 +209,7 @@ async fn start(
         let reason = match place.caller() {
             Ok(caller) => match place.own(&caller).serves().await {
                 Ok(()) => {
-                    let etcd = Started::Serving;
+                    let etcd = RestoredEtcd::Serving;
                     return Ok(Restored { changed, mark, kept_aside, etcd, reason: None });
                 }
                 Err(refusal) => refusal.to_string(),
@@ -274,19 +227,19 @@ async fn start(
     let state = value("ActiveState").unwrap_or("unknown");
     if restarts > 0 || !matches!(state, "active" | "activating" | "reloading") {
         return Err(Failure::passing(
-            "restore.start",
+            FailureCode::RestoreStart,
             format!(
                 "etcd was started with the restored data, and does not stay: it is {state} after {restarts} restarts"
             ),
             "`journalctl -u etcd` on the node says why; the data before lie beside it",
         ));
     }
-    Ok(Restored { changed, mark, kept_aside, etcd: Started::Waiting, reason: Some(reason) })
+    Ok(Restored { changed, mark, kept_aside, etcd: RestoredEtcd::Waiting, reason: Some(reason) })
 }
 
 fn used(token: &str, why: &str) -> Failure {
     Failure::lasting(
-        "restore.token",
+        FailureCode::RestoreToken,
         format!("the token {token} is not a new one: {why}"),
         "to restore (again), give all members one --token that none of them had, such as today's date; nothing was changed",
     )
@@ -299,7 +252,7 @@ fn members(place: &Place, request: &Request) -> Outcome<String> {
     let own = place.peer_url();
     if members.get(&etcd.name) != Some(&own) {
         return Err(Failure::lasting(
-            "restore.members",
+            FailureCode::RestoreMembers,
             format!("the members to restore do not name {}={own}, which is this one", etcd.name),
             "give --initial-cluster NAME=URL,… with every member of the cluster to be, the same on all of them",
         ));
@@ -326,14 +279,14 @@ async fn refuse_live(place: &Place) -> Outcome<()> {
         return Ok(());
     }
     Err(Failure::lasting(
-        "restore.running",
+        FailureCode::RestoreRunning,
         format!("{} runs, though {SERVICE} was stopped: its data are not replaced under it", etcd.name),
         "end whatever else runs etcd on this machine, then run this again; nothing was changed",
     ))
 }
 
 /// Runs etcd's own program; whether it raised the revisions.
-async fn run(place: &Place, tool: &Path, plain: &Path, mark: &Mark, to: &Path) -> Outcome<bool> {
+async fn run(place: &Place, tool: &Path, plain: &Path, mark: &RestoreMark, to: &Path) -> Outcome<bool> {
     let own = place.peer_url();
     let command = |arguments: &[&str]| {
         let mut command = Command::new(tool);
@@ -357,7 +310,7 @@ async fn run(place: &Place, tool: &Path, plain: &Path, mark: &Mark, to: &Path) -
     let words = String::from_utf8_lossy(&output.stderr);
     let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
     Err(Failure::lasting(
-        "restore.program",
+        FailureCode::RestoreProgram,
         format!(
             "{} ended with {}: {}",
             tool.display(),
@@ -423,7 +376,7 @@ fn give(folder: &Path, whose: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn read(path: &Path) -> Outcome<Option<Mark>> {
+fn read(path: &Path) -> Outcome<Option<RestoreMark>> {
     match fs::read(path) {
         // Half a mark is none.
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
@@ -432,7 +385,7 @@ fn read(path: &Path) -> Outcome<Option<Mark>> {
     }
 }
 
-fn write(path: &Path, mark: &Mark) -> Outcome<()> {
+fn write(path: &Path, mark: &RestoreMark) -> Outcome<()> {
     let bytes = serde_json::to_vec(mark).expect("a mark has string keys only");
     let mut file = create(path)?;
     file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(|error| failed(path, &error))
@@ -462,7 +415,7 @@ fn remove(folder: &Path) -> Outcome<()> {
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::passing(
-        "restore.files",
+        FailureCode::RestoreFiles,
         format!("{}: {error}", path.display()),
         "see that the volume is mounted and has room, then run this again",
     )

@@ -3,7 +3,7 @@
 //! Members set them themselves, so that no stack knows of them, and Route 53 deletes no hosted zone that holds any. One member does it for all:
 //! others may be dead, or have left long ago. What no member can have set stays as it is.
 
-use serde::Serialize;
+use slipway_core::node::RecordsRetired;
 
 use super::place::Place;
 use super::snapshot::node;
@@ -13,21 +13,11 @@ use crate::failure::Outcome;
 /// Other members may be at the same at the same time: who comes second finds that its list is not true any more, and looks again.
 const TRIES: u32 = 5;
 
-/// What `etcd retire` did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Retired {
-    /// The hosted zone.
-    pub zone: String,
-    /// The names that were taken back now.
-    pub records: Vec<String>,
-}
-
 /// Takes the records of all members back.
 ///
 /// # Errors
 /// If Route 53 refuses.
-pub async fn retire(place: &Place, endpoints: &Endpoints) -> Outcome<Retired> {
+pub async fn retire(place: &Place, endpoints: &Endpoints) -> Outcome<RecordsRetired> {
     let node = node(place)?;
     let aws = Aws::new(endpoints, &node.region)?;
     let zone = zone_of(&node)?.to_owned();
@@ -38,12 +28,12 @@ pub async fn retire(place: &Place, endpoints: &Endpoints) -> Outcome<Retired> {
         let mut found = aws.records(&zone).await?;
         found.retain(|record| names.hold(record));
         if found.is_empty() {
-            return Ok(Retired { zone, records: Vec::new() });
+            return Ok(RecordsRetired { zone, records: Vec::new() });
         }
         match aws.take_back(&zone, &found).await {
             Ok(()) => {
                 let records = found.into_iter().map(|record| record.name).collect();
-                return Ok(Retired { zone, records });
+                return Ok(RecordsRetired { zone, records });
             }
             Err(error) if tries < TRIES && code_of(&error) == "InvalidChangeBatch" => {}
             Err(error) => return Err(error.into()),

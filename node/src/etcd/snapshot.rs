@@ -14,8 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
-use serde::Serialize;
-use slipway_core::node::{NodeFile, SNAPSHOT_ROLE};
+use slipway_core::node::{NodeFile, SNAPSHOT_ROLE, SnapshotTaken};
 use slipway_driver::keys;
 use slipway_driver::ports::{Context, Crypto as _, Keys as _};
 use slipway_pki::AwsLc;
@@ -29,7 +28,7 @@ use super::place::Place;
 use super::wire::Piece;
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::refresh::SEALED;
 use crate::status;
 
@@ -47,33 +46,11 @@ const LOCK: &str = "snapshot.lock";
 /// Another member may take one in the same second, and the name tells seconds.
 const NAMES_AT_MOST: u32 = 10;
 
-/// What `etcd snapshot` made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Snapshot {
-    /// When, in the form that `etcd restore` takes.
-    pub time: String,
-    /// Its key in the asset bucket.
-    pub key: String,
-    /// Bytes of the database.
-    pub size: u64,
-    /// SHA-256 of the database, as etcd has it.
-    pub sha256: String,
-    /// The revision that it holds at least.
-    pub revision: u64,
-    /// The server's release.
-    pub version: String,
-    /// The KMS key under which it is sealed.
-    pub sealed_under: String,
-    /// How long it took, in seconds.
-    pub seconds: u64,
-}
-
 /// Takes a snapshot of the cluster by this member.
 ///
 /// # Errors
 /// If the member does not serve; if a call fails; if what comes back is not what was sent.
-pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<Snapshot> {
+pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<SnapshotTaken> {
     let start = Instant::now();
     let node = node(place)?;
     let draft = Draft::new(&place.root)?;
@@ -94,7 +71,7 @@ pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<Snapshot>
     let length = file.metadata().map_err(|error| unwritable(&draft.path, &error))?.len();
     if length > SIZE_AT_MOST {
         return Err(Failure::lasting(
-            "snapshot.size",
+            FailureCode::SnapshotSize,
             format!("the sealed snapshot has {length} bytes, and S3 takes {SIZE_AT_MOST} at once"),
             "compact and defragment etcd; nothing was uploaded",
         ));
@@ -106,12 +83,12 @@ pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<Snapshot>
     let back = fetch(&aws, &node, &key, &draft, back).await?.finish();
     if back.as_ref() != Ok(&whole) {
         return Err(Failure::passing(
-            "snapshot.read-back",
+            FailureCode::SnapshotReadBack,
             format!("s3://{}/{key} is not what was uploaded: {back:?}", node.asset_bucket),
             "run this again; restore from another snapshot than that",
         ));
     }
-    Ok(Snapshot {
+    Ok(SnapshotTaken {
         time,
         key,
         size: whole.size,
@@ -135,7 +112,7 @@ async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> Outcome<(String, S
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     Err(Failure::passing(
-        "snapshot.names",
+        FailureCode::SnapshotNames,
         format!("others took a snapshot in each of the last {NAMES_AT_MOST} seconds"),
         "one is enough: see who asks for them",
     ))
@@ -203,7 +180,7 @@ pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
     let opening = tokio::task::spawn_blocking(move || sealed.open(&data_key, &context, &mut to).map(|()| to));
     let opened = opening.await.map_err(|error| {
         Failure::lasting(
-            "snapshot.panic",
+            FailureCode::SnapshotPanic,
             format!("opening the snapshot: {error}"),
             "report this: it is a defect",
         )
@@ -215,7 +192,7 @@ pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
 pub(super) fn node(place: &Place) -> Outcome<NodeFile> {
     status::node(&place.root)?.ok_or_else(|| {
         Failure::lasting(
-            "config.unreadable",
+            FailureCode::ConfigUnreadable,
             "node.json is missing: this machine was never told which cluster it belongs to",
             "replace the node: its userdata writes that file",
         )
@@ -258,7 +235,7 @@ impl Draft {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(Failure::passing(
-                    "snapshot.busy",
+                    FailureCode::SnapshotBusy,
                     "a snapshot is being taken or restored on this machine",
                     "wait for it; its answer tells its time",
                 ));
@@ -288,7 +265,7 @@ impl Draft {
 
 pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::passing(
-        "snapshot.files",
+        FailureCode::SnapshotFiles,
         format!("{}: {error}", path.display()),
         "see that the disk has room, then run this again",
     )

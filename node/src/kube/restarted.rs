@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{MANIFESTS, json};
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::Furniture;
 
 const ANNOTATION: &str = "slipway/restarted-for";
@@ -22,7 +22,7 @@ pub fn mark(manifest: &str, credentials: &str) -> Outcome<String> {
     let value = if marked(manifest).as_deref() == Some(credentials) { &again } else { credentials };
     with(manifest, value).ok_or_else(|| {
         Failure::lasting(
-            "refresh.manifest",
+            FailureCode::RefreshManifest,
             "a static pod's manifest here is no pod in JSON",
             "run `slipway-node bootstrap`, which writes it anew",
         )
@@ -70,7 +70,7 @@ mod tests {
         let twice = mark(&once, "ab12").unwrap();
         assert_ne!(once, twice, "whoever died before the kubelet looked");
         assert_eq!(mark(&twice, "ab12").unwrap(), once);
-        assert_eq!(mark("[]", "ab12").unwrap_err().code, "refresh.manifest");
+        assert_eq!(mark("[]", "ab12").unwrap_err().code, FailureCode::RefreshManifest);
 
         let root = tempfile::tempdir().unwrap();
         let path = format!("{MANIFESTS}/kube-apiserver.json");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::files;
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// Whose a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn user(root: &Path, name: &str) -> Outcome<Option<User>> {
 pub fn owner(root: &Path, user_name: &str, group_name: &str) -> Outcome<Owner> {
     let absent = |kind: &str, name: &str| {
         Failure::lasting(
-            "machine.account",
+            FailureCode::MachineAccount,
             format!("this machine has no {kind} {name:?}"),
             format!("name a {kind} that the image has, or give its number"),
         )

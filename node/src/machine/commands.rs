@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// Nothing that is run here takes as long, not even a file system on a large volume.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -37,7 +37,7 @@ pub trait Commands: Send + Sync {
             }
             let words = ran.stderr.trim();
             Err(Failure::passing(
-                "command.failed",
+                FailureCode::CommandFailed,
                 format!("`{program} {}` failed: {words}", arguments.join(" ")),
                 "run it by hand on the node to see more",
             ))
@@ -48,7 +48,7 @@ pub trait Commands: Send + Sync {
 /// The image lacks a program.
 fn absent(program: &str) -> Failure {
     Failure::lasting(
-        "command.absent",
+        FailureCode::CommandAbsent,
         format!("this machine's image has no program `{program}`"),
         "take an image that has it: each needs systemd, e2fsprogs and util-linux; workers with file systems of `xfs` need xfsprogs, \
          and those that put disks together by RAID 0 need mdadm",
@@ -65,7 +65,7 @@ impl Commands for System {
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         let failed = |problem: String| {
             Failure::passing(
-                "command.failed",
+                FailureCode::CommandFailed,
                 format!("`{program} {}`: {problem}", arguments.join(" ")),
                 "run it by hand on the node to see more",
             )

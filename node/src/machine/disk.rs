@@ -9,7 +9,7 @@ use super::apply::Host;
 use super::commands::Commands;
 use super::files;
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// So much of an empty disk is zero, at its beginning and at its end. File systems, partition tables, RAID and LUKS headers, LVM
 /// labels: all begin within.
@@ -50,7 +50,7 @@ impl Kind {
             "ext4" => Ok(Self::Ext4),
             "xfs" => Ok(Self::Xfs),
             other => Err(Failure::lasting(
-                "volume.file-system",
+                FailureCode::VolumeFileSystem,
                 format!("the configuration names the file system {other}, which is not known here"),
                 "publish the agent that belongs to it, then render the cluster again",
             )),
@@ -197,7 +197,7 @@ impl<C: Commands> Host<C> {
             return Ok(());
         }
         Err(Failure::lasting(
-            "volume.damaged",
+            FailureCode::VolumeDamaged,
             format!("the file system on {device} is damaged: {}", ran.stdout.trim()),
             "of an etcd member: restore it from its fellows, by a new volume, or repair this one by e2fsck on another machine; of a \
              worker: let this instance be replaced",
@@ -225,7 +225,7 @@ pub fn finish(path: &Path) -> Outcome<()> {
 #[must_use]
 pub fn foreign(device: &str, name: &str) -> Failure {
     Failure::lasting(
-        "volume.foreign",
+        FailureCode::VolumeForeign,
         format!("{name} ({device}) holds something that Slipway did not put there"),
         "nothing was written. If it can go, detach the volume, write zeros over its first and last MiB on another machine, and let \
          this instance be replaced",

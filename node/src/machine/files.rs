@@ -8,7 +8,7 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use super::accounts::Owner;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// Lets the file at `path` be exactly this; whether it was anything else before.
 ///
@@ -156,7 +156,7 @@ pub fn gone(path: &Path) -> Outcome<()> {
 
 pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     Failure {
-        code: "machine.files",
+        code: FailureCode::MachineFiles,
         message: format!("{}: {error}", path.display()),
         help: "see that the agent runs as root, and that the disk has room and is no read-only one"
             .to_owned(),

@@ -15,7 +15,7 @@ use super::cluster::Library;
 use super::ledger::{self, Ledger};
 use super::{MANAGER, prune};
 use crate::api::failed;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// How long what was applied is left alone: what somebody else changed of it meanwhile is put right then.
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
@@ -129,7 +129,7 @@ async fn shelf(library: &impl Library, cluster: &str, digest: &str) -> Outcome<S
 
 fn damaged(what: &str, problem: &str) -> Failure {
     Failure::lasting(
-        "manage.addons",
+        FailureCode::ManageAddons,
         format!("{what}: {problem}"),
         "upload the cluster's specification again, which renders it; an older agent cannot read a newer format",
     )
@@ -171,7 +171,7 @@ async fn apply(client: &Client, object: &Value) -> Outcome<()> {
     let (kind, (namespace, name)) = (kind(object), place(object));
     let Some((resource, scope)) = resource(client, &kind).await? else {
         return Err(Failure::passing(
-            "manage.unknown-kind",
+            FailureCode::ManageUnknownKind,
             format!("the API server knows no {} {}", kind.0, kind.1),
             "whatever defines the kind must be applied before; it is tried again with the next pass",
         ));

@@ -7,7 +7,7 @@ use slipway_driver::ports::{ErrorKind, PortError};
 
 use super::judge::Machine;
 use crate::aws::{Aws, BucketOfAssets};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// Where documents are.
 pub trait Library: Sync {
@@ -41,10 +41,10 @@ impl Cloud for Aws {
 fn failure(error: &PortError) -> Failure {
     let message = error.to_string();
     if error.kind == ErrorKind::Transient {
-        return Failure::passing("manage.aws", message, "it is tried again with the next pass");
+        return Failure::passing(FailureCode::ManageAws, message, "it is tried again with the next pass");
     }
     Failure::lasting(
-        "manage.aws",
+        FailureCode::ManageAws,
         message,
         "the controllers' role must allow it: launch the cluster's stacks as they are rendered now",
     )

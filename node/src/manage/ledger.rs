@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{failed, status};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 const NAME: &str = "slipway-addons";
 const NAMESPACE: &str = "kube-system";
@@ -101,7 +101,7 @@ pub(super) async fn read(client: &Client) -> Outcome<Kept> {
     let text = found.data.unwrap_or_default().remove(KEY).unwrap_or_default();
     let ledger = serde_json::from_str(&text).map_err(|error| {
         Failure::lasting(
-            "manage.ledger",
+            FailureCode::ManageLedger,
             format!("the ConfigMap {what} cannot be read: {error}"),
             "delete it: what it no longer names is left in the cluster, all else is applied again",
         )

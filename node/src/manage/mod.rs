@@ -26,7 +26,7 @@ use slipway_core::node::NodeFile;
 use crate::api;
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::Unit;
 
 pub use cluster::{Cloud, Library};
@@ -59,7 +59,7 @@ pub async fn manage(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
     let path = below(root, NODE);
     let unreadable = |problem: String| {
         Failure::lasting(
-            "manage.unreadable",
+            FailureCode::ManageUnreadable,
             format!("{}: {problem}", path.display()),
             "it comes with the userdata: let this instance be replaced",
         )

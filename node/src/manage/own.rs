@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::MANAGER;
 use crate::api::{failed, status};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// A kubelet may not give its own node this label.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -40,7 +40,7 @@ pub(super) async fn label(client: &Client, name: &str) -> Outcome<Value> {
 pub(super) async fn publish(client: &Client, path: &Path) -> Outcome<Value> {
     let pem = std::fs::read_to_string(path).map_err(|error| {
         Failure::lasting(
-            "manage.unreadable",
+            FailureCode::ManageUnreadable,
             format!("{}: {error}", path.display()),
             "run `slipway-node refresh`, which fetches this node's credentials again",
         )

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use rustls::RootCertStore;
 use rustls::pki_types::UnixTime;
 use rustls::server::WebPkiClientVerifier;
-use serde::Serialize;
+use slipway_core::node::answer::KubeletRenewed;
 use slipway_core::pki::policy::KUBERNETES_DIR;
 use tokio::time::Instant;
 
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::http;
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
@@ -25,22 +25,15 @@ use crate::status::held::{KUBELET_CLIENT, leaf};
 const ASIDE: &str = "/var/lib/kubelet/pki/kubelet-client-refused.pem";
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What was done about the kubelet's own certificate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Kubelet {
-    /// Why nobody would have let it in.
-    pub refused: String,
-    /// The serial number of what it has now.
-    pub serial: String,
-}
-
 /// Looks whether the kubelet's client certificate is good, by its date and by the authority in force. If it is not, it is set aside and
 /// the kubelet restarted, which then asks for another with the bootstrap token. `None`: it was good.
 ///
 /// # Errors
 /// If the kubelet gets no other in time: the API server may not be there yet.
-pub(super) async fn see_to<C: Commands>(host: &Host<C>, patience: Duration) -> Outcome<Option<Kubelet>> {
+pub(super) async fn see_to<C: Commands>(
+    host: &Host<C>,
+    patience: Duration,
+) -> Outcome<Option<KubeletRenewed>> {
     let Err(refused) = is_good(&host.root) else { return Ok(None) };
     let current = host.below(KUBELET_CLIENT);
     // A link to where certificate and key lie; whoever died after this finds none, and goes on from there.
@@ -56,7 +49,7 @@ pub(super) async fn see_to<C: Commands>(host: &Host<C>, patience: Duration) -> O
             Ok(()) => break,
             Err(problem) if begun.elapsed() > patience => {
                 return Err(Failure::passing(
-                    "refresh.kubelet",
+                    FailureCode::RefreshKubelet,
                     format!(
                         "{KUBELET_CLIENT} was good for nothing ({refused}), and after {} s the kubelet has no other: {problem}",
                         patience.as_secs()
@@ -69,7 +62,7 @@ pub(super) async fn see_to<C: Commands>(host: &Host<C>, patience: Duration) -> O
         }
     }
     let serial = leaf(&current).map(|facts| facts.serial).unwrap_or_default();
-    Ok(Some(Kubelet { refused, serial }))
+    Ok(Some(KubeletRenewed { refused, serial }))
 }
 
 /// Whether an API server that trusts this node's authority of kubelets lets the kubelet in now; if not, why.

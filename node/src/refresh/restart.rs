@@ -13,7 +13,7 @@ use crate::credentials::below;
 use crate::etcd::health::health;
 use crate::etcd::leader::move_leader;
 use crate::etcd::place::Place;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::kube::{DIR, MANIFESTS, restarted};
 use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
@@ -53,7 +53,7 @@ impl<C: Commands> Restarts<'_, C> {
         }
         if !found.healthy {
             return Err(Failure::passing(
-                "refresh.etcd-unhealthy",
+                FailureCode::RefreshEtcdUnhealthy,
                 format!(
                     "{} must be restarted for these credentials, and the others cannot do without it: {}",
                     found.name,
@@ -76,7 +76,7 @@ impl<C: Commands> Restarts<'_, C> {
                 let path = self.manifest(process);
                 let stands = files::read(&path)?.ok_or_else(|| {
                     Failure::lasting(
-                        "refresh.manifest",
+                        FailureCode::RefreshManifest,
                         format!("{} is missing: no kubelet runs that pod here", path.display()),
                         "run `slipway-node bootstrap`, which writes it",
                     )
@@ -169,7 +169,7 @@ impl<C: Commands> Restarts<'_, C> {
 
 fn late(process: Process, patience: Duration, problem: &str) -> Failure {
     Failure::passing(
-        "refresh.restart",
+        FailureCode::RefreshRestart,
         format!("{}: after {} s {problem}", process.name(), patience.as_secs()),
         "look at its log (`journalctl -u etcd`, `journalctl -u kubelet`, or `crictl logs`)",
     )

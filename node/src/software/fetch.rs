@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::unwritable;
 use crate::aws::{Aws, Retry};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::http;
 
 /// Bounds one try: the largest release has some 60 MB.
@@ -65,7 +65,7 @@ impl Publisher {
             return Ok(());
         }
         Err(Failure::passing(
-            "software.digest",
+            FailureCode::SoftwareDigest,
             format!("what is at {url} has the SHA-256 {found}, not {sha256}"),
             "see what the mirror serves (software.baseURL); the digest is the one that its publisher announced",
         ))
@@ -74,7 +74,7 @@ impl Publisher {
     async fn download(&self, url: &str, to: &Path) -> Outcome<()> {
         let failed = |why: String| {
             let help = "see that nodes reach it (routes, NAT gateway), or name a mirror: software.baseURL";
-            Failure::passing("software.unreachable", format!("{url}: {why}"), help)
+            Failure::passing(FailureCode::SoftwareUnreachable, format!("{url}: {why}"), help)
         };
         let answer =
             self.http.get(url).send().await.map_err(|error| failed(error.without_url().to_string()))?;

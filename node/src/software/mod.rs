@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use slipway_core::software::{Program, ProgramFile};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 pub use fetch::Publisher;
 
 /// Where releases are unpacked.
@@ -76,7 +76,11 @@ async fn release(root: &Path, publisher: &Publisher, file: &ProgramFile, folder:
     let url = file.url.clone();
     let unpacking = tokio::task::spawn_blocking(move || unpack::unpack(name, &url, &download, &into));
     unpacking.await.map_err(|error| {
-        Failure::passing("software.unpack", format!("{}: {error}", file.url), "run the same verb again")
+        Failure::passing(
+            FailureCode::SoftwareUnpack,
+            format!("{}: {error}", file.url),
+            "run the same verb again",
+        )
     })??;
     fs::rename(&unpacked, folder).map_err(|error| unwritable(folder, &error))
 }
@@ -124,7 +128,7 @@ pub fn find(root: &Path, program: &str) -> Outcome<PathBuf> {
         std::iter::once(PROGRAMS).chain(OF_THE_IMAGE).map(|folder| Path::new("/").join(folder).join(program));
     places.find(runs).ok_or_else(|| {
         Failure::lasting(
-            "software.missing",
+            FailureCode::SoftwareMissing,
             format!("the program {program} is neither in /{PROGRAMS} nor in the image"),
             "write software.source: release into cluster.yaml, or take an image that has it",
         )
@@ -133,7 +137,7 @@ pub fn find(root: &Path, program: &str) -> Outcome<PathBuf> {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::passing(
-        "software.unwritable",
+        FailureCode::SoftwareUnwritable,
         format!("{}: {error}", path.display()),
         "make room on the root volume (rootVolume.size), or see why it cannot be written",
     )

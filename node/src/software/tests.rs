@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::aws::{Aws, Endpoints};
+use crate::failure::FailureCode;
 
 /// A site that answers every request with `bytes`; how often it was asked.
 async fn site(bytes: Vec<u8>) -> (String, Arc<AtomicUsize>) {
@@ -101,9 +102,9 @@ async fn what_is_not_what_its_digest_says_is_not_installed() {
     let right = archive(&[("etcd", 0o755, "right"), ("etcdctl", 0o755, "ctl")]);
     let (url, asked) = site(archive(&[("etcd", 0o755, "wrong"), ("etcdctl", 0o755, "ctl")])).await;
     let failure = install(root.path(), &publisher(), &[etcd("1", &url, &right)]).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("software.digest", true));
+    assert_eq!((failure.code, failure.passing), (FailureCode::SoftwareDigest, true));
     assert_eq!(asked.load(Ordering::SeqCst), 3, "a mirror may be at work");
-    assert!(find(root.path(), "etcd").is_err_and(|failure| failure.code == "software.missing"));
+    assert!(find(root.path(), "etcd").is_err_and(|failure| failure.code == FailureCode::SoftwareMissing));
     assert_eq!(fs::read_dir(root.path().join(RELEASES)).unwrap().count(), 0);
 }
 

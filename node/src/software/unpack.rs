@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 use slipway_core::software::Program;
 
 use super::unwritable;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 
 /// More than any release has when it is unpacked (containerd's: 120 MB), and little enough for a root volume.
 const MOST_BYTES: u64 = 1 << 30;
@@ -74,5 +74,5 @@ fn write(from: &mut impl Read, to: &Path) -> Outcome<()> {
 
 fn odd(url: &str, why: String) -> Failure {
     let help = "report this: Slipway expects another layout of that release";
-    Failure::lasting("software.layout", format!("{url}: {why}"), help)
+    Failure::lasting(FailureCode::SoftwareLayout, format!("{url}: {why}"), help)
 }

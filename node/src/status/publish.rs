@@ -8,7 +8,7 @@ use slipway_driver::keys;
 use super::{Instance, node, of};
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::Unit;
 
 use super::NODE;
@@ -20,7 +20,7 @@ use super::NODE;
 pub async fn publish(root: &Path, endpoints: &Endpoints) -> Outcome<NodeStatus> {
     let node = node(root)?.ok_or_else(|| {
         Failure::lasting(
-            "config.unreadable",
+            FailureCode::ConfigUnreadable,
             format!("{} is missing: this machine was never told who it is", below(root, NODE).display()),
             "replace the node: its userdata writes that file",
         )

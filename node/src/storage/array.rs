@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
 use crate::machine::disk::{self, Content, Kind};
@@ -42,7 +42,7 @@ impl Array<'_> {
             // A disk that says so was empty before this array was first made, and no array is used before all its disks have ceased to.
             if has(Content::Ours) && !has(Content::Begun) && !self.scratch {
                 return Err(Failure::lasting(
-                    "volume.array",
+                    FailureCode::VolumeArray,
                     format!("of the array {} ({}), some disks are empty", self.name, self.disks.join(", ")),
                     "nothing was written. Bring the missing volumes back; where what was on them may go, let this instance be replaced",
                 ));
@@ -94,7 +94,7 @@ impl Array<'_> {
     fn started<C: Commands>(&self, host: &Host<C>) -> Outcome<String> {
         self.running(host, true).ok_or_else(|| {
             Failure::passing(
-                "volume.array",
+                FailureCode::VolumeArray,
                 format!("the array {} was put together, and does not run yet", self.name),
                 "see `cat /proc/mdstat` and `dmesg` on the node",
             )

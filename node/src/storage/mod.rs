@@ -22,7 +22,7 @@ use slipway_core::node::{Machine, NodeConfig};
 use tokio::time::Instant;
 
 use crate::aws::{Aws, Endpoints};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
@@ -225,7 +225,7 @@ impl<C: Commands> Storage<'_, C> {
 
     /// The disk that was attached as `device`.
     fn attached(&self, device: &str, volume: Option<&String>) -> Outcome<String> {
-        let absent = |what: String, help: &str| Failure::passing("volume.absent", what, help);
+        let absent = |what: String, help: &str| Failure::passing(FailureCode::VolumeAbsent, what, help);
         let volume = volume.ok_or_else(|| {
             absent(
                 format!("EC2 has attached no volume as {device} to this instance"),
@@ -259,7 +259,7 @@ impl<C: Commands> Storage<'_, C> {
         links.sort();
         if links.is_empty() {
             return Err(Failure::passing(
-                "storage.absent",
+                FailureCode::StorageAbsent,
                 "this machine shows no NVMe disk of its own, and the pool has ephemeralStorage",
                 "choose instance types that have them, such as m7gd.large, or take ephemeralStorage out of the pool",
             ));

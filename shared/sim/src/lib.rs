@@ -21,6 +21,6 @@ pub mod year;
 
 pub use schema::type_names;
 pub use world::{
-    BusEvent, ClusterFacts, Config, Delegated, DrainFacts, Fate, FleetFaults, GroupFacts, Loss, MachineFacts,
-    MemberFacts, Outgoing, Phase, Power, World,
+    BusEvent, ClusterFacts, Config, Delegated, DocumentFacts, DrainFacts, Fate, FleetFaults, GroupFacts,
+    Loss, MachineFacts, MemberFacts, Outgoing, Phase, Power, World, documents,
 };

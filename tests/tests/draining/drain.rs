@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_node::failure::Failure;
+use slipway_node::failure::{Failure, FailureCode};
 use slipway_tests::kubernetes::Kubernetes;
 use slipway_tests::workshop::example;
 
@@ -148,7 +148,7 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
     assert!(node["spec"]["unschedulable"].is_null(), "{node}");
     assert_eq!(annotation(&node, "slipway/drain-started"), None);
     let failure = ask(&cluster, "drain nowhere").await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("drain.no-node", false));
+    assert_eq!((failure.code, failure.passing), (FailureCode::DrainNoNode, false));
 }
 
 #[tokio::test(flavor = "multi_thread")]

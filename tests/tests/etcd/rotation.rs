@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 use slipway_core::cluster::Cluster;
+use slipway_core::node::Refreshed;
 use slipway_core::pki::Role;
 use slipway_core::pki::rotation::{Heard, Seen};
 use slipway_driver::credentials::rotation::{self, Did};
 use slipway_driver::ports::{Crypto as _, Signer};
-use slipway_node::failure::Outcome;
-use slipway_node::refresh::{Order, Refreshed};
+use slipway_node::failure::{FailureCode, Outcome};
+use slipway_node::refresh::Order;
 use slipway_pki::AwsLc;
 use slipway_tests::surroundings::{INSTANCE, Surroundings};
 use slipway_tests::workshop::example;
@@ -164,7 +165,8 @@ async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
                 let order = Order { credentials: digest, restart: restarts, ..Order::default() };
                 let done = refreshed(&cloud, &mut three[index], &order).await.unwrap();
                 let expected: &[&str] = if restarts { &["etcd"] } else { &[] };
-                assert_eq!((done.restarted.as_slice(), done.changed), (expected, true), "{stage}");
+                let restarted: Vec<&str> = done.restarted.iter().map(String::as_str).collect();
+                assert_eq!((restarted.as_slice(), done.changed), (expected, true), "{stage}");
                 assert!(done.served.iter().all(|served| served.certificate.as_ref().unwrap().verifies));
             }
             let took = stage_began.elapsed();
@@ -225,7 +227,7 @@ async fn p4_a_member_is_not_restarted_while_the_others_need_it_and_comes_back_as
     three[0].serves().await;
     let was = three[0].member.process();
     let failure = refreshed(&cloud, &mut three[0], &order).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("refresh.etcd-unhealthy", true), "{failure:?}");
+    assert_eq!((failure.code, failure.passing), (FailureCode::RefreshEtcdUnhealthy, true), "{failure:?}");
     assert_eq!(three[0].member.process(), was);
     assert_eq!(three[0].status().await.applied.credentials.as_ref(), Some(&first), "nothing was changed");
     three[2].member.start();
@@ -237,7 +239,7 @@ async fn p4_a_member_is_not_restarted_while_the_others_need_it_and_comes_back_as
     let alone = trusting(&from(&credentials, &before[0], 0, &new), &[&new.certificate]);
     let alone = Order { credentials: cloud.publish(&role(0), &alone).await, ..order.clone() };
     let failure = refreshed(&cloud, &mut three[0], &alone).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("refresh.not-served", true), "{failure:?}");
+    assert_eq!((failure.code, failure.passing), (FailureCode::RefreshNotServed, true), "{failure:?}");
     for machine in &three {
         machine.is_healthy().await;
     }

@@ -9,6 +9,7 @@ use slipway_core::pki::Role;
 use slipway_driver::ports::{Crypto as _, Made};
 use slipway_node::etcd::join::founds;
 use slipway_node::etcd::place::Place;
+use slipway_node::failure::FailureCode;
 use slipway_pki::AwsLc;
 use slipway_tests::surroundings::Surroundings as Cloud;
 
@@ -227,6 +228,11 @@ async fn p4_a_founder_that_lost_its_data_does_not_found_again_and_one_that_comes
         three[2].member.stop().await;
         std::fs::remove_dir_all(&three[2].member.data).unwrap();
         let failure = founds(&late).await.unwrap_err();
-        assert_eq!((failure.code, failure.passing), ("join.data", false), "{}: {failure:?}", release.version);
+        assert_eq!(
+            (failure.code, failure.passing),
+            (FailureCode::JoinData, false),
+            "{}: {failure:?}",
+            release.version
+        );
     }
 }

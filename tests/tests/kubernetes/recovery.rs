@@ -12,6 +12,7 @@ use slipway_driver::ports::{Crypto as _, Secret};
 use slipway_node::credentials::{Bundle, write};
 use slipway_node::etcd::health::health;
 use slipway_node::etcd::place::Place;
+use slipway_node::failure::FailureCode;
 use slipway_node::refresh::Order;
 use slipway_node::status;
 use slipway_node::status::held::KUBELET_CLIENT;
@@ -233,7 +234,7 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
     cloud.host(&root, &role, &good);
     let order = Order { credentials: good.clone(), restart: false, patience: Duration::from_secs(120) };
     let failure = cloud.refresh(&root, &order, async |_| {}).await.unwrap_err();
-    assert_eq!(failure.code, "refresh.read-at-start");
+    assert_eq!(failure.code, FailureCode::RefreshReadAtStart);
     assert!(
         failure.message.contains("tokens.csv") && failure.message.contains("kube-apiserver"),
         "{failure:?}"
@@ -262,7 +263,7 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
     let order = Order { credentials: broken, patience: Duration::from_secs(30), ..order };
     let done = cloud.refresh(&root, &order, async |_| cluster.play_kubelet().await);
     let failure = done.await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("refresh.not-served", true), "{failure:?}");
+    assert_eq!((failure.code, failure.passing), (FailureCode::RefreshNotServed, true), "{failure:?}");
     let anybody = cluster.bearer(None);
     let start = Instant::now();
     while !anybody.get("/readyz").await.is_ok_and(|answer| answer.status == 200) {

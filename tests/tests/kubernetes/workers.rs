@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::pki::policy::{self, KUBELET_CA};
 use slipway_core::pki::{AssetKind, CertificateProfile, Role};
 use slipway_driver::ports::{Crypto as _, Signer};
+use slipway_node::failure::FailureCode;
 use slipway_node::refresh::Order;
 use slipway_node::status;
 use slipway_node::status::held::KUBELET_CLIENT;
@@ -89,7 +90,7 @@ async fn p7_a_workers_kubelet_that_is_locked_out_asks_anew_and_one_that_is_not_i
     // No API server answers yet: what the bundle brings is in force, and whoever comes again goes on.
     put(root, &issued(&signer, past).0);
     let failure = cloud.refresh(root, &order, async |_| {}).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("refresh.kubelet", true), "{failure:?}");
+    assert_eq!((failure.code, failure.passing), (FailureCode::RefreshKubelet, true), "{failure:?}");
     assert_eq!(status::of(root, None).await.unwrap().applied.credentials.as_ref(), Some(&digest));
     let (another, serial) = issued(&signer, now);
     let again = cloud.refresh(root, &order, async |asked| {

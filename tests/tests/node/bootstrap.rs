@@ -15,7 +15,7 @@ use slipway_core::pki::manifest;
 use slipway_driver::ports::{Context, Crypto as _, Keys as _};
 use slipway_node::aws::{Aws, Endpoints, Retry};
 use slipway_node::bootstrap::{Bootstrap, HOME, LABEL, Patience, Step};
-use slipway_node::failure::Outcome;
+use slipway_node::failure::{FailureCode, Outcome};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
 use slipway_pki::AwsLc;
@@ -434,13 +434,13 @@ async fn a_volume_with_anything_unknown_on_it_is_never_formatted_and_the_reason_
     somebodys[4096] = 7;
     machine.file(&machine.device(&account), &somebodys);
     let failure = machine.bootstrap(&account).await.unwrap().run().await.unwrap_err();
-    assert_eq!(failure.code, "volume.foreign", "{failure:?}");
+    assert_eq!(failure.code, FailureCode::VolumeForeign, "{failure:?}");
     assert!(fs::read(machine.path(&machine.device(&account))).unwrap() == somebodys);
     assert_eq!(machine.systemd.lock().unwrap().formats, 0);
 
     let report = account.report().await;
     assert_eq!((report.state, report.step.as_deref()), (BootstrapState::GivenUp, Some("file-system")));
-    assert_eq!(report.failure.unwrap().code, "volume.foreign");
+    assert_eq!(report.failure.unwrap().code, FailureCode::VolumeForeign.into());
     let asked = account.groups.asked();
     let bodies: Vec<_> = asked.iter().map(|one| String::from_utf8_lossy(&one.body)).collect();
     assert!(bodies.last().unwrap().contains("LifecycleActionResult=ABANDON"), "{bodies:?}");
@@ -454,7 +454,7 @@ async fn a_node_waits_for_what_may_pass_with_heartbeats_and_gives_up_in_the_end(
     let machine = Machine::new(folder.path(), &account);
     // Everything comes up but etcd itself.
     let failure = machine.bootstrap(&account).await.unwrap().run().await.unwrap_err();
-    assert_eq!(failure.code, "node.unhealthy", "{failure:?}");
+    assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
     let asked = account.groups.asked();
     let bodies: Vec<_> = asked.iter().map(|one| String::from_utf8_lossy(&one.body)).collect();
     assert!(bodies.iter().any(|body| body.contains("RecordLifecycleActionHeartbeat")), "{bodies:?}");
@@ -468,7 +468,7 @@ async fn a_member_waits_while_two_volumes_of_one_name_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let machine = Machine::new(folder.path(), &account);
     let failure = machine.go(&account, &[Step::Account, Step::Volume]).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("volume.ambiguous", true));
+    assert_eq!((failure.code, failure.passing), (FailureCode::VolumeAmbiguous, true));
     assert!(failure.message.contains(&account.volume), "{failure:?}");
 }
 
@@ -518,7 +518,7 @@ async fn after_a_reboot_nothing_is_asked_of_the_launch_hook_and_nobody_is_given_
     // Something is lost, and etcd does not come up.
     fs::remove_file(machine.path("/etc/systemd/system/etcd.service")).unwrap();
     let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
-    assert_eq!(failure.code, "node.unhealthy", "{failure:?}");
+    assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
     assert_eq!(machine.state(), expected);
     assert_eq!(account.groups.asked().len(), before, "its group was asked");
     let report = account.report().await;
@@ -528,7 +528,7 @@ async fn after_a_reboot_nothing_is_asked_of_the_launch_hook_and_nobody_is_given_
     machine.file(&machine.device(&account), vec![7; 2 << 20]);
     machine.systemd.lock().unwrap().active.clear();
     let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
-    assert_eq!(failure.code, "volume.foreign", "{failure:?}");
+    assert_eq!(failure.code, FailureCode::VolumeForeign, "{failure:?}");
     assert_eq!(account.groups.asked().len(), before, "its group was asked");
     assert_eq!(account.report().await.state, BootstrapState::Working);
 }

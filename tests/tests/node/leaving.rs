@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use slipway_node::aws::{Aws, Endpoints, Retry};
-use slipway_node::failure::Outcome;
+use slipway_node::failure::{FailureCode, Outcome};
 use slipway_node::leave::{Leaving, Patience};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
@@ -152,5 +152,5 @@ async fn a_controller_ends_its_control_plane_by_its_kubelet_and_a_worker_is_left
     assert_eq!((site.ran().len(), site.settled().len()), (0, 1));
 
     let worker = Site::of(&testdata("worker.json")).await;
-    assert_eq!(worker.leaving().unwrap_err().code, "leave.worker");
+    assert_eq!(worker.leaving().unwrap_err().code, FailureCode::LeaveWorker);
 }

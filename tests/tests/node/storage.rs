@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use slipway_core::node::Machine;
 use slipway_node::aws::{Aws, Endpoints, Retry};
-use slipway_node::failure::{Failure, Outcome};
+use slipway_node::failure::{Failure, FailureCode, Outcome};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran, System};
 use slipway_node::storage::Storage;
@@ -205,7 +205,7 @@ impl Worker {
         let last = arguments.last().copied().unwrap_or_default().to_owned();
         match (program, arguments[0]) {
             ("mdadm", _) if self.without_mdadm => {
-                return Err(Failure::lasting("command.absent", "no mdadm", "take another image"));
+                return Err(Failure::lasting(FailureCode::CommandAbsent, "no mdadm", "take another image"));
             }
             ("mdadm", _) => self.mdadm(arguments),
             ("mkfs.ext4" | "e2fsck" | "resize2fs", _) => return System.run(program, arguments).await,
@@ -309,7 +309,7 @@ async fn a_workers_disks_are_formatted_once_and_an_instance_store_again_when_it_
     worker.reboot();
     worker.plug("nvme3n1", &volume("vol0e"));
     let failure = worker.go(&cloud, &machine).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("volume.array", false));
+    assert_eq!((failure.code, failure.passing), (FailureCode::VolumeArray, false));
     assert_eq!(worker.ran(&MAKING), [0, 0, 0]);
     assert!(worker.disk("nvme3n1").iter().all(|byte| *byte == 0));
     // But for the time of its last check, nothing changed on the volume.
@@ -322,7 +322,7 @@ async fn a_disk_with_anything_else_on_it_and_an_array_without_mdadm_are_refused_
     let folder = tempfile::tempdir().unwrap();
     let worker = Worker { without_mdadm: true, ..Worker::new(folder.path()) };
     let failure = worker.go(&cloud, &all_of_it()).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("command.absent", false));
+    assert_eq!((failure.code, failure.passing), (FailureCode::CommandAbsent, false));
     for name in ["nvme2n1", "nvme3n1", "nvme4n1", "nvme5n1"] {
         assert!(worker.disk(name).iter().all(|byte| *byte == 0), "{name}");
     }
@@ -337,7 +337,7 @@ async fn a_disk_with_anything_else_on_it_and_an_array_without_mdadm_are_refused_
             .unwrap();
         let before = worker.disk(disk);
         let failure = worker.go(&cloud, &all_of_it()).await.unwrap_err();
-        assert_eq!((failure.code, failure.passing), ("volume.foreign", false), "{disk}");
+        assert_eq!((failure.code, failure.passing), (FailureCode::VolumeForeign, false), "{disk}");
         assert!(worker.disk(disk) == before, "{disk}");
         fs::write(worker.root.join("dev").join(disk), whole).unwrap();
     }
@@ -350,10 +350,10 @@ async fn a_disk_with_anything_else_on_it_and_an_array_without_mdadm_are_refused_
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
     let failure = empty.go(&cloud, &all_of_it()).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("volume.absent", true));
+    assert_eq!((failure.code, failure.passing), (FailureCode::VolumeAbsent, true));
     let store = Machine { mounts: Vec::new(), ..all_of_it() };
     let failure = empty.go(&cloud, &store).await.unwrap_err();
-    assert_eq!((failure.code, failure.passing), ("storage.absent", true));
+    assert_eq!((failure.code, failure.passing), (FailureCode::StorageAbsent, true));
 }
 
 #[tokio::test]

@@ -56,12 +56,8 @@ macro_rules! answers {
             }
 
             impl OfVerb for $answer {
-                #[allow(clippy::wildcard_enum_match_arm, reason = "the others are other verbs' answers, whatever they are")]
                 fn of(answer: &Answer) -> Option<Self> {
-                    match answer {
-                        Answer::$verb(answer) => Some((**answer).clone()),
-                        _ => None,
-                    }
+                    if let Answer::$verb(answer) = answer { Some((**answer).clone()) } else { None }
                 }
             }
         )+
@@ -197,6 +193,58 @@ pub struct SnapshotTaken {
     /// How long it took, in seconds.
     #[serde(default)]
     pub seconds: u64,
+}
+
+/// What `etcd restore` did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Restored {
+    /// Whether the data were changed: not if a run before this one did it.
+    pub changed: bool,
+    /// What was restored.
+    #[serde(flatten)]
+    pub mark: RestoreMark,
+    /// Where the data lie that were there before, if any were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_aside: Option<String>,
+    /// How etcd is since it was started with them.
+    pub etcd: RestoredEtcd,
+    /// Why it does not serve yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How a member is that was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RestoredEtcd {
+    /// It reads through a majority.
+    Serving,
+    /// It was started, and runs: it may wait for a majority.
+    Waiting,
+}
+
+/// What a member's data were restored from; it lies beside them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreMark {
+    /// The snapshot's time.
+    pub snapshot: String,
+    /// `--initial-cluster-token`.
+    pub token: String,
+    /// `--initial-cluster`.
+    pub initial_cluster: String,
+    /// SHA-256 of the database, as etcd has it.
+    pub sha256: String,
+    /// Whether revisions were raised and older ones marked as compacted. Where they were not, whoever watches must be started
+    /// anew: controllers, kubelets, everything with a cache.
+    pub bumped: bool,
+    /// Whether etcd was started with these data: from then on they are the member's, and nobody makes them again.
+    #[serde(default)]
+    pub started: bool,
+    /// The tokens of restores before this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens_before: Vec<String>,
 }
 
 /// What `etcd remove` did.

@@ -94,6 +94,65 @@ impl Verb {
             Self::Uncordon { node } => of(&[("Node", node.clone())]),
         }
     }
+
+    /// The node that it drains, if it drains one.
+    #[must_use]
+    pub fn drains(&self) -> Option<&str> {
+        match self {
+            Self::Drain { node, .. } => Some(node),
+            Self::Status
+            | Self::Refresh { .. }
+            | Self::EtcdHealth
+            | Self::EtcdMoveLeader
+            | Self::EtcdSnapshot
+            | Self::EtcdRemove { .. }
+            | Self::EtcdRetire
+            | Self::Uncordon { .. } => None,
+        }
+    }
+
+    /// The verb that a document names with these parameters: what [`Self::parameters`] gives is read back as the same verb.
+    ///
+    /// # Errors
+    /// With what is wrong, if there is no such document here or a parameter is missing or has no such value.
+    pub fn read(document: &str, parameters: &BTreeMap<String, String>) -> Result<Self, String> {
+        let text = |name: &str| {
+            parameters.get(name).cloned().ok_or_else(|| format!("{document} has no parameter {name}"))
+        };
+        let seconds = |name: &str| {
+            let value = text(name)?;
+            value.parse::<u32>().map_err(|_| format!("{name} of {document} is no number of seconds: {value}"))
+        };
+        let verb = match document {
+            "Slipway-Status" => Self::Status,
+            "Slipway-Refresh" => Self::Refresh {
+                credentials: text("Credentials")?,
+                restart: match text("Restart")?.as_str() {
+                    "allowed" => true,
+                    "never" => false,
+                    other => {
+                        return Err(format!("Restart of {document} is neither allowed nor never: {other}"));
+                    }
+                },
+            },
+            "Slipway-EtcdHealth" => Self::EtcdHealth,
+            "Slipway-EtcdMoveLeader" => Self::EtcdMoveLeader,
+            "Slipway-EtcdSnapshot" => Self::EtcdSnapshot,
+            "Slipway-EtcdRemove" => Self::EtcdRemove { member: text("Member")? },
+            "Slipway-EtcdRetire" => Self::EtcdRetire,
+            "Slipway-Drain" => Self::Drain {
+                node: text("Node")?,
+                for_s: seconds("For")?,
+                force_after_s: match text("ForceAfter")?.as_str() {
+                    "never" => None,
+                    _ => Some(seconds("ForceAfter")?),
+                },
+            },
+            "Slipway-Uncordon" => Self::Uncordon { node: text("Node")? },
+            other => return Err(format!("there is no document {other}")),
+        };
+        Ok(verb)
+    }
 }
 
 /// One verb on one machine, asked for once.

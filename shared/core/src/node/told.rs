@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::{FailureCode, Word};
+
 /// `clusters/<name>/nodes/<role>/<instance>.json`: written by the node, which has nobody else to tell. No secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -52,8 +54,8 @@ pub enum BootstrapState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapFailure {
-    /// A word for machines.
-    pub code: String,
+    /// What kind of failure it is, for machines.
+    pub code: Word<FailureCode>,
     /// What is wrong, and where.
     pub message: String,
     /// What to do.

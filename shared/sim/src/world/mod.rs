@@ -50,7 +50,7 @@ pub(crate) use change_set::{ChangeSet, ExecutionStatus, NO_CHANGES, NO_UPDATES};
 pub(crate) use changes::{Action, Change, Detail};
 pub use cluster::{ClusterFacts, Loss, MemberFacts};
 pub(crate) use commands::{CommandRequest, Details, Sent};
-pub use commands::{Delegated, DrainFacts};
+pub use commands::{Delegated, DocumentFacts, DrainFacts, documents};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
 pub(crate) use expression::UNKNOWN;

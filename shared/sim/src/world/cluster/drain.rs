@@ -31,11 +31,13 @@ pub(crate) enum Looked {
 }
 
 impl Drain {
-    pub(crate) fn new(node: &str, ends_at: Timestamp, force_after: Option<i64>) -> Self {
+    pub(crate) fn new(node: &str, ends_at: Timestamp, force_after_s: Option<u32>) -> Self {
         Self {
             node: node.to_owned(),
             ends_at,
-            policy: Policy::with(force_after.map(|after| Force::after(SignedDuration::from_secs(after)))),
+            policy: Policy::with(
+                force_after_s.map(|after_s| Force::after(SignedDuration::from_secs(after_s.into()))),
+            ),
             tries: BTreeMap::new(),
             record: DrainRecord::new(node),
         }

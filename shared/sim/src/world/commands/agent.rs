@@ -4,7 +4,7 @@ use slipway_core::node::answer::{KubeletRenewed, LeaderStays, Outcome};
 use slipway_core::node::report::{Applied, ComponentHealth, Instance};
 use slipway_core::node::{
     EtcdAlarm, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, LeaderMoved, NodeStatus, RecordsRetired,
-    Refreshed, SnapshotTaken, Uncordoned,
+    Refreshed, SnapshotTaken, Uncordoned, Verb,
 };
 
 use super::super::World;
@@ -30,42 +30,44 @@ impl World {
         };
         let cluster = machine.cluster().unwrap_or_default().to_owned();
         let is_member = machine.role().starts_with("etcd-");
-        match sent.document.as_str() {
-            "Slipway-Status" => Ok(self.node_status(&cluster, &machine).into()),
-            "Slipway-Refresh" => self.refresh(&machine, &sent.parameters),
-            "Slipway-Uncordon" => {
-                let node = sent.parameters.get("Node").cloned().unwrap_or_default();
-                self.uncordon(&cluster, &node)?;
-                Ok(Uncordoned { node, cordoned: false }.into())
+        match &sent.verb {
+            Verb::Status => Ok(self.node_status(&cluster, &machine).into()),
+            Verb::Refresh { credentials, restart } => self.refresh(&machine, credentials, *restart),
+            Verb::Uncordon { node } => {
+                self.uncordon(&cluster, node)?;
+                Ok(Uncordoned { node: node.clone(), cordoned: false }.into())
             }
-            _ if !is_member => {
+            Verb::EtcdHealth
+            | Verb::EtcdMoveLeader
+            | Verb::EtcdSnapshot
+            | Verb::EtcdRemove { .. }
+            | Verb::EtcdRetire
+                if !is_member =>
+            {
                 Err(Failure::lasting(FailureCode::EtcdNone, "this node is no etcd member", HELP))
             }
-            "Slipway-EtcdHealth" => Ok(self.etcd_health(&cluster, machine.role()).into()),
-            "Slipway-EtcdMoveLeader" => self.move_leader(&cluster, machine.role()),
-            "Slipway-EtcdRemove" => {
-                let member = sent.parameters.get("Member").cloned().unwrap_or_default();
-                self.etcd_removes(&cluster, machine.role(), &member).map(Into::into)
+            Verb::EtcdHealth => Ok(self.etcd_health(&cluster, machine.role()).into()),
+            Verb::EtcdMoveLeader => self.move_leader(&cluster, machine.role()),
+            Verb::EtcdRemove { member } => {
+                self.etcd_removes(&cluster, machine.role(), member).map(Into::into)
             }
-            "Slipway-EtcdRetire" => {
+            Verb::EtcdRetire => {
                 let Some(zone) = machine.node.as_ref().and_then(|node| node.zone.clone()) else {
                     let message = "node.json names no hosted zone for this member's record";
                     return Err(Failure::lasting(FailureCode::BootstrapZone, message, HELP));
                 };
                 Ok(RecordsRetired { zone, records: self.takes_records_back(&machine.id) }.into())
             }
-            "Slipway-EtcdSnapshot" => self.snapshot(&cluster, machine.role()),
-            other => Err(Failure::lasting(FailureCode::Usage, format!("{other} is not modelled"), HELP)),
+            Verb::EtcdSnapshot => self.snapshot(&cluster, machine.role()),
+            // It takes time, and is performed look by look.
+            Verb::Drain { .. } => {
+                Err(Failure::lasting(FailureCode::Usage, "a drain does not end at once", HELP))
+            }
         }
     }
 
-    fn refresh(
-        &mut self,
-        machine: &Machine,
-        parameters: &std::collections::BTreeMap<String, String>,
-    ) -> Outcome {
-        let wanted = parameters.get("Credentials").cloned().unwrap_or_default();
-        let restarts = parameters.get("Restart").is_some_and(|word| word == "allowed");
+    fn refresh(&mut self, machine: &Machine, wanted: &str, restarts: bool) -> Outcome {
+        let wanted = wanted.to_owned();
         let changed = machine.credentials != wanted;
         if changed {
             if let Some(machine) = self.fleet.machines.get_mut(&machine.id) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use slipway_core::node::Verb;
+
 use super::super::error::{ApiError, ApiResult};
 
 /// A parameter's name; what it is if nobody says (`None`: somebody must); whether a value is one.
@@ -15,6 +17,26 @@ struct Document {
     timeout_s: u32,
     /// How long its verb takes mostly.
     takes_s: (f64, f64),
+}
+
+/// A document, as whoever sends a command sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentFacts {
+    /// Its name.
+    pub name: &'static str,
+    /// The names of its parameters, in the order of the template, and what each is if nobody says.
+    pub parameters: Vec<(&'static str, Option<&'static str>)>,
+    /// `timeoutSeconds` of its step.
+    pub timeout_s: u32,
+}
+
+/// The documents that the simulated Systems Manager has.
+pub fn documents() -> impl Iterator<Item = DocumentFacts> {
+    DOCUMENTS.iter().map(|document| DocumentFacts {
+        name: document.name,
+        parameters: document.parameters.iter().map(|(name, default, _)| (*name, *default)).collect(),
+        timeout_s: document.timeout_s,
+    })
 }
 
 const DOCUMENTS: [Document; 9] = [
@@ -83,14 +105,15 @@ fn find(name: &str) -> Option<&'static Document> {
     DOCUMENTS.iter().find(|document| document.name == name)
 }
 
-/// Refuses a command that its document does not take.
-pub(super) fn check(name: &str, parameters: &BTreeMap<String, String>) -> ApiResult<()> {
+/// The verb that a command of that document runs. Refuses one that the document does not take.
+pub(super) fn verb(name: &str, parameters: &BTreeMap<String, String>) -> ApiResult<Verb> {
     let document = find(name).ok_or_else(|| ApiError::invalid_document(name))?;
     for given in parameters.keys() {
         if !document.parameters.iter().any(|(known, ..)| known == given) {
             return Err(ApiError::invalid_parameters(format!("Invalid parameter name {given} for {name}")));
         }
     }
+    let mut filled = BTreeMap::new();
     for (known, default, fits) in document.parameters {
         let value = parameters.get(*known).map(String::as_str).or(*default);
         let value =
@@ -100,8 +123,9 @@ pub(super) fn check(name: &str, parameters: &BTreeMap<String, String>) -> ApiRes
                 "Parameter {known} does not match its pattern"
             )));
         }
+        filled.insert((*known).to_owned(), value.to_owned());
     }
-    Ok(())
+    Verb::read(name, &filled).map_err(ApiError::invalid_parameters)
 }
 
 /// How long a command of that document may run.
@@ -112,14 +136,4 @@ pub(super) fn timeout_s(name: &str) -> u32 {
 /// How long it runs mostly.
 pub(super) fn takes_s(name: &str) -> (f64, f64) {
     find(name).map_or((1.0, 1.0), |document| document.takes_s)
-}
-
-/// The node, how long, and after how long by force, if it is a drain.
-pub(super) fn drain(name: &str, parameters: &BTreeMap<String, String>) -> Option<(String, i64, Option<i64>)> {
-    if name != "Slipway-Drain" {
-        return None;
-    }
-    let for_s = parameters.get("For").and_then(|text| text.parse().ok()).unwrap_or(3_000);
-    let force_after = parameters.get("ForceAfter").and_then(|text| text.parse().ok());
-    Some((parameters.get("Node")?.clone(), for_s, force_after))
 }

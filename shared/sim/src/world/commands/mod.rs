@@ -4,13 +4,14 @@ mod agent;
 mod documents;
 
 pub(super) use agent::HELP;
+pub use documents::{DocumentFacts, documents};
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use slipway_core::node::answer::{Outcome, printed};
-use slipway_core::node::{Failure, FailureCode};
+use slipway_core::node::{Failure, FailureCode, Verb};
 
 use super::World;
 use super::cluster::Drain;
@@ -29,6 +30,8 @@ pub(crate) struct Sent {
     pub(crate) id: String,
     pub(crate) document: String,
     pub(crate) parameters: BTreeMap<String, String>,
+    /// What its document makes of them.
+    verb: Verb,
     pub(crate) instance: String,
     pub(crate) comment: String,
     pub(crate) sent_at: Timestamp,
@@ -146,7 +149,7 @@ impl World {
     #[must_use]
     pub fn drains(&self) -> Vec<DrainFacts> {
         let drains = self.fleet.commands.iter().filter_map(|sent| {
-            let (node, _, _) = documents::drain(&sent.document, &sent.parameters)?;
+            let node = sent.verb.drains()?.to_owned();
             Some(DrainFacts { node, from: sent.sent_at, until: sent.ended_at? })
         });
         drains.collect()
@@ -194,7 +197,7 @@ impl World {
     /// `SendCommand`: the command's id.
     pub(crate) fn send_command(&mut self, request: CommandRequest) -> ApiResult<String> {
         self.enter("SendCommand")?;
-        documents::check(&request.document, &request.parameters)?;
+        let verb = documents::verb(&request.document, &request.parameters)?;
         if request.comment.chars().count() > 100 {
             return Err(ApiError::validation_exception(
                 "1 validation error detected: Value at 'comment' failed to satisfy constraint: Member must have length less than or equal to 100",
@@ -225,6 +228,7 @@ impl World {
             id: id.clone(),
             document: request.document,
             parameters: request.parameters,
+            verb,
             instance: request.instance,
             comment: request.comment,
             sent_at: self.now,
@@ -346,7 +350,7 @@ impl World {
         let sent = &mut self.fleet.commands[place];
         sent.details = Details::InProgress;
         sent.started_at = Some(now);
-        let (document, parameters) = (sent.document.clone(), sent.parameters.clone());
+        let (document, verb) = (sent.document.clone(), sent.verb.clone());
         self.exactly_after_s(
             documents::timeout_s(&document),
             Task::Command(CommandTask::ExecutionOver(place)),
@@ -354,9 +358,9 @@ impl World {
         if self.chance("command hangs", faults.command_hangs) {
             return self.tell(format!("{document} hangs"));
         }
-        if let Some((node, for_s, force_after)) = documents::drain(&document, &parameters) {
-            let ends_at = now + SignedDuration::from_secs(for_s);
-            self.fleet.commands[place].drain = Some(Drain::new(&node, ends_at, force_after));
+        if let Verb::Drain { node, for_s, force_after_s } = verb {
+            let ends_at = now + SignedDuration::from_secs(for_s.into());
+            self.fleet.commands[place].drain = Some(Drain::new(&node, ends_at, force_after_s));
             return self.after_s(0.5, Task::Command(CommandTask::DrainLooks(place)));
         }
         let (least, most) = documents::takes_s(&document);
