@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Checker, GRACE, RESTARTS, Violation};
+use super::{CLOCKS, Checker, GRACE, RESTARTS, Violation};
 use crate::world::{ClusterFacts, World};
 
 impl Checker {
@@ -80,7 +80,7 @@ impl Checker {
     fn in_force(&mut self, now: Timestamp) {
         let Some((end, machine)) = self.validity.nearest(self.machines.values()) else { return };
         let left = end.duration_since(now);
-        if left <= self.rules.emergency {
+        if left <= self.rules.emergency + CLOCKS {
             self.hurried_at = Some(now);
         }
         if left <= SignedDuration::ZERO {
