@@ -3,7 +3,6 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::super::nodes;
 use super::*;
 use slipway_core::node::Verb;
 
@@ -57,12 +56,14 @@ fn observed() -> Observed {
 
 /// Whom it asks what, and what it waits for.
 fn asks(active: &mut Active, observed: &Observed, now: Timestamp) -> (Vec<(String, Verb)>, String) {
-    let (effects, said) = nodes::advance(active, &mut BTreeMap::new(), "c", observed, now, false, false);
-    let sent = effects.into_effects().filter_map(|effect| match effect {
-        Effect::Send(command) => Some((command.instance, command.verb)),
-        _ => None,
+    let state = Rollout { active: Some(active.clone()), ..Rollout::new("c") };
+    let decision = decide(&state, observed, now);
+    *active = decision.next.active.expect("it is open");
+    let sent = decision.effects.into_iter().filter_map(|effect| {
+        let Effect::Send(command) = effect else { return None };
+        Some((command.instance, command.verb))
     });
-    (sent.collect(), said.into_values().collect())
+    (sent.collect(), decision.report.nodes.into_values().collect())
 }
 
 /// P7: it began long before, and nothing was urgent then.
