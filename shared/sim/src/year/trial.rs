@@ -203,7 +203,8 @@ impl Trial {
     fn trouble(&self, base: &Base, engine: &mut Engine<'_>) {
         let mut random = Random::new(self.seed ^ 0x7065_7273);
         if base.change == Change::Deadline {
-            for day in 0..7 {
+            // The second comes after the renewal may wait no longer.
+            for day in 0..2 {
                 engine.after(SignedDuration::from_hours(24 * day + 3), Happening::Daily);
             }
         } else if base.shape.manual {
