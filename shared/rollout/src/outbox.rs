@@ -89,12 +89,6 @@ impl Effects {
         self.acts.push((effect, Evidence::new(seen, at)));
     }
 
-    /// The effects alone.
-    #[cfg(test)]
-    pub(super) fn into_effects(self) -> impl Iterator<Item = Effect> {
-        self.acts.into_iter().map(|(effect, _)| effect)
-    }
-
     pub(super) fn append(&mut self, others: Self) {
         self.acts.extend(others.acts);
     }
