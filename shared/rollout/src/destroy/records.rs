@@ -2,15 +2,18 @@
 //!
 //! No stack knows of them, and Route 53 deletes no zone that is not empty. Members are asked all at once, and one that does it is enough: it takes
 //! back what it finds of its fellows, too, of those that are dead or left long ago. The stack is told to go by the same look that hears of it,
-//! so that hardly any machine boots in between. Where nobody can, etcd goes all the same, since its machines cost money; if the zone is
-//! ours it then stays, and a person is told what to do. A member's machine that boots in that moment has the same end.
+//! so that hardly any machine boots in between. A member's machine sets its record while it boots, so nobody is asked, and no answer counts,
+//! while one of them boots; that is waited for as long as a boot may take. Where nobody can, etcd goes all the same, since its machines cost
+//! money; if the zone is ours it then stays, and a person is told what to do. A machine that is launched in that moment has the same end.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::super::fleet::Lifecycle;
+use super::super::nodes::PATIENCE;
 use super::super::nodes::asks::answer;
 use super::super::outbox::Effects;
-use super::super::stack_step::{Phase, phase};
+use super::super::stack_step::{OWNER_TAG, Phase, phase};
 use super::super::{Observed, ResourceFailure, Rollout, StackStatus, StackView};
 use super::Destroy;
 use super::save::{gives_up, member_groups, members, why_not};
@@ -79,6 +82,9 @@ pub(super) fn retire(
         if member_groups(&state.cluster).any(|(_, group)| !observed.groups.contains_key(&group)) {
             return Some(waits);
         }
+        if let Some(waits) = boots(state, open, observed, now) {
+            return Some(waits);
+        }
         let whom = members(state, observed);
         if whom.is_empty() {
             return left(open, observed, "no member of etcd has a machine in service", now);
@@ -90,13 +96,33 @@ pub(super) fn retire(
     let said: Vec<_> =
         open.asked.iter().map(|asked| answer::<RecordsRetired>(asked, observed, now)).collect();
     if said.iter().flatten().any(Result::is_ok) {
-        open.records = Records::TakenBack;
         open.asked.clear();
+        // It was launched after they were asked, and may have set its record after the answer.
+        if let Some(waits) = boots(state, open, observed, now) {
+            return Some(waits);
+        }
+        open.records = Records::TakenBack;
         return None;
     }
     let Some(said) = said.into_iter().collect::<Option<Vec<_>>>() else { return Some(waits) };
     let why = why_not(open, &said);
     left(open, observed, &why, now)
+}
+
+/// Why the records are not taken back yet: a member's machine boots, and would set its own again. `None`: none boots, or it has been
+/// waited for as long as a boot may take.
+fn boots(state: &Rollout, open: &Destroy, observed: &Observed, now: Timestamp) -> Option<String> {
+    if now.duration_since(open.since) > PATIENCE {
+        return None;
+    }
+    member_groups(&state.cluster).find_map(|(role, group)| {
+        let group = observed.groups.get(&group)?.as_ref()?;
+        let ours = group.tags.get(OWNER_TAG) == Some(&state.cluster);
+        let mut booting =
+            group.machines.iter().filter(|(_, one)| ours && one.lifecycle == Lifecycle::Pending);
+        let (id, _) = booting.next()?;
+        Some(format!("waits until {id} of {role} has booted, which sets its record meanwhile"))
+    })
 }
 
 /// Nobody could: tried again, and not for ever, nor where there is no machine that could.

@@ -34,6 +34,8 @@ struct Quay {
     hooked: Vec<&'static str>,
     /// Those that it keeps, since nobody drained them.
     retained: Vec<&'static str>,
+    /// The member whose machine boots, and until which minute.
+    booting: Option<(u32, i64)>,
 }
 
 const KEY: &str = "clusters/c/etcd-snapshots/20261122T120000Z.db";
@@ -53,6 +55,7 @@ impl Quay {
             asked: BTreeMap::new(),
             hooked: Vec::new(),
             retained: Vec::new(),
+            booting: None,
         }
     }
 
@@ -65,7 +68,10 @@ impl Quay {
         let waits = hooked.map(|id| ((*id).to_owned(), machine(Lifecycle::TerminatingWait)));
         let retained = self.retained.iter().filter(|_| name == "c-pool-a");
         let kept = retained.map(|id| ((*id).to_owned(), machine(Lifecycle::Retained)));
-        let machines: BTreeMap<String, MachineView> = serves.chain(waits).chain(kept).collect();
+        let boots =
+            self.booting.filter(|(index, until)| self.minute <= *until && name == format!("c-etcd-{index}"));
+        let boots = boots.map(|(index, _)| (format!("i-new-{index}"), machine(Lifecycle::Pending)));
+        let machines: BTreeMap<String, MachineView> = serves.chain(waits).chain(kept).chain(boots).collect();
         (!machines.is_empty()).then(|| GroupView {
             name: name.to_owned(),
             desired: 1,
@@ -425,6 +431,33 @@ fn a_member_takes_the_records_of_all_back_before_etcd_goes() {
     }
     let asked = between(&quay);
     assert!(asked.starts_with(&all) && asked.ends_with(&all) && asked.len() > 6, "{asked:?}");
+}
+
+#[test]
+fn records_are_taken_back_once_every_member_has_booted_and_a_boot_that_never_ends_is_not_waited_for() {
+    for (until, most) in [(20, 30), (10_000, 80)] {
+        // It would set its record while it boots, after a fellow took it back.
+        let mut quay = Quay { booting: Some((3, until)), ..Quay::new() };
+        let report = quay.run(ordered(0, false));
+        assert_eq!(report.state, "destroyed", "{}", report.message);
+        assert!(quay.minute < most, "{}", quay.minute);
+        let first = quay.log.iter().position(|line| line.contains("Retire")).unwrap();
+        assert!(!quay.log[..first].contains(&"delete c-etcd".to_owned()));
+        assert!(quay.minute > until.min(60), "{}", quay.minute);
+    }
+    // One that is launched after they were asked: they are asked again.
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, false)));
+    while !quay.log.iter().any(|line| line.contains("Retire")) {
+        quay.wake(None);
+    }
+    quay.booting = Some((0, quay.minute + 3));
+    let report = quay.wake(None);
+    assert!(report.message.contains("waits until i-new-0 of etcd-0 has booted"), "{}", report.message);
+    while !quay.deletions().contains(&"c-etcd") {
+        quay.wake(None);
+    }
+    assert_eq!(between(&quay).len(), 6);
 }
 
 #[test]
