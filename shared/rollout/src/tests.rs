@@ -7,6 +7,7 @@ mod leaving;
 mod left;
 mod nodes;
 mod orders;
+mod rolls;
 mod upgrades;
 mod urgency;
 
