@@ -720,6 +720,49 @@ fn p6_a_worker_that_cannot_be_emptied_stays_and_takes_pods_again() {
     }
 }
 
+#[test]
+fn p2_a_member_that_is_as_it_should_be_is_left_and_one_without_a_machine_is_waited_for_an_hour() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_member, &auto());
+    yard.groups.get_mut("c-etcd-0").unwrap().machines.get_mut("etcd-0.0").unwrap().current = true;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let log = ["etcd-0.0 takes a snapshot", "etcd-1.0 leads no more", "etcd-1.0 goes", "etcd-2.0 goes"];
+    assert_eq!(yard.in_order(), log);
+
+    let mut yard = Yard { boots: 10_000, ..Yard::new(&SMALL, Change::Machines, &is_member, &auto()) };
+    yard.groups.get_mut("c-etcd-0").unwrap().machines.clear();
+    assert_eq!(yard.run(), "failed");
+    let why = "c-etcd-0 has no machine in service after 60 minutes";
+    assert!(yard.report.message.contains(why), "{}", yard.report.message);
+    let minutes = (yard.now - 1_000_000) / 60;
+    assert!((61..=64).contains(&minutes) && yard.log.is_empty(), "{minutes}: {:?}", yard.log);
+}
+
+#[test]
+fn p4_p7_after_one_was_changed_the_next_waits_until_all_are_well_unless_certificates_end() {
+    for change in [Change::Machines, Change::Credentials] {
+        let mut yard = Yard::new(&SMALL, change, &is_member, &auto());
+        while yard.log.len() < 2 {
+            yard.wake(None);
+        }
+        yard.silent.insert("etcd-2.0".to_owned());
+        assert_eq!(yard.run(), "failed");
+        for why in ["etcd-0: is not well with the others after 60 minutes", "etcd-2 does not answer: lost"] {
+            assert!(yard.report.message.contains(why), "{}", yard.report.message);
+        }
+        assert_eq!(yard.log.len(), 2, "{:?}", yard.log);
+    }
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &auto()).urgent();
+    yard.silent.insert("etcd-2.0".to_owned());
+    let (mut first, mut second) = (0, 0);
+    while second == 0 {
+        yard.wake(None);
+        first = if yard.log.len() == 1 && first == 0 { yard.now } else { first };
+        second = if yard.log.len() == 2 { yard.now } else { 0 };
+    }
+    assert_eq!(yard.in_order(), ["etcd-0.0 takes new, restarts", "etcd-1.0 takes new, restarts"]);
+    assert!((180..=360).contains(&(second - first)), "{}", second - first);
+}
+
 /// Whether a line of the log stops, empties or makes anything, or has a machine take something.
 fn disrupts(line: &str) -> bool {
     ["goes", "drains", "wants", "takes new", "leads no more", "snapshot"]
