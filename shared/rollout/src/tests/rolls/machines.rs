@@ -1,0 +1,185 @@
+//! Controllers and workers.
+
+use super::*;
+
+#[test]
+fn p5_one_more_controller_comes_before_one_is_drained_and_goes() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_controller, &auto());
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let log = [
+        "c-control-plane wants 3",
+        "controller.1 drains controller.0",
+        "controller.0 goes, and none comes",
+        "c-control-plane wants 3",
+        "controller.new1 drains controller.1",
+        "controller.1 goes, and none comes",
+    ];
+    assert_eq!(yard.in_order(), log);
+    assert_eq!(yard.groups["c-control-plane"].desired, 2);
+
+    let one = Size { controllers: 1, ..SMALL };
+    let mut yard = Yard::new(&one, Change::Machines, &is_controller, &auto());
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let log = [
+        "c-control-plane wants 2",
+        "controller.new1 drains controller.0",
+        "controller.0 goes, and none comes",
+    ];
+    assert_eq!(yard.in_order(), log);
+}
+
+#[test]
+fn p5_controllers_take_credentials_one_after_the_other_and_a_single_one_is_not_started_anew() {
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_controller, &auto());
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.in_order(), ["controller.0 takes new, restarts", "controller.1 takes new, restarts"]);
+    let one = Size { controllers: 1, ..SMALL };
+    let mut yard = Yard::new(&one, Change::Credentials, &is_controller, &auto());
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.in_order(), ["controller.0 takes new"]);
+    // One that does not answer holds the others up, and ends it.
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_controller, &auto());
+    yard.silent.insert("controller.1".to_owned());
+    assert_eq!(yard.run(), "failed");
+    assert!(yard.report.message.contains("controller.1 does not answer"), "{}", yard.report.message);
+    assert_eq!(yard.in_order(), [""; 0]);
+    for failing in [2, 3] {
+        let mut yard = Yard::new(&SMALL, Change::Credentials, &is_controller, &auto());
+        yard.failing.insert("Slipway-Refresh", failing);
+        let ends = if failing < 3 { "succeeded" } else { "failed" };
+        assert_eq!(yard.run(), ends, "{failing}: {}", yard.report.message);
+    }
+}
+
+#[test]
+fn p5_a_controller_that_does_not_come_or_cannot_be_drained_ends_it_and_none_goes() {
+    let mut yard = Yard { boots: 10_000, ..Yard::new(&SMALL, Change::Machines, &is_controller, &auto()) };
+    assert_eq!(yard.run(), "failed");
+    let why = "no new controller came within 60 minutes";
+    assert!(yard.report.message.contains(why), "{}", yard.report.message);
+    assert_eq!(yard.in_order(), ["c-control-plane wants 3"]);
+
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_controller, &auto());
+    yard.stuck.insert("controller.0".to_owned());
+    (0..15).for_each(|_| yard.wake(None));
+    yard.pace = 10;
+    assert_eq!(yard.run(), "failed");
+    assert!(yard.report.message.contains("controller.0 could not be drained"), "{}", yard.report.message);
+    assert!(yard.report.message.contains("shop/app: its budget"), "{}", yard.report.message);
+    assert!(!yard.log.iter().any(|line| line.contains("goes")), "{:?}", yard.log);
+    assert_eq!(yard.log.last().unwrap(), "controller.0 takes pods again");
+}
+
+#[test]
+fn p6_workers_go_as_many_at_once_as_may_be_missing_and_the_first_alone() {
+    let five = Size { workers: 5, ..SMALL };
+    let wide = RolloutPolicy { max_unavailable: CountOrPercent::Count(2), ..auto() };
+    let mut yard = Yard::new(&five, Change::Machines, &is_worker, &wide);
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let goes = |log: &[String]| -> Vec<String> {
+        log.iter().filter(|line| line.contains(" drains ") || line.ends_with(" goes")).cloned().collect()
+    };
+    let log = [
+        "controller.0 drains pool-a.0",
+        "pool-a.0 goes",
+        "controller.1 drains pool-a.1",
+        "controller.0 drains pool-a.2",
+        "pool-a.1 goes",
+        "pool-a.2 goes",
+        "controller.1 drains pool-a.3",
+        "controller.0 drains pool-a.4",
+        "pool-a.3 goes",
+        "pool-a.4 goes",
+    ];
+    assert_eq!(goes(&yard.log), log);
+    let mut yard = Yard::new(&five, Change::Credentials, &is_worker, &wide);
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let taken: Vec<&str> = yard.in_order();
+    assert_eq!(taken.len(), 5, "{taken:?}");
+    assert!(taken.iter().all(|line| line.ends_with("takes new, restarts")), "{taken:?}");
+}
+
+#[test]
+fn p6_where_none_may_be_missing_more_come_first_and_as_many_go_in_the_end() {
+    let five = Size { workers: 5, ..SMALL };
+    let none = RolloutPolicy {
+        max_unavailable: CountOrPercent::Count(0),
+        surge: CountOrPercent::Count(2),
+        ..auto()
+    };
+    let mut yard = Yard::new(&five, Change::Machines, &is_worker, &none);
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let changes: Vec<&str> = yard.in_order().into_iter().filter(|line| !line.contains("let go")).collect();
+    assert_eq!(
+        changes,
+        [
+            "c-pool-a wants 6",
+            "controller.0 drains pool-a.0",
+            "pool-a.0 goes",
+            "c-pool-a wants 7",
+            "controller.1 drains pool-a.1",
+            "pool-a.1 goes",
+            "controller.0 drains pool-a.2",
+            "pool-a.2 goes",
+            "controller.1 drains pool-a.3",
+            "pool-a.3 goes, and none comes",
+            "controller.0 drains pool-a.4",
+            "pool-a.4 goes, and none comes",
+        ]
+    );
+    assert_eq!((yard.groups["c-pool-a"].desired, yard.groups["c-pool-a"].machines.len()), (5, 5));
+}
+
+#[test]
+fn p6_a_worker_that_cannot_be_emptied_stays_and_takes_pods_again() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
+    yard.stuck.insert("pool-a.0".to_owned());
+    yard.pace = 10;
+    (0..60).for_each(|_| yard.wake(None));
+    assert!(yard.report.message.contains("drains pool-a.0, which waits for shop/app: its budget"));
+    assert_eq!(yard.run(), "failed");
+    assert!(
+        yard.report.message.contains("pool-a.0 could not be drained within 24 hours"),
+        "{}",
+        yard.report.message
+    );
+    assert!(!yard.log.iter().any(|line| line.contains("goes")), "{:?}", yard.log.last());
+    assert_eq!(yard.log.last().unwrap(), "pool-a.0 takes pods again");
+    // Once the first was replaced, as many may stay as the budget for failures says.
+    let lenient = RolloutPolicy { failure_budget: 1, ..auto() };
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &lenient);
+    yard.stuck.insert("pool-a.1".to_owned());
+    yard.pace = 10;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert!(
+        yard.log.contains(&"pool-a.2 goes".to_owned()) && !yard.log.contains(&"pool-a.1 goes".to_owned())
+    );
+    let strict = RolloutPolicy { failure_budget: 0, ..auto() };
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &strict);
+    yard.stuck.insert("pool-a.1".to_owned());
+    yard.pace = 10;
+    assert_eq!(yard.run(), "failed");
+    assert!(!yard.log.contains(&"pool-a.2 goes".to_owned()));
+    // What fails for the third time does not fail by chance.
+    for failing in [2, 3] {
+        let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
+        yard.failing.insert("Slipway-Drain", failing);
+        assert_eq!(yard.run(), if failing < 3 { "succeeded" } else { "failed" }, "{}", yard.report.message);
+    }
+}
+
+#[test]
+fn p6_a_worker_that_auto_scaling_takes_down_is_drained_kept_alive_and_let_go() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
+    yard.stuck.insert("pool-a.2".to_owned());
+    yard.groups.get_mut("c-pool-a").unwrap().machines.get_mut("pool-a.2").unwrap().lifecycle =
+        Lifecycle::TerminatingWait;
+    (0..45).for_each(|_| yard.wake(None));
+    let kept = yard.log.iter().filter(|line| *line == "pool-a.2 is waited for").count();
+    assert!((4..=5).contains(&kept), "{kept}: {:?}", yard.log);
+    assert!(!yard.log.contains(&"pool-a.2 is let go".to_owned()));
+    yard.stuck.clear();
+    (0..12).for_each(|_| yard.wake(None));
+    assert!(yard.log.contains(&"pool-a.2 is let go".to_owned()), "{:?}", yard.log);
+    assert!(yard.state.departures.is_empty() && !yard.log.contains(&"pool-a.2 goes".to_owned()));
+}

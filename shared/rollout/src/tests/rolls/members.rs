@@ -1,0 +1,210 @@
+//! Members of etcd, one after the other.
+
+use super::*;
+
+#[test]
+fn p4_members_are_replaced_one_after_the_other_with_a_snapshot_and_without_the_lead() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_member, &auto());
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let log = [
+        "etcd-1.0 takes a snapshot",
+        "etcd-0.0 goes",
+        "etcd-1.0 leads no more",
+        "etcd-1.0 goes",
+        "etcd-2.0 goes",
+    ];
+    assert_eq!(yard.in_order(), log);
+    // All are asked before and after each goes, and once more when another leads.
+    assert_eq!(yard.asked, 21);
+    assert!(yard.report.message.ends_with("replaced: etcd-0, etcd-1, etcd-2"), "{}", yard.report.message);
+
+    // A snapshot counts for a quarter of an hour.
+    let mut yard = Yard { boots: 14, ..Yard::new(&SMALL, Change::Machines, &is_member, &auto()) };
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let log = [
+        "etcd-1.0 takes a snapshot",
+        "etcd-0.0 goes",
+        "etcd-0.new1 takes a snapshot",
+        "etcd-1.0 leads no more",
+        "etcd-1.0 goes",
+        "etcd-0.new1 takes a snapshot",
+        "etcd-2.0 goes",
+    ];
+    assert_eq!(yard.in_order(), log);
+
+    // A single one has nobody to lead in its place, and nobody else to take the snapshot.
+    let one = Size { members: 1, ..SMALL };
+    let yard = Yard::new(&one, Change::Machines, &is_member, &auto());
+    let mut yard = Yard { leader: "etcd-0.0".to_owned(), ..yard };
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.in_order(), ["etcd-0.0 takes a snapshot", "etcd-0.0 goes"]);
+}
+
+#[test]
+fn p4_p7_members_take_credentials_in_place_one_after_the_other_and_keep_the_lead() {
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &auto());
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let log = [
+        "etcd-1.0 takes a snapshot",
+        "etcd-0.0 takes new, restarts",
+        "etcd-1.0 takes new, restarts",
+        "etcd-2.0 takes new, restarts",
+    ];
+    assert_eq!(yard.in_order(), log);
+
+    for (document, most) in [("Slipway-Refresh", 3), ("Slipway-EtcdSnapshot", 3)] {
+        for failing in [most - 1, most] {
+            let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &auto());
+            yard.failing.insert(document, failing);
+            let ends = if failing < most { "succeeded" } else { "failed" };
+            assert_eq!(yard.run(), ends, "{document} {failing}: {}", yard.report.message);
+            let taken = yard.log.iter().filter(|line| line.contains("takes new")).count();
+            assert_eq!(taken, if failing < most { 3 } else { 0 }, "{document}: {:?}", yard.log);
+        }
+    }
+}
+
+#[test]
+fn p4_a_member_waits_for_the_others_an_hour_and_says_why() {
+    type Spoil = fn(&mut Yard);
+    let cases: [(Spoil, &str); 4] = [
+        (|yard| yard.silent.extend(["etcd-2.0".to_owned()]), "etcd-2 does not answer"),
+        (|yard| yard.alarm = true, "the alarm NOSPACE is raised"),
+        (|yard| yard.behind = 11, "has to catch up (raft index 11 behind, limit 10)"),
+        (|yard| yard.groups.get_mut("c-etcd-2").unwrap().machines.clear(), "etcd-2"),
+    ];
+    for (at, (spoil, why)) in cases.into_iter().enumerate() {
+        for change in [Change::Machines, Change::Credentials] {
+            let mut yard = Yard::new(&SMALL, change, &|role| *role == Role::Etcd(0), &auto());
+            spoil(&mut yard);
+            let ends = yard.run();
+            // A machine that is gone comes back.
+            if at == 3 {
+                assert_eq!(ends, "succeeded");
+                continue;
+            }
+            assert_eq!(ends, "failed", "{why}");
+            assert!(yard.report.message.contains(why), "{}", yard.report.message);
+            assert!(
+                yard.report.message.contains("may not be taken down after 60 minutes"),
+                "{}",
+                yard.report.message
+            );
+            assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot"], "nobody is touched");
+            let minutes = (yard.now - 1_000_000) / 60;
+            assert!((62..=66).contains(&minutes), "{minutes}");
+        }
+    }
+    // Ten entries are what one lacks that keeps up; what passes by itself is waited for.
+    let mut yard =
+        Yard { behind: 10, alarm: true, ..Yard::new(&SMALL, Change::Machines, &is_member, &auto()) };
+    (0..30).for_each(|_| yard.wake(None));
+    assert!(yard.report.message.contains("waits: the alarm NOSPACE is raised"), "{}", yard.report.message);
+    yard.alarm = false;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+}
+
+#[test]
+fn p4_what_was_said_and_a_snapshot_count_for_minutes_and_are_asked_for_anew() {
+    // Until a window opens they have grown old: everything is asked for after it has.
+    let start = minute_of_day(1_000_000) + 20;
+    let window = MaintenanceWindow { days: Vec::new(), start_minute: start, length_min: 30 };
+    let policy = RolloutPolicy { windows: vec![window], ..auto() };
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_member, &policy);
+    (0..18).for_each(|_| yard.wake(None));
+    assert_eq!(yard.in_order(), [""; 0], "{}", yard.report.message);
+    assert!(yard.report.message.contains("waits for the next maintenance window"), "{}", yard.report.message);
+    (0..5).for_each(|_| yard.wake(None));
+    assert!(!yard.log.is_empty(), "{}", yard.report.message);
+    assert_eq!(yard.run(), "succeeded");
+    assert!((yard.now - 1_000_000) / 60 < 60);
+    // One that closes in the midst of it holds up the next.
+    let window =
+        MaintenanceWindow { days: Vec::new(), start_minute: minute_of_day(1_000_000), length_min: 4 };
+    let policy = RolloutPolicy { windows: vec![window], ..auto() };
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_member, &policy);
+    (0..60).for_each(|_| yard.wake(None));
+    assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot", "etcd-0.0 goes"]);
+}
+
+#[test]
+fn p7_what_nothing_may_hold_up_waits_for_no_window_and_for_the_others_only_some_minutes() {
+    let window = MaintenanceWindow {
+        days: Vec::new(),
+        start_minute: (minute_of_day(1_000_000) + 600) % 1_440,
+        length_min: 30,
+    };
+    let policy = RolloutPolicy { windows: vec![window], ..policy(Approval::Manual) };
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &policy).urgent();
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert!(yard.report.message.contains("no maintenance window held it up"), "{}", yard.report.message);
+    let three =
+        ["etcd-0.0 takes new, restarts", "etcd-1.0 takes new, restarts", "etcd-2.0 takes new, restarts"];
+    assert_eq!(yard.in_order(), three);
+
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_controller, &policy).urgent();
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.in_order(), ["controller.0 takes new, restarts", "controller.1 takes new, restarts"]);
+
+    // One that is not urgent waits for both, and for a person.
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &policy);
+    yard.wake(None);
+    assert_eq!((yard.report.state.as_str(), yard.log.len()), ("waiting-for-approval", 0));
+}
+
+#[test]
+fn p4_a_member_whose_place_nobody_takes_ends_it_after_an_hour_and_the_others_stay() {
+    let mut yard = Yard { boots: 10_000, ..Yard::new(&SMALL, Change::Machines, &is_member, &auto()) };
+    assert_eq!(yard.run(), "failed");
+    assert!(
+        yard.report.message.contains("nobody took the place of its machine within 60 minutes"),
+        "{}",
+        yard.report.message
+    );
+    assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot", "etcd-0.0 goes"]);
+    let minutes = (yard.now - 1_000_000) / 60;
+    assert!((62..=66).contains(&minutes), "{minutes}");
+}
+
+#[test]
+fn p2_a_member_that_is_as_it_should_be_is_left_and_one_without_a_machine_is_waited_for_an_hour() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_member, &auto());
+    yard.groups.get_mut("c-etcd-0").unwrap().machines.get_mut("etcd-0.0").unwrap().current = true;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let log = ["etcd-0.0 takes a snapshot", "etcd-1.0 leads no more", "etcd-1.0 goes", "etcd-2.0 goes"];
+    assert_eq!(yard.in_order(), log);
+
+    let mut yard = Yard { boots: 10_000, ..Yard::new(&SMALL, Change::Machines, &is_member, &auto()) };
+    yard.groups.get_mut("c-etcd-0").unwrap().machines.clear();
+    assert_eq!(yard.run(), "failed");
+    let why = "c-etcd-0 has no machine in service after 60 minutes";
+    assert!(yard.report.message.contains(why), "{}", yard.report.message);
+    let minutes = (yard.now - 1_000_000) / 60;
+    assert!((61..=64).contains(&minutes) && yard.log.is_empty(), "{minutes}: {:?}", yard.log);
+}
+
+#[test]
+fn p4_p7_after_one_was_changed_the_next_waits_until_all_are_well_unless_certificates_end() {
+    for change in [Change::Machines, Change::Credentials] {
+        let mut yard = Yard::new(&SMALL, change, &is_member, &auto());
+        while yard.log.len() < 2 {
+            yard.wake(None);
+        }
+        yard.silent.insert("etcd-2.0".to_owned());
+        assert_eq!(yard.run(), "failed");
+        for why in ["etcd-0: is not well with the others after 60 minutes", "etcd-2 does not answer: lost"] {
+            assert!(yard.report.message.contains(why), "{}", yard.report.message);
+        }
+        assert_eq!(yard.log.len(), 2, "{:?}", yard.log);
+    }
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &auto()).urgent();
+    yard.silent.insert("etcd-2.0".to_owned());
+    let (mut first, mut second) = (0, 0);
+    while second == 0 {
+        yard.wake(None);
+        first = if yard.log.len() == 1 && first == 0 { yard.now } else { first };
+        second = if yard.log.len() == 2 { yard.now } else { 0 };
+    }
+    assert_eq!(yard.in_order(), ["etcd-0.0 takes new, restarts", "etcd-1.0 takes new, restarts"]);
+    assert!((180..=360).contains(&(second - first)), "{}", second - first);
+}
