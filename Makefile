@@ -9,6 +9,8 @@ CARGO ?= cargo
 FUNCTIONS := -p slipway-render-function -p slipway-rollout-function -p slipway-scan-function
 DENY_VERSION := 0.20.2
 DENY := .tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+MUTANTS_VERSION := 27.1.0
+MUTANTS := .tools/cargo-mutants-$(MUTANTS_VERSION)/bin/cargo-mutants
 FUZZ_VERSION := 0.13.1
 FUZZ := .tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
 
@@ -77,6 +79,13 @@ worlds: ## Every way in which a rollout of a small cluster is brought events and
 	SLIPWAY_WORLDS=$(BOUND) SLIPWAY_OF=$(OF) $(CARGO) test --profile simulate --locked -p slipway-sim --no-default-features \
 		--features mimalloc --test simulating -- --nocapture every_small_world
 
+.PHONY: mutants
+# All are hours. By default a part, another one each day; WHICH="--file shared/rollout/src/departures.rs" is one file's.
+PARTS ?= 40
+WHICH ?= --shard $(shell echo $$(($$(date +%s) / 86400 % $(PARTS))))/$(PARTS)
+mutants: $(MUTANTS) ## Mistakes planted inside the rollout engine, one at a time: each must be seen; WHICH="--shard 0/40" SEEDS=300
+	@tests/scripts/mutants.sh $(MUTANTS) $(WHICH)
+
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
 	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-scan --bin slipway-bench
@@ -129,6 +138,10 @@ clean: ## Everything that was built or installed here
 # Once, about two minutes; .tools/ is worth keeping between CI runs. Not optimised: it runs for a second.
 $(DENY):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cargo-deny --debug --locked --version $(DENY_VERSION) --root .tools/cargo-deny-$(DENY_VERSION) --quiet
+
+# Once, about three minutes.
+$(MUTANTS):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cargo-mutants --debug --locked --version $(MUTANTS_VERSION) --root .tools/cargo-mutants-$(MUTANTS_VERSION) --quiet
 
 # Once, about a minute.
 $(FUZZ):

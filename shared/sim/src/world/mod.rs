@@ -48,7 +48,7 @@ use slipway_core::digest::sha256_hex;
 pub(crate) use api::Validated;
 pub(crate) use change_set::{ChangeSet, ExecutionStatus, NO_CHANGES, NO_UPDATES};
 pub(crate) use changes::{Action, Change, Detail};
-pub use cluster::{ClusterFacts, Loss, MemberFacts};
+pub use cluster::{ClusterFacts, Loss, MemberFacts, Removal};
 pub(crate) use commands::{CommandRequest, Details, Sent};
 pub use commands::{Delegated, DocumentFacts, DrainFacts, documents};
 pub use error::{ApiError, ApiResult};
@@ -229,6 +229,13 @@ impl World {
     pub fn stacks_there(&self) -> BTreeMap<String, String> {
         let there = self.all_stacks().filter(|stack| !stack.is_deleted());
         there.map(|stack| (stack.name.clone(), status_name(stack.status))).collect()
+    }
+
+    /// The template and the tags that the live stack of that name was made from last; `None`: it never came to be.
+    #[must_use]
+    pub fn stack_source(&self, name: &str) -> Option<(&str, &BTreeMap<String, String>)> {
+        let revision = self.live(name)?.revision.as_ref()?;
+        Some((revision.template.body.as_str(), &revision.tags))
     }
 
     /// Logical and physical ids of what the live stack of that name holds.

@@ -23,8 +23,8 @@ pub enum Act {
     CreateChangeSet(String, String),
     /// A change set of a stack was told to execute.
     Execute(String, String),
-    /// A stack that never came to be was deleted.
-    DeleteStack(String),
+    /// A stack was deleted; `false`: one that never came to be, and the world holds that no other is.
+    DeleteStack(String, bool),
 }
 
 impl fmt::Display for Act {
@@ -36,7 +36,7 @@ impl fmt::Display for Act {
             Act::Complete(_, machine) => write!(f, "the hook of {machine} is ended"),
             Act::CreateChangeSet(stack, _) => write!(f, "a change set of {stack} is made"),
             Act::Execute(stack, _) => write!(f, "a change set of {stack} is executed"),
-            Act::DeleteStack(stack) => write!(f, "{stack} is deleted"),
+            Act::DeleteStack(stack, _) => write!(f, "{stack} is deleted"),
         }
     }
 }
@@ -146,7 +146,7 @@ impl<T: Stacks> Stacks for Watched<T> {
 
     async fn delete_stack(&self, id: &str, stands: bool, token: &str) -> PortResult<()> {
         let done = self.port.delete_stack(id, stands, token).await;
-        self.journal.note(|| Act::DeleteStack(id.to_owned()), done)
+        self.journal.note(|| Act::DeleteStack(id.to_owned(), stands), done)
     }
 
     async fn failures(&self, name: &str) -> PortResult<Vec<ResourceFailure>> {

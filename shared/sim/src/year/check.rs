@@ -5,14 +5,18 @@
 //! [`Checker::grace`] says for how long. In a world without faults it is nothing.
 
 mod ends;
+mod evidence;
+mod findings;
 mod looks;
 mod membership;
+mod pods;
+mod stops;
+mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{Command, Verb};
-use slipway_core::plan::{NodeAction, Plan, StackAction};
 
 use super::acts::Act;
 use super::rules::Rules;
@@ -21,6 +25,9 @@ use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::left_behind;
+pub(super) use findings::Finding;
+pub(super) use target::Begun;
+use target::{Spent, Target};
 
 /// What was seen to be wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,12 +81,21 @@ pub struct Checker {
     /// The role of every machine that ever was.
     roles: BTreeMap<String, String>,
     taken: Vec<Taken>,
-    /// Machines whose pods were asked to go.
-    drained: BTreeSet<String>,
+    /// Machines whose pods were asked to go, and when they were first.
+    drained: BTreeMap<String, Timestamp>,
     losses: usize,
-    forced: u64,
-    /// The plan that is being executed, as the bus has it, and since when.
-    plan: Option<Plan>,
+    /// How many removals of pods were looked at.
+    removals: usize,
+    /// When a pod of each machine was last deleted against its budget.
+    forced_at: BTreeMap<String, Timestamp>,
+    /// When each member was asked last how it is, by its machine.
+    asked: BTreeMap<String, Timestamp>,
+    /// What is rolled out, as the bus has it, and since when.
+    target: Option<Target>,
+    /// What did not end well.
+    spent: Spent,
+    /// Since when nothing is evicted any more but from machines that go by themselves.
+    stood_still_at: Option<Timestamp>,
     begun_at: Option<Timestamp>,
     paused_at: Option<Timestamp>,
     resumed_at: Option<Timestamp>,
@@ -120,10 +136,14 @@ impl Checker {
             facts: None,
             roles: BTreeMap::new(),
             taken: Vec::new(),
-            drained: BTreeSet::new(),
+            drained: BTreeMap::new(),
             losses: 0,
-            forced: 0,
-            plan: None,
+            removals: 0,
+            forced_at: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            target: None,
+            spent: Spent::default(),
+            stood_still_at: None,
             begun_at: None,
             paused_at: None,
             resumed_at: None,
@@ -151,67 +171,16 @@ impl Checker {
         self.violations.push(Violation { at, promise, what });
     }
 
-    /// A rollout of `plan` has begun.
-    pub fn begun(&mut self, plan: Option<Plan>, now: Timestamp) {
-        if let Some(plan) = &plan
-            && plan.needs_approval()
-            && !self.approved.contains(&plan.id)
-            && !(plan.is_renewal() && self.is_hurried(now))
-        {
-            self.wrong(
-                now,
-                "P3",
-                "a plan that needs approval is executed, and nobody has approved it".to_owned(),
-            );
-        }
-        self.plan = plan;
-        self.note_joins();
-        self.begun_at = Some(now);
-        self.aborted = false;
-        self.skipped.clear();
-    }
-
-    /// It has ended.
-    pub fn ended(&mut self) {
-        self.plan = None;
-        self.aborted = false;
-    }
-
     /// A person approved a plan, and may have been heard.
     pub fn approved(&mut self, plan: &str) {
         self.approved.insert(plan.to_owned());
-    }
-
-    /// A pause that was given at `at` was heard.
-    pub fn paused(&mut self, at: Timestamp) {
-        self.paused_at = self.paused_at.max(Some(at));
-    }
-
-    /// A resume that was given at `at` may have been heard.
-    pub fn resumed(&mut self, at: Timestamp) {
-        self.goes_on(at);
-        self.resumed_at = self.resumed_at.max(Some(at));
-    }
-
-    /// An abort that was given at `at` was heard. One of which the clocks leave open whether it is about what is open counts if the
-    /// rollout takes it so itself.
-    pub fn aborted(&mut self, at: Timestamp, taken: bool) {
-        let meant = self.begun_at.is_some_and(|begun| at.duration_since(begun) > CLOCKS);
-        self.aborted |= self.plan.is_some() && (meant || taken);
-    }
-
-    /// A machine is to be left as it is, and that was heard.
-    pub fn skipped(&mut self, machine: &str) {
-        self.skipped.insert(machine.to_owned());
-    }
-
-    fn is_paused(&self) -> bool {
-        self.paused_at.is_some() && self.resumed_at <= self.paused_at
+        self.spent.approved();
     }
 
     /// Whether `who` is well, or was until so short a time ago that nobody could know.
     fn counts_as_well(&self, who: &str, now: Timestamp) -> bool {
-        self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= self.grace())
+        let known = if who.starts_with("etcd-") { self.evidence_lasts() } else { self.grace() };
+        self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= known)
     }
 
     /// Looks at what was done in an invocation, one after the other; what was seen last is what was so before it.
@@ -231,9 +200,10 @@ impl Checker {
                 Act::Terminate(group, machine, _) => self.terminates(world, facts, group, machine),
                 Act::Send(command) => self.sends(world, facts, command),
                 Act::SetDesired(group, desired) => self.sizes(world, facts, group, *desired),
-                Act::Execute(stack, _) | Act::CreateChangeSet(stack, _) => self.changes(stack, world.now()),
+                Act::Execute(stack, _) => self.changes(stack, true, world.now()),
+                Act::CreateChangeSet(stack, _) => self.changes(stack, false, world.now()),
                 Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
-                Act::DeleteStack(id) => self.deletes(facts, id, world.now()),
+                Act::DeleteStack(id, _) => self.deletes(facts, id, world.now()),
             }
         }
     }
@@ -278,41 +248,24 @@ impl Checker {
             | Act::Terminate(..)
             | Act::CreateChangeSet(..)
             | Act::Execute(..)
-            | Act::DeleteStack(_) => true,
+            | Act::DeleteStack(..) => true,
             Act::Complete(..) => false,
         };
         if !begins {
             return;
         }
-        let why = if self.plan.is_none() {
-            "no rollout is open"
+        let why = if self.target.is_none() {
+            "no rollout is open".to_owned()
         } else if self.aborted {
-            "it was aborted"
+            "it was aborted".to_owned()
         } else if self.is_paused() {
-            "it is paused"
+            "it is paused".to_owned()
+        } else if let Some(stack) = self.known_failure(now) {
+            format!("{stack} has failed")
         } else {
             return;
         };
         self.wrong(now, "P10", format!("{act} although {why}"));
-    }
-
-    fn action(&self, role: &str) -> Option<NodeAction> {
-        let plan = self.plan.as_ref()?;
-        plan.nodes.iter().find(|node| node.role.to_string() == role).map(|node| node.action)
-    }
-
-    /// Whether a machine of that role may be told to go: the plan replaces it, or there is a controller more than there are to be.
-    fn may_go(&self, role: &str) -> bool {
-        let plan = self.plan.as_ref().map(|plan| plan.nodes.as_slice()).unwrap_or_default();
-        let size = plan.iter().find(|node| node.role.to_string() == role).map(|node| node.nodes.min);
-        let has = self.machines.values().filter(|one| one.role == role && !one.leaving).count();
-        let one_too_many = role == "controller" && size.is_some_and(|size| has > size as usize);
-        self.action(role) == Some(NodeAction::Replace) || one_too_many
-    }
-
-    /// Whether the plan takes all of that role away.
-    fn is_to_go(&self, role: &str) -> bool {
-        role.starts_with("pool-") && self.action(role) == Some(NodeAction::Remove)
     }
 
     /// Whether a certificate that a machine has in force is so near its end that neither window nor approval holds its renewal up.
@@ -333,9 +286,10 @@ impl Checker {
             return;
         }
         let role = machine.role.as_str();
-        if !self.may_go(role) {
-            self.wrong(now, "P2", format!("{id}, a {role}, is terminated, and the plan does not replace it"));
+        if !self.may_go(world, &machine) {
+            self.wrong(now, "P2", format!("{id}, a {role}, is terminated, and is as the spec wants it"));
         }
+        self.only_renews(&machine, now);
         if self.skipped.contains(id) {
             self.wrong(now, "P10", format!("{id} is terminated although a person said to leave it"));
         }
@@ -347,11 +301,12 @@ impl Checker {
             self.wrong(
                 now,
                 "P2",
-                format!("{id}, a {role}, is terminated although it is as the plan wants it"),
+                format!("{id}, a {role}, is terminated although its group would launch the same"),
             );
         }
         if machine.ready {
             self.takes(facts, &machine, false, now);
+            self.is_canary(world, facts, &machine, now);
             let pods = facts.pods.get(id).copied().unwrap_or_default();
             if pods > 0 {
                 self.wrong(now, "P6", format!("{id} is terminated with {pods} pods on it"));
@@ -392,7 +347,7 @@ impl Checker {
                 self.wrong(now, "P6", format!("{down} machines of {role} are away, and {may} may be"));
             }
         }
-        self.in_window(&role, now);
+        self.in_window(&role, Some(machine), now);
     }
 
     fn takes_member(&mut self, facts: &ClusterFacts, role: &str, restart: bool, now: Timestamp) {
@@ -409,10 +364,11 @@ impl Checker {
         if !excused {
             self.quiet_of_alarms(facts, role, now);
         }
-        // What a function that died has decided is done by the next one.
-        let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
-        let fresh = |at: &Timestamp| now.duration_since(*at) <= may_be;
-        if !facts.snapshots.iter().any(fresh) && !excused {
+        // Where certificates have ended there may be no majority to take one of.
+        if !excused {
+            self.knows_of_the_others(facts, role, now);
+        }
+        if !self.has_snapshot(facts, now) && !excused {
             self.wrong(
                 now,
                 "P4",
@@ -440,12 +396,14 @@ impl Checker {
         }
     }
 
-    fn in_window(&mut self, role: &str, now: Timestamp) {
-        let hurried = self.is_hurried(now) && !role.contains("pool-");
-        if hurried || self.rules.is_open(now, self.grace()) {
+    /// Windows hold up everything but the renewal of a machine whose certificates end soon.
+    fn in_window(&mut self, what: &str, machine: Option<&MachineFacts>, now: Timestamp) {
+        let renews =
+            machine.zip(self.target.as_ref()).is_some_and(|(machine, target)| target.renews(machine));
+        if (renews && self.is_hurried(now)) || self.rules.is_open(now, self.grace()) {
             return;
         }
-        self.wrong(now, "§9", format!("{role} is taken down outside of the maintenance windows"));
+        self.wrong(now, "§9", format!("{what} is taken down outside of the maintenance windows"));
     }
 
     fn sends(&mut self, world: &World, facts: &ClusterFacts, command: &Command) {
@@ -453,13 +411,16 @@ impl Checker {
         match &command.verb {
             Verb::Refresh { restart, credentials } => {
                 let Some(machine) = self.machines.get(&command.instance).cloned() else { return };
-                if self.action(&machine.role) != Some(NodeAction::Refresh) {
+                let wants =
+                    self.target.as_ref().is_some_and(|target| target.wants(&machine.role, credentials));
+                if !wants {
                     let what = format!(
-                        "{} of {} is refreshed, and the plan does not say so",
+                        "{} of {} is refreshed, and the spec has other credentials for it",
                         machine.id, machine.role
                     );
                     self.wrong(now, "P2", what);
                 }
+                let again = self.taken.iter().any(|taken| taken.machine == machine.id);
                 if self.skipped.contains(&machine.id) {
                     self.wrong(
                         now,
@@ -467,8 +428,9 @@ impl Checker {
                         format!("{} is refreshed although a person said to leave it", machine.id),
                     );
                 }
-                let again = self.taken.iter().any(|taken| taken.machine == machine.id);
-                if *restart && machine.ready && !machine.role.starts_with("pool-") && !again {
+                // Whoever has them already starts nothing anew.
+                let takes = machine.credentials != *credentials;
+                if takes && *restart && machine.ready && !machine.role.starts_with("pool-") && !again {
                     self.takes(facts, &machine, true, now);
                     let role = machine.role.clone();
                     self.taken.push(Taken {
@@ -480,37 +442,41 @@ impl Checker {
                 }
             }
             Verb::Drain { node, force_after_s, .. } => {
-                if force_after_s.is_some() && !self.rules.may_force {
+                let role = self.roles.get(node).cloned().unwrap_or_default();
+                let least = self.rules.forces_after(&role);
+                let given = force_after_s.map(|after| SignedDuration::from_secs(i64::from(after)));
+                if given.is_some_and(|after| least.is_none_or(|least| after < least)) {
                     self.wrong(
                         now,
                         "P6",
-                        format!("the drain of {node} may use force, and the spec never lets it"),
+                        format!("the drain of {node} may use force sooner than the spec lets it, or the spec never does"),
                     );
                 }
                 let Some(machine) = self.machines.get(node).cloned() else { return };
+                let is_first = !self.drained.contains_key(node);
+                self.drained.entry(node.clone()).or_insert(now);
                 // One that goes by itself is only helped.
                 if machine.leaving {
                     return;
                 }
-                if !self.may_go(&machine.role) && !self.is_to_go(&machine.role) {
-                    let what =
-                        format!("{node}, a {}, is drained, and the plan does not replace it", machine.role);
+                if !self.may_go(world, &machine) && !self.is_to_go(&machine.role) {
+                    let what = format!("{node}, a {}, is drained, and is as the spec wants it", machine.role);
                     self.wrong(now, "P2", what);
                 }
+                self.only_renews(&machine, now);
+                self.is_canary(world, facts, &machine, now);
                 if self.skipped.contains(node) {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
                 }
-                if self.drained.insert(node.clone()) && machine.role != "controller" {
-                    self.in_window(&machine.role, now);
+                if is_first && machine.role != "controller" {
+                    self.in_window(&machine.role, Some(&machine), now);
                 }
             }
             Verb::EtcdRemove { member } => self.takes_out(facts, member, now),
-            Verb::Status
-            | Verb::EtcdHealth
-            | Verb::EtcdMoveLeader
-            | Verb::EtcdSnapshot
-            | Verb::EtcdRetire
-            | Verb::Uncordon { .. } => {}
+            Verb::EtcdHealth => self.asks_for_health(&command.instance, now),
+            // Its next drain is another.
+            Verb::Uncordon { node } => drop(self.drained.remove(node)),
+            Verb::Status | Verb::EtcdMoveLeader | Verb::EtcdSnapshot | Verb::EtcdRetire => {}
         }
     }
 
@@ -520,6 +486,13 @@ impl Checker {
         if role == "controller" {
             self.brings_minor(facts, world.now());
         }
+        // Where certificates are renewed in place, a single controller gets a fellow first.
+        let more = self.machines.values().filter(|one| one.group == group && !one.leaving).count();
+        let renews = role == "controller" && self.target.is_some();
+        if desired as usize > more.max(self.rules.size(&role)) && !self.is_replaced(world, group) && !renews {
+            let what = format!("{group} is to have {desired} machines, and none of it is to be replaced");
+            self.wrong(world.now(), "P2", what);
+        }
         let most = self.rules.size(&role) + self.rules.surge(&role);
         if desired as usize > most {
             self.wrong(
@@ -527,14 +500,6 @@ impl Checker {
                 "P8",
                 format!("{group} is to have {desired} machines, and {most} are the most"),
             );
-        }
-    }
-
-    fn changes(&mut self, stack: &str, now: Timestamp) {
-        let Some(plan) = &self.plan else { return };
-        let planned = plan.stacks.iter().find(|one| one.name == stack).map(|one| one.action);
-        if !matches!(planned, Some(StackAction::Create | StackAction::Update)) {
-            self.wrong(now, "P3", format!("{stack} is changed, and the plan does not say so"));
         }
     }
 

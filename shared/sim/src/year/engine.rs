@@ -8,13 +8,14 @@ use slipway_core::event::Event;
 use slipway_core::pki::Manifest;
 use slipway_core::plan::Plan;
 use slipway_core::renewal::Asked;
+use slipway_core::status::Desired;
 use slipway_driver::keys;
 use slipway_driver::launch::Waker;
 use slipway_rollout::Order;
 
 use super::account::{Account, Woken};
 use super::bill::Usage;
-use super::check::Checker;
+use super::check::{Begun, Checker};
 use super::meddle::Meddler;
 use super::random::Random;
 use crate::mortal::{Billed, Life};
@@ -335,6 +336,7 @@ impl<'m> Engine<'m> {
         if self.unseen {
             self.checker.look(&lock(&self.account.world));
         }
+        let before = self.checker.stops();
         self.may_be_heard(&who);
         let result = self.account.invoke(&who, life, at, self.meddler);
         for billed in Billed::ALL {
@@ -345,12 +347,15 @@ impl<'m> Engine<'m> {
         self.tally.scans += u64::from(matches!(who, Woken::Scan(_)));
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
+        if result.is_err() && acts.is_empty() {
+            self.checker.not_heard(before);
+        }
         let (ended, gone) = self.begins(&events);
         {
             let mut world = lock(&self.account.world);
             self.checker.acts(&world, &acts);
-            if ended {
-                self.checker.ended();
+            if let Some(well) = ended {
+                self.checker.ended(well);
             }
             if gone {
                 self.checker.gone();
@@ -383,28 +388,66 @@ impl<'m> Engine<'m> {
         for event in events {
             self.published(&event, now);
         }
+        self.is_woken_again(now);
     }
 
-    /// What is open by what the bus says: whether that has ended, and the cluster is gone. A start is looked at before what was done, for
+    /// Whatever is open is woken again: a tick is armed, or something is on its way.
+    fn is_woken_again(&mut self, now: Timestamp) {
+        let is_open = self.account.rollout().is_some_and(|one| one.is_open());
+        if !is_open || self.with_world(|world| !world.schedules().is_empty()) {
+            return;
+        }
+        // What is lost was never sent on its way; what is on its way is tried again, and lies in a dead-letter queue in the end.
+        let comes = self.queue.values().any(|happening| match happening {
+            Happening::Invoke { who, .. } => match who {
+                Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => true,
+                Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => false,
+            },
+            Happening::Person(_)
+            | Happening::Death { .. }
+            | Happening::Alarm { .. }
+            | Happening::Disarm
+            | Happening::Daily => false,
+        });
+        if !comes {
+            self.checker.wrong(
+                now,
+                "P8",
+                "something is open, and nothing wakes whoever goes on with it".to_owned(),
+            );
+        }
+    }
+
+    /// What is open by what the bus says: whether that has ended, and well; and whether the cluster is gone. A start is looked at before what was done, for
     /// it was said before; an end after it.
-    fn begins(&mut self, events: &[Event]) -> (bool, bool) {
-        let (now, mut ended, mut gone) = (self.now(), false, false);
+    fn begins(&mut self, events: &[Event]) -> (Option<bool>, bool) {
+        let (mut ended, mut gone) = (None, false);
         for event in events {
             match event {
                 Event::RolloutStarted(started) => {
                     let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
-                    let release = plan.as_ref().and_then(|plan| self.account.release(&plan.to));
+                    // Of the plan no more is read than which release it is about.
+                    let target = plan.map(|plan| plan.to).unwrap_or_default();
+                    let release = self.account.release(&target);
                     release.iter().for_each(|release| self.checker.skew.knows(release));
                     let manifest = self.account.read::<Manifest>(&keys::manifest(&self.account.name));
                     manifest.iter().for_each(|manifest| self.checker.validity.knows(manifest));
-                    self.checker.begun(plan, now);
-                    ended = false;
+                    let desired: Option<Desired> = self.account.read(&keys::desired(&self.account.name));
+                    let begun = desired.zip(release).map(|(desired, release)| Begun {
+                        plan: started.plan.clone(),
+                        spec_version: desired.spec_version,
+                        target,
+                        release,
+                    });
+                    // What ended in the same invocation did so before this began.
+                    if let Some(well) = ended.take() {
+                        self.checker.ended(well);
+                    }
+                    self.checker.begun(&lock(&self.account.world), begun);
                 }
-                Event::RolloutSucceeded(_)
-                | Event::RolloutFailed(_)
-                | Event::RolloutSuperseded(_)
-                | Event::RolloutAborted(_) => ended = true,
-                Event::ClusterDestroyed(_) => (ended, gone) = (true, true),
+                Event::RolloutSucceeded(_) | Event::RolloutSuperseded(_) => ended = Some(true),
+                Event::RolloutFailed(_) | Event::RolloutAborted(_) => ended = Some(false),
+                Event::ClusterDestroyed(_) => (ended, gone) = (Some(true), true),
                 Event::SpecRejected(_)
                 | Event::PlanReady(_)
                 | Event::PlanUnchanged(_)

@@ -63,14 +63,17 @@ impl Farewell {
     }
 
     /// What was ordered is on its way.
-    pub(super) fn begins(self, engine: &mut Engine<'_>) {
+    pub(super) fn begins(self, base: &Base, engine: &mut Engine<'_>) {
         engine.person_after(self.at, self.order());
         if let Some(after) = self.called_off {
             engine.person_after(self.at + after, Deed::Say(Order::Abort { plan: None }));
         }
         if self.kept {
             let mut world = lock(&engine.account.world);
-            let workers = world.machines().into_iter().filter(|one| one.role.starts_with("pool-"));
+            // One of a pool that goes by itself would hold up its removal until a person has drained it, whom these trials do not have.
+            let goes = format!("pool-p{}", base.shape.pools.len());
+            let workers = world.machines().into_iter();
+            let workers = workers.filter(|one| one.role.starts_with("pool-") && one.role != goes);
             let worker = workers.map(|one| one.id).next();
             worker.into_iter().for_each(|worker| world.keep_machine(&worker));
         }

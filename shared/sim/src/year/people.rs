@@ -9,6 +9,7 @@ use slipway_rollout::Order;
 use jiff::Timestamp;
 
 use super::account::Woken;
+use super::check::Checker;
 use super::engine::{Deed, Engine};
 use crate::ports::lock;
 
@@ -22,29 +23,42 @@ impl Engine<'_> {
             Order::Destroy { without_snapshot } => {
                 self.checker.may_end(at.unwrap_or_else(|| self.now()), *without_snapshot);
             }
+            // What that invocation does comes after what it brings.
+            Order::Pause | Order::Abort { .. } | Order::Skip { .. } if Checker::heard_at_once() => {
+                self.holds_up(order, *at);
+            }
             Order::Pause | Order::Abort { .. } | Order::Skip { .. } => {}
         }
     }
 
-    /// What holds it up counts from when it was heard.
+    /// What holds it up is said.
+    fn holds_up(&mut self, order: &Order, at: Option<Timestamp>) {
+        let at = at.unwrap_or_else(|| self.now());
+        match order {
+            Order::Pause => self.checker.paused(at),
+            Order::Abort { .. } => {
+                let rollout = self.account.rollout();
+                let active = rollout.as_ref().and_then(|rollout| rollout.active.as_ref());
+                let taken = active.is_some_and(|active| active.aborted.is_some());
+                self.checker.aborted(at, taken);
+                self.checker.called_off(at);
+            }
+            Order::Skip { instance } => self.checker.skipped(instance),
+            Order::Resume | Order::Approve { .. } | Order::Destroy { .. } => {}
+        }
+    }
+
+    /// What holds it up counts once it was heard.
     pub(super) fn was_heard(&mut self, who: &Woken) {
         let Woken::Rollout(Waker::Order { order, at }) = who else { return };
         let rollout = self.account.rollout();
         match order {
-            Order::Pause => self.checker.paused(at.unwrap_or_else(|| self.now())),
-            Order::Abort { .. } => {
-                let active = rollout.as_ref().and_then(|rollout| rollout.active.as_ref());
-                let taken = active.is_some_and(|active| active.aborted.is_some());
-                let at = at.unwrap_or_else(|| self.now());
-                self.checker.aborted(at, taken);
-                self.checker.called_off(at);
-            }
+            Order::Pause | Order::Abort { .. } | Order::Skip { .. } => self.holds_up(order, *at),
             Order::Destroy { .. } => {
                 let open = rollout.as_ref().and_then(|rollout| rollout.destroy.as_ref());
                 let at = at.unwrap_or_else(|| self.now());
                 self.checker.ends(at, open.is_some_and(|open| open.asked_at == at && open.aborted.is_none()));
             }
-            Order::Skip { instance } => self.checker.skipped(instance),
             Order::Resume | Order::Approve { .. } => {}
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::cluster::{Cluster, CountOrPercent, MaintenanceWindow};
+use slipway_core::cluster::{Approval, Cluster, CountOrPercent, MaintenanceWindow, RenewalStrategy};
 use slipway_core::renewal::deadline;
 
 /// What a spec asks for.
@@ -15,8 +15,12 @@ pub struct Rules {
     pub controllers: usize,
     /// By role: machines at least, how many may be away, how many more may come.
     pools: BTreeMap<String, (usize, usize, usize)>,
-    /// Whether pods may ever be deleted against their budget.
-    pub may_force: bool,
+    /// After how many minutes of a drain pods may be deleted against their budget: anywhere, and in each pool that says so itself.
+    force: (Option<u32>, BTreeMap<String, u32>),
+    /// Whether a person approves what is rolled out.
+    pub manual: bool,
+    /// Whether machines take renewed credentials in place; `false`: others take their place.
+    pub in_place: bool,
     windows: Vec<MaintenanceWindow>,
     /// Whether certificates are renewed by themselves.
     pub renews: bool,
@@ -44,11 +48,15 @@ impl Rules {
             (format!("pool-{}", pool.name), (size, of(away, size).max(1), of(more, size)))
         });
         let renews = cluster.certificates.rollout_before_expiry;
-        let own_force = policy.pools.values().any(|pool| pool.drain_force_after_min.is_some());
+        let own_force = policy.pools.iter();
+        let own_force = own_force.filter_map(|(name, pool)| Some((name, pool.drain_force_after_min?)));
+        let own_force = own_force.map(|(name, minutes)| (format!("pool-{name}"), minutes)).collect();
         Self {
             controllers: cluster.controller.count as usize,
             pools: pools.collect(),
-            may_force: policy.drain_force_after_min.is_some() || own_force,
+            force: (policy.drain_force_after_min, own_force),
+            manual: policy.approval == Approval::Manual,
+            in_place: renews.is_none_or(|policy| policy.strategy == RenewalStrategy::Refresh),
             windows: policy.windows.clone(),
             renews: renews.is_some(),
             emergency: deadline::lead(cluster).unwrap_or_default(),
@@ -63,6 +71,13 @@ impl Rules {
             role if role.starts_with("etcd-") => 1,
             role => self.pools.get(role).map_or(0, |pool| pool.0),
         }
+    }
+
+    /// How long a machine of that role has to be drained before pods may be deleted against their budget; `None`: they never may.
+    #[must_use]
+    pub fn forces_after(&self, role: &str) -> Option<SignedDuration> {
+        let minutes = self.force.1.get(role).copied().or(self.force.0)?;
+        Some(SignedDuration::from_mins(i64::from(minutes)))
     }
 
     /// How many machines of a pool may be away.

@@ -37,14 +37,16 @@ impl Skew {
             .filter_map(|one| Some((one.id.as_str(), *self.minors.get(&one.config)?)))
     }
 
-    /// Whether any machine that is there runs that minor, or is about to.
-    pub(super) fn is_there<'m>(
+    /// Whether machines of that role are there, and each of them runs another minor.
+    pub(super) fn is_another<'m>(
         &self,
-        mut machines: impl Iterator<Item = &'m MachineFacts>,
+        machines: impl Iterator<Item = &'m MachineFacts>,
         role: &str,
         minor: u16,
     ) -> bool {
-        machines.any(|one| one.role == role && self.minors.get(&one.config) == Some(&minor))
+        let of_role = machines.filter(|one| one.role == role);
+        let minors: Vec<u16> = of_role.filter_map(|one| self.minors.get(&one.config).copied()).collect();
+        !minors.is_empty() && !minors.contains(&minor)
     }
 
     /// What no two machines that run may be to each other.

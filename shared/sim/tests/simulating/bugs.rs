@@ -59,9 +59,11 @@ enum Bug {
     EmptiesNothing,
     LeavesThePool,
     WaitsThoughUrgent,
+    TakesAllForUrgent,
+    BeginsAgain,
 }
 
-const ALL: [(Bug, &str); 40] = [
+const ALL: [(Bug, &str); 42] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
@@ -105,6 +107,8 @@ const ALL: [(Bug, &str); 40] = [
     (Bug::EmptiesNothing, "a pool that the spec has no longer goes before it is empty"),
     (Bug::LeavesThePool, "a pool that the spec has no longer is not deleted, and is believed to be gone"),
     (Bug::WaitsThoughUrgent, "what is about to end waits for the next window as anything does"),
+    (Bug::TakesAllForUrgent, "every plan is taken for one that nothing may hold up"),
+    (Bug::BeginsAgain, "what was aborted begins again by itself"),
 ];
 
 /// Who makes it.
@@ -248,6 +252,11 @@ impl Mistaken {
         {
             wanted.plan.policy.approval = slipway_core::cluster::Approval::Auto;
         }
+        if self.bug == Bug::TakesAllForUrgent
+            && let Some(wanted) = &mut seen.desired
+        {
+            wanted.plan.renewal.urgent = Some("a certificate ends tomorrow".to_owned());
+        }
         for command in &asked {
             let Some(answer) = seen.answers.get_mut(&command.token) else { continue };
             match (self.bug, &command.verb) {
@@ -357,6 +366,11 @@ impl Mistaken {
             && let (Some(was), Some(is)) = (&before.active, &mut decision.next.active)
         {
             is.skipped.extend(was.skipped.iter().cloned());
+        }
+        if self.bug == Bug::BeginsAgain
+            && let Some(last) = &mut decision.next.last
+        {
+            last.spec_version.clear();
         }
     }
 
@@ -506,6 +520,8 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::DoesNotHearDestroys => (0.0, People::Destroy, &[(1, Members), (2, Workers)]),
         Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),
         Bug::EmptiesNothing | Bug::LeavesThePool => (0.0, People::ByChance, &[(1, Removal), (2, Removal)]),
+        Bug::TakesAllForUrgent => (0.0, People::ByChance, &[(4, Workers), (5, Workers)]),
+        Bug::BeginsAgain => (0.001, People::Abort, &[(1, Members), (0, All)]),
         Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
         Bug::GoesOnAfterAFailure => (0.3, People::ByChance, &[(1, Members), (3, All)]),
     }

@@ -30,3 +30,25 @@ fn p8_of_a_cluster_that_is_taken_away_nothing_is_left_and_its_last_snapshot_lies
 fn p10_a_cluster_that_is_to_stay_after_all_comes_back_whole_by_another_upload_whatever_goes_wrong() {
     every_seed_ends_well(People::DestroyAndAbort);
 }
+
+#[test]
+fn p8_destructions_that_once_ended_badly_end_well() {
+    for (people, seed, faults) in [
+        // A member that booted set its record after a fellow had taken it back, and its zone could not be deleted.
+        (People::Destroy, 24, 0.0),
+        (People::DestroyAndAbort, 837, 0.0),
+        // What a failed creation had left was deleted by the rollout that came after it, and held against an order that was called off.
+        (People::DestroyAndAbort, 469, 0.1),
+        // A pool that the spec had no longer was deleted by the destruction, and held against the removal that it had ended.
+        (People::Destroy, 2334, 0.1),
+        (People::Destroy, 2808, 0.0),
+        // A removal was aborted when nothing was left of it to do.
+        (People::DestroyAndAbort, 1381, 0.1),
+        // The pool that goes kept a machine that a person has to drain.
+        (People::DestroyAndAbort, 2340, 0.02),
+    ] {
+        let trial = Trial { people, ..Trial::new(seed, faults) };
+        let verdict = trial.run(base(trial.base()), None);
+        assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
+    }
+}

@@ -1,6 +1,8 @@
 //! What a roll takes where nothing goes wrong, by the world's own time.
 
-use slipway_sim::year::{Roll, Rolled};
+use jiff::Timestamp;
+use slipway_rollout::{Decision, Observed, Rollout, decide};
+use slipway_sim::year::{Meddler, Roll, Rolled};
 
 fn rolled(workers: u32, max_unavailable: u32, surge: u32) -> Rolled {
     let rolled = Roll { workers, max_unavailable, surge }.run(None);
@@ -23,4 +25,25 @@ fn a_roll_takes_little_more_than_its_drains_and_boots_and_no_more_calls_a_node_w
         assert!(rolled.calls / 40 <= few.calls / 8, "{which}: {rolled:?}");
         assert!(rolled.invocations / 40 <= few.invocations / 8, "{which}: {rolled:?}");
     }
+}
+
+/// Whoever believes that the first of a pool was replaced before anybody was.
+#[derive(Debug)]
+struct NoCanary;
+
+impl Meddler for NoCanary {
+    fn decide(&self, rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
+        let mut state = rollout.clone();
+        for step in state.active.iter_mut().flat_map(|active| &mut active.nodes.steps) {
+            step.crew.proved = true;
+        }
+        decide(&state, observed, now)
+    }
+}
+
+#[test]
+fn the_checker_sees_that_the_first_of_a_pool_does_not_go_alone() {
+    let rolled = Roll { workers: 8, max_unavailable: 3, surge: 0 }.run(Some(&NoCanary));
+    let first = rolled.violations.first().unwrap();
+    assert!(first.promise == "P6" && first.what.contains("the first of pool-"), "{first:?}");
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipway_core::digest::sha256_hex;
-use slipway_sim::year::{BASES, Base, Change, Trial, Verdict};
+use slipway_sim::year::{BASES, Base, Change, People, Trial, Verdict};
 
 /// What trials go on from, made when the first needs it.
 pub(super) fn base(which: usize) -> &'static Base {
@@ -21,7 +21,16 @@ fn run(trial: Trial) -> Verdict {
 
 /// How likely things go wrong in the trial of that seed: in every eighth nothing does.
 pub(super) fn trial(seed: u64) -> Trial {
-    Trial::new(seed, [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize])
+    let faults = [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize];
+    Trial { people: people(), ..Trial::new(seed, faults) }
+}
+
+/// What people do in every trial, where `SLIPWAY_PEOPLE` says so; else what the seed says.
+fn people() -> People {
+    let all = [People::Pause, People::Abort, People::Skip, People::Destroy, People::DestroyAndAbort];
+    let Ok(named) = std::env::var("SLIPWAY_PEOPLE") else { return People::ByChance };
+    let found = all.into_iter().find(|people| format!("{people:?}") == named);
+    found.unwrap_or_else(|| panic!("SLIPWAY_PEOPLE is none of {all:?}"))
 }
 
 pub(super) fn number(name: &str) -> Option<f64> {
@@ -39,8 +48,12 @@ fn digest(verdict: &Verdict) -> String {
 
 /// What was wrong, how to see it again, and what led to it.
 pub(super) fn told(trial: Trial, verdict: &Verdict) -> String {
+    let people = match trial.people {
+        People::ByChance => String::new(),
+        people => format!("SLIPWAY_PEOPLE={people:?} "),
+    };
     let mut text = format!(
-        "seed {} with faults {}: `SLIPWAY_SEED={0} SLIPWAY_FAULTS={1} cargo test --locked --workspace --test simulating -- one --nocapture`\n",
+        "seed {} with faults {}: `{people}SLIPWAY_SEED={0} SLIPWAY_FAULTS={1} cargo test --locked --workspace --test simulating -- one --nocapture`\n",
         trial.seed, trial.faults
     );
     for violation in &verdict.violations {
@@ -133,7 +146,8 @@ fn p4_while_an_alarm_of_etcd_is_raised_no_member_goes_and_the_rollout_says_why_i
 fn one() {
     let Some(seed) = number("SLIPWAY_SEED") else { return };
     let seed = seed as u64;
-    let trial = Trial::new(seed, number("SLIPWAY_FAULTS").unwrap_or(trial(seed).faults));
+    let faults = number("SLIPWAY_FAULTS").unwrap_or(trial(seed).faults);
+    let trial = Trial { people: people(), ..Trial::new(seed, faults) };
     let verdict = run(trial);
     for (at, line) in &verdict.transcript {
         println!("{at} {line}");

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use slipway_core::drain::Owner;
+use jiff::{SignedDuration, Timestamp};
 
 use super::super::World;
 use super::Etcd;
@@ -21,7 +20,8 @@ pub struct ClusterFacts {
     pub snapshots: Vec<Timestamp>,
     /// The machines whose API server answers.
     pub api_servers: Vec<String>,
-    /// Pods that a workload has, by node, those that are ending left out; the empty name has those that are nowhere.
+    /// Pods that a workload has, by node, also those that are still ending: `kubectl drain` waits until a pod is gone. The empty name has
+    /// those that are nowhere.
     pub pods: BTreeMap<String, usize>,
     /// Nodes to which nothing is scheduled.
     pub cordoned: Vec<String>,
@@ -59,7 +59,36 @@ pub struct Loss {
     pub asked: bool,
 }
 
+/// A pod that an agent had removed from its node, and what was so in that moment, by no judgement of whoever removed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// When.
+    pub at: Timestamp,
+    /// `namespace/name`.
+    pub pod: String,
+    /// The machine that it was on.
+    pub machine: String,
+    /// It was deleted, and its budget not asked.
+    pub forced: bool,
+    /// A workload makes it again elsewhere; `false`: a DaemonSet's, or one of the kubelet's own.
+    pub moves: bool,
+    /// Nothing new is scheduled to its node.
+    pub cordoned: bool,
+    /// How many pods of its workload serve without it, and how many its budget wants at least; `None`: it has no budget, or did not serve.
+    pub left: Option<(usize, usize)>,
+    /// How old it was.
+    pub age: SignedDuration,
+    /// Of the other pods of its workload: whether each serves, and for how long that has been so. Of one that was forced alone.
+    pub siblings: Vec<(bool, SignedDuration)>,
+}
+
 impl World {
+    /// Pods that were removed from the nodes of that cluster, the first first.
+    #[must_use]
+    pub fn removals(&self, name: &str) -> &[Removal] {
+        self.fleet.clusters.get(name).map(|cluster| cluster.removals.as_slice()).unwrap_or_default()
+    }
+
     /// Whether etcd of that cluster has a leader, and whether an API server of it answers.
     #[must_use]
     pub fn serves(&self, name: &str) -> (bool, bool) {
@@ -72,8 +101,7 @@ impl World {
     pub fn cluster_facts(&self, name: &str) -> Option<ClusterFacts> {
         let cluster = self.fleet.clusters.get(name)?;
         let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
-        let running = cluster.kube.pods.values();
-        for pod in running.filter(|pod| pod.owner == Owner::Controller && pod.terminating.is_none()) {
+        for pod in cluster.kube.pods.values().filter(|pod| pod.workload.is_some()) {
             *pods.entry(pod.node.as_deref().unwrap_or_default()).or_default() += 1;
         }
         let members = cluster.etcd.members.iter().map(|(role, member)| {

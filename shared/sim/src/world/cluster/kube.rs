@@ -250,13 +250,13 @@ impl World {
             .filter(|pod| pod.node.as_deref() == Some(machine.id.as_str()))
             .map(|pod| pod.uid.clone())
             .collect();
-        let lost = on_it.iter().filter(|uid| {
-            kube.pods[*uid].owner == Owner::Controller && kube.pods[*uid].terminating.is_none()
-        });
+        let asked = machine.state == State::TerminatingProceed;
+        // Whoever asked the machine to go did not let the pods that were ending come to their end.
+        let lost = on_it.iter().map(|uid| &kube.pods[uid]);
+        let lost = lost.filter(|pod| pod.workload.is_some() && (asked || pod.terminating.is_none()));
         let lost = lost.count();
         kube.pods.retain(|uid, _| !on_it.contains(uid));
         if lost > 0 {
-            let asked = machine.state == State::TerminatingProceed;
             let loss = Loss {
                 at: now,
                 machine: machine.id.clone(),

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use drain::{Drain, Looked};
 pub(crate) use etcd::{DATABASE, Etcd};
-pub use facts::{ClusterFacts, Loss, MemberFacts};
+pub use facts::{ClusterFacts, Loss, MemberFacts, Removal};
 pub(crate) use kube::Kube;
 
 use super::World;
@@ -24,6 +24,8 @@ pub(crate) struct Cluster {
     pub(crate) etcd: Etcd,
     pub(crate) kube: Kube,
     pub(crate) losses: Vec<Loss>,
+    /// Pods that agents had removed from their nodes.
+    pub(crate) removals: Vec<Removal>,
 }
 
 /// Something that happens in a cluster at a time.

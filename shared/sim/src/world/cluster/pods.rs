@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::drain::{self, Answer, Budget, ObjectName, Owner, Sibling, Target, Try};
 
 use super::super::World;
-use super::ClusterTask;
 use super::kube::{Kube, Pod};
+use super::{ClusterTask, Removal};
 
 /// The grace that pods ask for.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
@@ -53,6 +53,31 @@ impl Kube {
         }
     }
 
+    /// What is so of a pod in the moment in which it is told to end; `None`: it ends already, or is nowhere.
+    fn removal(&self, uid: &str, forced: bool, now: Timestamp) -> Option<Removal> {
+        let pod = self.pods.get(uid).filter(|pod| pod.terminating.is_none())?;
+        let machine = pod.node.clone()?;
+        let workload = pod.workload.and_then(|index| self.workloads.get(index));
+        let others = self.pods.iter().filter(|(other, one)| *other != uid && one.workload == pod.workload);
+        let others = others.map(|(_, one)| (one.healthy && one.terminating.is_none(), one.since));
+        let left = workload.filter(|_| pod.healthy).and_then(|workload| {
+            let wanted = workload.replicas.saturating_sub(workload.may_miss?);
+            Some((others.clone().filter(|(serves, _)| *serves).count(), wanted))
+        });
+        let siblings = others.filter(|_| forced && workload.is_some());
+        Some(Removal {
+            at: now,
+            pod: pod.name.to_string(),
+            cordoned: self.nodes.get(&machine).is_some_and(|node| node.drain.cordoned),
+            machine,
+            forced,
+            moves: workload.is_some(),
+            left,
+            age: now.duration_since(pod.created),
+            siblings: siblings.map(|(serves, since)| (serves, now.duration_since(since))).collect(),
+        })
+    }
+
     /// A workload's budget bears its name.
     fn budget(&self, name: &ObjectName) -> Option<Budget> {
         let index = self.workloads.iter().position(|workload| workload.name == *name)?;
@@ -89,7 +114,7 @@ impl World {
         if !allowed {
             return Some(Answer::Budget);
         }
-        self.end_pod(cluster, &target.uid);
+        self.end_pod(cluster, &target.uid, false);
         if let Some(cluster) = self.fleet.clusters.get_mut(cluster) {
             cluster.kube.evicted += 1;
         }
@@ -98,17 +123,17 @@ impl World {
 
     /// A pod is deleted, whatever its budget says.
     pub(super) fn force(&mut self, cluster: &str, target: &Target) {
-        self.end_pod(cluster, &target.uid);
+        self.end_pod(cluster, &target.uid, true);
         if let Some(cluster) = self.fleet.clusters.get_mut(cluster) {
             cluster.kube.forced += 1;
         }
     }
 
-    fn end_pod(&mut self, cluster: &str, uid: &str) {
+    fn end_pod(&mut self, cluster: &str, uid: &str, forced: bool) {
         let now = self.now;
-        let Some(kube) = self.fleet.clusters.get_mut(cluster).map(|cluster| &mut cluster.kube) else {
-            return;
-        };
+        let Some(found) = self.fleet.clusters.get_mut(cluster) else { return };
+        found.removals.extend(found.kube.removal(uid, forced, now));
+        let kube = &mut found.kube;
         let Some(pod) = kube.pods.get_mut(uid) else { return };
         pod.terminating = Some(now + GRACE);
         pod.since = now;

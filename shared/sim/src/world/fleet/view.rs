@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde_json::Value;
 use slipway_rollout::fleet::TemplateVersion;
 
 use super::super::World;
@@ -63,6 +64,18 @@ impl World {
         let group = self.fleet.groups.get(name)?;
         let (min, max, desired) = (group.min, group.max, group.desired);
         Some(GroupFacts { min, max, desired, template: group.template.clone() })
+    }
+
+    /// What a version of a launch template says of a machine, its user data left out: what each machine is told of itself is in
+    /// [`MachineFacts`]. `None`: there is no such version.
+    #[must_use]
+    pub fn launched_as(&self, template: &TemplateVersion) -> Option<Value> {
+        let version = template.version.parse().ok()?;
+        let mut data = self.fleet.templates.get(&template.id)?.get(&version)?.clone();
+        if let Some(data) = data.as_object_mut() {
+            data.remove("UserData");
+        }
+        Some(data)
     }
 
     /// How often each command was sent, by its comment.

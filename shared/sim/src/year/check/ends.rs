@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use slipway_core::node::{Command, Verb};
-use slipway_core::plan::StackAction;
 
 use super::{CLOCKS, Checker};
 use crate::world::{ClusterFacts, World};
@@ -73,7 +72,7 @@ impl Checker {
         if obeyed {
             self.ends.obeyed = self.ends.obeyed.max(Some(at));
             // Whatever is open goes no further.
-            self.aborted |= self.plan.is_some();
+            self.aborted |= self.target.is_some();
         }
     }
 
@@ -115,7 +114,7 @@ impl Checker {
         if let Act::CreateChangeSet(stack, _) | Act::Execute(stack, _) = act {
             self.ends.told.remove(stack);
         }
-        let may_be_meant = !self.ends.given.is_empty() && !self.plan_has(act);
+        let may_be_meant = !self.ends.given.is_empty() && !self.rollout_has(facts, act);
         if !may_be_meant {
             return false;
         }
@@ -131,7 +130,7 @@ impl Checker {
                 }
                 Verb::Status | Verb::EtcdHealth | Verb::Drain { .. } | Verb::Uncordon { .. } => return false,
             },
-            Act::DeleteStack(id) => {
+            Act::DeleteStack(id, _) => {
                 self.takes_stack(world, facts, id.split('/').nth(1).unwrap_or(id));
                 true
             }
@@ -148,13 +147,16 @@ impl Checker {
         is_part
     }
 
-    /// Whether a rollout that is open may do that for itself: it deletes a pool, and takes snapshots.
-    fn plan_has(&self, act: &Act) -> bool {
-        let Some(plan) = &self.plan else { return false };
+    /// Whether a rollout that is open may do that for itself: it deletes a pool that is empty and what never came to be, and takes snapshots.
+    fn rollout_has(&self, facts: &ClusterFacts, act: &Act) -> bool {
+        let Some(target) = &self.target else { return false };
         match act {
-            Act::DeleteStack(id) => {
+            Act::DeleteStack(id, stands) => {
                 let name = id.split('/').nth(1).unwrap_or(id);
-                plan.stacks.iter().any(|one| one.name == name && one.action == StackAction::Delete)
+                let of_it =
+                    self.machines.values().filter(|one| one.group == name && one.ready && !one.leaving);
+                let pods: usize = of_it.filter_map(|one| facts.pods.get(&one.id)).sum();
+                !target.has_stack(name) && pods == 0 || target.has_stack(name) && !stands
             }
             Act::Send(command) => command.verb == Verb::EtcdSnapshot && !self.aborted,
             Act::Terminate(..)

@@ -26,6 +26,9 @@ impl Checker {
         self.note_well(&facts, now);
         self.alarmed_at = facts.alarm.and(self.alarmed_at.or(Some(now)));
         self.note_back(world, &facts, now);
+        self.note_stacks(world, now);
+        self.note_standstill(now);
+        self.note_removals(world);
         for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
             if self.goes_with_its_stack(&loss.machine) {
                 continue;
@@ -37,14 +40,6 @@ impl Checker {
             self.violations.push(Violation { at: now, promise: "P6", what });
         }
         self.losses = facts.losses.len();
-        if facts.forced > self.forced && !self.rules.may_force {
-            self.wrong(
-                now,
-                "P6",
-                "pods are deleted against their budget, and the spec never lets that be".to_owned(),
-            );
-        }
-        self.forced = facts.forced;
         if self.stands && !self.faults {
             self.quiet(&facts, now);
         }
@@ -116,7 +111,7 @@ impl Checker {
 
     /// Who of those that we took down has somebody in its place.
     fn note_back(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
-        self.drained.retain(|id| self.machines.get(id).is_some_and(|machine| !machine.leaving));
+        self.drained.retain(|id, _| self.machines.contains_key(id));
         if self.taken.is_empty() {
             return;
         }

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
-use slipway_core::plan::{MembershipAction, StackAction};
+use jiff::Timestamp;
 
-use super::{Checker, SNAPSHOT};
+use super::Checker;
 use crate::world::{ClusterFacts, MemberFacts};
 
 impl Checker {
@@ -20,14 +19,8 @@ impl Checker {
 
     /// A member is to be taken out of the membership: one at a time, while all others serve, with a snapshot, and only if the plan says so.
     pub(super) fn takes_out(&mut self, facts: &ClusterFacts, member: &str, now: Timestamp) {
-        let planned = self.plan.iter().flat_map(|plan| &plan.membership);
-        let leaves = |role: &str| {
-            planned
-                .clone()
-                .any(|one| one.action == MembershipAction::Remove && one.member.to_string() == role)
-        };
-        if !leaves(member) {
-            self.wrong(now, "P2", format!("{member} is taken out of etcd, and the plan does not say so"));
+        if self.target.as_ref().is_none_or(|target| target.has(member)) {
+            self.wrong(now, "P2", format!("{member} is taken out of etcd, and the spec has it"));
         }
         // One that is out already is out once.
         if !facts.members.contains_key(member) {
@@ -39,8 +32,8 @@ impl Checker {
             self.wrong(now, "P4", format!("{member} is taken out of etcd while {ill:?} do not serve"));
         }
         self.quiet_of_alarms(facts, member, now);
-        let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
-        if !facts.snapshots.iter().any(|at| now.duration_since(*at) <= may_be) {
+        self.knows_of_the_others(facts, member, now);
+        if !self.has_snapshot(facts, now) {
             self.wrong(
                 now,
                 "P4",
@@ -50,32 +43,19 @@ impl Checker {
         if facts.leader.as_deref() == Some(member) && !self.faults {
             self.wrong(now, "P4", format!("{member} is taken out of etcd while it leads"));
         }
-        self.in_window(member, now);
+        self.in_window(member, None, now);
     }
 
     /// Before we bring the first API server of another minor there is a snapshot: what it writes may be for that minor alone.
     pub(super) fn brings_minor(&mut self, facts: &ClusterFacts, now: Timestamp) {
-        let minors = self.plan.iter().flat_map(|plan| &plan.minors);
-        let Some(change) = minors.into_iter().find(|change| change.role.to_string() == "controller") else {
-            return;
-        };
-        let Some(minor) = change.to.split('.').nth(1).and_then(|minor| minor.parse().ok()) else { return };
-        let may_be = SNAPSHOT + SignedDuration::from_secs(10) + self.grace();
-        let fresh = |at: &Timestamp| now.duration_since(*at) <= may_be;
-        let first = !self.skew.is_there(self.machines.values(), "controller", minor);
-        if first && !facts.snapshots.iter().any(fresh) {
+        let Some(minor) = self.target.as_ref().and_then(|target| target.minor("controller")) else { return };
+        let first = self.skew.is_another(self.machines.values(), "controller", minor);
+        if first && !self.has_snapshot(facts, now) {
             let what = format!(
                 "the first API server of 1.{minor} comes without a snapshot of the last quarter of an hour"
             );
             self.wrong(now, "P4", what);
         }
-    }
-
-    /// A plan has begun: whom it has join.
-    pub(super) fn note_joins(&mut self) {
-        let Some(plan) = &self.plan else { return };
-        let joins = plan.membership.iter().filter(|one| one.action == MembershipAction::Add);
-        self.may_join.extend(joins.map(|one| one.member.to_string()));
     }
 
     /// Whoever joins etcd is a learner first, one at a time, and was asked for.
@@ -109,16 +89,17 @@ impl Checker {
     /// A stack with machines goes only if the plan says so, and no pod is on them.
     pub(super) fn deletes(&mut self, facts: &ClusterFacts, id: &str, now: Timestamp) {
         let name = id.split('/').nth(1).unwrap_or(id);
-        let stacks = self.plan.as_ref().map(|plan| plan.stacks.as_slice()).unwrap_or_default();
-        let planned = stacks.iter().any(|one| one.name == name && one.action == StackAction::Delete);
+        let planned = self.target.as_ref().is_some_and(|target| !target.has_stack(name));
         let serve = self.machines.values().filter(|one| one.group == name && one.ready && !one.leaving);
         let (pods, serve): (usize, usize) =
             (serve.clone().filter_map(|one| facts.pods.get(&one.id)).sum(), serve.count());
         if pods > 0 || (serve > 0 && !planned) {
-            self.wrong(now, "P6", format!("{name} is deleted with {pods} pods on it; planned: {planned}"));
+            let what =
+                format!("{name} is deleted with {pods} pods on it; the spec has it no longer: {planned}");
+            self.wrong(now, "P6", what);
         }
         if serve > 0 {
-            self.in_window(name, now);
+            self.in_window(name, None, now);
         }
     }
 

@@ -1,0 +1,55 @@
+//! What is known of etcd when one of its members is taken down: how old that is counts when it is done, and not when it was decided.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::findings::Finding;
+use super::{CLOCKS, Checker, SNAPSHOT};
+use crate::world::ClusterFacts;
+
+/// What members say of themselves and of each other counts for so long.
+const FRESH: SignedDuration = SignedDuration::from_mins(3);
+/// The time of one call, and what clocks may be apart.
+const CALL: SignedDuration = CLOCKS;
+
+impl Checker {
+    /// A member was asked how it is.
+    pub(super) fn asks_for_health(&mut self, instance: &str, now: Timestamp) {
+        self.asked.insert(instance.to_owned(), now);
+    }
+
+    /// How old what is known may be when a member is taken down.
+    pub(super) fn evidence_lasts(&self) -> SignedDuration {
+        match (self.faults, Finding::EvidenceTooOld.is_held()) {
+            (false, _) => SignedDuration::ZERO,
+            (true, true) => FRESH + CALL,
+            (true, false) => self.grace(),
+        }
+    }
+
+    /// A snapshot is young enough.
+    pub(super) fn has_snapshot(&self, facts: &ClusterFacts, now: Timestamp) -> bool {
+        let late = if Finding::EvidenceTooOld.is_held() { SignedDuration::ZERO } else { self.grace() };
+        let may_be = SNAPSHOT + CALL + late;
+        facts.snapshots.iter().any(|at| now.duration_since(*at) <= may_be)
+    }
+
+    /// Every other member was asked moments before; where there is no other, that one itself was.
+    pub(super) fn knows_of_the_others(&mut self, facts: &ClusterFacts, role: &str, now: Timestamp) {
+        if self.faults && !Finding::EvidenceTooOld.is_held() {
+            return;
+        }
+        let alone = facts.members.len() == 1;
+        let others = facts.members.iter().filter(|(other, member)| member.voter && (alone || *other != role));
+        let known = |machine: &String| {
+            self.asked.get(machine).is_some_and(|at| now.duration_since(*at) <= FRESH + CALL)
+        };
+        let unknown = others.filter(|(_, member)| !member.machine.as_ref().is_some_and(known));
+        let unknown: Vec<String> = unknown.map(|(other, _)| other.clone()).collect();
+        if !unknown.is_empty() {
+            let what = format!(
+                "{role} is taken down, and nobody has asked {unknown:?} how they are for three minutes"
+            );
+            self.wrong(now, "P4", what);
+        }
+    }
+}
