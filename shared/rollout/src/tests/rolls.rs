@@ -8,7 +8,7 @@ mod stops;
 use serde_json::{Value, json};
 use slipway_core::cluster::MaintenanceWindow;
 use slipway_core::node::{
-    Command, CommandStatus, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, Verb,
+    Answer, Command, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, Verb,
 };
 use slipway_core::plan::RenewalPlan;
 
@@ -197,14 +197,14 @@ impl Yard {
         serde_json::to_value(health).unwrap()
     }
 
-    fn answer(&mut self, command: &Command) -> Result<Value, Value> {
+    fn answer(&mut self, command: &Command) -> Result<Value, &'static str> {
         let id = command.instance.clone();
         let document = command.verb.document();
         if let Some(left) = self.failing.get_mut(document).filter(|left| **left > 0) {
             *left -= 1;
-            return Err(json!({"error": {"code": "usage", "message": "it does not want to"}}));
+            return Err("it does not want to");
         }
-        let line = match &command.verb {
+        match &command.verb {
             Verb::EtcdHealth => {
                 self.asked += 1;
                 return Ok(self.health(&id));
@@ -220,26 +220,32 @@ impl Yard {
             Verb::Refresh { credentials, restart } => {
                 self.log
                     .push(format!("{id} takes {credentials}{}", if *restart { ", restarts" } else { "" }));
-                return Ok(json!({"credentials": credentials}));
+                return Ok(json!({"changed": true, "credentials": credentials}));
             }
             Verb::EtcdMoveLeader => {
+                self.log.push(format!("{id} leads no more"));
                 let others = self.groups.iter().filter(|(name, _)| name.starts_with("c-etcd-"));
                 let mut others =
                     others.flat_map(|(_, group)| group.machines.keys()).filter(|one| **one != id);
                 self.leader = others.next().cloned().unwrap_or_default();
-                format!("{id} leads no more")
+                return Ok(json!({"moved": true, "leader": "1"}));
             }
-            Verb::EtcdSnapshot => format!("{id} takes a snapshot"),
+            Verb::EtcdSnapshot => {
+                self.log.push(format!("{id} takes a snapshot"));
+                return Ok(json!({"time": "t", "key": "clusters/c/etcd-snapshots/t"}));
+            }
             Verb::EtcdRetire | Verb::EtcdRemove { .. } => panic!("no member leaves"),
-            Verb::Uncordon { node } => format!("{node} takes pods again"),
+            Verb::Uncordon { node } => {
+                self.log.push(format!("{node} takes pods again"));
+                return Ok(json!({"node": node, "cordoned": false}));
+            }
             Verb::Drain { node, .. } => {
                 self.log.push(format!("{id} drains {node}"));
                 let done = !self.stuck.contains(node);
-                return Ok(json!({"done": done, "waiting": [{"pod": "shop/app", "why": "its budget"}]}));
+                let waiting = json!([{"pod": "shop/app", "cause": "budget", "why": "its budget"}]);
+                Ok(json!({"node": node, "done": done, "waiting": if done { json!([]) } else { waiting }}))
             }
-        };
-        self.log.push(line);
-        Ok(json!({}))
+        }
     }
 
     /// A minute goes by, and it is woken.
@@ -247,10 +253,12 @@ impl Yard {
         self.now += 60 * self.pace;
         self.time_goes_by();
         let now = Timestamp::from_second(self.now).unwrap();
-        let order = order.map(|order| Given { order, at: now });
-        let look = to_observe(&self.state, Some(&self.wanted), order.as_ref(), now);
-        let mut observed = self.fake.observe(&look, Some(&self.wanted), None);
-        observed.order = order;
+        if let Some(order) = order {
+            let (state, given) = (self.state.clone(), Given { order, at: now });
+            self.state = self.fake.told(state, &given, Some(&self.wanted), now);
+        }
+        let look = to_observe(&self.state, Some(&self.wanted), now);
+        let mut observed = self.fake.observe(&look, Some(&self.wanted));
         for name in &look.groups {
             observed.groups.insert(name.clone(), self.groups.get(name).map(|group| view(name, group)));
         }
@@ -269,9 +277,10 @@ impl Yard {
                     self.log.push(format!("{group} wants {desired}"));
                     self.groups.get_mut(&group).unwrap().desired = desired;
                 }
-                Effect::Terminate { group, instance, shrink } => {
-                    self.log.push(format!("{instance} goes{}", if shrink { ", and none comes" } else { "" }));
-                    self.terminate(&group, &instance, shrink);
+                Effect::Terminate { group, instance, then_desired } => {
+                    let none = if then_desired.is_some() { ", and none comes" } else { "" };
+                    self.log.push(format!("{instance} goes{none}"));
+                    self.terminate(&group, &instance, then_desired);
                 }
                 Effect::ProlongTermination { instance, .. } => {
                     self.log.push(format!("{instance} is waited for"))
@@ -299,18 +308,17 @@ impl Yard {
     fn send(&mut self, command: &Command) {
         assert!(!self.answers.contains_key(&command.token), "{} is sent twice", command.token);
         let up = self.serves(&command.instance);
-        let said = if up { self.answer(command) } else { Err(json!({"error": {"message": "lost"}})) };
-        let (status, answer) = match said {
-            Ok(answer) => (CommandStatus::Success, answer),
-            Err(error) => (CommandStatus::Failed, error),
+        let said = if up { self.answer(command) } else { Err("lost") };
+        let view = match said {
+            Ok(answer) => CommandView::Answered(Answer::read(&command.verb, answer).unwrap()),
+            Err(why) => CommandView::Failed(Failure::passing(FailureCode::AwsDenied, why, "look")),
         };
-        let view = CommandView { status, answer: Some(answer), problem: None };
         self.answers.insert(command.token.clone(), view);
     }
 
-    fn terminate(&mut self, name: &str, id: &str, shrink: bool) {
+    fn terminate(&mut self, name: &str, id: &str, then_desired: Option<u32>) {
         let group = self.groups.get_mut(name).unwrap();
-        group.desired -= u32::from(shrink);
+        group.desired = then_desired.unwrap_or(group.desired);
         let machine = group.machines.get_mut(id).unwrap();
         let waits = name.contains("-pool-");
         machine.lifecycle = if waits { Lifecycle::TerminatingWait } else { Lifecycle::Terminating };
