@@ -207,20 +207,20 @@ impl Yard {
         match &command.verb {
             Verb::EtcdHealth => {
                 self.asked += 1;
-                return Ok(self.health(&id));
+                Ok(self.health(&id))
             }
             Verb::Status => {
                 self.asked += 1;
-                return Ok(json!({
+                Ok(json!({
                     "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
                     "applied": {"asAsked": true}, "served": [], "held": [],
                     "components": [{"name": "kube-apiserver", "healthy": true}],
-                }));
+                }))
             }
             Verb::Refresh { credentials, restart } => {
                 self.log
                     .push(format!("{id} takes {credentials}{}", if *restart { ", restarts" } else { "" }));
-                return Ok(json!({"changed": true, "credentials": credentials}));
+                Ok(json!({"changed": true, "credentials": credentials}))
             }
             Verb::EtcdMoveLeader => {
                 self.log.push(format!("{id} leads no more"));
@@ -228,16 +228,16 @@ impl Yard {
                 let mut others =
                     others.flat_map(|(_, group)| group.machines.keys()).filter(|one| **one != id);
                 self.leader = others.next().cloned().unwrap_or_default();
-                return Ok(json!({"moved": true, "leader": "1"}));
+                Ok(json!({"moved": true, "leader": "1"}))
             }
             Verb::EtcdSnapshot => {
                 self.log.push(format!("{id} takes a snapshot"));
-                return Ok(json!({"time": "t", "key": "clusters/c/etcd-snapshots/t"}));
+                Ok(json!({"time": "t", "key": "clusters/c/etcd-snapshots/t"}))
             }
             Verb::EtcdRetire | Verb::EtcdRemove { .. } => panic!("no member leaves"),
             Verb::Uncordon { node } => {
                 self.log.push(format!("{node} takes pods again"));
-                return Ok(json!({"node": node, "cordoned": false}));
+                Ok(json!({"node": node, "cordoned": false}))
             }
             Verb::Drain { node, .. } => {
                 self.log.push(format!("{id} drains {node}"));
