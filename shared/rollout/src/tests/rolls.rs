@@ -11,6 +11,7 @@ use slipway_core::node::{
     Answer, Command, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, Verb,
 };
 use slipway_core::plan::RenewalPlan;
+use slipway_core::renewal::Deadline;
 
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
@@ -152,10 +153,14 @@ impl Yard {
         }
     }
 
-    fn urgent(mut self) -> Self {
-        let renewal =
-            RenewalPlan { urgent: Some("apiserver ends tomorrow".to_owned()), ..RenewalPlan::default() };
-        self.wanted.plan = self.wanted.plan.clone().with_renewal(&renewal);
+    /// Certificates of all of them end so many hours after its beginning, or have ended so long before it.
+    fn ends_in(mut self, hours: i64) -> Self {
+        let ends = Timestamp::from_second(1_000_000 + 3_600 * hours).unwrap();
+        let roles = self.wanted.release.roles.keys().filter(|role| !is_worker(role));
+        let deadline =
+            Deadline { ends: roles.map(|role| (role.clone(), ends)).collect(), lead_s: 48 * 3_600 };
+        self.wanted.plan =
+            self.wanted.plan.clone().with_renewal(&RenewalPlan { deadline, ..RenewalPlan::default() });
         self.wanted.desired.plan.clone_from(&self.wanted.plan.id);
         self
     }

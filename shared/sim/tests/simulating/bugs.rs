@@ -59,11 +59,10 @@ enum Bug {
     EmptiesNothing,
     LeavesThePool,
     WaitsThoughUrgent,
-    TakesAllForUrgent,
     BeginsAgain,
 }
 
-const ALL: [(Bug, &str); 42] = [
+const ALL: [(Bug, &str); 41] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
@@ -107,7 +106,6 @@ const ALL: [(Bug, &str); 42] = [
     (Bug::EmptiesNothing, "a pool that the spec has no longer goes before it is empty"),
     (Bug::LeavesThePool, "a pool that the spec has no longer is not deleted, and is believed to be gone"),
     (Bug::WaitsThoughUrgent, "what is about to end waits for the next window as anything does"),
-    (Bug::TakesAllForUrgent, "every plan is taken for one that nothing may hold up"),
     (Bug::BeginsAgain, "what was aborted begins again by itself"),
 ];
 
@@ -251,11 +249,6 @@ impl Mistaken {
             && let Some(wanted) = &mut seen.desired
         {
             wanted.plan.policy.approval = slipway_core::cluster::Approval::Auto;
-        }
-        if self.bug == Bug::TakesAllForUrgent
-            && let Some(wanted) = &mut seen.desired
-        {
-            wanted.plan.renewal.urgent = Some("a certificate ends tomorrow".to_owned());
         }
         for command in &asked {
             let Some(answer) = seen.answers.get_mut(&command.token) else { continue };
@@ -520,7 +513,6 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::DoesNotHearDestroys => (0.0, People::Destroy, &[(1, Members), (2, Workers)]),
         Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),
         Bug::EmptiesNothing | Bug::LeavesThePool => (0.0, People::ByChance, &[(1, Removal), (2, Removal)]),
-        Bug::TakesAllForUrgent => (0.0, People::ByChance, &[(4, Workers), (5, Workers)]),
         Bug::BeginsAgain => (0.001, People::Abort, &[(1, Members), (0, All)]),
         Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
         Bug::GoesOnAfterAFailure => (0.3, People::ByChance, &[(1, Members), (3, All)]),
