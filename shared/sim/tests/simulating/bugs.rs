@@ -14,7 +14,7 @@ use slipway_rollout::fleet::{GroupView, Lifecycle};
 use slipway_rollout::{Decision, Effect, GoingState, NodeState, Observed, Order, Rollout, Work, decide};
 use slipway_sim::year::{Change, Meddler, People, Trial, Violation};
 
-use super::seeds::base;
+use super::seeds::{base, number};
 
 /// A mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -360,9 +360,7 @@ impl Mistaken {
         {
             is.skipped.extend(was.skipped.iter().cloned());
         }
-        if self.bug == Bug::BeginsAgain
-            && let Some(last) = &mut decision.next.last
-        {
+        if let Some(last) = decision.next.last.as_mut().filter(|_| self.bug == Bug::BeginsAgain) {
             last.spec_version.clear();
         }
     }
@@ -577,7 +575,7 @@ const MOST: u64 = 24;
 
 #[test]
 fn every_mistake_that_the_page_tells_of_is_seen() {
-    if let Some(most) = number_of("SLIPWAY_SEARCH") {
+    if let Some(most) = number("SLIPWAY_SEARCH").map(|most| most as u64) {
         each(|bug| {
             let words = ALL.iter().find(|(one, _)| *one == bug).unwrap().1;
             match seen(bug, 0..most, None) {
@@ -599,8 +597,4 @@ fn every_mistake_that_the_page_tells_of_is_seen() {
     assert!(told.len() >= 20, "the page tells of {} mistakes", told.len());
     let missed: Vec<_> = told.into_iter().flatten().collect();
     assert!(missed.is_empty(), "not seen as the page tells: {missed:#?}");
-}
-
-fn number_of(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
