@@ -49,6 +49,17 @@ struct Count {
     last: u64,
     after: bool,
     before: Option<(u64, Before)>,
+    interrupted: Interrupted,
+}
+
+/// What happens before the call of that number, once.
+#[derive(Default)]
+struct Interrupted(Option<(u64, Mutex<Option<Meanwhile>>)>);
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Interrupted").field(&self.0.as_ref().map(|(call, _)| call)).finish()
+    }
 }
 
 /// What becomes of a process before one of the calls that change something.
@@ -70,6 +81,14 @@ impl fmt::Debug for Before {
 }
 
 impl Life {
+    /// A process that stands still before its `call`th call, counted from 0, and goes on after `meanwhile`.
+    #[must_use]
+    pub fn interrupted(call: u64, meanwhile: impl FnOnce() + Send + 'static) -> Self {
+        let meanwhile: Meanwhile = Box::new(meanwhile);
+        let interrupted = Some((call, Mutex::new(Some(meanwhile))));
+        Self(Arc::new(Count { last: u64::MAX, interrupted: Interrupted(interrupted), ..Count::default() }))
+    }
+
     /// A process that dies at its `last` call, counted from 0: before the call takes effect, or `after` it.
     #[must_use]
     pub fn until(last: u64, after: bool) -> Self {
@@ -146,6 +165,12 @@ impl Life {
         self.0.billed[billed as usize].fetch_add(1, Atomic::SeqCst);
         if self.is_dead() {
             return Err(death());
+        }
+        if let Some((_, meanwhile)) = self.0.interrupted.0.as_ref().filter(|(before, _)| *before == call) {
+            let meanwhile = meanwhile.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(meanwhile) = meanwhile {
+                meanwhile();
+            }
         }
         match call.cmp(&self.0.last) {
             Ordering::Less => perform.await,

@@ -62,7 +62,7 @@ impl SimulatedTicks {
 
 fn port_error(operation: &'static str, subject: &str, error: &ApiError) -> PortError {
     let kind = match error.code {
-        "Throttling" => ErrorKind::Transient,
+        "Throttling" | "ServiceUnavailable" => ErrorKind::Transient,
         "AccessDenied" => ErrorKind::Denied,
         "ChangeSetNotFound" | "ResourceNotFoundException" => ErrorKind::Missing,
         _ => ErrorKind::Invalid,

@@ -4,7 +4,7 @@ use slipway_core::node::{Command, CommandStatus, CommandView, Invocation, Verb};
 use slipway_driver::ports::{Commands, PortResult};
 
 use super::{SharedWorld, lock, port_error};
-use crate::world::{CommandRequest, Details, Sent};
+use crate::world::{CommandRequest, Details, PRINTED_AT_MOST, Sent};
 
 /// As `slipway-aws` says it.
 const DELIVERY_S: u32 = 120;
@@ -49,10 +49,12 @@ impl Commands for SimulatedCommands {
     async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
         let Some(id) = self.find(command)? else { return Ok(None) };
         let mut world = lock(&self.world);
-        let found = world.command_invocation(&id, &command.instance);
-        let found =
-            found.map_err(|error| port_error("ssm:GetCommandInvocation", &command.instance, &error))?;
-        Ok(Some(view(&command.verb, found)))
+        match world.command_invocation(&id, &command.instance) {
+            Ok(found) => Ok(Some(view(&command.verb, found))),
+            // A moment after it was sent.
+            Err(error) if error.code == "InvocationDoesNotExist" => Ok(Some(CommandView::Pending)),
+            Err(error) => Err(port_error("ssm:GetCommandInvocation", &command.instance, &error)),
+        }
     }
 
     async fn cancel(&self, command: &Command) -> PortResult<()> {
@@ -79,11 +81,12 @@ fn view(verb: &Verb, sent: &Sent) -> CommandView {
         Details::ExecutionTimedOut => CommandStatus::TimedOut,
         Details::DeliveryTimedOut => CommandStatus::Undelivered,
     };
+    let printed: String = sent.output.chars().take(PRINTED_AT_MOST).collect();
     let told = Invocation {
         status,
         details: sent.details.name(),
         response_code: sent.response_code,
-        printed: &sent.output,
+        printed: &printed,
         errors: "",
     };
     CommandView::read(verb, &told)

@@ -5,7 +5,7 @@ use slipway_driver::ports::{Groups, PortResult};
 use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView};
 
 use super::{SharedWorld, lock, port_error};
-use crate::world::{ApiError, Group, HookResult, Machine, Termination};
+use crate::world::{ApiError, HookResult, ShownGroup, ShownMachine, Termination};
 
 /// Auto Scaling in this process.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ fn waits_for_nothing(error: &ApiError) -> bool {
 impl Groups for SimulatedGroups {
     async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
         match lock(&self.world).groups(&[name.to_owned()]) {
-            Ok(found) => Ok(found.first().map(|(group, machines)| view(group, machines))),
+            Ok(found) => Ok(found.first().map(view)),
             Err(error) => Err(port_error("autoscaling:DescribeAutoScalingGroups", name, &error)),
         }
     }
@@ -73,19 +73,20 @@ impl Groups for SimulatedGroups {
     }
 }
 
-fn view(group: &Group, machines: &[&Machine]) -> GroupView {
+fn view(shown: &ShownGroup) -> GroupView {
+    let group = &shown.group;
     GroupView {
         name: group.name.clone(),
         desired: group.desired,
         min: group.min,
         max: group.max,
         template: group.template.clone(),
-        machines: machines.iter().map(|machine| (machine.id.clone(), seen(machine))).collect(),
+        machines: shown.machines.iter().map(|machine| (machine.id.clone(), seen(machine))).collect(),
         tags: group.tags.clone(),
     }
 }
 
-fn seen(machine: &Machine) -> MachineView {
+fn seen(machine: &ShownMachine) -> MachineView {
     use crate::world::State;
     MachineView {
         zone: machine.zone.clone(),

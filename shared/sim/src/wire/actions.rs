@@ -96,6 +96,11 @@ fn perform(
             query.finish()?;
             world.execute_change_set(stack, name, token)?;
         }
+        "ContinueUpdateRollback" => {
+            let (stack, token) = (query.required("StackName")?, query.take("ClientRequestToken"));
+            query.finish()?;
+            world.continue_update_rollback(stack, token)?;
+        }
         "DeleteChangeSet" => {
             let (name, stack) = (query.required("ChangeSetName")?, query.take("StackName"));
             query.finish()?;

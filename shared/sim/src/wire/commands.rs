@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::{Service, respond};
-use crate::world::{ApiError, ApiResult, CommandRequest, Sent, World};
+use crate::world::{ApiError, ApiResult, CommandRequest, PRINTED_AT_MOST, Sent, World};
 
 const JSON: &str = "application/x-amz-json-1.1";
 const SERVICE: &str = "AmazonSSM.";
@@ -78,7 +78,8 @@ fn send(world: &mut World, body: &Map<String, Value>) -> ApiResult<Value> {
     };
     let instance = request.instance.clone();
     let id = world.send_command(request)?;
-    Ok(json!({"Command": command(world.command_invocation(&id, &instance)?)}))
+    let sent = world.sent(&id, &instance);
+    Ok(json!({"Command": sent.map(command)}))
 }
 
 fn list(world: &mut World, body: &Map<String, Value>) -> ApiResult<Value> {
@@ -140,8 +141,7 @@ fn invocation(sent: &Sent) -> Value {
         "InstanceId": sent.instance,
         "ResponseCode": sent.response_code,
         "StandardErrorContent": "",
-        // No more of it is given.
-        "StandardOutputContent": sent.output.chars().take(24_000).collect::<String>(),
+        "StandardOutputContent": sent.output.chars().take(PRINTED_AT_MOST).collect::<String>(),
         "Status": sent.details.status(),
         "StatusDetails": sent.details.name(),
     })

@@ -2,7 +2,7 @@
 
 use super::query::{Query, page_token};
 use super::xml::Xml;
-use crate::world::{ApiError, ApiResult, Group, HookResult, Machine, Termination, World};
+use crate::world::{ApiError, ApiResult, HookResult, ShownGroup, Termination, World};
 
 pub(super) fn perform(world: &mut World, action: &str, query: &Query) -> ApiResult<Xml> {
     let mut xml = Xml::default();
@@ -76,14 +76,15 @@ fn describe(world: &mut World, query: &Query, xml: &mut Xml) -> ApiResult<()> {
     let found = world.groups(&names)?;
     let next = from + most;
     let more = next < found.len();
-    xml.list("AutoScalingGroups", found.iter().skip(from).take(most), |xml, (group, machines)| {
-        shown(xml, &format!("arn:aws:autoscaling:{region}:{account}"), group, machines);
+    xml.list("AutoScalingGroups", found.iter().skip(from).take(most), |xml, group| {
+        shown(xml, &format!("arn:aws:autoscaling:{region}:{account}"), group);
     });
     xml.maybe("NextToken", more.then(|| page_token(next)));
     Ok(())
 }
 
-fn shown(xml: &mut Xml, arn: &str, group: &Group, machines: &[&Machine]) {
+fn shown(xml: &mut Xml, arn: &str, shown: &ShownGroup) {
+    let (group, machines) = (&shown.group, &shown.machines);
     let name = &group.name;
     xml.leaf("AutoScalingGroupName", name)
         .leaf("AutoScalingGroupARN", format!("{arn}:autoScalingGroup:0:autoScalingGroupName/{name}"));
@@ -109,9 +110,13 @@ fn shown(xml: &mut Xml, arn: &str, group: &Group, machines: &[&Machine]) {
                     xml.leaf("LaunchTemplateId", &template.id).leaf("Version", &template.version);
                 });
             }
-            xml.leaf("ProtectedFromScaleIn", false);
+            xml.leaf("ProtectedFromScaleIn", machine.protected);
         })
         .time("CreatedTime", group.created_at)
+        .list("SuspendedProcesses", &group.suspended, |xml, process| {
+            xml.leaf("ProcessName", process.name()).leaf("SuspensionReason", "User suspended");
+        })
+        .leaf("CapacityRebalance", group.replaces_spot)
         .list("Tags", &group.tags, |xml, (key, value)| {
             xml.leaf("ResourceId", name)
                 .leaf("ResourceType", "auto-scaling-group")

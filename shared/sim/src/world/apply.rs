@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::changes::differences;
@@ -11,6 +12,11 @@ use super::graph;
 use super::stack::Resource;
 use super::{Phase, ResourceStatus, World, attributes, constraints, physical, timing};
 use crate::schema::{Recreation, check, resource_type};
+
+const GROUP: &str = "AWS::AutoScaling::AutoScalingGroup";
+/// What CloudFormation says of a group that does not stabilise.
+pub(super) const UNSTABLE: &str = "Group did not stabilize. Last scaling activity: Launching a new EC2 instance. Status Reason: \
+                                   Instance failed to complete user's Lifecycle Action.";
 
 impl World {
     /// Computes what the resource is to be, and begins to create, change or replace it.
@@ -149,6 +155,11 @@ impl World {
         next.status = status;
         self.operation_mut(stack_id).leftovers.extend(replaced);
         self.put(stack_id, next.clone(), status, Some("Resource creation Initiated"));
+        if next.kind == GROUP {
+            // Auto Scaling has it from now on; CloudFormation waits until its machines are in service.
+            self.applied(&next);
+            self.stabilises_from_now(stack_id, key);
+        }
         self.set_running(stack_id, key, next);
     }
 
@@ -174,6 +185,7 @@ impl World {
 
     pub(super) fn finished(&mut self, stack_id: &str, key: &str) {
         let Some(step) = self.operation_mut(stack_id).steps.get(key) else { return };
+        let since = step.since;
         match step.work.clone() {
             Work::Remove { resource, tracked, .. } => self.removed(stack_id, key, &resource, tracked),
             Work::Apply => {
@@ -185,6 +197,9 @@ impl World {
                     | OperationKind::Cleanup { .. }
                     | OperationKind::Delete { .. } => Phase::Forward,
                 };
+                if since.is_some() && !self.group_is_stable(&next) {
+                    return self.still_stabilises(stack_id, key, since, timing::CREATED_WITHIN);
+                }
                 if let Some(reason) = self.take_failure(phase, key, &next.kind) {
                     return self.after_failure(stack_id, key, &reason);
                 }
@@ -198,12 +213,36 @@ impl World {
                 self.forget_thing(&current);
                 self.note_thing(&next, true);
                 next.status = status;
-                self.applied(&next);
+                if since.is_none() {
+                    self.applied(&next);
+                }
                 self.put(stack_id, next, status, None);
                 self.set_done(stack_id, key);
             }
         }
         self.pump(stack_id);
+    }
+
+    fn stabilises_from_now(&mut self, stack_id: &str, key: &str) {
+        let now = self.now;
+        if let Some(step) = self.operation_mut(stack_id).steps.get_mut(key) {
+            step.since = Some(now);
+        }
+    }
+
+    /// A group has not stabilised yet: CloudFormation looks again, or has waited for long enough.
+    fn still_stabilises(
+        &mut self,
+        stack_id: &str,
+        key: &str,
+        since: Option<Timestamp>,
+        within: SignedDuration,
+    ) {
+        let waited = since.map_or(SignedDuration::ZERO, |since| self.now.duration_since(since));
+        if waited < within {
+            return self.schedule_step(stack_id, key, None, timing::STABILISES_S);
+        }
+        self.after_failure(stack_id, key, UNSTABLE);
     }
 
     fn note_thing(&mut self, resource: &Resource, ready: bool) {

@@ -11,9 +11,6 @@ use super::stack::Resource;
 use super::template::Policy;
 use super::{Phase, ResourceStatus, World, constraints, timing};
 
-/// How often CloudFormation looks whether a group is empty.
-const STABILISES_S: f64 = 15.0;
-
 /// A step for each resource that goes, each after those that need it. `creation_failed`: they go because their
 /// creation did, so that `RetainExceptOnCreate` keeps nothing.
 pub(super) fn removals(resources: Vec<(Resource, bool)>, creation_failed: bool) -> BTreeMap<String, Step> {
@@ -35,7 +32,7 @@ pub(super) fn removals(resources: Vec<(Resource, bool)>, creation_failed: bool) 
             };
             let key = key(&resource);
             let work = Work::Remove { resource: Box::new(resource), tracked, retain };
-            (key, Step { needs, work, state: StepState::Waiting, next: None })
+            (key, Step { needs, work, state: StepState::Waiting, next: None, since: None })
         })
         .collect()
 }
@@ -129,8 +126,10 @@ impl World {
             self.untrack(stack_id, &resource, tracked);
             return self.set_done(stack_id, key);
         }
+        let now = self.now;
         if let Some(step) = self.operation_mut(stack_id).steps.get_mut(key) {
             step.state = StepState::Running;
+            step.since = Some(now);
         }
         self.group_empties(&resource);
         let duration_s = timing::delete_s(&resource.kind);
@@ -140,11 +139,23 @@ impl World {
 
     /// A deletion has come to its end.
     pub(super) fn removed(&mut self, stack_id: &str, key: &str, resource: &Resource, tracked: bool) {
-        if self.group_holds(resource) {
-            return self.schedule_step(stack_id, key, None, STABILISES_S);
+        let since = self.operation_mut(stack_id).steps.get(key).and_then(|step| step.since);
+        let waited = since.map_or(jiff::SignedDuration::ZERO, |since| self.now.duration_since(since));
+        let holds = self.group_holds(resource);
+        if holds && waited < timing::DELETED_WITHIN {
+            return self.schedule_step(stack_id, key, None, timing::STABILISES_S);
         }
-        let injected = self.take_failure(Phase::Delete, &resource.logical_id, &resource.kind);
+        let injected = holds.then(|| super::apply::UNSTABLE.to_owned());
+        let injected =
+            injected.or_else(|| self.take_failure(Phase::Delete, &resource.logical_id, &resource.kind));
         let asked = OperationKind::Delete { then: StackStatus::DeleteComplete };
+        let injected = injected.or_else(|| {
+            let rolls_back = OperationKind::Delete { then: StackStatus::RollbackComplete };
+            let fails = self.fleet.faults.rollback_fails;
+            let struck =
+                self.operation_mut(stack_id).kind == rolls_back && self.chance("rollback fails", fails);
+            struck.then(|| "Internal Failure (Service: simulated, Status Code: 500)".to_owned())
+        });
         let injected = injected.or_else(|| {
             let fails = self.fleet.faults.resource_fails;
             let struck = self.operation_mut(stack_id).kind == asked && self.chance("deletion fails", fails);

@@ -55,6 +55,11 @@ impl ApiError {
         Self::new("Throttling", 400, "Rate exceeded")
     }
 
+    /// "The request has failed due to a temporary failure of the server."
+    pub(crate) fn unavailable() -> Self {
+        Self::new("ServiceUnavailable", 503, "The service is unavailable. Please try again.")
+    }
+
     pub(crate) fn access_denied(action: &str) -> Self {
         let message =
             format!("User is not authorized to perform: {action} because no identity-based policy allows it");

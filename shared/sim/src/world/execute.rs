@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use slipway_rollout::StackStatus;
 
 use super::cluster::ClusterTask;
@@ -116,6 +117,8 @@ pub(super) struct Step {
     pub(super) state: StepState,
     /// What the resource will be when the step is done.
     pub(super) next: Option<Box<Resource>>,
+    /// Since when it waits for a group to stabilise.
+    pub(super) since: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone)]
@@ -269,7 +272,7 @@ impl World {
     fn lay_out(&mut self, stack_id: &str) -> Result<BTreeMap<String, Step>, String> {
         let stack = &self.stacks[stack_id];
         let operation = stack.operation.as_ref().expect("only called while an operation runs");
-        let step = |needs, work| Step { needs, work, state: StepState::Waiting, next: None };
+        let step = |needs, work| Step { needs, work, state: StepState::Waiting, next: None, since: None };
         match operation.kind {
             OperationKind::Create { .. } | OperationKind::Update { .. } | OperationKind::UpdateRollback => {
                 let target = operation.target.as_ref().expect("forward operations have a target");

@@ -72,6 +72,7 @@ impl World {
     /// Every API action begins here: it is counted, and refused if it was told to be.
     pub(super) fn enter(&mut self, action: &'static str) -> ApiResult<()> {
         *self.calls.entry(action).or_default() += 1;
+        self.gets_through(action)?;
         let throttled = self.fleet.faults.throttled;
         if self.chance("throttled", throttled) {
             return Err(ApiError::throttling());
@@ -96,9 +97,13 @@ impl World {
             hit.times -= 1;
             return Some(hit.reason.clone());
         }
-        // A rollback that fails needs a person's hands, and is told to.
-        let fails = self.fleet.faults.resource_fails;
-        let struck = phase == Phase::Forward && self.chance("resource fails", fails);
+        let faults = self.fleet.faults;
+        let struck = match phase {
+            Phase::Forward => self.chance("resource fails", faults.resource_fails),
+            Phase::Rollback => self.chance("rollback fails", faults.rollback_fails),
+            // Of deletions each says for itself: see `World::removed`.
+            Phase::Delete => false,
+        };
         struck
             .then(|| format!("{kind} {logical_id}: Internal Failure (Service: simulated, Status Code: 500)"))
     }

@@ -26,6 +26,7 @@ mod faults;
 mod finish;
 mod fleet;
 mod graph;
+mod hands;
 mod limits;
 mod physical;
 mod request;
@@ -37,6 +38,7 @@ mod template;
 mod tests;
 mod timing;
 mod verdicts;
+mod weather;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,23 +51,25 @@ pub(crate) use api::Validated;
 pub(crate) use change_set::{ChangeSet, ExecutionStatus, NO_CHANGES, NO_UPDATES};
 pub(crate) use changes::{Action, Change, Detail};
 pub use cluster::{ClusterFacts, Loss, MemberFacts, Removal};
-pub(crate) use commands::{CommandRequest, Details, Sent};
+pub(crate) use commands::{CommandRequest, Details, PRINTED_AT_MOST, Sent};
 pub use commands::{Delegated, DocumentFacts, DrainFacts, documents};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
 pub(crate) use expression::UNKNOWN;
 pub use faults::Phase;
-pub use fleet::{Fate, FleetFaults, GroupFacts, MachineFacts, Power};
-pub(crate) use fleet::{Group, HookResult, Machine, State, Termination};
+pub use fleet::{Fate, FleetFaults, GroupFacts, MachineFacts, Power, Process};
+pub(crate) use fleet::{HookResult, ShownGroup, ShownMachine, State, Termination};
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
 pub(crate) use scheduler::{Schedule, ScheduleRequest};
 pub(crate) use stack::{Resource, ResourceStatus, Revision, Stack, StackEvent, status_name};
 
 pub use verdicts::Verdict;
+pub use weather::Service;
 
 use execute::Task;
 use faults::Faults;
 use fleet::Fleet;
+use weather::Weather;
 
 /// What a world is like.
 #[derive(Debug, Clone)]
@@ -127,6 +131,7 @@ pub struct World {
     tokens: BTreeMap<String, (&'static str, String)>,
     schedules: BTreeMap<(String, String), Schedule>,
     fleet: Fleet,
+    weather: Weather,
     outbox: Vec<Outgoing>,
     calls: BTreeMap<&'static str, u64>,
 }
@@ -154,6 +159,7 @@ impl World {
             tokens: BTreeMap::new(),
             schedules: BTreeMap::new(),
             fleet: Fleet::default(),
+            weather: Weather::default(),
             outbox: Vec::new(),
             calls: BTreeMap::new(),
         }

@@ -4,6 +4,7 @@
 mod changes;
 mod deletion;
 mod exports;
+mod groups;
 mod lifecycle;
 mod refusals;
 mod schedules;

@@ -1,5 +1,7 @@
 //! How long things take: seconds that are usual in AWS, before the world's pace is applied.
 
+use jiff::SignedDuration;
+
 /// From `CREATE_PENDING` to a change set, for each resource of the template on top of [`CHANGE_SET_S`].
 pub(super) const CHANGE_SET_PER_RESOURCE_S: f64 = 0.05;
 /// From `CREATE_PENDING` to a change set.
@@ -8,6 +10,13 @@ pub(super) const CHANGE_SET_S: f64 = 4.0;
 pub(super) const BEGIN_S: f64 = 2.0;
 /// From `CREATE_IN_PROGRESS` to "Resource creation Initiated".
 pub(super) const INITIATE_S: f64 = 1.0;
+
+/// How often CloudFormation looks whether a group has stabilised.
+pub(super) const STABILISES_S: f64 = 15.0;
+/// For how long it waits for that: `handlers.create.timeoutInMinutes` and `handlers.delete.timeoutInMinutes` in the resource schema of
+/// `AWS::AutoScaling::AutoScalingGroup`. A creation waits until as many machines as are desired are in service.
+pub(super) const CREATED_WITHIN: SignedDuration = SignedDuration::from_mins(360);
+pub(super) const DELETED_WITHIN: SignedDuration = SignedDuration::from_mins(240);
 
 /// To create a resource.
 pub(super) fn create_s(kind: &str) -> f64 {

@@ -39,6 +39,8 @@ pub struct Shape {
     windows: &'static str,
     /// `rolloutBeforeExpiry.days`.
     days: u32,
+    /// Its pools lie in three zones, two of their workers may be missing, [`SURGE`] more may come, and drains are forced after a while.
+    broad: bool,
 }
 
 /// Two windows, of which one is open on most days.
@@ -48,20 +50,34 @@ const WEEKLY: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes:
 /// Ten minutes a week: one machine has its turn.
 const TEN_MINUTES: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes: 10}\n";
 
-pub(super) const SHAPES: [Shape; 12] = [
-    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: "", days: 30 },
-    Shape { members: 3, controllers: 1, pools: &[2], manual: false, windows: "", days: 30 },
-    Shape { members: 3, controllers: 2, pools: &[3, 2], manual: false, windows: "", days: 30 },
-    Shape { members: 3, controllers: 3, pools: &[3], manual: false, windows: "", days: 30 },
-    Shape { members: 3, controllers: 3, pools: &[2], manual: true, windows: "", days: 30 },
-    Shape { members: 5, controllers: 2, pools: &[2], manual: false, windows: DAILY, days: 30 },
-    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: DAILY, days: 30 },
-    Shape { members: 3, controllers: 2, pools: &[2], manual: true, windows: DAILY, days: 30 },
-    Shape { members: 3, controllers: 3, pools: &[2], manual: false, windows: WEEKLY, days: 7 },
-    Shape { members: 3, controllers: 2, pools: &[2], manual: true, windows: TEN_MINUTES, days: 30 },
-    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: WEEKLY, days: 2 },
-    Shape { members: 5, controllers: 2, pools: &[2], manual: true, windows: "", days: 7 },
+pub(super) const SHAPES: [Shape; 14] = [
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: "", days: 30, broad: false },
+    Shape { members: 3, controllers: 1, pools: &[2], manual: false, windows: "", days: 30, broad: false },
+    Shape { members: 3, controllers: 2, pools: &[3, 2], manual: false, windows: "", days: 30, broad: false },
+    Shape { members: 3, controllers: 3, pools: &[3], manual: false, windows: "", days: 30, broad: false },
+    Shape { members: 3, controllers: 3, pools: &[2], manual: true, windows: "", days: 30, broad: false },
+    Shape { members: 5, controllers: 2, pools: &[2], manual: false, windows: DAILY, days: 30, broad: false },
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: DAILY, days: 30, broad: false },
+    Shape { members: 3, controllers: 2, pools: &[2], manual: true, windows: DAILY, days: 30, broad: false },
+    Shape { members: 3, controllers: 3, pools: &[2], manual: false, windows: WEEKLY, days: 7, broad: false },
+    Shape {
+        members: 3,
+        controllers: 2,
+        pools: &[2],
+        manual: true,
+        windows: TEN_MINUTES,
+        days: 30,
+        broad: false,
+    },
+    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: WEEKLY, days: 2, broad: false },
+    Shape { members: 5, controllers: 2, pools: &[2], manual: true, windows: "", days: 7, broad: false },
+    Shape { members: 1, controllers: 2, pools: &[5], manual: false, windows: "", days: 30, broad: true },
+    Shape { members: 3, controllers: 3, pools: &[4, 3], manual: false, windows: "", days: 30, broad: true },
 ];
+
+/// How many more workers pools of [`Shape::broad`] may have. 0 until a decrement that is refused wedges no pool (F2), and the checker
+/// counts a surge from the size that a pool had (C2), and whom it stands in for (C3).
+const SURGE: u32 = 0;
 
 /// What is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +112,7 @@ pub(super) const CHANGES: [Change; 6] =
     [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
 
 /// Clusters, by their number, and what is changed of them, that few seeds choose.
-const RARE: [(usize, Change); 18] = [
+const RARE: [(usize, Change); 23] = [
     (1, Change::Removal),
     (2, Change::Removal),
     (5, Change::Removal),
@@ -115,6 +131,11 @@ const RARE: [(usize, Change); 18] = [
     (9, Change::Deadline),
     (10, Change::Deadline),
     (11, Change::Deadline),
+    (12, Change::Workers),
+    (12, Change::All),
+    (13, Change::Workers),
+    (13, Change::All),
+    (13, Change::Renew),
 ];
 
 /// How many sizes of clusters there are that most seeds choose from.
@@ -155,8 +176,12 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
         .map(|(index, size)| {
             let zone = ["a", "b"][index % 2];
             let kind = if workers.is_empty() { kind(Change::Workers) } else { workers };
+            let subnets = match shape.broad {
+                true => "{name: private-a}, {name: private-b}, {name: private-c}".to_owned(),
+                false => format!("{{name: private-{zone}}}"),
+            };
             format!(
-                "    - name: p{index}\n      instanceType: {kind}\n      subnets: [{{name: private-{zone}}}]\n      \
+                "    - name: p{index}\n      instanceType: {kind}\n      subnets: [{subnets}]\n      \
                  autoScalingGroup: {{minSize: {size}, maxSize: {}}}\n",
                 size + 2
             )
@@ -175,6 +200,10 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
     let strategy = if in_place { "refresh" } else { "rollout" };
     let approval = if shape.manual { "manual" } else { "auto" };
     let (windows, days) = (shape.windows, shape.days);
+    let pace = match shape.broad {
+        true => format!("  maxUnavailable: 2\n  surge: {SURGE}\n  drain: {{forceAfterMinutes: 20}}\n"),
+        false => "  maxUnavailable: 1\n".to_owned(),
+    };
     format!(
         "clusterName: {NAME}\nregion: eu-west-1\nkubernetesVersion: \"{minor}\"\nkeyName: operations\n\
          apiEndpoints:\n  - name: default\n    dnsName: api.example.com\n    loadBalancer:\n      type: network\n      \
@@ -189,7 +218,7 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
          controller:\n  count: {}\n  instanceType: {}\netcd:\n  count: {}\n  instanceType: {}\n\
          worker:\n  nodePools:\n{pools}\
          certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true, days: {days}, strategy: {strategy}}}\n\
-         rollout:\n  approval: {approval}\n  maxUnavailable: 1\n{windows}",
+         rollout:\n  approval: {approval}\n{pace}{windows}",
         controllers,
         kind(Change::Controllers),
         members,
@@ -238,7 +267,10 @@ impl Base {
     /// As [`Base::with`].
     #[must_use]
     pub fn small(members: u32, controllers: u32, change: Change) -> Self {
-        Self::made(Shape { members, controllers, pools: &[2], manual: false, windows: "", days: 30 }, change)
+        Self::made(
+            Shape { members, controllers, pools: &[2], manual: false, windows: "", days: 30, broad: false },
+            change,
+        )
     }
 
     /// As [`Base::of`], launched for this one alone.

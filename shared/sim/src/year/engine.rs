@@ -2,6 +2,7 @@
 //! look after everything that happens.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
@@ -14,10 +15,13 @@ use slipway_driver::launch::Waker;
 use slipway_rollout::Order;
 
 use super::account::{Account, Woken};
+use super::acts::Act;
 use super::bill::Usage;
 use super::check::{Begun, Checker};
 use super::meddle::Meddler;
 use super::random::Random;
+use super::rates::{Rates, Trouble};
+use super::trouble::Strike;
 use crate::mortal::{Billed, Life};
 use crate::ports::lock;
 use crate::world::{FleetFaults, Outgoing, World};
@@ -28,6 +32,22 @@ const REDRIVEN: SignedDuration = SignedDuration::from_mins(30);
 const RETRIES: [SignedDuration; 2] = [SignedDuration::from_mins(1), SignedDuration::from_mins(2)];
 /// Calls that the longest invocations make.
 const CALLS: u64 = 40;
+/// The most by which an event is late.
+const LATE_S: i64 = 4 * 3_600;
+/// The most that passes in the midst of an invocation.
+const PAUSES_S: i64 = 90;
+/// How often Lambda tries an asynchronous event again for which it has no concurrency: "from 1 second after the first attempt to a maximum
+/// of 5 minutes", "for up to 6 hours by default" (Lambda developer guide, "How Lambda handles errors and retries with asynchronous
+/// invocation").
+const THROTTLED: SignedDuration = SignedDuration::from_mins(5);
+
+/// An invocation in the midst of which time passed: what it had done by then, and how the world was before and after.
+#[derive(Debug)]
+struct Midst {
+    acts: Vec<Act>,
+    before: World,
+    after: World,
+}
 
 /// Something that happens at a time, besides what the world does by itself.
 #[derive(Debug, Clone)]
@@ -59,6 +79,8 @@ pub enum Happening {
     },
     /// Somebody disarms it.
     Disarm,
+    /// AWS, or somebody with the rights, does something to the world.
+    Strike(Strike),
     /// The day's scan.
     Daily,
 }
@@ -130,6 +152,8 @@ pub struct Engine<'m> {
     pub transcript: Vec<(Timestamp, String)>,
     /// How likely things go wrong: as likely as so many in one.
     pub faults: f64,
+    /// How likely each trouble is beside that.
+    pub rates: Rates,
     /// Whether rollouts that succeed wake the scan.
     pub scans: bool,
     /// From here follows what the world does not decide by itself.
@@ -139,6 +163,9 @@ pub struct Engine<'m> {
     queued: u64,
     /// The world has gone on since the checker looked last.
     unseen: bool,
+    /// Until when Lambda has no concurrency left.
+    pub(super) exhausted_until: Option<Timestamp>,
+    midst: Arc<Mutex<Option<Midst>>>,
 }
 
 impl<'m> Engine<'m> {
@@ -151,12 +178,15 @@ impl<'m> Engine<'m> {
             tally: Tally::default(),
             transcript: Vec::new(),
             faults: 0.0,
+            rates: Rates::default(),
             scans: false,
             random: Random::new(seed),
             meddler,
             queue: BTreeMap::new(),
             queued: 0,
             unseen: true,
+            exhausted_until: None,
+            midst: Arc::default(),
         }
     }
 
@@ -169,12 +199,15 @@ impl<'m> Engine<'m> {
             tally: self.tally.clone(),
             transcript: Vec::new(),
             faults: self.faults,
+            rates: self.rates,
             scans: self.scans,
             random: self.random.clone(),
             meddler: self.meddler,
             queue: self.queue.clone(),
             queued: self.queued,
             unseen: self.unseen,
+            exhausted_until: self.exhausted_until,
+            midst: Arc::default(),
         }
     }
 
@@ -185,14 +218,20 @@ impl<'m> Engine<'m> {
             slow_boot: faults,
             dead_boot: faults / 2.0,
             failed_boot: faults / 2.0,
+            abandoned_hooks: (faults * self.rates.of(Trouble::AbandonedHooks)).min(1.0),
+            stale_groups: faults * self.rates.of(Trouble::StaleGroups),
+            rebalances: (faults * self.rates.of(Trouble::Rebalances)).min(1.0),
             command_hangs: faults / 4.0,
             command_fails: faults,
             command_doubled: faults,
             command_unlisted: faults,
+            command_undescribed: faults * self.rates.of(Trouble::Undescribed),
+            output_cut: faults * self.rates.of(Trouble::CutAnswers),
             stubborn_budget: 0.0,
             slow_member: faults,
             throttled: faults / 10.0,
             resource_fails: faults / 50.0,
+            rollback_fails: (faults * self.rates.of(Trouble::RollbacksFail)).min(0.5),
         });
     }
 
@@ -280,7 +319,11 @@ impl<'m> Engine<'m> {
             copies = 2;
         }
         for _ in 0..copies {
+            let late = self.rates.of(Trouble::Late);
             let wait = match self.random.chance(self.faults) {
+                true if late > 0.0 && self.random.chance(late) => {
+                    SignedDuration::from_secs(self.random.seconds(900, LATE_S))
+                }
                 true => SignedDuration::from_secs(self.random.seconds(5, 900)),
                 false if self.faults > 0.0 => SignedDuration::from_millis(self.random.seconds(200, 2_000)),
                 false => SignedDuration::from_millis(500),
@@ -303,18 +346,55 @@ impl<'m> Engine<'m> {
                 let name = self.account.name.clone();
                 self.strikes(|world| world.disarm(&name));
             }
+            Happening::Strike(strike) => self.strike(strike),
             Happening::Daily => self.send(Woken::Scans, true),
         }
     }
 
     /// A function is invoked. One that fails is tried again, as Lambda does.
     pub fn invoke(&mut self, who: Woken, tried: usize, durable: bool) {
+        if self.exhausted_until.is_some_and(|until| self.now() < until) {
+            return self.throttles(who, tried, durable);
+        }
         let life = match self.random.chance(self.faults * 2.0) {
             true => Life::until(self.random.below(CALLS), self.random.chance(0.5)),
-            false => Life::unending(),
+            false => self.interrupted().unwrap_or_else(Life::unending),
         };
         let skew = if self.faults > 0.0 { self.random.seconds(-2_000, 2_001) } else { 0 };
         self.invoke_living(who, tried, durable, &life, SignedDuration::from_millis(skew));
+    }
+
+    /// Lambda has no concurrency left: the event waits, a tick is worth nothing any more by then (`RetryPolicy` of `slipway-aws`' ticks).
+    fn throttles(&mut self, who: Woken, tried: usize, durable: bool) {
+        if matches!(who, Woken::Rollout(Waker::Tick)) {
+            return self.transcript.push((self.now(), "a tick finds no concurrency, and is lost".to_owned()));
+        }
+        self.after(THROTTLED, Happening::Invoke { who, tried, durable });
+    }
+
+    /// A process in the midst of which another comes and goes, or time passes; `None`: neither.
+    fn interrupted(&mut self) -> Option<Life> {
+        let (overlaps, pauses) = (self.rates.of(Trouble::Overlaps), self.rates.of(Trouble::Pauses));
+        let (twin, now) = (self.account.handle(), self.now());
+        if overlaps > 0.0 && self.random.chance(self.faults * overlaps) {
+            let call = self.random.below(CALLS);
+            return Some(Life::interrupted(call, move || {
+                // Whatever comes of it: Lambda would try it again, and the tick does.
+                drop(twin.invoke(&Woken::Rollout(Waker::Tick), &Life::unending(), now, None));
+            }));
+        }
+        if pauses > 0.0 && self.random.chance(self.faults * pauses) {
+            let (call, long) = (self.random.below(CALLS), self.random.seconds(1, PAUSES_S));
+            let (until, midst) = (now + SignedDuration::from_secs(long), Arc::clone(&self.midst));
+            return Some(Life::interrupted(call, move || {
+                let mut world = lock(&twin.world);
+                let (acts, before) = (twin.journal.drain(), world.clone());
+                world.advance(until);
+                let midst_of = Midst { acts, before, after: world.clone() };
+                *midst.lock().unwrap_or_else(PoisonError::into_inner) = Some(midst_of);
+            }));
+        }
+        None
     }
 
     /// As [`Engine::invoke`], with a process that lives so long, and whose clock is off by `skew`.
@@ -338,6 +418,7 @@ impl<'m> Engine<'m> {
         }
         let before = self.checker.stops();
         self.may_be_heard(&who);
+        let began = self.now();
         let result = self.account.invoke(&who, life, at, self.meddler);
         for billed in Billed::ALL {
             *self.tally.calls.entry(billed).or_default() += life.billed(billed);
@@ -351,6 +432,14 @@ impl<'m> Engine<'m> {
             self.checker.not_heard(before);
         }
         let (ended, gone) = self.begins(&events);
+        let midst = self.midst.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(midst) = midst {
+            // What was done before time passed is held against what was so then.
+            self.checker.acts(&midst.before, &midst.acts);
+            self.checker.look(&midst.before);
+            self.checker.look(&midst.after);
+            self.transcript.extend(midst.acts.iter().map(|act| (began, format!("  {act}"))));
+        }
         {
             let mut world = lock(&self.account.world);
             self.checker.acts(&world, &acts);
@@ -365,7 +454,11 @@ impl<'m> Engine<'m> {
                 self.checker.look(&world);
             }
             self.unseen = false;
-            drop(world.story());
+            // Time may have passed in its midst.
+            let story = world.story();
+            if world.now() > began {
+                self.transcript.extend(story);
+            }
         }
         let now = self.now();
         self.transcript.extend(acts.iter().map(|act| (now, format!("  {act}"))));
@@ -381,6 +474,11 @@ impl<'m> Engine<'m> {
                     self.after(*wait, Happening::Invoke { who, tried: tried + 1, durable });
                 } else if durable {
                     self.tally.dead_letters += 1;
+                    let unredriven = (self.faults * self.rates.of(Trouble::Unredriven)).min(0.5);
+                    if unredriven > 0.0 && self.random.chance(unredriven) {
+                        self.transcript.push((now, format!("nobody redrives {who:?}")));
+                        return;
+                    }
                     self.after(REDRIVEN, Happening::Invoke { who, tried: 0, durable });
                 }
             }
@@ -406,6 +504,7 @@ impl<'m> Engine<'m> {
             Happening::Person(_)
             | Happening::Death { .. }
             | Happening::Alarm { .. }
+            | Happening::Strike(_)
             | Happening::Disarm
             | Happening::Daily => false,
         });
@@ -543,7 +642,7 @@ impl<'m> Engine<'m> {
     }
 
     /// Something happens to the world that nobody asked for.
-    fn strikes(&mut self, what: impl FnOnce(&mut World)) {
+    pub(super) fn strikes(&mut self, what: impl FnOnce(&mut World)) {
         let mut world = lock(&self.account.world);
         what(&mut world);
         self.checker.look(&world);

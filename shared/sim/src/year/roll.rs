@@ -38,8 +38,8 @@ pub struct Rolled {
     pub whole: SignedDuration,
     /// From the first drain or launch until the last machine was in service, or the last drained.
     pub rolling: SignedDuration,
-    /// What drains, each from its command to its answer, and boots, each from the launch until Auto Scaling has the machine in
-    /// service, need alone, in the order in which they were: the first, and then as many at a time as are allowed.
+    /// What drains, each from its command to its answer, and boots, each from when its predecessor began to leave until Auto Scaling has
+    /// the machine in service, need alone, in the order in which they were: the first, and then as many at a time as are allowed.
     pub floor: SignedDuration,
     /// Invocations of the rollout function.
     pub invocations: u64,
@@ -120,10 +120,11 @@ impl Roll {
     }
 }
 
-/// When each new worker came up.
+/// When each new worker came up, and each old one began to leave.
 #[derive(Debug, Default)]
 struct Seen {
     up: BTreeMap<(Timestamp, String), Timestamp>,
+    left: BTreeMap<String, Timestamp>,
 }
 
 impl Seen {
@@ -132,6 +133,8 @@ impl Seen {
         for machine in world.machines() {
             if machine.role == POOL && machine.serves && machine.launched_at > since {
                 self.up.entry((machine.launched_at, machine.id)).or_insert(now);
+            } else if machine.role == POOL && machine.leaving {
+                self.left.entry(machine.id).or_insert(now);
             }
         }
     }
@@ -149,7 +152,12 @@ impl Seen {
         let rolling = rolling.map_or(SignedDuration::ZERO, |(from, until)| until.duration_since(from));
         // Each place of a machine is drained and taken again.
         let drained = drains.iter().map(|drain| drain.until.duration_since(drain.from));
-        let booted = self.up.iter().map(|((from, _), up)| up.duration_since(*from));
+        // Auto Scaling looks some seconds after a machine began to leave, and launches then: no rollout can have that sooner.
+        let mut left: Vec<Timestamp> = self.left.values().copied().collect();
+        left.sort();
+        let begun = self.up.keys().enumerate();
+        let begun = begun.map(|(at, (from, _))| left.get(at).map_or(*from, |left| *from.min(left)));
+        let booted = begun.zip(self.up.values()).map(|(begun, up)| up.duration_since(begun));
         let places: Vec<_> = drained.zip(booted).map(|(drained, booted)| drained + booted).collect();
         (rolling, alone(&places, at_a_time))
     }

@@ -14,6 +14,7 @@ use super::engine::{Deed, Engine, Happening, Tally};
 use super::farewell::{CLEARS_RECORDS, Farewell};
 use super::meddle::Meddler;
 use super::random::Random;
+use super::rates::Rates;
 use crate::ports::lock;
 use crate::world::FleetFaults;
 
@@ -58,6 +59,8 @@ pub struct Trial {
     pub people: People,
     /// A member of etcd raises an alarm within minutes, whatever the odds are.
     pub alarm: bool,
+    /// How likely AWS and others do what nobody expects.
+    pub rates: Rates,
     /// What it goes on from; `None`: what the seed says.
     pub on: Option<usize>,
     /// After so long without trouble nothing may be open.
@@ -85,7 +88,8 @@ impl Trial {
     /// The trial of that seed.
     #[must_use]
     pub fn new(seed: u64, faults: f64) -> Self {
-        Self { seed, faults, people: People::ByChance, alarm: false, on: None, bound: BOUND, most: u64::MAX }
+        let (people, rates) = (People::ByChance, Rates::default());
+        Self { seed, faults, people, alarm: false, rates, on: None, bound: BOUND, most: u64::MAX }
     }
 
     /// The trial of that seed on the cluster number `shape`, of which that is changed.
@@ -173,8 +177,10 @@ impl Trial {
         engine.checker.stands = true;
         engine.checker.skew = base.skew.clone();
         engine.checker.validity = base.validity.clone();
+        engine.rates = self.rates;
         engine.let_go_wrong(self.faults);
         self.trouble(base, &mut engine);
+        engine.troubles(self.seed);
         self.alarms(&mut engine);
         if let Some(farewell) = Farewell::of(self) {
             farewell.begins(base, &mut engine);
@@ -360,6 +366,7 @@ impl Trial {
 /// All trouble ends: what was held up is let go.
 fn heal(base: &Base, engine: &mut Engine<'_>) {
     engine.let_go_wrong(0.0);
+    engine.troubles_end();
     let mut world = lock(&engine.account.world);
     world.set_fleet_faults(FleetFaults::default());
     world.disarm(NAME);

@@ -2,7 +2,7 @@
 
 use slipway_sim::year::{People, SIZES, Trial};
 
-use super::seeds::{base, number, told};
+use super::seeds::{base, number, rates, told};
 
 /// As [`super::seeds`]' trials, in each of which a person has the cluster taken away.
 fn every_seed_ends_well(people: People) {
@@ -11,7 +11,7 @@ fn every_seed_ends_well(people: People) {
     let mut wrong = Vec::new();
     for seed in first..first + seeds {
         let faults = [0.0, 0.05, 0.02, 0.1][(seed as usize + seed as usize / SIZES) % 4];
-        let trial = Trial { people, ..Trial::new(seed, faults) };
+        let trial = Trial { people, rates: rates(), ..Trial::new(seed, faults) };
         let verdict = trial.run(base(trial.base()), None);
         if !verdict.violations.is_empty() {
             wrong.push(told(trial, &verdict));

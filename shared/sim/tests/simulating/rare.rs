@@ -2,7 +2,7 @@
 
 use slipway_sim::year::{Change, Trial};
 
-use super::seeds::{base, number, told};
+use super::seeds::{base, number, rates, told};
 
 /// As [`super::seeds`]' trials, on these clusters in turns, each of which is about to be changed so.
 fn every_seed_ends_well(change: Change, shapes: &[usize]) {
@@ -11,7 +11,8 @@ fn every_seed_ends_well(change: Change, shapes: &[usize]) {
     let mut wrong = Vec::new();
     for seed in first..first + seeds {
         let faults = [0.0, 0.05, 0.02, 0.1][(seed as usize + seed as usize / shapes.len()) % 4];
-        let trial = Trial::on(seed, faults, shapes[seed as usize % shapes.len()], change);
+        let shape = shapes[seed as usize % shapes.len()];
+        let trial = Trial { rates: rates(), ..Trial::on(seed, faults, shape, change) };
         let verdict = trial.run(base(trial.base()), None);
         if !verdict.violations.is_empty() || faults == 0.0 && verdict.first != "succeeded" {
             wrong.push(told(trial, &verdict));
@@ -25,6 +26,12 @@ fn every_seed_ends_well(change: Change, shapes: &[usize]) {
 #[test]
 fn p6_a_pool_that_left_the_spec_is_emptied_and_goes_with_its_stack_whatever_goes_wrong() {
     every_seed_ends_well(Change::Removal, &[1, 2, 5, 7]);
+}
+
+/// Pools of three zones, of which two workers may be missing, and whose drains are forced after a while.
+#[test]
+fn p6_pools_of_several_zones_are_rolled_two_at_a_time_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Workers, &[12, 13]);
 }
 
 /// From 3 to 5: each is a learner before it votes, and one at a time is.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipway_core::digest::sha256_hex;
-use slipway_sim::year::{BASES, Base, Change, People, Trial, Verdict};
+use slipway_sim::year::{BASES, Base, Change, People, Rates, Trial, Verdict};
 
 /// What trials go on from, made when the first needs it.
 pub(super) fn base(which: usize) -> &'static Base {
@@ -22,7 +22,7 @@ fn run(trial: Trial) -> Verdict {
 /// How likely things go wrong in the trial of that seed: in every eighth nothing does.
 pub(super) fn trial(seed: u64) -> Trial {
     let faults = [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize];
-    Trial { people: people(), ..Trial::new(seed, faults) }
+    Trial { people: people(), rates: rates(), ..Trial::new(seed, faults) }
 }
 
 /// What people do in every trial, where `SLIPWAY_PEOPLE` says so; else what the seed says.
@@ -31,6 +31,11 @@ fn people() -> People {
     let Ok(named) = std::env::var("SLIPWAY_PEOPLE") else { return People::ByChance };
     let found = all.into_iter().find(|people| format!("{people:?}") == named);
     found.unwrap_or_else(|| panic!("SLIPWAY_PEOPLE is none of {all:?}"))
+}
+
+/// How likely each trouble is: `SLIPWAY_RATES=none,hangs=4` says so, as [`Rates`] reads it.
+pub(super) fn rates() -> Rates {
+    std::env::var("SLIPWAY_RATES").map_or_else(|_| Rates::default(), |text| text.parse().unwrap())
 }
 
 pub(super) fn number(name: &str) -> Option<f64> {
@@ -147,7 +152,7 @@ fn one() {
     let Some(seed) = number("SLIPWAY_SEED") else { return };
     let seed = seed as u64;
     let faults = number("SLIPWAY_FAULTS").unwrap_or(trial(seed).faults);
-    let trial = Trial { people: people(), ..Trial::new(seed, faults) };
+    let trial = Trial { faults, ..trial(seed) };
     let verdict = run(trial);
     for (at, line) in &verdict.transcript {
         println!("{at} {line}");

@@ -217,8 +217,18 @@ impl World {
         self.queue.insert((caught_up_at, self.sequence), super::Task::Cluster(task));
     }
 
+    /// The member's process that runs on that machine is gone, if one does.
+    pub(in crate::world) fn process_stops(&mut self, machine: &Machine) {
+        let Some(cluster) = machine.cluster() else { return };
+        let member = self.fleet.clusters.get(cluster).and_then(|one| one.etcd.members.get(machine.role()));
+        let process = member.and_then(|member| member.process.as_ref());
+        if process.is_some_and(|process| process.machine == machine.id) {
+            self.etcd_stops(cluster, machine.role());
+        }
+    }
+
     /// A member's process is gone; its volume is not.
-    pub(super) fn etcd_stops(&mut self, cluster: &str, role: &str) {
+    pub(in crate::world) fn etcd_stops(&mut self, cluster: &str, role: &str) {
         let now = self.now;
         let etcd = self.etcd(cluster);
         let Some(member) = etcd.members.get(role) else { return };
@@ -276,9 +286,9 @@ impl World {
         self.cluster_after_s(seconds, ClusterTask::EtcdReturns { machine: machine.id.clone() });
     }
 
-    pub(super) fn etcd_returns(&mut self, id: &str) {
+    pub(in crate::world) fn etcd_returns(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
-        if machine.power != super::Power::Up || machine.expired {
+        if machine.power != super::Power::Up || machine.expired || machine.silent {
             return;
         }
         let (Some(cluster), role) = (machine.cluster().map(str::to_owned), machine.role().to_owned()) else {

@@ -11,6 +11,8 @@ use super::{ClusterTask, Loss};
 
 /// How long a pod takes from its node to its first answer.
 const STARTS_S: (f64, f64) = (4.0, 25.0);
+/// How often an API server is asked again whether a pod of a silent node has ended.
+const UNSAID_S: f64 = 30.0;
 
 /// What the API servers of a cluster hold.
 #[derive(Debug, Clone, Default)]
@@ -185,6 +187,8 @@ impl World {
             return;
         }
         let now = self.now;
+        let machines = self.fleet.machines.values().filter(|machine| machine.silent);
+        let silent: BTreeSet<String> = machines.map(|machine| machine.id.clone()).collect();
         let kube = self.kube(cluster);
         let mut load: BTreeMap<String, usize> = BTreeMap::new();
         for pod in kube.pods.values() {
@@ -201,7 +205,9 @@ impl World {
         let mut placed = Vec::new();
         for (uid, role) in pending {
             let least = |role: &String| {
-                let open = kube.nodes.iter().filter(|(_, node)| node.role == *role && !node.drain.cordoned);
+                let open = kube.nodes.iter().filter(|(name, node)| {
+                    node.role == *role && !node.drain.cordoned && !silent.contains(*name)
+                });
                 open.map(|(name, _)| name.clone())
                     .min_by_key(|name| (load.get(name).copied().unwrap_or_default(), name.clone()))
             };
@@ -234,7 +240,27 @@ impl World {
     }
 
     pub(super) fn pod_gone(&mut self, cluster: &str, uid: &str) {
+        let node = self.kube(cluster).pods.get(uid).and_then(|pod| pod.node.clone());
+        let silent =
+            node.and_then(|node| self.fleet.machines.get(&node)).is_some_and(|machine| machine.silent);
+        if silent {
+            // Its kubelet has to say that it has ended.
+            let task = ClusterTask::PodGone { cluster: cluster.to_owned(), pod: uid.to_owned() };
+            return self.cluster_after_s(UNSAID_S, task);
+        }
         self.kube(cluster).pods.remove(uid);
+    }
+
+    /// A node is `Ready`, or is not, and its pods with it.
+    pub(in crate::world) fn node_is_ready(&mut self, machine: &Machine, is_ready: bool) {
+        let now = self.now;
+        let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
+        let on_it = |pod: &&mut Pod| pod.node.as_deref() == Some(machine.id.as_str());
+        for pod in self.kube(&cluster).pods.values_mut().filter(on_it) {
+            if pod.healthy != is_ready {
+                (pod.healthy, pod.since) = (is_ready, now);
+            }
+        }
     }
 
     /// A node's machine stands still: its pods are lost, and made again elsewhere.
@@ -250,7 +276,9 @@ impl World {
             .filter(|pod| pod.node.as_deref() == Some(machine.id.as_str()))
             .map(|pod| pod.uid.clone())
             .collect();
-        let asked = machine.state == State::TerminatingProceed;
+        // P6 is about workers. A controller that Auto Scaling takes down by itself is drained by nobody, and ends its API server alone.
+        let by_itself = machine.role() == "controller" && !machine.asked_to_go;
+        let asked = machine.state == State::TerminatingProceed && !by_itself;
         // Whoever asked the machine to go did not let the pods that were ending come to their end.
         let lost = on_it.iter().map(|uid| &kube.pods[uid]);
         let lost = lost.filter(|pod| pod.workload.is_some() && (asked || pod.terminating.is_none()));

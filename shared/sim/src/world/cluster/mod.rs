@@ -100,9 +100,7 @@ impl World {
         if !self.fleet.clusters.contains_key(&cluster) {
             return;
         }
-        if machine.role().starts_with("etcd-") {
-            self.etcd_stops(&cluster, machine.role());
-        }
+        self.process_stops(&machine);
         self.node_leaves(&cluster, &machine);
     }
 
@@ -135,6 +133,7 @@ impl World {
                 && machine.power == Power::Up
                 && machine.ready
                 && !machine.expired
+                && !machine.silent
                 && machine.restarting.is_none_or(|until| until <= self.now)
         });
         serves.map(|machine| machine.id.clone()).collect()

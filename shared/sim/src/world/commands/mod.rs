@@ -2,6 +2,7 @@
 
 mod agent;
 mod documents;
+mod workers;
 
 pub(super) use agent::HELP;
 pub use documents::{DocumentFacts, documents};
@@ -21,6 +22,9 @@ use super::fleet::Power;
 
 /// From a command to the machine that takes it.
 const TAKEN_S: (f64, f64) = (0.5, 3.0);
+/// Characters of its standard output that `GetCommandInvocation` gives (botocore: "The first 24,000 characters written by the plugin to
+/// stdout").
+pub(crate) const PRINTED_AT_MOST: usize = 24_000;
 /// For how long a command may be in no list, where that is a fault.
 const UNLISTED_S: (f64, f64) = (2.0, 20.0);
 
@@ -45,6 +49,22 @@ pub(crate) struct Sent {
     pub(crate) started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     drain: Option<Drain>,
+    /// From when on `GetCommandInvocation` knows it.
+    known_at: Timestamp,
+    place: Place,
+}
+
+/// Where a command is on its machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The agent has not taken it.
+    Outside,
+    /// The agent has taken it, and no worker is free.
+    Buffer,
+    /// A worker is at it.
+    Worker,
+    /// It is over.
+    Gone,
 }
 
 /// A command that somebody outside of this world carries out.
@@ -132,6 +152,8 @@ pub(crate) enum CommandTask {
     DrainLooks(usize),
     /// The machine has stopped what was taken back.
     Stopped(usize),
+    /// A command has been on its way and at work for as long as it may be.
+    Over(usize),
 }
 
 /// What `SendCommand` is asked.
@@ -222,6 +244,11 @@ impl World {
         if self.chance("unlisted command", unlisted) {
             listed_at += SignedDuration::from_secs_f64(self.draw_s("unlisted", UNLISTED_S.0, UNLISTED_S.1));
         }
+        let undescribed = self.fleet.faults.command_undescribed;
+        let mut known_at = self.now;
+        if self.chance("undescribed command", undescribed) {
+            known_at += SignedDuration::from_secs_f64(self.draw_s("undescribed", UNLISTED_S.0, UNLISTED_S.1));
+        }
         let place = self.fleet.commands.len();
         self.tell(format!("{} is sent to {}", request.document, request.instance));
         self.fleet.commands.push(Sent {
@@ -240,6 +267,8 @@ impl World {
             started_at: None,
             ended_at: None,
             drain: None,
+            known_at,
+            place: Place::Outside,
         });
         let seconds = self.draw_s("command taken", TAKEN_S.0, TAKEN_S.1);
         self.after_s(seconds, Task::Command(CommandTask::Taken(place)));
@@ -281,9 +310,17 @@ impl World {
     /// `GetCommandInvocation`.
     pub(crate) fn command_invocation(&mut self, id: &str, instance: &str) -> ApiResult<&Sent> {
         self.enter("GetCommandInvocation")?;
+        let now = self.now;
         let mut sent = self.fleet.commands.iter().rev();
-        let found = sent.find(|sent| sent.id == id && sent.instance == instance);
+        // "This means that the result of an API command … might not be immediately visible to all subsequent commands" (botocore,
+        // `GetCommandInvocation`).
+        let found = sent.find(|sent| sent.id == id && sent.instance == instance && sent.known_at <= now);
         found.ok_or_else(|| ApiError::invocation_does_not_exist(id))
+    }
+
+    /// What was sent as that, whether or not anybody is told of it yet.
+    pub(crate) fn sent(&self, id: &str, instance: &str) -> Option<&Sent> {
+        self.fleet.commands.iter().rev().find(|sent| sent.id == id && sent.instance == instance)
     }
 
     /// `CancelCommand`. One that is over stays as it is.
@@ -293,6 +330,9 @@ impl World {
         let Some(place) = place else { return Err(ApiError::invalid_command_id(id)) };
         match self.fleet.commands[place].details {
             Details::Pending => self.command_ends(place, Details::Cancelled, None),
+            Details::InProgress if self.fleet.commands[place].place == Place::Buffer => {
+                self.command_ends(place, Details::Cancelled, None);
+            }
             Details::InProgress => {
                 self.fleet.commands[place].details = Details::Cancelling;
                 let seconds = self.draw_s("command stops", TAKEN_S.0, TAKEN_S.1);
@@ -322,6 +362,11 @@ impl World {
                     self.command_ends(place, Details::ExecutionTimedOut, None);
                 }
             }
+            CommandTask::Over(place) => {
+                if !self.fleet.commands[place].details.is_over() {
+                    self.command_ends(place, Details::ExecutionTimedOut, None);
+                }
+            }
             CommandTask::Ends(place) => self.command_done(place),
             CommandTask::DrainLooks(place) => self.command_drains(place),
             CommandTask::Stopped(place) => {
@@ -334,21 +379,19 @@ impl World {
 
     fn is_up(&self, place: usize) -> bool {
         let instance = &self.fleet.commands[place].instance;
-        self.fleet.machines.get(instance).is_some_and(|machine| machine.power == Power::Up)
+        self.fleet.machines.get(instance).is_some_and(|machine| machine.power == Power::Up && !machine.silent)
     }
 
     fn was_cancelled(&self, place: usize) -> bool {
         matches!(self.fleet.commands[place].details, Details::Cancelling | Details::Cancelled)
     }
 
-    fn command_taken(&mut self, place: usize) {
-        if !self.is_up(place) || self.fleet.commands[place].details != Details::Pending {
-            return;
-        }
+    /// A worker of the machine's agent begins with it.
+    fn command_begins(&mut self, place: usize) {
         let now = self.now;
         let faults = self.fleet.faults;
         let sent = &mut self.fleet.commands[place];
-        sent.details = Details::InProgress;
+        sent.place = Place::Worker;
         sent.started_at = Some(now);
         let (document, verb) = (sent.document.clone(), sent.verb.clone());
         self.exactly_after_s(
@@ -428,6 +471,7 @@ impl World {
             | Details::DeliveryTimedOut => -1,
         };
         sent.output = answer.map(ToString::to_string).unwrap_or_default();
+        let had_worker = std::mem::replace(&mut sent.place, Place::Gone) == Place::Worker;
         let line = format!("{} on {} ends: {}", sent.document, sent.instance, details.name());
         let (id, document, instance) = (sent.id.clone(), sent.document.clone(), sent.instance.clone());
         self.tell(line);
@@ -436,10 +480,18 @@ impl World {
         let detail = json!({
             "command-id": id,
             "document-name": document,
-            "instance-id": instance,
+            "instance-id": &instance,
             "status": details.status(),
         });
         self.send_event("aws.ssm", "EC2 Command Invocation Status-change Notification", &resource, detail);
+        let cut = self.fleet.faults.output_cut;
+        if self.chance("more is printed than is kept", cut) {
+            let output = &mut self.fleet.commands[place].output;
+            *output = format!("{}{output}", " ".repeat(PRINTED_AT_MOST));
+        }
+        if had_worker {
+            self.worker_is_free(&instance);
+        }
     }
 
     /// What a limit is set to is kept whatever the world's pace is.

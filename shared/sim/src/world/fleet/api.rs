@@ -2,7 +2,7 @@
 
 use super::super::World;
 use super::super::error::{ApiError, ApiResult};
-use super::{Group, HookResult, Machine, State};
+use super::{Group, HookResult, ShownGroup, State};
 
 /// What `TerminateInstanceInAutoScalingGroup` is asked.
 #[derive(Debug, Clone)]
@@ -13,14 +13,12 @@ pub(crate) struct Termination {
 
 impl World {
     /// `DescribeAutoScalingGroups`: the groups of these names, or all, each with its machines in the order of their ids.
-    pub(crate) fn groups(&mut self, names: &[String]) -> ApiResult<Vec<(&Group, Vec<&Machine>)>> {
+    pub(crate) fn groups(&mut self, names: &[String]) -> ApiResult<Vec<ShownGroup>> {
         self.enter("DescribeAutoScalingGroups")?;
-        let groups = self.fleet.groups.values();
-        let groups = groups.filter(|group| names.is_empty() || names.contains(&group.name));
-        let machines = |group: &Group| {
-            self.fleet.machines.values().filter(|machine| machine.group == group.name).collect()
-        };
-        Ok(groups.map(|group| (group, machines(group))).collect())
+        let groups = self.fleet.groups.keys();
+        let groups: Vec<String> =
+            groups.filter(|name| names.is_empty() || names.contains(name)).cloned().collect();
+        Ok(groups.iter().filter_map(|name| self.answered(name)).collect())
     }
 
     /// `SetDesiredCapacity`.
@@ -43,6 +41,7 @@ impl World {
         if before != desired {
             self.tell(format!("{name} wants {desired} machines instead of {before}"));
             self.look_soon(name);
+            self.remember_group(name);
         }
         Ok(())
     }
@@ -50,6 +49,11 @@ impl World {
     /// `TerminateInstanceInAutoScalingGroup`.
     pub(crate) fn terminate_instance(&mut self, asked: &Termination) -> ApiResult<()> {
         self.enter("TerminateInstanceInAutoScalingGroup")?;
+        self.terminates(asked)
+    }
+
+    /// As somebody asks for it, us or another.
+    pub(super) fn terminates(&mut self, asked: &Termination) -> ApiResult<()> {
         let id = asked.instance.as_str();
         let found = self.fleet.machines.get(id).map(|machine| (machine.group.clone(), machine.state));
         let Some((group, state)) = found else {
@@ -70,6 +74,9 @@ impl World {
         let name = group.name.clone();
         let how = if asked.shrink { ", and wants one less" } else { "" };
         self.tell(format!("{name} is asked to terminate {id}{how}"));
+        if let Some(machine) = self.fleet.machines.get_mut(id) {
+            machine.asked_to_go = true;
+        }
         match state {
             State::TerminatingRetained => self.proceed(id),
             State::Pending
@@ -80,6 +87,7 @@ impl World {
             | State::TerminatingProceed => self.begin_termination(id),
         }
         self.look_soon(&name);
+        self.remember_group(&name);
         Ok(())
     }
 
@@ -95,6 +103,7 @@ impl World {
         self.waiting(group, hook, instance)?;
         self.tell(format!("{hook} of {instance} is ended by {result:?}"));
         self.settle_hook(instance, hook, result);
+        self.remember_group(group);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ impl World {
     /// The agent goes on as far as it can, and looks again.
     pub(super) fn bootstraps(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get(id) else { return };
-        if machine.power != Power::Up || machine.ready {
+        if machine.power != Power::Up || machine.ready || machine.silent {
             return;
         }
         if machine.fate == Fate::GivesUp {

@@ -11,6 +11,12 @@ pub struct FleetFaults {
     pub dead_boot: f64,
     /// A machine's agent gives it up.
     pub failed_boot: f64,
+    /// A launch that is abandoned passes through the terminate hook.
+    pub abandoned_hooks: f64,
+    /// What a group is shown as is some seconds behind.
+    pub stale_groups: f64,
+    /// A group whose zones are out of balance does something about it.
+    pub rebalances: f64,
     /// A command runs until its document's time is over.
     pub command_hangs: f64,
     /// A command fails, though nothing is wrong with the node.
@@ -19,6 +25,10 @@ pub struct FleetFaults {
     pub command_doubled: f64,
     /// A command is in no list for some seconds.
     pub command_unlisted: f64,
+    /// `GetCommandInvocation` does not know a command for some seconds: `InvocationDoesNotExist`.
+    pub command_undescribed: f64,
+    /// A command prints more than is kept of it, and its answer is cut.
+    pub output_cut: f64,
     /// A workload has a budget that never allows an eviction.
     pub stubborn_budget: f64,
     /// A member of etcd takes twenty times as long to catch up.
@@ -27,6 +37,8 @@ pub struct FleetFaults {
     pub throttled: f64,
     /// A resource fails while its stack is created or updated, and the stack rolls back; or while it is deleted, and that stops.
     pub resource_fails: f64,
+    /// A resource fails while its stack rolls back, which then needs a person's hands: `ROLLBACK_FAILED`, `UPDATE_ROLLBACK_FAILED`.
+    pub rollback_fails: f64,
 }
 
 /// How a machine's boot goes.

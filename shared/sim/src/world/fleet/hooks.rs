@@ -64,6 +64,13 @@ impl World {
             (State::PendingWait, HookResult::Abandon) => {
                 let group = machine.group.clone();
                 self.tell(format!("{id} of {group} is given up before it served"));
+                let rate = self.fleet.faults.abandoned_hooks;
+                if self.chance("an abandoned launch passes the terminate hook", rate) {
+                    // "Applies to all launches and terminations" (userguide/lifecycle-hooks, the table of their availability); whether
+                    // that of an abandoned launch is one of them AWS does not say, so that both are tried.
+                    self.begin_termination(id);
+                    return true;
+                }
                 self.proceed(id);
                 self.look_soon(&group);
             }
@@ -116,5 +123,8 @@ impl World {
         let machine = machine.clone();
         self.tell(format!("{id} of {} is in service", machine.group));
         self.launched(&machine);
+        if self.fleet.groups.get(&machine.group).is_some_and(|group| group.ahead.is_some()) {
+            self.look_soon(&machine.group);
+        }
     }
 }

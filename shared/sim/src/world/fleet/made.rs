@@ -69,7 +69,7 @@ impl World {
 
     /// Whether a machine on its way out still holds a group that is deleted: a hook waits, or the group has kept it. CloudFormation deletes
     /// a group without force, which Auto Scaling refuses as long as it has machines, and one that was kept is the group's until somebody
-    /// terminates it (`RetentionTriggers`). After how long CloudFormation gives up is not modelled.
+    /// terminates it (`RetentionTriggers`).
     pub(in crate::world) fn group_holds(&self, resource: &Resource) -> bool {
         let id = resource.physical_id.as_deref().filter(|_| resource.kind == GROUP && !self.fleet.lets_go);
         let Some(id) = id else { return false };
@@ -78,6 +78,14 @@ impl World {
             let waits = one.waits.is_some() && !one.state.counts();
             waits || one.state == super::State::TerminatingRetained
         })
+    }
+
+    /// Whether a group has as many machines in service as it wants.
+    pub(in crate::world) fn group_is_stable(&self, resource: &Resource) -> bool {
+        let id = resource.physical_id.as_deref().unwrap_or_default();
+        let Some(group) = self.fleet.groups.get(id) else { return true };
+        let machines = self.fleet.machines.values().filter(|machine| machine.group == id);
+        machines.filter(|one| one.state == super::State::InService).count() >= group.desired as usize
     }
 
     /// The last group of a cluster's members is gone, and their volumes with it: whoever founds etcd anew finds it empty.
@@ -103,10 +111,10 @@ impl World {
         let properties = &resource.properties;
         let (min, max) = (number(properties, "MinSize"), number(properties, "MaxSize"));
         let (min, max) = (min.unwrap_or_default(), max.unwrap_or_default());
-        let created_at = self.fleet.groups.get(name).map_or(self.now, |group| group.created_at);
-        let before = self.fleet.groups.get(name).map(|group| group.desired);
-        let desired =
-            number(properties, "DesiredCapacity").or(before).unwrap_or(min).clamp(min, max.max(min));
+        let before = self.fleet.groups.get(name).cloned();
+        let created_at = before.as_ref().map_or(self.now, |group| group.created_at);
+        let desired = number(properties, "DesiredCapacity").or(before.as_ref().map(|group| group.desired));
+        let desired = desired.unwrap_or(min).clamp(min, max.max(min));
         let group = Group {
             name: name.to_owned(),
             min,
@@ -120,6 +128,10 @@ impl World {
                 == Some(&Value::from("retain")),
             tags: tags(resource),
             created_at,
+            ahead: before.as_ref().and_then(|group| group.ahead.clone()),
+            rebalances: before.as_ref().is_some_and(|group| group.rebalances),
+            replaces_spot: properties.get("CapacityRebalance") == Some(&Value::Bool(true)),
+            suspended: before.map(|group| group.suspended).unwrap_or_default(),
         };
         self.fleet.groups.insert(name.to_owned(), group);
         self.look_soon(name);

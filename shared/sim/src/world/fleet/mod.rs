@@ -9,10 +9,15 @@ mod boot;
 mod events;
 mod faults;
 mod hooks;
+mod leave;
 mod made;
+mod others;
 mod scaling;
+mod shown;
+mod silence;
 mod userdata;
 mod view;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,6 +29,8 @@ use slipway_rollout::fleet::TemplateVersion;
 pub(crate) use api::Termination;
 pub use faults::{Fate, FleetFaults};
 pub(super) use made::groups_of;
+pub use others::Process;
+pub(crate) use shown::{ShownGroup, ShownMachine};
 pub use view::{GroupFacts, MachineFacts};
 
 use super::cluster::Cluster;
@@ -54,6 +61,8 @@ pub(crate) struct Fleet {
     pub(super) fates: BTreeMap<String, VecDeque<Fate>>,
     /// Counts machines, so that each has an id of its own.
     pub(super) launched: u64,
+    /// What groups were like, newest last, for answers that are behind.
+    pub(super) past: BTreeMap<String, VecDeque<(Timestamp, ShownGroup)>>,
     /// What happened, a line each.
     pub(super) story: Vec<(Timestamp, String)>,
 }
@@ -74,6 +83,22 @@ pub(crate) struct Group {
     pub(crate) retains: bool,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) created_at: Timestamp,
+    /// A machine that was launched before the one goes whose place it takes.
+    pub(crate) ahead: Option<Ahead>,
+    /// A rebalancing of its zones is about to begin.
+    pub(crate) rebalances: bool,
+    /// Whether it replaces Spot machines that are likely to be interrupted (`CapacityRebalance`).
+    pub(crate) replaces_spot: bool,
+    /// Processes that somebody has suspended.
+    pub(crate) suspended: BTreeSet<Process>,
+}
+
+/// A machine that a group launches beyond its desired capacity, and what goes once it is in service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) comes: String,
+    /// `None`: the oldest of the zone that has most.
+    pub(crate) goes: Option<String>,
 }
 
 /// A lifecycle hook of a group.
@@ -121,6 +146,12 @@ pub(crate) struct Machine {
     pub(crate) expired: bool,
     /// Its kubelet's own certificate has.
     pub(crate) locked_out: bool,
+    /// It is up, but nothing on it answers: it hangs, or its network is gone.
+    pub(crate) silent: bool,
+    /// Somebody asked for its end by name; `false`: if it goes, Auto Scaling has chosen it.
+    pub(crate) asked_to_go: bool,
+    /// A scale-in does not choose it.
+    pub(crate) protected: bool,
     pub(crate) waits: Option<Waits>,
     pub(crate) fate: Fate,
 }
@@ -199,6 +230,36 @@ pub(crate) enum FleetTask {
     Gone { machine: String },
     /// Auto Scaling learns that a machine is dead.
     Unhealthy { machine: String },
+    /// A group whose zones are out of balance does something about it.
+    Rebalances { group: String },
+    /// A Spot machine's two minutes are over.
+    Reclaimed { machine: String },
+    /// A silent machine answers again.
+    Speaks { machine: String },
+    /// The agent of a machine that is to go has stopped what runs on it.
+    Leaves { machine: String },
+    /// The API servers take a silent machine's node for `NotReady`.
+    NotReady { machine: String },
+}
+
+impl FleetTask {
+    /// The group or the machine that it is about.
+    pub(super) fn about(&self) -> &str {
+        match self {
+            Self::Reconcile { group } | Self::Rebalances { group } => group,
+            Self::Boots { machine }
+            | Self::Bootstraps { machine }
+            | Self::HookEnds { machine, .. }
+            | Self::InService { machine }
+            | Self::Stops { machine }
+            | Self::Gone { machine }
+            | Self::Unhealthy { machine }
+            | Self::Reclaimed { machine }
+            | Self::Speaks { machine }
+            | Self::Leaves { machine }
+            | Self::NotReady { machine } => machine,
+        }
+    }
 }
 
 impl Machine {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::World;
-use super::{FleetTask, Machine, Power, State, made, userdata};
+use super::{FleetTask, Machine, Power, Process, State, made, userdata};
 
 /// How long a machine takes until its system is up and Systems Manager knows it.
 const SYSTEM_S: (f64, f64) = (35.0, 75.0);
@@ -16,6 +16,12 @@ const NOTICES_S: (f64, f64) = (60.0, 180.0);
 
 impl World {
     pub(in crate::world) fn run_fleet(&mut self, task: FleetTask) {
+        let group = self.group_about(task.about());
+        self.perform_fleet(task);
+        self.remember_group(&group);
+    }
+
+    fn perform_fleet(&mut self, task: FleetTask) {
         match task {
             FleetTask::Reconcile { group } => self.reconcile(&group),
             FleetTask::Boots { machine } => self.boots(&machine),
@@ -29,6 +35,11 @@ impl World {
             }
             FleetTask::Gone { machine } => self.gone(&machine),
             FleetTask::Unhealthy { machine } => self.unhealthy(&machine),
+            FleetTask::Rebalances { group } => self.rebalances(&group),
+            FleetTask::Reclaimed { machine } => self.reclaimed(&machine),
+            FleetTask::Speaks { machine } => self.speaks(&machine),
+            FleetTask::Leaves { machine } => self.leaves(&machine),
+            FleetTask::NotReady { machine } => self.node_is_not_ready(&machine),
         }
     }
 
@@ -38,31 +49,37 @@ impl World {
 
     /// Launches or takes away what is wanted more or less.
     fn reconcile(&mut self, name: &str) {
+        self.ahead_takes_its_place(name);
         let Some(group) = self.fleet.groups.get(name) else { return };
-        let wanted = group.desired as usize;
-        let counted: Vec<String> =
-            self.machines_of(name).into_iter().filter(|id| self.fleet.machines[id].state.counts()).collect();
-        for _ in counted.len()..wanted {
+        let wanted = group.desired as usize + usize::from(group.ahead.is_some());
+        let (launches, terminates) =
+            (!group.suspended.contains(&Process::Launch), !group.suspended.contains(&Process::Terminate));
+        let counted = self.machines_of(name).into_iter().filter(|id| self.fleet.machines[id].state.counts());
+        let counted = counted.count();
+        for _ in (counted..wanted).filter(|_| launches) {
             self.launch(name);
         }
-        for _ in wanted..counted.len() {
+        for _ in (wanted..counted).filter(|_| terminates) {
             if let Some(machine) = self.scale_in(name) {
                 self.tell(format!("{name} has too many machines and lets go of {machine}"));
                 self.begin_termination(&machine);
             }
         }
+        self.looks_at_its_zones(name);
     }
 
-    /// Whom a group lets go of: of the zone that has most, who was launched first.
-    fn scale_in(&self, name: &str) -> Option<String> {
+    /// Whom a group lets go of: of the zone that has most, who was launched first; none that is protected.
+    pub(super) fn scale_in(&self, name: &str) -> Option<String> {
         let counts = self.zones_in_use(name);
+        let comes = self.fleet.groups.get(name).and_then(|group| Some(&group.ahead.as_ref()?.comes));
         let machines = self.machines_of(name).into_iter().map(|id| &self.fleet.machines[&id]);
-        let machines = machines.filter(|machine| machine.state.counts());
+        let machines = machines
+            .filter(|machine| machine.state.counts() && !machine.protected && Some(&machine.id) != comes);
         let most = machines.clone().map(|machine| counts[&machine.zone]).max()?;
         machines.into_iter().find(|machine| counts[&machine.zone] == most).map(|machine| machine.id.clone())
     }
 
-    fn zones_in_use(&self, name: &str) -> BTreeMap<String, usize> {
+    pub(in crate::world) fn zones_in_use(&self, name: &str) -> BTreeMap<String, usize> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for machine in self.fleet.machines.values().filter(|one| one.group == name && one.state.counts()) {
             *counts.entry(machine.zone.clone()).or_default() += 1;
@@ -70,11 +87,12 @@ impl World {
         counts
     }
 
-    fn launch(&mut self, name: &str) {
+    /// One more machine, in the zone that has fewest: its id.
+    pub(super) fn launch(&mut self, name: &str) -> Option<String> {
         let group = self.fleet.groups[name].clone();
         let counts = self.zones_in_use(name);
         let zone = group.zones.iter().min_by_key(|zone| counts.get(*zone).copied().unwrap_or_default());
-        let Some(zone) = zone.cloned() else { return };
+        let zone = zone.cloned()?;
         self.fleet.launched += 1;
         let hex = self.hex(&format!("machine {name} {}", self.fleet.launched));
         let id = format!("i-0{}", &hex[..16]);
@@ -107,6 +125,9 @@ impl World {
             restarting: None,
             expired: false,
             locked_out: false,
+            silent: false,
+            asked_to_go: false,
+            protected: false,
             waits: None,
             fate,
         };
@@ -120,9 +141,10 @@ impl World {
             super::Fate::GivesUp | super::Fate::Boots(_) => {
                 let slower = if let super::Fate::Boots(slower) = fate { slower } else { 1.0 };
                 let seconds = self.draw_s("boot", SYSTEM_S.0, SYSTEM_S.1) * slower;
-                self.fleet_after_s(seconds, FleetTask::Boots { machine: id });
+                self.fleet_after_s(seconds, FleetTask::Boots { machine: id.clone() });
             }
         }
+        Some(id)
     }
 
     /// A machine is on its way out: through its terminate hook, if its group has one.
@@ -136,7 +158,10 @@ impl World {
         let hook = self.fleet.groups.get(&machine.group).and_then(|group| group.terminate_hook.clone());
         let group = machine.group.clone();
         match hook {
-            Some(hook) => self.wait_for_hook(id, hook),
+            Some(hook) => {
+                self.wait_for_hook(id, hook);
+                self.is_about_to_leave(id);
+            }
             None => self.proceed(id),
         }
         self.look_soon(&group);
@@ -189,8 +214,14 @@ impl World {
     fn unhealthy(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         machine.healthy = false;
-        let line = format!("{} finds {id} unhealthy", machine.group);
-        self.tell(line);
+        let group = machine.group.clone();
+        self.tell(format!("{group} finds {id} unhealthy"));
+        let suspended = self.fleet.groups.get(&group).map(|group| &group.suspended);
+        let holds = |process: &Process| suspended.is_some_and(|all| all.contains(process));
+        if holds(&Process::ReplaceUnhealthy) || holds(&Process::Terminate) {
+            // Looked at again once somebody has resumed it.
+            return self.fleet_after_s(NOTICES_S.1, FleetTask::Unhealthy { machine: id.to_owned() });
+        }
         self.begin_termination(id);
     }
 

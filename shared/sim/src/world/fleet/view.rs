@@ -40,6 +40,8 @@ pub struct MachineFacts {
     pub config: String,
     /// Digest of the credentials that are in force.
     pub credentials: String,
+    /// It is up, and nothing of it answers.
+    pub silent: bool,
     /// Something that it presents has expired: its own, or its kubelet's.
     pub expired: bool,
 }
@@ -135,6 +137,7 @@ impl MachineFacts {
             retained: machine.state == State::TerminatingRetained,
             config: machine.node.as_ref().map(|node| node.config.clone()).unwrap_or_default(),
             credentials: machine.credentials.clone(),
+            silent: machine.silent,
             expired: machine.expired || machine.locked_out,
         }
     }
@@ -146,6 +149,7 @@ impl MachineFacts {
             && self.serves == (machine.state == State::InService)
             && self.leaving != machine.state.counts()
             && self.retained == (machine.state == State::TerminatingRetained)
+            && self.silent == machine.silent
             && self.expired == (machine.expired || machine.locked_out)
             && self.credentials == machine.credentials
     }

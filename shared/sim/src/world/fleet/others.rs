@@ -1,0 +1,103 @@
+//! What others do to groups: people, a cluster autoscaler, whoever has the rights.
+//!
+//! The cluster autoscaler of AWS (`cloudprovider/aws/aws_manager.go`) grows a group by `SetDesiredCapacity` and shrinks it by
+//! `TerminateInstanceInAutoScalingGroup` with `ShouldDecrementDesiredCapacity`, one node at a time.
+
+use super::super::World;
+use super::api::Termination;
+use super::{FleetTask, State};
+
+/// A process of a group that can be suspended (`SuspendProcesses`; EC2 Auto Scaling user guide, "How suspended processes affect other
+/// processes").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Process {
+    /// No machine is launched, not even for one that was lost.
+    Launch,
+    /// None is terminated for a scale-in or since it is ill. Who asks for one by name has it terminated.
+    Terminate,
+    /// None is replaced since it is ill.
+    ReplaceUnhealthy,
+    /// Zones are left out of balance.
+    AzRebalance,
+}
+
+impl Process {
+    /// As the API writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Launch => "Launch",
+            Self::Terminate => "Terminate",
+            Self::ReplaceUnhealthy => "ReplaceUnhealthy",
+            Self::AzRebalance => "AZRebalance",
+        }
+    }
+}
+
+impl World {
+    /// Somebody has a group want one machine more, as far as it may have more.
+    pub fn others_grow(&mut self, name: &str) {
+        let Some(group) = self.fleet.groups.get_mut(name).filter(|group| group.desired < group.max) else {
+            return;
+        };
+        group.desired += 1;
+        let desired = group.desired;
+        self.tell(format!("somebody has {name} want {desired} machines"));
+        self.look_soon(name);
+        self.remember_group(name);
+    }
+
+    /// Somebody takes a machine of a group down for which none comes, as far as it may have fewer: which, by chance.
+    pub fn others_shrink(&mut self, name: &str, choice: u64) {
+        let serving: Vec<String> = self
+            .machines_of(name)
+            .into_iter()
+            .filter(|id| self.fleet.machines[id].state == State::InService)
+            .collect();
+        let at = usize::try_from(choice).unwrap_or_default() % serving.len().max(1);
+        let Some(id) = serving.get(at).cloned() else { return };
+        let asked = Termination { instance: id.clone(), shrink: true };
+        if self.terminates(&asked).is_ok() {
+            self.tell(format!("somebody takes {id} of {name} down"));
+        }
+    }
+
+    /// Somebody suspends a process of a group, or resumes it.
+    pub fn suspend(&mut self, name: &str, process: Process, is_suspended: bool) {
+        let Some(group) = self.fleet.groups.get_mut(name) else { return };
+        let changed = match is_suspended {
+            true => group.suspended.insert(process),
+            false => group.suspended.remove(&process),
+        };
+        if !changed {
+            return;
+        }
+        let what = if is_suspended { "suspends" } else { "resumes" };
+        self.tell(format!("somebody {what} {} of {name}", process.name()));
+        // "When you resume the Launch process, Amazon EC2 Auto Scaling immediately replaces …".
+        self.fleet_after_s(1.0, FleetTask::Reconcile { group: name.to_owned() });
+        self.remember_group(name);
+    }
+
+    /// Somebody protects a machine from scale-in, or does so no more (`SetInstanceProtection`).
+    pub fn protect(&mut self, id: &str, is_protected: bool) {
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return };
+        machine.protected = is_protected;
+        let group = machine.group.clone();
+        self.remember_group(&group);
+    }
+
+    /// Every machine may be scaled in again, and every process of every group runs.
+    pub fn others_let_be(&mut self) {
+        let groups: Vec<String> = self.fleet.groups.keys().cloned().collect();
+        for group in groups {
+            for process in
+                [Process::Launch, Process::Terminate, Process::ReplaceUnhealthy, Process::AzRebalance]
+            {
+                self.suspend(&group, process, false);
+            }
+        }
+        let machines: Vec<String> = self.fleet.machines.keys().cloned().collect();
+        machines.iter().for_each(|id| self.protect(id, false));
+    }
+}

@@ -1,0 +1,87 @@
+//! Groups as `DescribeAutoScalingGroups` shows them: perhaps as they were some moments ago.
+//!
+//! Auto Scaling, like EC2 behind it, is eventually consistent: what a call changed "might not be immediately visible to all subsequent
+//! commands" (EC2 developer guide, "Eventual consistency in the Amazon EC2 API"). An answer is one that was true; which is behind by how
+//! much is not promised, and answers may go back and forth.
+
+use std::collections::VecDeque;
+
+use jiff::SignedDuration;
+
+use super::super::World;
+use super::{Group, State};
+use slipway_rollout::fleet::TemplateVersion;
+
+/// How far an answer may be behind.
+const BEHIND_S: (f64, f64) = (2.0, 30.0);
+/// What was longer ago than any answer.
+const FORGOTTEN: SignedDuration = SignedDuration::from_secs(60);
+
+/// A group, as an answer has it.
+#[derive(Debug, Clone)]
+pub(crate) struct ShownGroup {
+    pub(crate) group: Group,
+    pub(crate) machines: Vec<ShownMachine>,
+}
+
+/// A machine, as an answer has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShownMachine {
+    pub(crate) id: String,
+    pub(crate) zone: String,
+    pub(crate) state: State,
+    pub(crate) healthy: bool,
+    pub(crate) protected: bool,
+    pub(crate) template: Option<TemplateVersion>,
+}
+
+impl World {
+    /// The group of that name or of that machine; empty if there is none.
+    pub(super) fn group_about(&self, name: &str) -> String {
+        let of_machine = self.fleet.machines.get(name).map(|machine| machine.group.clone());
+        of_machine.unwrap_or_else(|| name.to_owned())
+    }
+
+    /// A group may have changed: what it was is what an answer may still say.
+    pub(super) fn remember_group(&mut self, name: &str) {
+        if self.fleet.faults.stale_groups == 0.0 {
+            return;
+        }
+        let Some(shown) = self.shown(name) else { return };
+        let now = self.now;
+        let past = self.fleet.past.entry(name.to_owned()).or_default();
+        while past.len() > 1 && now.duration_since(past[1].0) > FORGOTTEN {
+            past.pop_front();
+        }
+        past.push_back((now, shown));
+    }
+
+    /// A group as it is.
+    fn shown(&self, name: &str) -> Option<ShownGroup> {
+        let group = self.fleet.groups.get(name)?.clone();
+        let machines = self.fleet.machines.values().filter(|machine| machine.group == name);
+        let machines = machines.map(|machine| ShownMachine {
+            id: machine.id.clone(),
+            zone: machine.zone.clone(),
+            state: machine.state,
+            healthy: machine.healthy,
+            protected: machine.protected,
+            template: machine.template.clone(),
+        });
+        Some(ShownGroup { machines: machines.collect(), group })
+    }
+
+    /// A group as an answer shows it.
+    pub(super) fn answered(&mut self, name: &str) -> Option<ShownGroup> {
+        let rate = self.fleet.faults.stale_groups;
+        if self.chance("an answer is behind", rate) {
+            let at = self.now - SignedDuration::from_secs_f64(self.draw_s("behind", BEHIND_S.0, BEHIND_S.1));
+            let past = self.fleet.past.get(name).map(VecDeque::iter);
+            let was = past.into_iter().flatten().rev().find(|(since, _)| *since <= at);
+            if let Some((_, shown)) = was {
+                return Some(shown.clone());
+            }
+        }
+        self.shown(name)
+    }
+}

@@ -1,0 +1,129 @@
+//! Groups keep their zones in balance, and replace Spot machines that are likely to be interrupted: the new one comes first.
+//!
+//! EC2 Auto Scaling user guide, "Rebalancing activities": a terminate with a decrement, or a change of zones, can leave a group out of
+//! balance; it then launches in the zone that has fewest before it terminates in the one that has most, and may exceed its maximum by
+//! ten percent, or by one instance, for as long as that takes. `TerminateInstanceInAutoScalingGroup` in botocore's service model says
+//! the same: "rebalancing might terminate instances in other zones". "Capacity Rebalancing" does so for a Spot instance that was sent a
+//! rebalance recommendation, which EC2 interrupts two minutes after its notice, whatever any lifecycle hook waits for.
+
+use serde_json::json;
+
+use super::super::World;
+use super::{Ahead, FleetTask, Process, State};
+
+/// From zones that are out of balance to the launch that helps.
+const REBALANCES_S: (f64, f64) = (20.0, 180.0);
+/// From the notice to the interruption of a Spot machine.
+const NOTICE_S: f64 = 120.0;
+
+impl World {
+    /// A group that has two machines more in one zone than in another will do something about it.
+    pub(super) fn looks_at_its_zones(&mut self, name: &str) {
+        let Some(group) = self.fleet.groups.get(name) else { return };
+        let suspended = |process| group.suspended.contains(&process);
+        if group.ahead.is_some() || group.rebalances || suspended(Process::AzRebalance) {
+            return;
+        }
+        let rate = self.fleet.faults.rebalances;
+        if !self.is_out_of_balance(name) || !self.chance("rebalances its zones", rate) {
+            return;
+        }
+        if let Some(group) = self.fleet.groups.get_mut(name) {
+            group.rebalances = true;
+        }
+        let seconds = self.draw_s("rebalances", REBALANCES_S.0, REBALANCES_S.1);
+        self.fleet_after_s(seconds, FleetTask::Rebalances { group: name.to_owned() });
+    }
+
+    fn is_out_of_balance(&self, name: &str) -> bool {
+        let Some(group) = self.fleet.groups.get(name) else { return false };
+        let counts = self.zones_in_use(name);
+        let of_zones = group.zones.iter().map(|zone| counts.get(zone).copied().unwrap_or_default());
+        let (most, fewest) = (of_zones.clone().max().unwrap_or_default(), of_zones.min().unwrap_or_default());
+        let all: usize = counts.values().sum();
+        // One that is on its way may be what is missing.
+        let settled = self.fleet.machines.values().filter(|one| one.group == name && one.state.counts());
+        most > fewest + 1
+            && all == group.desired as usize
+            && settled.clone().all(|one| one.state == State::InService)
+    }
+
+    pub(super) fn rebalances(&mut self, name: &str) {
+        let Some(group) = self.fleet.groups.get_mut(name) else { return };
+        group.rebalances = false;
+        let held = group.ahead.is_some()
+            || group.suspended.contains(&Process::AzRebalance)
+            || group.suspended.contains(&Process::Launch);
+        if held || !self.is_out_of_balance(name) {
+            return;
+        }
+        self.tell(format!("{name} brings its zones into balance"));
+        self.comes_first(name, None);
+    }
+
+    fn comes_first(&mut self, name: &str, goes: Option<String>) {
+        let comes = self.launch(name);
+        if let Some(group) = self.fleet.groups.get_mut(name) {
+            group.ahead = comes.map(|comes| Ahead { comes, goes });
+        }
+    }
+
+    /// One that came first is in service: now the other goes. One that never gets there takes nobody's place.
+    pub(super) fn ahead_takes_its_place(&mut self, name: &str) {
+        let Some(group) = self.fleet.groups.get(name) else { return };
+        let Some(ahead) = group.ahead.clone() else { return };
+        let terminates = !group.suspended.contains(&Process::Terminate);
+        let state = self.fleet.machines.get(&ahead.comes).map(|machine| machine.state);
+        match state {
+            Some(State::Pending | State::PendingWait | State::PendingProceed) => return,
+            Some(State::InService) if !terminates => return,
+            Some(
+                State::InService
+                | State::TerminatingWait
+                | State::TerminatingProceed
+                | State::TerminatingRetained,
+            )
+            | None => {}
+        }
+        let goes = match ahead.goes {
+            Some(goes) => {
+                Some(goes).filter(|id| self.fleet.machines.get(id).is_some_and(|one| one.state.counts()))
+            }
+            // Chosen while the new one still counts as ahead, so that it is not chosen itself.
+            None => self.scale_in(name),
+        };
+        if let Some(group) = self.fleet.groups.get_mut(name) {
+            group.ahead = None;
+        }
+        if let (Some(State::InService), Some(goes)) = (state, goes) {
+            self.tell(format!("{name} lets go of {goes}, whose place {} takes", ahead.comes));
+            self.begin_termination(&goes);
+        }
+    }
+
+    /// EC2 needs a Spot machine back: its notice comes two minutes before, a recommendation to replace it with it or earlier.
+    pub fn reclaim_machine(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
+        self.tell(format!("{id} of {} is to be interrupted in two minutes", machine.group));
+        let resource = format!("arn:aws:ec2:{}:{}:instance/{id}", self.config.region, self.config.account);
+        let detail = json!({"instance-id": id});
+        self.send_event("aws.ec2", "EC2 Instance Rebalance Recommendation", &resource, detail);
+        let detail = json!({"instance-id": id, "instance-action": "terminate"});
+        self.send_event("aws.ec2", "EC2 Spot Instance Interruption Warning", &resource, detail);
+        let group = self.fleet.groups.get(&machine.group);
+        let replaces = group.is_some_and(|group| group.replaces_spot && group.ahead.is_none());
+        if replaces && machine.state == State::InService {
+            self.comes_first(&machine.group, Some(id.to_owned()));
+        }
+        self.fleet_after_s(NOTICE_S, FleetTask::Reclaimed { machine: id.to_owned() });
+        self.remember_group(&machine.group);
+    }
+
+    /// The two minutes are over, and no hook holds it.
+    pub(super) fn reclaimed(&mut self, id: &str) {
+        if self.fleet.machines.contains_key(id) {
+            self.tell(format!("{id} is interrupted"));
+            self.kill_machine(id);
+        }
+    }
+}

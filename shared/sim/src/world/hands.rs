@@ -1,0 +1,83 @@
+//! What others do to stacks: people at a console, other pipelines.
+
+use slipway_rollout::StackStatus;
+
+use super::error::{ApiError, ApiResult};
+use super::execute::OperationKind;
+use super::{ExecutionStatus, World};
+
+/// A tag that somebody adds by hand, or takes away again.
+const TAG: &str = "changed-by-hand";
+
+impl World {
+    /// Somebody updates a stack that stands: until that is done it takes no other update ("is in UPDATE_IN_PROGRESS state and can not be
+    /// updated"), and change sets that were made before are obsolete.
+    pub fn change_by_hand(&mut self, name: &str) {
+        let Some(stack) = self.live(name).filter(|stack| stack.is_stable()) else { return };
+        let id = stack.id.clone();
+        let Some(mut revision) = stack.revision.clone() else { return };
+        if revision.tags.remove(TAG).is_none() {
+            revision.tags.insert(TAG.to_owned(), "yes".to_owned());
+        }
+        self.tell(format!("somebody changes {name} by hand"));
+        self.begin(&id, OperationKind::Update { roll_back: true }, Some(revision), None, None);
+    }
+
+    /// Somebody deletes the change sets of a stack that nobody has executed.
+    pub fn delete_change_sets_by_hand(&mut self, name: &str) {
+        let Some(id) = self.live(name).map(|stack| stack.id.clone()) else { return };
+        let open = |status: ExecutionStatus| {
+            matches!(
+                status,
+                ExecutionStatus::Available | ExecutionStatus::Unavailable | ExecutionStatus::Obsolete
+            )
+        };
+        let stack = self.stack_mut(&id);
+        let before = stack.change_sets.len();
+        stack.change_sets.retain(|one| !open(one.execution_status));
+        if stack.change_sets.len() < before {
+            self.tell(format!("somebody deletes the change sets of {name}"));
+        }
+    }
+
+    /// `ContinueUpdateRollback`: "Continues rolling back a stack from `UPDATE_ROLLBACK_FAILED` to `UPDATE_ROLLBACK_COMPLETE` state"
+    /// (botocore's service model), once what kept it from that was seen to.
+    pub(crate) fn continue_update_rollback(&mut self, name: &str, token: Option<&str>) -> ApiResult<()> {
+        self.enter("ContinueUpdateRollback")?;
+        let Some(stack) = self.find(name) else {
+            return Err(ApiError::validation(format!("Stack [{name}] does not exist")));
+        };
+        let (id, status, before) = (stack.id.clone(), stack.status, stack.revision.clone());
+        if self.token_was_used(token, "ContinueUpdateRollback", &id)? {
+            return Ok(());
+        }
+        if status != StackStatus::UpdateRollbackFailed {
+            let status = super::status_name(status);
+            return Err(ApiError::validation(format!(
+                "Stack:{id} is in {status} state and can not continue rolling back."
+            )));
+        }
+        self.note_token(token, "ContinueUpdateRollback", &id);
+        self.install(&id, OperationKind::UpdateRollback, before, token.map(str::to_owned), None);
+        self.set_stack_status(&id, StackStatus::UpdateRollbackInProgress, Some("User Initiated".to_owned()));
+        Ok(())
+    }
+
+    /// Somebody sees to stacks that could not go back: an update's rollback is continued, and what never came to be is deleted.
+    pub fn mend_by_hand(&mut self) {
+        for (name, status) in self.stacks_there() {
+            match status.as_str() {
+                "UPDATE_ROLLBACK_FAILED" => {
+                    self.tell(format!("somebody continues the rollback of {name}"));
+                    // One that fails again is seen to again.
+                    drop(self.continue_update_rollback(&name, None));
+                }
+                "ROLLBACK_FAILED" => {
+                    self.tell(format!("somebody deletes {name}, which could not go back"));
+                    self.delete_by_hand(&name);
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What AWS and others do to a world in the middle of a rollout, beyond what breaks by itself.
+
+use jiff::SignedDuration;
+
+use super::engine::{Engine, Happening};
+use super::random::Random;
+use super::rates::{Rates, Trouble};
+use crate::world::{Power, Process, Service, World};
+
+/// Something that is done to a world. `choice` says to whom, by chance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strike {
+    /// A machine is up, but silent, for so long; its status check fails after a while, if so.
+    Hang {
+        /// Which.
+        choice: u64,
+        /// For how long.
+        long: SignedDuration,
+        /// When its status check fails.
+        noticed_after: Option<SignedDuration>,
+    },
+    /// A worker is reclaimed with a notice of two minutes.
+    Reclaim {
+        /// Which.
+        choice: u64,
+    },
+    /// Somebody has a pool want one machine more.
+    Grow {
+        /// Which.
+        choice: u64,
+    },
+    /// Somebody takes a worker down for which none comes.
+    Shrink {
+        /// Which.
+        choice: u64,
+    },
+    /// Somebody suspends a process of a group, or resumes it.
+    Suspend {
+        /// Which.
+        choice: u64,
+        /// What.
+        process: Process,
+        /// Whether it is suspended from now on.
+        is_suspended: bool,
+    },
+    /// Somebody protects a machine from scale-in.
+    Protect {
+        /// Which.
+        choice: u64,
+    },
+    /// Somebody changes a stack by hand.
+    ChangeStack {
+        /// Which.
+        choice: u64,
+    },
+    /// Somebody deletes the change sets of all stacks.
+    DeleteChangeSets,
+    /// Somebody sees to stacks that could not go back.
+    Mend,
+    /// A service is down for so long.
+    Outage {
+        /// Which.
+        service: Service,
+        /// For how long.
+        long: SignedDuration,
+    },
+    /// Half of all calls are throttled for so long.
+    Storm {
+        /// For how long.
+        long: SignedDuration,
+    },
+    /// Lambda has no concurrency for so long.
+    Exhaust {
+        /// For how long.
+        long: SignedDuration,
+    },
+}
+
+/// What is to come within some hours of a trial; everything follows from `seed`.
+pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, Strike)> {
+    let mut random = Random::new(seed ^ 0x7374_7269);
+    let mut all = Vec::new();
+    let mut some = |trouble: Trouble,
+                    times: usize,
+                    what: &mut dyn FnMut(&mut Random) -> Vec<(SignedDuration, Strike)>| {
+        for _ in 0..times {
+            // Drawn whatever the rate is, so that one trouble more or less leaves the others as they are.
+            let (happens, wait) =
+                (random.chance((faults * rates.of(trouble)).min(0.5)), some_time(&mut random));
+            let strikes = what(&mut random);
+            if happens {
+                all.extend(strikes.into_iter().map(|(after, strike)| (wait + after, strike)));
+            }
+        }
+    };
+    some(Trouble::Hangs, 4, &mut |random| {
+        let (choice, long) = (random.number(), SignedDuration::from_secs(random.seconds(60, 3_600)));
+        let (noticed, after) = (random.chance(0.5), SignedDuration::from_secs(random.seconds(120, 900)));
+        vec![(SignedDuration::ZERO, Strike::Hang { choice, long, noticed_after: noticed.then_some(after) })]
+    });
+    some(Trouble::Reclaims, 4, &mut |random| {
+        vec![(SignedDuration::ZERO, Strike::Reclaim { choice: random.number() })]
+    });
+    some(Trouble::Sizes, 6, &mut |random| {
+        let choice = random.number();
+        let strike = if random.chance(0.5) { Strike::Grow { choice } } else { Strike::Shrink { choice } };
+        vec![(SignedDuration::ZERO, strike)]
+    });
+    some(Trouble::Suspends, 2, &mut |random| {
+        let (choice, long) = (random.number(), within(random, 7_200));
+        let all = [Process::Launch, Process::Terminate, Process::ReplaceUnhealthy, Process::AzRebalance];
+        let process = random.one(&all).copied().unwrap_or(Process::Launch);
+        vec![
+            (SignedDuration::ZERO, Strike::Suspend { choice, process, is_suspended: true }),
+            (long, Strike::Suspend { choice, process, is_suspended: false }),
+        ]
+    });
+    some(Trouble::Protects, 2, &mut |random| {
+        vec![(SignedDuration::ZERO, Strike::Protect { choice: random.number() })]
+    });
+    let now = SignedDuration::ZERO;
+    let longest = if rates.of(Trouble::LongOutages) > 0.0 { 3_600 } else { 600 };
+    some(Trouble::HandChanges, 3, &mut |random| vec![(now, Strike::ChangeStack { choice: random.number() })]);
+    some(Trouble::ChangeSetsDeleted, 3, &mut |_| vec![(now, Strike::DeleteChangeSets)]);
+    some(Trouble::Outages, 3, &mut |random| {
+        let services =
+            [Service::CloudFormation, Service::AutoScaling, Service::RunCommand, Service::Scheduler];
+        let service = random.one(&services).copied().unwrap_or(Service::AutoScaling);
+        vec![(now, Strike::Outage { service, long: SignedDuration::from_secs(random.seconds(120, longest)) })]
+    });
+    some(Trouble::Storms, 3, &mut |random| {
+        vec![(now, Strike::Storm { long: SignedDuration::from_secs(random.seconds(60, 1_200)) })]
+    });
+    some(Trouble::Exhausted, 3, &mut |random| {
+        vec![(now, Strike::Exhaust { long: SignedDuration::from_secs(random.seconds(60, longest)) })]
+    });
+    if faults * rates.of(Trouble::RollbacksFail) > 0.0 {
+        all.extend((1..8).map(|hour| (SignedDuration::from_hours(hour), Strike::Mend)));
+    }
+    all
+}
+
+/// A rollout is over in an hour or two: half of what may come comes then.
+fn some_time(random: &mut Random) -> SignedDuration {
+    let most = if random.chance(0.5) { 2_400 } else { 21_600 };
+    within(random, most)
+}
+
+fn within(random: &mut Random, most: i64) -> SignedDuration {
+    SignedDuration::from_secs(random.seconds(0, most))
+}
+
+fn one<T: Clone>(all: &[T], choice: u64) -> Option<T> {
+    all.get(usize::try_from(choice).unwrap_or_default() % all.len().max(1)).cloned()
+}
+
+/// The ids of the machines that are up whose role begins so.
+fn machines(world: &World, role: &str) -> Vec<String> {
+    let machines = world.machines().into_iter();
+    machines.filter(|one| one.power == Power::Up && one.role.starts_with(role)).map(|one| one.id).collect()
+}
+
+fn groups(world: &World, role: &str) -> Vec<String> {
+    let mut groups: Vec<String> =
+        world.machines().into_iter().filter(|one| one.role.starts_with(role)).map(|one| one.group).collect();
+    groups.sort();
+    groups.dedup();
+    groups
+}
+
+impl Engine<'_> {
+    /// What is to come of it is on its way.
+    pub(super) fn troubles(&mut self, seed: u64) {
+        for (wait, strike) in of(seed, self.faults, &self.rates.clone()) {
+            self.after(wait, Happening::Strike(strike));
+        }
+    }
+
+    pub(super) fn strike(&mut self, strike: Strike) {
+        if let Strike::Exhaust { long } = strike {
+            self.exhausted_until = Some(self.now() + long);
+            let line = format!("Lambda has no concurrency for {} minutes", long.as_mins());
+            return self.transcript.push((self.now(), line));
+        }
+        self.strikes(|world| match strike {
+            Strike::Hang { choice, long, noticed_after } => {
+                if let Some(id) = one(&machines(world, ""), choice) {
+                    world.hang_machine(&id, long, noticed_after);
+                }
+            }
+            Strike::Reclaim { choice } => {
+                if let Some(id) = one(&machines(world, "pool-"), choice) {
+                    world.reclaim_machine(&id);
+                }
+            }
+            Strike::Grow { choice } => {
+                if let Some(group) = one(&groups(world, "pool-"), choice) {
+                    world.others_grow(&group);
+                }
+            }
+            Strike::Shrink { choice } => {
+                if let Some(group) = one(&groups(world, "pool-"), choice) {
+                    world.others_shrink(&group, choice >> 8);
+                }
+            }
+            Strike::Suspend { choice, process, is_suspended } => {
+                if let Some(group) = one(&groups(world, ""), choice) {
+                    world.suspend(&group, process, is_suspended);
+                }
+            }
+            Strike::Protect { choice } => {
+                if let Some(id) = one(&machines(world, ""), choice) {
+                    world.protect(&id, true);
+                }
+            }
+            Strike::ChangeStack { choice } => {
+                let stacks: Vec<String> = world.stacks_there().into_keys().collect();
+                if let Some(name) = one(&stacks, choice) {
+                    world.change_by_hand(&name);
+                }
+            }
+            Strike::DeleteChangeSets => {
+                let stacks: Vec<String> = world.stacks_there().into_keys().collect();
+                stacks.iter().for_each(|name| world.delete_change_sets_by_hand(name));
+            }
+            Strike::Mend => world.mend_by_hand(),
+            Strike::Outage { service, long } => world.outage(service, long),
+            Strike::Storm { long } => world.storm(long),
+            Strike::Exhaust { .. } => {}
+        });
+    }
+
+    /// Nobody does anything to the world any more, and what was done is taken back.
+    pub(super) fn troubles_end(&mut self) {
+        self.exhausted_until = None;
+        self.queue.retain(|_, happening| !matches!(happening, Happening::Strike(_)));
+        self.strikes(|world| {
+            world.others_let_be();
+            world.end_silence();
+            world.clear_weather();
+            world.mend_by_hand();
+        });
+    }
+}
