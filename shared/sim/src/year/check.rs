@@ -51,6 +51,9 @@ const RESTARTS: SignedDuration = SignedDuration::from_mins(20);
 /// How far clocks may be apart, and how long an event takes.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(10);
 
+/// How long an invocation may take: what it does at its end it may have decided at its beginning.
+const INVOCATION: SignedDuration = SignedDuration::from_secs(60);
+
 /// A machine that we took down, or had started anew, and that nobody stands in for yet.
 #[derive(Debug, Clone)]
 struct Taken {
@@ -244,11 +247,9 @@ impl Checker {
                 // What is let go of again evicts, ends and makes nothing: that is part of stopping.
                 Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
             },
-            Act::SetDesired(..)
-            | Act::Terminate(..)
-            | Act::CreateChangeSet(..)
-            | Act::Execute(..)
-            | Act::DeleteStack(..) => true,
+            // What its group keeps was to go before: somebody has to end it, whatever goes on.
+            Act::Terminate(_, machine, _) => !self.machines.get(machine).is_some_and(|one| one.retained),
+            Act::SetDesired(..) | Act::CreateChangeSet(..) | Act::Execute(..) | Act::DeleteStack(..) => true,
             Act::Complete(..) => false,
         };
         if !begins {
@@ -270,7 +271,7 @@ impl Checker {
 
     /// Whether a certificate that a machine has in force is so near its end that neither window nor approval holds its renewal up.
     fn is_hurried(&self, now: Timestamp) -> bool {
-        self.hurried_at.is_some_and(|at| now.duration_since(at) <= CLOCKS)
+        self.hurried_at.is_some_and(|at| now.duration_since(at) <= CLOCKS + INVOCATION)
     }
 
     /// Whether a certificate that a machine has in force has ended, or had before that machine was told to take another.

@@ -34,8 +34,8 @@ const RETRIES: [SignedDuration; 2] = [SignedDuration::from_mins(1), SignedDurati
 const CALLS: u64 = 40;
 /// The most by which an event is late.
 const LATE_S: i64 = 4 * 3_600;
-/// The most that passes in the midst of an invocation.
-const PAUSES_S: i64 = 90;
+/// The most that passes in the midst of an invocation: after a minute the function is ended (`infra/template.yaml`, `Timeout`).
+const PAUSES_S: i64 = 55;
 /// How often Lambda tries an asynchronous event again for which it has no concurrency: "from 1 second after the first attempt to a maximum
 /// of 5 minutes", "for up to 6 hours by default" (Lambda developer guide, "How Lambda handles errors and retries with asynchronous
 /// invocation").

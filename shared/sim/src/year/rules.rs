@@ -96,6 +96,11 @@ impl Rules {
         }
     }
 
+    /// Whether something disruptive starts in windows alone.
+    pub(super) fn has_windows(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
     /// Whether something may begin at `now`, or was until `grace` ago.
     #[must_use]
     pub fn is_open(&self, now: Timestamp, grace: SignedDuration) -> bool {

@@ -285,6 +285,9 @@ impl Trial {
                 *first = Some(state(engine));
                 *took = engine.now().duration_since(began);
             }
+            // The next day's look at what may be stuck: machines that a group keeps, since the event that told of them was lost.
+            let who = Woken::Rollout(Waker::Look);
+            engine.after(SignedDuration::ZERO, Happening::Invoke { who, tried: 0, durable: true });
             let later = engine.now() + SignedDuration::from_mins(90);
             engine.run_until(later);
             let mut amiss = amiss(base, engine);
@@ -320,7 +323,9 @@ impl Trial {
 
     /// Goes on until nothing is open, and nothing on its way; `false`: something was wrong, or that never comes.
     pub(super) fn comes_to_rest(&self, engine: &mut Engine<'_>) -> bool {
-        let until = engine.now() + self.bound;
+        // A pool waits for its window, and that may be next week's.
+        let week = SignedDuration::from_hours(if engine.checker.rules.has_windows() { 7 * 24 } else { 0 });
+        let until = engine.now() + self.bound + week;
         let is_open = |engine: &Engine<'_>| engine.account.rollout().is_none_or(|one| one.is_open());
         // What was said and comes late may begin another.
         let calm = |engine: &Engine<'_>| !is_open(engine) && engine.is_quiet();

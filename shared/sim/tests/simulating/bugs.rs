@@ -42,7 +42,6 @@ enum Bug {
     IgnoresWindows,
     DropsTheOutbox,
     DropsATerminate,
-    DropsTheTick,
     SendsTwice,
     SetsTheSizeTwice,
     DoneTooEarly,
@@ -52,7 +51,6 @@ enum Bug {
     BelievesTheLastSnapshot,
     TakesTwoStepsAtOnce,
     TakesTheNetworkFirst,
-    LeavesWhatWasKept,
     LeavesRecords,
     DoesNotHearDestroys,
     DoesNotHearItCalledOff,
@@ -62,7 +60,7 @@ enum Bug {
     BeginsAgain,
 }
 
-const ALL: [(Bug, &str); 41] = [
+const ALL: [(Bug, &str); 39] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
@@ -86,7 +84,6 @@ const ALL: [(Bug, &str); 41] = [
     (Bug::IgnoresWindows, "maintenance windows are forgotten when a rollout begins"),
     (Bug::DropsTheOutbox, "every third outbox is lost"),
     (Bug::DropsATerminate, "a machine is not terminated, and is believed to be"),
-    (Bug::DropsTheTick, "the tick is never armed"),
     (Bug::SendsTwice, "each command is sent once more, under another token"),
     (Bug::SetsTheSizeTwice, "a group is to have one machine more than was decided"),
     (Bug::DoneTooEarly, "the first machine done is taken for all of its role"),
@@ -99,7 +96,6 @@ const ALL: [(Bug, &str); 41] = [
     ),
     (Bug::TakesTwoStepsAtOnce, "a stack that goes counts as gone when CloudFormation is told to delete it"),
     (Bug::TakesTheNetworkFirst, "of a cluster that goes the network is told to go first"),
-    (Bug::LeavesWhatWasKept, "a worker that its group has kept is not terminated when its stack goes"),
     (Bug::LeavesRecords, "records of members are not taken back, and are believed to be"),
     (Bug::DoesNotHearDestroys, "an order to take the cluster away is not heard"),
     (Bug::DoesNotHearItCalledOff, "that a cluster is not to go after all is not heard"),
@@ -447,14 +443,12 @@ impl Mistaken {
         }
         decision.effects.extend(more);
         decision.effects.retain(|effect| match (self.bug, effect) {
-            (Bug::DropsTheTick, Effect::ArmTick) => false,
             (Bug::LeavesThePool, Effect::DeleteStack { .. }) => false,
             (Bug::ForgetsTheSnapshot, Effect::Send(command)) => command.verb != Verb::EtcdSnapshot,
             (Bug::BelievesTheLastSnapshot, Effect::Send(command)) => {
                 decision.next.destroy.is_none() || command.verb != Verb::EtcdSnapshot
             }
             (Bug::LeavesRecords, Effect::Send(command)) => command.verb != Verb::EtcdRetire,
-            (Bug::LeavesWhatWasKept, Effect::Terminate { .. }) => decision.next.destroy.is_none(),
             (Bug::TakesTheLeader, Effect::Send(command)) => command.verb != Verb::EtcdMoveLeader,
             (Bug::DropsTheOutbox, _) => !looks.is_multiple_of(3),
             _ => true,
@@ -479,7 +473,6 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::TouchesOtherRoles
         | Bug::TrustsWhoeverWakes => (0.0, People::ByChance, &[(1, Members)]),
         Bug::IgnoresAlarms => (0.001, People::ByChance, &[(1, Members), (0, Members)]),
-        Bug::DropsTheTick => (0.1, People::ByChance, &[(1, Members), (0, All)]),
         Bug::BelievesEveryAnswer => (0.0, People::ByChance, &[(1, Refresh), (1, Members)]),
         Bug::BelievesStaleAnswers => (0.0, People::ByChance, &[(1, Refresh), (3, Refresh)]),
         Bug::BelievesStaleGroups => {
@@ -506,7 +499,6 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::BelievesTheLastSnapshot
         | Bug::TakesTwoStepsAtOnce
         | Bug::TakesTheNetworkFirst
-        | Bug::LeavesWhatWasKept
         | Bug::LeavesRecords
         | Bug::DoesNotHearDestroys => (0.0, People::Destroy, &[(1, Members), (2, Workers)]),
         Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),

@@ -1,6 +1,6 @@
 //! etcd: members with volumes that outlive their machines, a quorum, a leader, and how long one takes to catch up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{Failure, FailureCode, MemberRemoved};
@@ -36,6 +36,9 @@ pub(crate) struct Etcd {
     /// What was agreed on at `index_at`.
     index: u64,
     index_at: Timestamp,
+    /// Members that were removed, and whose volumes are still there: etcd does not start on data of a member that was removed, and the agent
+    /// has only a member without data join (`node/src/bootstrap/etcd.rs`).
+    removed: BTreeSet<String>,
     /// When each snapshot was taken.
     pub(crate) snapshots: Vec<Timestamp>,
     /// The alarm that is raised, and by which member. What it does to writes is not modelled.
@@ -125,7 +128,8 @@ impl World {
         if self.etcd(cluster).members.is_empty() {
             self.found(cluster);
         }
-        if !self.etcd(cluster).members.contains_key(role) && !self.add_learner(cluster, role) {
+        let is_member = self.etcd(cluster).members.contains_key(role);
+        if !is_member && (self.etcd(cluster).removed.contains(role) || !self.add_learner(cluster, role)) {
             return false;
         }
         let etcd = self.etcd(cluster);
@@ -162,6 +166,11 @@ impl World {
         let (snapshots, term) = (std::mem::take(&mut etcd.snapshots), etcd.term);
         *etcd = Etcd { snapshots, term, ..Etcd::default() };
         self.tell(format!("nothing is left of etcd of {cluster}"));
+    }
+
+    /// The group of a member is gone, and its volume with it: one of that name that comes after it has no data.
+    pub(in crate::world) fn forgets_member(&mut self, cluster: &str, role: &str) {
+        self.etcd(cluster).removed.remove(role);
     }
 
     /// Those whose groups exist now found the cluster.
@@ -272,6 +281,7 @@ impl World {
         let Some(member) = etcd.members.remove(name) else {
             return Err(refused("etcdserver: member not found"));
         };
+        etcd.removed.insert(name.to_owned());
         let left = etcd.members.len();
         self.tell(format!("{name} is removed from etcd of {cluster}"));
         self.etcd_changed(cluster);

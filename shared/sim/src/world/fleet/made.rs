@@ -92,6 +92,9 @@ impl World {
     fn ends_with(&mut self, group: &Group) {
         let tag = |key: &str| group.tags.get(key).cloned().unwrap_or_default();
         let (cluster, role) = (tag("slipway:cluster"), tag("slipway:role"));
+        if role.starts_with("etcd-") {
+            self.forgets_member(&cluster, &role);
+        }
         if role.starts_with("etcd-") && groups_of(self.fleet.groups.values(), &cluster, "etcd-").is_empty() {
             self.loses_etcd(&cluster);
         }

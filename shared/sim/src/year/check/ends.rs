@@ -22,7 +22,7 @@ pub(super) struct Ends {
     /// When it was told to go on after a pause.
     resumed: Option<Timestamp>,
     /// When the newest word was given that calls it off, and was heard.
-    called_off: Option<Timestamp>,
+    pub(super) called_off: Option<Timestamp>,
     /// Stacks that were told to go.
     told: BTreeSet<String>,
     /// Machines that their groups had kept, and that were let go with them. What was sent may be sent once more, when a function died.

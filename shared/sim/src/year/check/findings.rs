@@ -19,8 +19,12 @@ pub(in crate::year) enum Finding {
 
 impl Finding {
     /// Findings that are repaired: their rules hold in every trial.
-    const REPAIRED: &'static [Finding] =
-        &[Finding::OrdersHeardLate, Finding::EvidenceTooOld, Finding::RetainedUnmentioned];
+    const REPAIRED: &'static [Finding] = &[
+        Finding::OrdersHeardLate,
+        Finding::EvidenceTooOld,
+        Finding::ApprovalBeginsAgain,
+        Finding::RetainedUnmentioned,
+    ];
 
     /// Whether its rule is looked at.
     pub(in crate::year) fn is_held(self) -> bool {

@@ -20,13 +20,19 @@ pub struct Stops {
     paused_at: Option<Timestamp>,
     aborted: bool,
     skipped: BTreeSet<String>,
+    called_off: Option<Timestamp>,
 }
 
 impl Checker {
     /// What stops, as far as it is known, to be taken back when whoever was to hear of more did not.
     #[must_use]
     pub fn stops(&self) -> Stops {
-        Stops { paused_at: self.paused_at, aborted: self.aborted, skipped: self.skipped.clone() }
+        Stops {
+            paused_at: self.paused_at,
+            aborted: self.aborted,
+            skipped: self.skipped.clone(),
+            called_off: self.ends.called_off,
+        }
     }
 
     /// Whoever was to hear it has died before it did anything. What lets it go on may have been stored all the same.
@@ -34,6 +40,7 @@ impl Checker {
         self.paused_at = before.paused_at;
         self.aborted = before.aborted;
         self.skipped = before.skipped;
+        self.ends.called_off = before.called_off;
     }
 
     /// Whether an order counts for what the invocation does that brings it.
