@@ -207,17 +207,12 @@ fn p8_events_have_an_id_each_and_whoever_records_twice_records_once() {
     let mut run = Run::new();
     let look = to_observe(&run.state, Some(&run.wanted), at(run.second));
     let decided = decide(&run.state, &run.fake.observe(&look, Some(&run.wanted)), at(run.second)).next;
-    let ids: BTreeSet<String> = decided
-        .outbox
-        .iter()
-        .filter_map(|one| match &one.effect {
-            Effect::Publish(event) => {
-                let detail: serde_json::Value = serde_json::from_str(&event.to_wire().1).unwrap();
-                Some(detail["id"].as_str().unwrap().to_owned())
-            }
-            _ => None,
-        })
-        .collect();
+    let id = |one: &Pending| {
+        let Effect::Publish(event) = &one.effect else { return None };
+        let detail: serde_json::Value = serde_json::from_str(&event.to_wire().1).unwrap();
+        Some(detail["id"].as_str().unwrap().to_owned())
+    };
+    let ids: BTreeSet<String> = decided.outbox.iter().filter_map(id).collect();
     let published = decided.outbox.iter().filter(|one| matches!(one.effect, Effect::Publish(_))).count();
     assert_eq!((ids.len(), published > 0), (published, true));
     let done: Vec<(u64, Outcome)> = decided.outbox.iter().map(|one| (one.id, Outcome::Done)).collect();

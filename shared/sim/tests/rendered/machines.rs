@@ -85,10 +85,9 @@ impl Fleet {
     }
 
     async fn answer<T: OfVerb>(&self, instance: &str, verb: Verb) -> T {
-        match self.ask(instance, verb, 600).await {
-            CommandView::Answered(answer) => T::of(&answer).unwrap(),
-            other => panic!("{other:?}"),
-        }
+        let view = self.ask(instance, verb, 600).await;
+        let CommandView::Answered(answer) = view else { panic!("{view:?}") };
+        T::of(&answer).unwrap()
     }
 
     fn story(&self) -> Vec<(Timestamp, String)> {
