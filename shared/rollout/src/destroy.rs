@@ -209,10 +209,11 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: T
 }
 
 fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool) -> Destroy {
+    // Whether there is an etcd is looked at: a launch that stopped half-way may have made one that no release tells of.
     let snapshot = match (state.has_etcd(), no_snapshot) {
-        (false, _) => LastSnapshot::Needless,
+        (false, true) => LastSnapshot::Needless,
         (true, true) => LastSnapshot::Declined,
-        (true, false) => LastSnapshot::Leader,
+        (_, false) => LastSnapshot::Leader,
     };
     Destroy {
         asked_at: at,

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::super::fleet::GroupView;
 use super::super::nodes::asks::{answer, command};
 use super::super::nodes::{Asked, PATIENCE, PAUSE, TRIES, serving};
 use super::super::outbox::Effects;
@@ -76,6 +77,15 @@ pub(super) fn members(state: &Rollout, observed: &Observed) -> Vec<(Role, String
     found.collect()
 }
 
+/// Whether any group of members stands that is ours; `None`: not all were looked at.
+fn has_groups(state: &Rollout, observed: &Observed) -> Option<bool> {
+    let is_ours = |group: &GroupView| group.tags.get(OWNER_TAG) == Some(&state.cluster);
+    let found = member_groups(&state.cluster)
+        .map(|(_, name)| observed.groups.get(&name).map(|group| group.as_ref().is_some_and(is_ours)));
+    let found: Option<Vec<bool>> = found.collect();
+    found.map(|found| found.contains(&true))
+}
+
 /// What members said that could not do what they were asked.
 pub(super) fn why_not<T>(open: &Destroy, said: &[Result<T, String>]) -> String {
     let why = open.asked.iter().zip(said);
@@ -99,6 +109,16 @@ pub(super) fn save(
         }
     };
     if open.asked.is_empty() {
+        if machines.is_empty() && !state.has_etcd() {
+            match has_groups(state, observed) {
+                None => return "looks for members of etcd".to_owned(),
+                Some(false) => {
+                    open.snapshot = LastSnapshot::Needless;
+                    return "there is no etcd".to_owned();
+                }
+                Some(true) => {}
+            }
+        }
         if machines.is_empty() {
             return come_to_nothing(open, "no member of etcd has a machine in service", now);
         }

@@ -212,6 +212,23 @@ fn nothing_is_deleted_unless_the_last_snapshot_is_taken_or_a_person_does_without
 }
 
 #[test]
+fn p4_whether_there_is_an_etcd_to_be_saved_is_looked_at_and_not_taken_from_the_state() {
+    // A launch stopped before it was noted that the stack of etcd stands.
+    for (members, saved) in [(3, true), (0, false)] {
+        let mut quay = Quay { members, ..Quay::new() };
+        quay.state.deployed.remove("c-etcd");
+        let report = quay.run(ordered(0, false));
+        assert_eq!(report.state, "destroyed", "{}", report.message);
+        assert_eq!(
+            quay.log.iter().any(|line| line.starts_with("Slipway-EtcdSnapshot")),
+            saved,
+            "{:?}",
+            quay.log
+        );
+    }
+}
+
+#[test]
 fn p8_an_order_to_destroy_that_comes_twice_or_late_counts_once() {
     let mut quay = Quay::new();
     quay.run(ordered(0, false));
@@ -499,6 +516,7 @@ fn where_the_last_snapshot_lies_is_still_known_when_what_is_left_of_a_cluster_go
     let minute = quay.minute;
     let mut report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
     quay.harbour.fake.stacks.remove("c-etcd");
+    quay.members = 0;
     while report.state != "aborted" {
         report = quay.wake(None);
     }
