@@ -130,6 +130,9 @@ fn begin(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
         if let Some(why) = holds_back(step, turn, group) {
             return step.fail(why);
         }
+        if !step.is_surely_idle(turn.now) {
+            return Look::Waits("makes sure that its machines are as planned".to_owned());
+        }
         step.left = serving(group).any(|(id, _)| turn.skipped.contains(id));
         return step
             .enter(if step.role == Role::Controller { NodeState::After } else { NodeState::Done }, turn.now);

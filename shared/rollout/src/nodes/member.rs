@@ -67,6 +67,9 @@ fn begin(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
         return Look::Waits(format!("waits for its machine: {boots}"));
     };
     if is_done(step, group) {
+        if !step.is_surely_idle(turn.now) {
+            return Look::Waits("makes sure that its machine is as planned".to_owned());
+        }
         return step.enter(NodeState::After, turn.now);
     }
     if turn.skipped.contains(&id) {

@@ -48,6 +48,10 @@ pub(super) const PATIENCE: SignedDuration = deadline::PATIENCE;
 /// ([`super::outbox::FRESH`]), and Auto Scaling's answers are not that late.
 pub(super) const RECONSIDERED: SignedDuration = SignedDuration::from_mins(5);
 
+/// Auto Scaling's answers may be late (docs/aws.md): just after CloudFormation has updated a group, one may still show what the group launched
+/// before, by which every machine seems to be as planned. So that is believed only when it is still so after a while.
+const CONSISTENT: SignedDuration = SignedDuration::from_mins(2);
+
 /// Before the machines of a role are asked again how they are: once a tick.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
 
@@ -118,6 +122,9 @@ pub struct NodeStep {
     /// `Kubernetes 1.36 → 1.37`, where its machines go to another minor release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minor: Option<String>,
+    /// Since when none of its machines seems to need anything, though nothing was done to any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Timestamp>,
     /// Whether it comes before its stack.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub first: bool,
@@ -551,6 +558,14 @@ impl NodeStep {
         }
         let machine = self.machine.as_deref().unwrap_or("its machine");
         self.fail(format!("{what} {machine} failed {TRIES} times: {why}"))
+    }
+
+    /// Whether it may be believed that no machine needs anything: something was done to one, or it has seemed so for long enough.
+    fn is_surely_idle(&mut self, now: Timestamp) -> bool {
+        if !self.done.is_empty() || !self.work.renews() {
+            return true;
+        }
+        now.duration_since(*self.idle_since.get_or_insert(now)) >= CONSISTENT
     }
 
     fn has_waited(&self, turn: &Turn<'_>) -> SignedDuration {

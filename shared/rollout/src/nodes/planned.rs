@@ -113,6 +113,7 @@ fn unknown(planned: &NodePlan, group: String, work: Work) -> NodeStep {
         force_after_s: None,
         left: false,
         minor: None,
+        idle_since: None,
         first: false,
         crew: Crew::default(),
     }

@@ -127,6 +127,9 @@ pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
         return look;
     }
     if pool.outdated.is_empty() && step.crew.begun.is_empty() && is_whole && extra == 0 {
+        if !step.is_surely_idle(turn.now) {
+            return Look::Waits("makes sure that its machines are as planned".to_owned());
+        }
         step.left = serving(group).any(|(id, machine)| {
             !is_current(group, machine) || turn.skipped.contains(id) || step.crew.given_up.contains_key(id)
         });

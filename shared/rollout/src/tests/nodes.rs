@@ -59,3 +59,45 @@ fn p4_nothing_that_was_seen_before_a_pause_counts_after_the_resume() {
         assert!(step.asked.iter().all(|asked| asked.at == resumed), "{step:?}");
     }
 }
+
+/// A rollout whose stacks are done and whose controllers have their turn.
+fn controllers() -> Rollout {
+    let step = serde_json::json!({
+        "role": "controller", "stack": "c-control-plane", "group": "c-control-plane", "work": "replace", "credentials": "new",
+        "size": 2, "state": "waiting",
+    });
+    let active = serde_json::json!({
+        "plan": "p", "specVersion": "v1", "target": "t", "startedAt": Timestamp::UNIX_EPOCH, "changeSet": "slipway-1-p",
+        "steps": [], "nodesLeft": 0, "stacksLeft": [], "nodes": {"steps": [step]},
+    });
+    Rollout { active: Some(serde_json::from_value(active).unwrap()), generation: 1, ..Rollout::new("c") }
+}
+
+/// Two controllers of the first version of their group's template, and what an answer says that the group launches.
+fn answer(template: &str) -> Observed {
+    let machine = serde_json::json!({
+        "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "template": {"id": "lt-1", "version": "1"},
+    });
+    let group = serde_json::json!({
+        "name": "c-control-plane", "desired": 2, "min": 2, "max": 3, "template": {"id": "lt-1", "version": template},
+        "machines": {"i-1": machine, "i-2": machine}, "tags": {},
+    });
+    let groups = BTreeMap::from([("c-control-plane".to_owned(), serde_json::from_value(group).unwrap())]);
+    Observed { groups, ..Observed::default() }
+}
+
+#[test]
+fn an_answer_of_before_the_update_of_a_group_is_not_taken_for_the_end_of_its_roll() {
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    // Every machine seems to be as planned, since the answer is late.
+    let late = decide(&controllers(), &answer("1"), at(0)).next;
+    assert!(late.active.as_ref().unwrap().nodes.steps[0].state == NodeState::Waiting);
+    let known = decide(&late, &answer("2"), at(30)).next;
+    assert_eq!(known.active.unwrap().nodes.steps[0].state, NodeState::Check);
+    // What still seems so after a while is so.
+    let mut state = late;
+    for second in [60, 130] {
+        state = decide(&state, &answer("1"), at(second)).next;
+    }
+    assert_eq!(state.active.unwrap().nodes.steps[0].state, NodeState::After);
+}

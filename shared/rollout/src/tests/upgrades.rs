@@ -171,13 +171,13 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
         tags: BTreeMap::new(),
     };
     let (mut state, mut report) = (launched, Report::default());
-    for _ in 0..20 {
-        let order = skip
-            .map(|id| Given { order: Order::Skip { instance: id.to_owned() }, at: Timestamp::UNIX_EPOCH });
+    for minute in 0..20 {
+        let now = Timestamp::from_second(60 * minute).unwrap();
+        let order = skip.map(|id| Given { order: Order::Skip { instance: id.to_owned() }, at: now });
         if let Some(order) = order {
-            state = fake.told(state, &order, Some(&wanted), Timestamp::UNIX_EPOCH);
+            state = fake.told(state, &order, Some(&wanted), now);
         }
-        let look = to_observe(&state, Some(&wanted), Timestamp::UNIX_EPOCH);
+        let look = to_observe(&state, Some(&wanted), now);
         let mut observed = fake.observe(&look, Some(&wanted));
         observed.groups.insert(CONTROLLERS.to_owned(), Some(group.clone()));
         for command in &look.commands {
@@ -188,7 +188,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
             let view = CommandView::Answered(status.unwrap().into());
             observed.answers.insert(command.token.clone(), Some(view));
         }
-        let decision = decide(&state, &observed, Timestamp::UNIX_EPOCH);
+        let decision = decide(&state, &observed, now);
         let mut effects = decision.effects;
         effects.retain(|effect| !matches!(effect, Effect::Send(_)));
         fake.perform(&effects);
