@@ -6,7 +6,6 @@
 
 mod ends;
 mod evidence;
-mod findings;
 mod looks;
 mod membership;
 mod pods;
@@ -25,7 +24,6 @@ use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::left_behind;
-pub(super) use findings::Finding;
 pub(super) use target::Begun;
 use target::{Spent, Target};
 
@@ -177,7 +175,6 @@ impl Checker {
     /// A person approved a plan, and may have been heard.
     pub fn approved(&mut self, plan: &str) {
         self.approved.insert(plan.to_owned());
-        self.spent.approved();
     }
 
     /// Whether `who` is well, or was until so short a time ago that nobody could know.

@@ -9,7 +9,6 @@ use slipway_rollout::Order;
 use jiff::Timestamp;
 
 use super::account::Woken;
-use super::check::Checker;
 use super::engine::{Deed, Engine};
 use crate::ports::lock;
 
@@ -24,10 +23,7 @@ impl Engine<'_> {
                 self.checker.may_end(at.unwrap_or_else(|| self.now()), *without_snapshot);
             }
             // What that invocation does comes after what it brings.
-            Order::Pause | Order::Abort { .. } | Order::Skip { .. } if Checker::heard_at_once() => {
-                self.holds_up(order, *at);
-            }
-            Order::Pause | Order::Abort { .. } | Order::Skip { .. } => {}
+            Order::Pause | Order::Abort { .. } | Order::Skip { .. } => self.holds_up(order, *at),
         }
     }
 

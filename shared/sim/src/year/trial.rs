@@ -9,7 +9,7 @@ use slipway_rollout::Order;
 
 use super::account::Woken;
 use super::base::{BASES, Base, Change, NAME, USUAL, number_of, text};
-use super::check::{Checker, Finding, Violation};
+use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
 use super::farewell::{CLEARS_RECORDS, Farewell};
 use super::meddle::Meddler;
@@ -415,9 +415,6 @@ pub(super) fn message(engine: &Engine<'_>) -> String {
 
 /// Machines that their groups have kept, and that nobody reads of: they run, are billed, and hold up whatever is done to their group.
 fn unmentioned(engine: &Engine<'_>) -> Vec<String> {
-    if !Finding::RetainedUnmentioned.is_held() {
-        return Vec::new();
-    }
     let said =
         engine.account.status().and_then(|status| serde_json::to_string(&status).ok()).unwrap_or_default();
     let kept = engine.with_world(|world| world.machines()).into_iter().filter(|one| one.retained);

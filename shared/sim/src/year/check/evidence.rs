@@ -2,7 +2,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::findings::Finding;
 use super::{Checker, SNAPSHOT};
 use crate::world::ClusterFacts;
 
@@ -20,25 +19,16 @@ impl Checker {
 
     /// How old what is known may be when a member is taken down.
     pub(super) fn evidence_lasts(&self) -> SignedDuration {
-        match (self.faults, Finding::EvidenceTooOld.is_held()) {
-            (false, _) => SignedDuration::ZERO,
-            (true, true) => FRESH + CALL,
-            (true, false) => self.grace(),
-        }
+        if self.faults { FRESH + CALL } else { SignedDuration::ZERO }
     }
 
     /// A snapshot is young enough.
     pub(super) fn has_snapshot(&self, facts: &ClusterFacts, now: Timestamp) -> bool {
-        let late = if Finding::EvidenceTooOld.is_held() { SignedDuration::ZERO } else { self.grace() };
-        let may_be = SNAPSHOT + CALL + late;
-        facts.snapshots.iter().any(|at| now.duration_since(*at) <= may_be)
+        facts.snapshots.iter().any(|at| now.duration_since(*at) <= SNAPSHOT + CALL)
     }
 
     /// Every other member was asked moments before; where there is no other, that one itself was.
     pub(super) fn knows_of_the_others(&mut self, facts: &ClusterFacts, role: &str, now: Timestamp) {
-        if self.faults && !Finding::EvidenceTooOld.is_held() {
-            return;
-        }
         let alone = facts.members.len() == 1;
         let others = facts.members.iter().filter(|(other, member)| member.voter && (alone || *other != role));
         let known = |machine: &String| {

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::findings::Finding;
 use super::{CLOCKS, Checker};
 
 /// So long an agent may go on after its command was taken back: Run Command has to list it, and to reach the agent. An invocation that
@@ -41,11 +40,6 @@ impl Checker {
         self.aborted = before.aborted;
         self.skipped = before.skipped;
         self.ends.called_off = before.called_off;
-    }
-
-    /// Whether an order counts for what the invocation does that brings it.
-    pub(in crate::year) fn heard_at_once() -> bool {
-        Finding::OrdersHeardLate.is_held()
     }
 
     /// A pause that was given at `at`.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use slipway_core::render::{NodeRole, Rendering};
 
-use super::{CLOCKS, Checker, Finding};
+use super::{CLOCKS, Checker};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
 /// What has begun, as the bus says it.
@@ -45,22 +45,14 @@ pub(super) struct Spent {
     plans: BTreeSet<String>,
     /// By the version of the spec, and the release that was made from it.
     specs: BTreeSet<(String, String)>,
-    /// A person has approved a plan since.
-    is_approved: bool,
 }
 
 impl Spent {
-    /// A person approves a plan.
-    pub(super) const fn approved(&mut self) {
-        self.is_approved = true;
-    }
-
     /// Whether a plan may not begin; `is_wanted`: a person approved that very plan, and has to.
     fn has(&self, begun: &Begun, is_wanted: bool) -> bool {
         let spec = (begun.spec_version.clone(), begun.target.clone());
-        let excused = self.is_approved && !Finding::ApprovalBeginsAgain.is_held();
         // Another plan of that spec, which a person approves, is a word to go on.
-        self.specs.contains(&spec) && !excused && (self.plans.contains(&begun.plan) || !is_wanted)
+        self.specs.contains(&spec) && (self.plans.contains(&begun.plan) || !is_wanted)
     }
 }
 
@@ -154,7 +146,6 @@ impl Checker {
         if let Some(target) = self.target.take().filter(|_| !well) {
             self.spent.specs.insert((target.begun.spec_version, target.begun.target));
             self.spent.plans.insert(target.begun.plan);
-            self.spent.is_approved = false;
         }
         self.aborted = false;
     }
