@@ -2,9 +2,9 @@
 //! every event.
 
 use jiff::SignedDuration;
-use slipway_core::node::{Command, Verb};
+
 use slipway_core::plan::{NodeAction, StackAction};
-use slipway_driver::ports::{Commands as _, Groups as _};
+
 use slipway_rollout::Order;
 
 use super::nodes::Watch;
@@ -75,31 +75,16 @@ async fn p8_a_removal_whose_every_invocation_dies_once_ends_the_same() {
 }
 
 #[tokio::test]
-async fn p6_a_pool_whose_group_keeps_a_machine_is_not_deleted_before_somebody_has_let_it_go() {
+async fn p6_a_machine_that_the_group_of_a_pool_keeps_is_drained_before_the_pool_is_deleted() {
     let account = Account::with_room().await;
     let kept = account.batch().pop().unwrap();
     lock(&account.cloudformation).keep_machine(&kept);
     account.render(without_batch()).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    let mut watch = Watch { serve: 3, ..Watch::default() };
-    let keeps = format!("production-pool-batch-c keeps {kept}, which nobody has drained: ");
-    for _ in 0..60 {
-        account.live(SignedDuration::from_mins(1), &mut watch).await;
-        account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
-    }
-    let report = account.status().rollout.unwrap();
-    assert!(account.rollout().unwrap().is_open() && report.message.contains(&keeps), "{}", report.message);
-    assert_eq!(account.stacks()[POOL], "CREATE_COMPLETE");
-    // What it says: `kubectl drain`, then the other.
-    let controller = account.machines().into_values().find(|one| one.role == "controller").unwrap();
-    let verb = Verb::Drain { node: kept.clone(), for_s: 3_600, force_after_s: None };
-    let drain = Command { token: "a person".to_owned(), instance: controller.id, verb };
-    SimulatedCommands::new(Arc::clone(&account.cloudformation)).send(&drain).await.unwrap();
-    account.live(SignedDuration::from_mins(10), &mut watch).await;
-    SimulatedGroups::new(Arc::clone(&account.cloudformation)).terminate(POOL, &kept, None).await.unwrap();
-    let report = account.roll(&mut watch, None).await;
+    let report = account.roll(&mut Watch { serve: 3, ..Watch::default() }, None).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert!(account.batch().is_empty());
+    account.nothing_was_lost();
 }
 
 #[tokio::test]

@@ -73,7 +73,6 @@ impl World {
         if kube.nodes.contains_key(&machine.id) {
             return;
         }
-        let is_first = kube.nodes.values().all(|node| node.role != role);
         kube.nodes.insert(machine.id.clone(), Node { role: role.clone(), drain: NodeState::default() });
         self.pod(
             cluster,
@@ -87,7 +86,10 @@ impl World {
             let name = format!("kube-apiserver-{}", machine.id);
             self.pod(cluster, "kube-system", &name, None, Owner::Kubelet, Some(machine));
         }
-        if is_first {
+        // Somebody deploys once the pool is whole; CoreDNS comes with the first controller.
+        let nodes = self.kube(cluster).nodes.values().filter(|node| node.role == role).count();
+        let wanted = self.fleet.groups.get(&machine.group).map_or(1, |group| group.desired.max(1)) as usize;
+        if nodes >= if role == "controller" { 1 } else { wanted } {
             self.deploy(cluster, &role, &machine.group);
         }
         self.schedule_pods(cluster);
