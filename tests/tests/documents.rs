@@ -211,6 +211,7 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
     for verb in &verbs {
         named.insert(verb.document());
         let document = &documents[verb.document()];
+        assert_eq!(document.timeout_s, verb.timeout_s(), "{verb:?}");
         let parameters = verb.parameters();
         assert!(parameters.keys().eq(document.parameters.keys()), "{verb:?}");
         for (name, value) in &parameters {

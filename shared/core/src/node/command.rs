@@ -69,6 +69,17 @@ impl Verb {
         }
     }
 
+    /// `timeoutSeconds` of its document's step in `infra/template.yaml`: after so long Run Command ends it.
+    #[must_use]
+    pub const fn timeout_s(&self) -> u32 {
+        match self {
+            Self::Status | Self::EtcdHealth | Self::EtcdRetire | Self::Uncordon { .. } => 120,
+            Self::EtcdMoveLeader | Self::EtcdRemove { .. } => 300,
+            Self::Refresh { .. } | Self::EtcdSnapshot => 1_800,
+            Self::Drain { .. } => 172_800,
+        }
+    }
+
     /// The document's parameters.
     #[must_use]
     pub fn parameters(&self) -> BTreeMap<String, String> {

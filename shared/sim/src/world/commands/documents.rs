@@ -44,7 +44,7 @@ const DOCUMENTS: [Document; 9] = [
     Document {
         name: "Slipway-Refresh",
         parameters: &[("Credentials", None, is_digest), ("Restart", Some("never"), is_restart)],
-        timeout_s: 900,
+        timeout_s: 1_800,
         takes_s: (2.0, 70.0),
     },
     Document { name: "Slipway-EtcdHealth", parameters: &[], timeout_s: 120, takes_s: (0.2, 1.5) },
