@@ -306,19 +306,18 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
     account.render(bigger_controllers()).await;
     let mut late = None;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    // It dies before it performs what it decided, time and again, until that is a size.
-    for calls in (0..4_000).map(|wake| wake % 40) {
-        let _ = account.invoke(None, Waker::Tick, &Life::until(calls, false)).await;
+    // It dies when it has stored what it decided, time and again, until that is a size.
+    for _ in 0..200 {
+        let _ = account.invoke(None, Waker::Tick, &Life::until_change(1)).await;
         let outbox = account.rollout().unwrap().outbox;
-        late = late.or_else(|| {
-            outbox.into_iter().find(|one| matches!(one.effect, slipway_rollout::Effect::SetDesired { .. }))
-        });
+        late =
+            outbox.into_iter().find(|one| matches!(one.effect, slipway_rollout::Effect::SetDesired { .. }));
         if late.is_some() {
             break;
         }
-        let mut world = lock(&account.cloudformation);
-        let later = world.now() + SignedDuration::from_secs(20);
-        world.advance(later);
+        account.later(SignedDuration::from_secs(50));
+        account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
+        account.later(SignedDuration::from_secs(10));
     }
     let late = late.expect("one more controller is asked for");
     let report = account.roll(&mut Watch { serve: 3, ..Watch::default() }, None).await;

@@ -58,7 +58,7 @@ impl Account {
         self.live(long, &mut Watch { told_by_others: true, ..Watch::default() }).await;
     }
 
-    fn later(&self, long: SignedDuration) {
+    pub(super) fn later(&self, long: SignedDuration) {
         let mut world = lock(&self.cloudformation);
         let later: Timestamp = world.now() + long;
         world.advance(later);

@@ -81,7 +81,7 @@ async fn p6_a_machine_that_the_group_of_a_pool_keeps_is_drained_before_the_pool_
     lock(&account.cloudformation).keep_machine(&kept);
     account.render(without_batch()).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    let report = account.roll(&mut Watch { serve: 3, ..Watch::default() }, None).await;
+    let report = account.roll(&mut Watch { serve: 3, told_by_others: true, ..Watch::default() }, None).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert!(account.batch().is_empty());
     account.nothing_was_lost();

