@@ -9,6 +9,7 @@
 
 pub(super) mod asks;
 mod danger;
+mod idle;
 mod leaver;
 mod machines;
 mod member;
@@ -47,10 +48,6 @@ pub(super) const PATIENCE: SignedDuration = deadline::PATIENCE;
 /// What was decided and has not been seen to happen after so long is decided anew: whatever it was decided on is too old by then
 /// ([`super::outbox::FRESH`]), and Auto Scaling's answers are not that late.
 pub(super) const RECONSIDERED: SignedDuration = SignedDuration::from_mins(5);
-
-/// Auto Scaling's answers may be late (docs/aws.md): just after CloudFormation has updated a group, one may still show what the group launched
-/// before, by which every machine seems to be as planned. So that is believed only when it is still so after a while.
-const CONSISTENT: SignedDuration = SignedDuration::from_mins(2);
 
 /// Before the machines of a role are asked again how they are: once a tick.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
@@ -558,14 +555,6 @@ impl NodeStep {
         }
         let machine = self.machine.as_deref().unwrap_or("its machine");
         self.fail(format!("{what} {machine} failed {TRIES} times: {why}"))
-    }
-
-    /// Whether it may be believed that no machine needs anything: something was done to one, or it has seemed so for long enough.
-    fn is_surely_idle(&mut self, now: Timestamp) -> bool {
-        if !self.done.is_empty() || !self.work.renews() {
-            return true;
-        }
-        now.duration_since(*self.idle_since.get_or_insert(now)) >= CONSISTENT
     }
 
     fn has_waited(&self, turn: &Turn<'_>) -> SignedDuration {

@@ -1,0 +1,92 @@
+//! Whom an event wakes, as the rules of `infra/template.yaml` say it.
+
+use jiff::Timestamp;
+use slipway_core::event::Event;
+use slipway_core::renewal::Asked;
+use slipway_driver::launch::Waker;
+
+use super::Engine;
+use crate::world::Outgoing;
+use crate::year::account::Woken;
+
+impl Engine<'_> {
+    pub(super) fn published(&mut self, event: &Event, now: Timestamp) {
+        self.tally.events += 1;
+        let said = |self_: &mut Self, what: &str, message: &str| {
+            self_.transcript.push((now, format!("bus: {what}: {message}")));
+        };
+        let who = match event {
+            Event::RolloutRequested(_) => Woken::Rollout(Waker::Event),
+            Event::CertificateRenewed(renewed) => {
+                said(self, "certificates renewed", &renewed.certificates.join(", "));
+                Woken::Credentials
+            }
+            Event::ScanRequested(asked) => match &asked.cluster {
+                Some(_) => {
+                    // The daily look is told by the same event.
+                    self.send(Woken::Rollout(Waker::Look), true);
+                    Woken::Scan(Asked::default())
+                }
+                None => Woken::Scans,
+            },
+            Event::RenewalRequested(asked) => {
+                let everything = asked.certificates.is_empty();
+                Woken::Scan(Asked { certificates: asked.certificates.clone(), everything, at: Some(now) })
+            }
+            Event::RolloutSucceeded(report) => {
+                said(self, "rollout succeeded", &report.message);
+                if !self.scans {
+                    return;
+                }
+                Woken::Scan(Asked::default())
+            }
+            Event::RolloutFailed(report) => return said(self, "rollout failed", &report.message),
+            Event::RolloutAborted(report) => return said(self, "rollout aborted", &report.message),
+            Event::RolloutSuperseded(report) => return said(self, "rollout superseded", &report.message),
+            Event::RolloutStarted(started) => return said(self, "rollout started", &started.plan),
+            Event::RolloutStep(report) => return said(self, "step", &report.message),
+            Event::RolloutWaiting(report) => return said(self, "waiting", &report.message),
+            Event::RolloutPaused(report) => return said(self, "paused", &report.message),
+            Event::OrderIgnored(report) => return said(self, "order ignored", &report.message),
+            Event::ClusterDestroyed(gone) => return said(self, "cluster destroyed", &gone.message),
+            Event::PlanReady(plan) => return said(self, "plan", &plan.summary),
+            Event::SpecRejected(rejected) => {
+                return said(self, "spec rejected", &rejected.diagnostics.join("; "));
+            }
+            Event::CertificateExpiring(one) => return said(self, "expiring", &one.message),
+            Event::RenewalFailed(one) => return said(self, "renewal failed", &one.message),
+            Event::PlanUnchanged(_)
+            | Event::RolloutApproved(_)
+            | Event::RolloutPause(_)
+            | Event::RolloutResume(_)
+            | Event::RolloutAbort(_)
+            | Event::RolloutSkip(_)
+            | Event::DestroyRequested(_) => return,
+        };
+        self.send(who, true);
+    }
+}
+
+/// Whom something that the world says wakes, by the rules of `infra/template.yaml`; and whether AWS promises to bring it.
+pub(super) fn woken(outgoing: &Outgoing) -> Option<(Woken, bool)> {
+    let event = match outgoing {
+        Outgoing::Invoke { .. } => return Some((Woken::Rollout(Waker::Tick), true)),
+        Outgoing::Event(event) => event,
+    };
+    let detail = &event.envelope["detail"];
+    let text = |pointer: &str| detail.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default();
+    match event.envelope["source"].as_str().unwrap_or_default() {
+        "aws.cloudformation" if event.detail_type == "CloudFormation Stack Status Change" => {
+            let settled =
+                ["_COMPLETE", "_FAILED"].iter().any(|end| text("/status-details/status").ends_with(end));
+            let name = text("/stack-id").split('/').nth(1).unwrap_or_default().to_owned();
+            settled.then_some((Woken::Stack(name), true))
+        }
+        "aws.autoscaling" => Some((Woken::Group(text("/AutoScalingGroupName").to_owned()), false)),
+        "aws.ssm" => {
+            let over = !matches!(text("/status"), "Pending" | "Delayed" | "InProgress" | "Cancelling");
+            over.then(|| (Woken::Command(text("/command-id").to_owned()), false))
+        }
+        _ => None,
+    }
+}
