@@ -490,34 +490,6 @@ impl<'m> Engine<'m> {
         self.is_woken_again(now);
     }
 
-    /// Whatever is open is woken again: a tick is armed, or something is on its way.
-    fn is_woken_again(&mut self, now: Timestamp) {
-        let is_open = self.account.rollout().is_some_and(|one| one.is_open());
-        if !is_open || self.with_world(|world| !world.schedules().is_empty()) {
-            return;
-        }
-        // What is lost was never sent on its way; what is on its way is tried again, and lies in a dead-letter queue in the end.
-        let comes = self.queue.values().any(|happening| match happening {
-            Happening::Invoke { who, .. } => match who {
-                Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => true,
-                Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => false,
-            },
-            Happening::Person(_)
-            | Happening::Death { .. }
-            | Happening::Alarm { .. }
-            | Happening::Strike(_)
-            | Happening::Disarm
-            | Happening::Daily => false,
-        });
-        if !comes {
-            self.checker.wrong(
-                now,
-                "P8",
-                "something is open, and nothing wakes whoever goes on with it".to_owned(),
-            );
-        }
-    }
-
     /// What is open by what the bus says: whether that has ended, and well; and whether the cluster is gone. A start is looked at before what was done, for
     /// it was said before; an end after it.
     fn begins(&mut self, events: &[Event]) -> (Option<bool>, bool) {

@@ -5,11 +5,39 @@ use slipway_core::event::Event;
 use slipway_core::renewal::Asked;
 use slipway_driver::launch::Waker;
 
-use super::Engine;
+use super::{Engine, Happening};
 use crate::world::Outgoing;
 use crate::year::account::Woken;
 
 impl Engine<'_> {
+    /// Whatever is open is woken again: a tick is armed, or something is on its way.
+    pub(super) fn is_woken_again(&mut self, now: Timestamp) {
+        let is_open = self.account.rollout().is_some_and(|one| one.is_open());
+        if !is_open || self.with_world(|world| !world.schedules().is_empty()) {
+            return;
+        }
+        // What is lost was never sent on its way; what is on its way is tried again, and lies in a dead-letter queue in the end.
+        let comes = self.queue.values().any(|happening| match happening {
+            Happening::Invoke { who, .. } => match who {
+                Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => true,
+                Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => false,
+            },
+            Happening::Person(_)
+            | Happening::Death { .. }
+            | Happening::Alarm { .. }
+            | Happening::Strike(_)
+            | Happening::Disarm
+            | Happening::Daily => false,
+        });
+        if !comes {
+            self.checker.wrong(
+                now,
+                "P8",
+                "something is open, and nothing wakes whoever goes on with it".to_owned(),
+            );
+        }
+    }
+
     pub(super) fn published(&mut self, event: &Event, now: Timestamp) {
         self.tally.events += 1;
         let said = |self_: &mut Self, what: &str, message: &str| {
