@@ -1,7 +1,7 @@
 //! A rollout is woken: load → observe → decide → store → perform → record.
 //!
-//! Whoever wakes it (a request, CloudFormation, the tick) only names the cluster. A crash after the store finds the
-//! effects in the outbox and performs them again; a lost race performs nothing.
+//! Whoever wakes it (a request, CloudFormation, the tick) only names the cluster. An order is stored before
+//! anything else is done. A crash after the store leaves the effects in the outbox, and another invocation performs those that are not too old.
 
 mod perform;
 mod wakes;

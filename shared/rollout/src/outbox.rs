@@ -123,22 +123,7 @@ impl Pending {
     /// Whether what is decided next depends on it.
     #[must_use]
     pub fn holds_up(&self) -> bool {
-        match &self.effect {
-            Effect::DeleteChangeSet { .. }
-            | Effect::Cancel(_)
-            | Effect::ArmTick
-            | Effect::DisarmTick
-            | Effect::Publish(_) => false,
-            Effect::CreateChangeSet(_)
-            | Effect::ExecuteChangeSet { .. }
-            | Effect::DeleteStack { .. }
-            | Effect::PointAddons(_)
-            | Effect::Send(_)
-            | Effect::SetDesired { .. }
-            | Effect::Terminate { .. }
-            | Effect::ProlongTermination { .. }
-            | Effect::CompleteTermination { .. } => true,
-        }
+        !self.effect.only_tells()
     }
 }
 
@@ -171,11 +156,10 @@ impl Effect {
         }
     }
 
-    /// Whether it stays true however late it is performed.
-    fn keeps(&self) -> bool {
+    /// Whether it only tells or tidies up: no decision depends on it, and it stays true however late it is performed.
+    fn only_tells(&self) -> bool {
         match self {
             Self::DeleteChangeSet { .. }
-            | Self::PointAddons(_)
             | Self::Cancel(_)
             | Self::ArmTick
             | Self::DisarmTick
@@ -183,6 +167,7 @@ impl Effect {
             Self::CreateChangeSet(_)
             | Self::ExecuteChangeSet { .. }
             | Self::DeleteStack { .. }
+            | Self::PointAddons(_)
             | Self::Send(_)
             | Self::SetDesired { .. }
             | Self::Terminate { .. }
@@ -195,22 +180,8 @@ impl Effect {
     /// the same: its machine was drained, and goes either way.
     #[must_use]
     pub fn begins(&self) -> bool {
-        match self {
-            Self::CompleteTermination { .. } => false,
-            Self::CreateChangeSet(_) => true,
-            Self::ExecuteChangeSet { .. }
-            | Self::DeleteStack { .. }
-            | Self::SetDesired { .. }
-            | Self::Terminate { .. }
-            | Self::Send(_)
-            | Self::DeleteChangeSet { .. }
-            | Self::PointAddons(_)
-            | Self::Cancel(_)
-            | Self::ProlongTermination { .. }
-            | Self::ArmTick
-            | Self::DisarmTick
-            | Self::Publish(_) => self.is_disruptive(),
-        }
+        let completes = matches!(self, Self::CompleteTermination { .. });
+        matches!(self, Self::CreateChangeSet(_)) || self.is_disruptive() && !completes
     }
 }
 
@@ -223,7 +194,9 @@ impl Rollout {
             if let Effect::Publish(event) = &mut effect {
                 event.identify(format!("{}/{id}", self.cluster));
             }
-            let evidence = (!effect.keeps()).then_some(evidence);
+            // The add-ons that node managers follow are part of the state, and never too late.
+            let lasts = effect.only_tells() || matches!(effect, Effect::PointAddons(_));
+            let evidence = (!lasts).then_some(evidence);
             self.outbox.push(Pending { id, effect, decided_at: effects.now, evidence });
         }
     }
