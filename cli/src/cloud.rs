@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::env;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
 use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, RunCommand, S3Bucket};
 use slipway_core::event::Event;
 use slipway_core::status::Desired;
@@ -49,8 +50,9 @@ pub(crate) struct BusArgs {
 }
 
 impl BusArgs {
-    /// Puts `event` on the bus of the cluster's installation.
+    /// Puts `event` on the bus of the cluster's installation; an order is given now.
     pub(crate) async fn publish(&self, cloud: &Cloud, event: Event) -> Result<(), Failure> {
+        let event = event.given(Timestamp::now());
         flow(self.of(cloud).await?.publish(&[event]).await)
     }
 
@@ -294,7 +296,7 @@ impl Cloud {
 
     /// The rollout that is open; refused where none is.
     pub(crate) async fn open_rollout(&self) -> Result<Active, Failure> {
-        self.rollout().await?.active.ok_or_else(|| {
+        self.rollout().await?.active().cloned().ok_or_else(|| {
             let problem = format!("no rollout of {} is open", self.cluster);
             Failure::refused(problem, format!("slipway status --cluster {} says how it stands", self.cluster))
         })

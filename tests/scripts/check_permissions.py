@@ -80,6 +80,7 @@ FUNCTIONS_TOO = {
     "autoscaling:TerminateInstanceInAutoScalingGroup",
     "autoscaling:CompleteLifecycleAction",
     "autoscaling:RecordLifecycleActionHeartbeat",
+    "elasticloadbalancing:DescribeTargetHealth",
 }
 
 # By what a node, and a group of nodes, is known to be ours.

@@ -174,6 +174,8 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
         .await
     };
     note(&mut told, "a group that is not there", groups.group("none").await.map(shape));
+    let arn = format!("arn:aws:elasticloadbalancing:{REGION}:{ACCOUNT}:targetgroup/none/0123456789abcdef");
+    note(&mut told, "targets of a target group that is not there", groups.targets(&arn).await);
     note(&mut told, "the group", Ok(shape(Some(serving(1).await))));
     note(&mut told, "growing", groups.set_desired(GROUP, 2).await);
     let grown = serving(2).await;

@@ -257,3 +257,14 @@ async fn a_drain_has_more_time_than_it_may_be_told_to_take() {
     let longest = Regex::new(content["parameters"]["For"]["allowedPattern"].as_str().unwrap()).unwrap();
     assert!(longest.is_match("99999") && !longest.is_match("100000"));
 }
+
+#[test]
+fn every_state_is_drawn_as_its_table_has_it() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/states.md");
+    let page = slipway_rollout::states::page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(written == page, "docs/states.md is not what the tables say: run this test with UPDATE_DOCS=1");
+}

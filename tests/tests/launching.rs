@@ -436,7 +436,7 @@ async fn p8_a_disarm_that_comes_late_leaves_the_next_rollout_its_tick() {
     let account = Account::launched().await;
     account.render(bigger(PRODUCTION)).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    assert!(account.rollout().unwrap().active.is_some());
+    assert!(account.rollout().unwrap().active().is_some());
     // As if the last rollout's invocation had stood still before its last effect.
     let mut late = account.rollout().unwrap();
     late.outbox = vec![pending(slipway_rollout::Effect::DisarmTick)];
@@ -488,7 +488,7 @@ async fn a_newer_spec_that_comes_during_the_launch_is_adopted_between_two_steps(
     account.run(Delivery::Everything).await;
     // The old rollout stops at a boundary; what woke it there starts the newer one.
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    if account.rollout().unwrap().active.is_some() {
+    if account.rollout().unwrap().active().is_some() {
         account.run(Delivery::Everything).await;
     }
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));

@@ -222,7 +222,7 @@ async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     }
     let rollout: Value = slipway.document(cluster, "rollout.json").await.unwrap().unwrap();
     let last = &rollout["last"]["result"];
-    json!({"generation": rollout["generation"], "active": rollout["active"], "last": last, "behind": rollout["behind"]})
+    json!({"generation": rollout["generation"], "doing": rollout["doing"], "last": last, "behind": rollout["behind"]})
 }
 
 /// Waits until a rollout ends well whose function died at each of those calls: the one process that called, as it called.

@@ -75,7 +75,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         printer.result("nothing was aborted\n", &machine(false));
         return Ok(Exit::Findings);
     }
-    let abort = RolloutAbort { cluster: name.to_owned(), plan: Some(plan.to_owned()) };
+    let abort = RolloutAbort { cluster: name.to_owned(), plan: Some(plan.to_owned()), at: None };
     args.bus.publish(&cloud, Event::RolloutAbort(abort)).await?;
     printer.result(&format!("asked that the rollout of plan {plan} end; {watch}\n"), &machine(true));
     Ok(Exit::Done)
@@ -100,7 +100,7 @@ async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer)
         printer.result("nothing was aborted\n", &machine);
         return Ok(Exit::Findings);
     }
-    let abort = RolloutAbort { cluster: name.to_owned(), plan: None };
+    let abort = RolloutAbort { cluster: name.to_owned(), plan: None, at: None };
     args.bus.publish(cloud, Event::RolloutAbort(abort)).await?;
     let text = format!("asked that the destruction of {name} end; slipway watch --cluster {name}\n");
     printer.result(&text, &machine);

@@ -122,7 +122,7 @@ async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
     else {
         return Ok(());
     };
-    let goes_on = if rollout.destroy.is_some_and(|open| open.has_stopped()) {
+    let goes_on = if rollout.destroy().is_some_and(slipway_rollout::Destroy::has_stopped) {
         format!("`slipway destroy --cluster {name}` goes on with it")
     } else {
         format!("wait until it is over: slipway watch --cluster {name}")

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use slipway_core::cluster::Approval;
-use slipway_core::event::{Event, PlanReference};
+use slipway_core::event::{Event, RolloutApproved};
 use slipway_core::plan::Plan;
 use slipway_core::status::Desired;
 use slipway_driver::error::FlowError;
@@ -69,8 +69,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         printer.result("nothing was approved\n", &machine(false));
         return Ok(Exit::Findings);
     }
-    let reference = PlanReference { cluster: cloud.cluster.clone(), plan: plan.id.clone() };
-    args.bus.publish(&cloud, Event::RolloutApproved(reference)).await?;
+    let approved = RolloutApproved { cluster: cloud.cluster.clone(), plan: plan.id.clone(), at: None };
+    args.bus.publish(&cloud, Event::RolloutApproved(approved)).await?;
     printer.result(&format!("approved plan {}; {watch}\n", plan.id), &machine(true));
     Ok(Exit::Done)
 }
@@ -95,7 +95,7 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Fail
     };
     let rollout = store::load::<Rollout>(assets, &keys::rollout(name)).await?.value;
     let rollout = rollout.unwrap_or_else(|| Rollout::new(name));
-    let under_way = rollout.active.as_ref().is_some_and(|active| active.plan == plan.id);
+    let under_way = rollout.active().is_some_and(|active| active.plan == plan.id);
     if under_way || rollout.approved.as_deref() == Some(plan.id.as_str()) {
         return Ok((plan, true));
     }
@@ -130,7 +130,7 @@ fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String
         return Some(format!("plan {id} cannot be executed: {why}"));
     }
     // While another rollout is at work its start is not what stands; then the function looks again when that has ended.
-    (rollout.active.is_none() && !rollout.is_start_of(plan))
+    (rollout.active().is_none() && !rollout.is_start_of(plan))
         .then(|| format!("plan {id} was made for what stood before the last rollout"))
 }
 

@@ -74,7 +74,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         printer.result("nothing is destroyed\n", &machine);
         return Ok(Exit::Findings);
     }
-    let asked = DestroyRequested { cluster: name.to_owned(), without_snapshot: args.without_snapshot };
+    let asked =
+        DestroyRequested { cluster: name.to_owned(), without_snapshot: args.without_snapshot, at: None };
     args.bus.publish(&cloud, Event::DestroyRequested(asked)).await?;
     let text = format!(
         "asked that {name} be destroyed: slipway status --cluster {name} says within a minute that it is\n"
@@ -83,10 +84,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     if !args.watch {
         return Ok(Exit::Done);
     }
-    let (before, ignored) = (rollout.destroy.map(|open| open.asked_at), rollout.ignored);
-    let taken = |now: &Rollout| {
-        now.was_destroyed().is_some() || now.destroy.as_ref().map(|open| open.asked_at) != before
-    };
+    let (before, ignored) = (rollout.destroy().map(|open| open.asked_at), rollout.ignored);
+    let taken =
+        |now: &Rollout| now.was_destroyed().is_some() || now.destroy().map(|open| open.asked_at) != before;
     watch::an_order(&cloud, taken, ignored.as_ref(), printer).await
 }
 
@@ -96,21 +96,21 @@ fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     if let Some(going) = rollout.going_in_words() {
         let _ = writeln!(text, "{going}; this goes on from there");
     }
-    let snapshot = match rollout.destroy.as_ref().map(|open| &open.snapshot) {
+    let snapshot = match rollout.destroy().map(|open| &open.snapshot) {
         Some(LastSnapshot::Taken(_)) if without_snapshot => "the last snapshot of etcd is taken",
         Some(LastSnapshot::Taken(_)) => {
             "unless etcd goes already, another last snapshot of it is taken first"
         }
         Some(LastSnapshot::Needless) => "no etcd ever stood, so that there is nothing to take a snapshot of",
-        None | Some(LastSnapshot::Leader | LastSnapshot::Asked) if !without_snapshot => {
+        None | Some(LastSnapshot::Leader(_) | LastSnapshot::Taking(_)) if !without_snapshot => {
             "a last snapshot of etcd is taken first"
         }
-        None | Some(LastSnapshot::Leader | LastSnapshot::Asked | LastSnapshot::Declined) => {
+        None | Some(LastSnapshot::Leader(_) | LastSnapshot::Taking(_) | LastSnapshot::Declined) => {
             "no last snapshot of etcd is taken: what is in no earlier one is lost"
         }
     };
     let _ = writeln!(text, "{snapshot}");
-    if rollout.active.is_some() {
+    if rollout.active().is_some() {
         let _ = writeln!(text, "the rollout that is open is aborted");
     }
     for stack in rollout.standing().keys() {

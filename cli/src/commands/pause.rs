@@ -42,7 +42,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     must_stand(&rollout)?;
     let since = rollout.paused_since();
     // Also if it is paused: a resume may be on its way that was asked for before.
-    args.bus.publish(&cloud, Event::RolloutPause(ClusterReference { cluster: name.to_owned() })).await?;
+    args.bus
+        .publish(&cloud, Event::RolloutPause(ClusterReference { cluster: name.to_owned(), at: None }))
+        .await?;
     let text = match since {
         None => {
             format!("asked {name} to start nothing new; `slipway resume --cluster {name}` lets it go on\n")

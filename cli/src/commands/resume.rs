@@ -43,7 +43,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         must_stand(&rollout)?;
     }
     // Also if it is not paused yet: a pause may be on its way.
-    args.bus.publish(&cloud, Event::RolloutResume(ClusterReference { cluster: name.to_owned() })).await?;
+    args.bus
+        .publish(&cloud, Event::RolloutResume(ClusterReference { cluster: name.to_owned(), at: None }))
+        .await?;
     let text = match since {
         Some(since) => {
             format!("{name}, paused since {}, goes on; slipway watch --cluster {name}\n", moment(since))

@@ -154,7 +154,7 @@ fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
 
 /// The spec is that one already.
 fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]) -> Failure {
-    if let Some(off) = &rollout.called_off {
+    if let Some(off) = rollout.called_off() {
         return Failure::refused(
             off.message.clone(),
             "there is nothing to go back to: upload the spec once more",
@@ -218,7 +218,7 @@ fn about(
     for patch in changed {
         let _ = writeln!(about, "patches/{patch} was changed since, and stays as it is now");
     }
-    if let Some(active) = &rollout.active {
+    if let Some(active) = rollout.active() {
         let _ = writeln!(
             about,
             "plan {} is being rolled out: it ends with what it has begun, and the way back starts from there",

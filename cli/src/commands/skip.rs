@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         return Err(Failure::refused(problem, cure));
     }
     if !before {
-        let skip = RolloutSkip { cluster: name.to_owned(), instance: instance.to_owned() };
+        let skip = RolloutSkip { cluster: name.to_owned(), instance: instance.to_owned(), at: None };
         args.bus.publish(&cloud, Event::RolloutSkip(skip)).await?;
     }
     let text = if before {

@@ -118,7 +118,7 @@ impl Overview {
         let certificates = documents.manifest.as_ref().map(|manifest| certificates::expiries(manifest, now));
         let certificates = certificates.unwrap_or_default();
         let mut rollout = documents.rollout_view();
-        let active = documents.rollout.as_ref().and_then(|rollout| rollout.active.as_ref());
+        let active = documents.rollout.as_ref().and_then(|rollout| rollout.active());
         rollout.progress = active.and_then(|active| progress::of(&nodes, active));
         let spec = documents.status.as_ref().and_then(|status| status.spec.clone());
         let name = &cloud.cluster;
@@ -212,7 +212,7 @@ impl Documents {
         let rollout = self.state();
         // The report is written after the state that it tells of: one that lags behind does not count.
         let lags = view.generation != rollout.generation;
-        match (&rollout.active, &rollout.last) {
+        match (rollout.active(), &rollout.last) {
             (Some(active), _) => {
                 view.started_at = Some(active.started_at);
                 if lags {
@@ -232,12 +232,12 @@ impl Documents {
             }
             (None, Some(_) | None) => {}
         }
-        if rollout.active.is_none() {
+        if rollout.active().is_none() {
             of_what_goes(&mut view, &rollout, lags);
         }
         view.generation = rollout.generation;
         view.running =
-            rollout.active.is_some() || rollout.destroy.as_ref().is_some_and(|open| !open.has_stopped());
+            rollout.active().is_some() || rollout.destroy().is_some_and(|open| !open.has_stopped());
         // Nobody wakes the rollout function to say that a plan waits: it is seen here.
         if let (Some(desired), Some(plan)) = (&self.desired, &self.plan)
             && is_due(&rollout, desired, plan)
@@ -284,13 +284,13 @@ impl Documents {
 
 /// Whether `plan`, which is desired, begins as soon as it is asked for.
 fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
-    let free = rollout.active.is_none() && !rollout.is_going();
+    let free = rollout.active().is_none() && !rollout.is_going();
     free && rollout.is_start_of(plan) && !plan.is_empty() && !rollout.is_spent(desired)
 }
 
 /// A cluster that is being taken away, or was.
 fn of_what_goes(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
-    if let Some(open) = &rollout.destroy {
+    if let Some(open) = rollout.destroy() {
         let told = matches!(view.state.as_str(), "destroying" | "paused" | "aborting" | "failed" | "stuck");
         if lags || !told || (view.state == "failed" && !open.has_stopped()) {
             "destroying".clone_into(&mut view.state);
@@ -305,7 +305,7 @@ fn of_what_goes(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
         view.message.clone_from(&gone.message);
         view.plan = None;
         view.ended_at = Some(gone.at);
-    } else if let Some(off) = &rollout.called_off {
+    } else if let Some(off) = rollout.called_off() {
         "aborted".clone_into(&mut view.state);
         view.message.clone_from(&off.message);
         view.plan = None;
@@ -363,14 +363,15 @@ mod tests {
     }
 
     fn rollout(active: bool, last: &str) -> Value {
-        let active = active.then(|| {
-            json!({
+        let doing = active.then(|| {
+            json!({"rolling": {
                 "plan": "p2", "specVersion": "v", "target": "t", "startedAt": "2026-11-22T12:00:00Z", "changeSet": "s",
                 "steps": [], "nodesLeft": 0, "stacksLeft": [],
-            })
+            }})
         });
+        let doing = doing.unwrap_or_else(|| json!("idle"));
         json!({
-            "format": 1, "cluster": "c", "generation": 2, "deployed": {}, "active": active, "outbox": [],
+            "format": 2, "cluster": "c", "generation": 2, "deployed": {}, "doing": doing, "outbox": [],
             "approved": null, "said": null,
             "last": {
                 "plan": "p2", "specVersion": "v", "target": "t", "result": last, "message": "as it ended",
@@ -388,10 +389,10 @@ mod tests {
     #[test]
     fn a_cluster_that_is_being_destroyed_or_was_says_so_whatever_was_reported_before() {
         let mut going = rollout(false, "succeeded");
-        going["destroy"] = json!({
-            "askedAt": "2026-11-22T13:00:00Z", "attempt": 1, "snapshot": "leader", "stacks": [],
-            "since": "2026-11-22T13:00:00Z",
-        });
+        going["doing"] = json!({"going": {
+            "askedAt": "2026-11-22T13:00:00Z", "attempt": 1, "stacks": [],
+            "snapshot": {"leader": {"since": "2026-11-22T13:00:00Z"}},
+        }});
         for (told, state) in [("succeeded", "destroying"), ("destroying", "destroying"), ("paused", "paused")]
         {
             let seen = documents(going.clone(), report(told, 2)).rollout_view();
@@ -399,7 +400,9 @@ mod tests {
         }
         let mut gone = rollout(false, "succeeded");
         gone["last"] = Value::Null;
-        gone["destroyed"] = json!({ "at": "2026-11-22T14:00:00Z", "message": "destroyed: every stack is gone", "specVersions": ["v9"] });
+        gone["doing"] = json!({"gone": {
+            "at": "2026-11-22T14:00:00Z", "message": "destroyed: every stack is gone", "specVersions": ["v9"],
+        }});
         let documents = documents(gone, report("destroying", 2));
         let seen = documents.rollout_view();
         assert_eq!((seen.state.as_str(), seen.running), ("destroyed", false));

@@ -45,10 +45,10 @@ pub(super) fn of(nodes: &[Node], active: &Active) -> Option<Progress> {
     let turn = |node: &Node| {
         let step = active.nodes.steps.iter().find(|step| step.role.to_string() == node.role)?;
         let told = node.bootstrap.as_ref().map(|boot| boot.heard);
-        let told = match step.work {
+        let told = match step.work() {
             Work::Replace => told,
             Work::Refresh => told.max(node.status.as_ref().map(|status| status.heard)),
-            Work::Fewer | Work::Leave | Work::Remove => return None,
+            Work::Save | Work::Fewer | Work::Leave | Work::Remove => return None,
         };
         match (node.standing, node.behind) {
             (Standing::Earlier, _) => None,

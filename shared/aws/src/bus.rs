@@ -83,7 +83,7 @@ impl Bus for EventBus {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_core::event::{PlanUnchanged, SpecRejected};
+    use slipway_core::event::{ClusterReference, PlanUnchanged, SpecRejected};
     use slipway_driver::ports::ErrorKind;
 
     use super::*;
@@ -113,6 +113,21 @@ mod tests {
         assert_eq!(first["Entries"][1]["DetailType"], "Plan Unchanged");
         assert_eq!(first["Entries"][1]["Source"], "slipway");
         assert_eq!(first["Entries"][1]["EventBusName"], "slipway");
+    }
+
+    /// `Time` is left to EventBridge: the clock of whoever gives an order may be minutes off.
+    #[tokio::test]
+    async fn p10_an_orders_detail_says_when_it_was_given_and_its_time_is_eventbridges() {
+        let server = Server::new(&[FINE]);
+        let at = "2026-11-22T12:00:07.25Z".parse().unwrap();
+        let pause = ClusterReference { cluster: "a".to_owned(), at: None };
+        let events = [Event::RolloutPause(pause).given(at), unchanged(1).given(at)];
+        server.aws().bus("slipway").publish(&events).await.unwrap();
+        let body: serde_json::Value = serde_json::from_str(&server.requests()[0].body).unwrap();
+        let detail = |at: usize| body["Entries"][at]["Detail"].as_str().unwrap();
+        assert_eq!(detail(0), r#"{"at":"2026-11-22T12:00:07.25Z","cluster":"a"}"#);
+        assert_eq!(detail(1), r#"{"cluster":"a","specVersion":"v1"}"#);
+        assert!(body["Entries"][0].get("Time").is_none());
     }
 
     #[tokio::test]

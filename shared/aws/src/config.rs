@@ -150,10 +150,13 @@ impl Aws {
         aws_sdk_cloudformation::Client::new(&self.config)
     }
 
-    /// Auto Scaling.
+    /// Auto Scaling, and the load balancers behind which it puts machines.
     #[must_use]
     pub fn groups(&self) -> AutoScaling {
-        AutoScaling::new(aws_sdk_autoscaling::Client::new(&self.config))
+        AutoScaling::new(
+            aws_sdk_autoscaling::Client::new(&self.config),
+            aws_sdk_elasticloadbalancingv2::Client::new(&self.config),
+        )
     }
 
     /// Run Command.

@@ -1,26 +1,36 @@
-//! Auto Scaling: groups, and the machines in them.
+//! Auto Scaling: groups, the machines in them, and how load balancers take these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_autoscaling::config::retry::RetryConfig;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LaunchTemplateSpecification};
+use aws_sdk_elasticloadbalancingv2::types::{
+    TargetHealth, TargetHealthDescription, TargetHealthReasonEnum, TargetHealthStateEnum,
+};
 use slipway_core::node::TERMINATE_HOOK;
 use slipway_driver::ports::{ErrorKind, Groups, PortError, PortResult};
-use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
+use slipway_rollout::fleet::{
+    self, GroupView, Lifecycle, MachineView, TargetState, Targets, TemplateVersion,
+};
 
 use crate::error::{code, port_error, words};
 
 const DESCRIBE: &str = "autoscaling:DescribeAutoScalingGroups";
+const HEALTH: &str = "elasticloadbalancing:DescribeTargetHealth";
 
-/// Auto Scaling.
+/// Auto Scaling, and Elastic Load Balancing as far as it says how a group's machines are taken.
 #[derive(Debug, Clone)]
 pub struct AutoScaling {
     client: aws_sdk_autoscaling::Client,
+    balancing: aws_sdk_elasticloadbalancingv2::Client,
 }
 
 impl AutoScaling {
-    pub(crate) fn new(client: aws_sdk_autoscaling::Client) -> Self {
-        Self { client }
+    pub(crate) fn new(
+        client: aws_sdk_autoscaling::Client,
+        balancing: aws_sdk_elasticloadbalancingv2::Client,
+    ) -> Self {
+        Self { client, balancing }
     }
 }
 
@@ -36,6 +46,15 @@ impl Groups for AutoScaling {
                 .map(|group| view(name, &group))
                 .transpose(),
             Err(error) => Err(port_error(DESCRIBE, name, &error)),
+        }
+    }
+
+    async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
+        // All targets come at once: the action knows no pages.
+        match self.balancing.describe_target_health().target_group_arn(target_group).send().await {
+            Ok(found) => targets(target_group, found.target_health_descriptions()).map(Some),
+            Err(error) if code(&error) == "TargetGroupNotFound" => Ok(None),
+            Err(error) => Err(port_error(HEALTH, target_group, &error)),
         }
     }
 
@@ -156,7 +175,51 @@ fn view(name: &str, group: &AutoScalingGroup) -> PortResult<GroupView> {
             .iter()
             .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value()?.to_owned())))
             .collect(),
+        target_groups: target_groups(group),
     })
+}
+
+/// The target groups in which a group registers its machines, whichever of the two ways they were attached by. Classic load balancers and
+/// VPC Lattice have none of ours.
+fn target_groups(group: &AutoScalingGroup) -> BTreeSet<String> {
+    let sources = group.traffic_sources().iter();
+    let sources =
+        sources.filter(|source| source.r#type() == Some("elbv2")).filter_map(|source| source.identifier());
+    group.target_group_arns().iter().map(String::as_str).chain(sources).map(str::to_owned).collect()
+}
+
+/// What is said of the targets of a target group, or why it cannot be told. A machine that is registered by more than one port is as its
+/// worst target is.
+fn targets(target_group: &str, found: &[TargetHealthDescription]) -> PortResult<Targets> {
+    let mut targets = Targets::new();
+    for one in found {
+        let id = one.target().and_then(|target| target.id());
+        let (Some(id), Some(state)) = (id, one.target_health().and_then(target_state)) else {
+            return Err(PortError {
+                kind: ErrorKind::Invalid,
+                operation: HEALTH,
+                subject: target_group.to_owned(),
+                message: "an answer with a target that has no id or state".to_owned(),
+            });
+        };
+        let known = targets.entry(id.to_owned()).or_insert_with(|| state.clone());
+        if *known == TargetState::Healthy {
+            *known = state;
+        }
+    }
+    Ok(targets)
+}
+
+fn target_state(health: &TargetHealth) -> Option<TargetState> {
+    let (state, reason) = (health.state()?, health.reason());
+    if *state == TargetHealthStateEnum::Healthy {
+        return Some(TargetState::Healthy);
+    }
+    if *state == TargetHealthStateEnum::Unused && reason == Some(&TargetHealthReasonEnum::NotInUse) {
+        return Some(TargetState::NotInUse);
+    }
+    let reason = reason.map(|reason| format!(" ({})", reason.as_str())).unwrap_or_default();
+    Some(TargetState::NotHealthy(format!("{}{reason}", state.as_str())))
 }
 
 fn machine(instance: &Instance) -> Option<MachineView> {
@@ -165,6 +228,7 @@ fn machine(instance: &Instance) -> Option<MachineView> {
         lifecycle: lifecycle(instance.lifecycle_state()?.as_str()),
         healthy: instance.health_status().is_some_and(|health| health.eq_ignore_ascii_case("healthy")),
         template: instance.launch_template().and_then(version),
+        target: fleet::TargetHealth::NotAsked,
     })
 }
 

@@ -27,7 +27,7 @@ use slipway_driver::ports::{
 };
 use slipway_driver::{keys, store};
 use slipway_pki::AwsLc;
-use slipway_rollout::fleet::{Lifecycle, MachineView};
+use slipway_rollout::fleet::{Lifecycle, MachineView, TargetHealth, TargetState};
 
 /// A moto server, gone when dropped: it ends with its standard input.
 struct Moto {
@@ -310,6 +310,39 @@ async fn a_group_of_three_is_seen_grows_and_loses_the_machine_that_is_named() {
         assert_eq!((seen.desired, seen.machines.contains_key(gone)), (3, false));
     }
     assert_eq!(groups.group("prod-pool-other").await.unwrap(), None);
+}
+
+/// moto takes every registered target for healthy.
+#[tokio::test]
+async fn p5_machines_are_seen_as_targets_of_the_target_groups_that_their_group_is_attached_to() {
+    let moto = Moto::start();
+    let template = r#"{"Resources": {
+        "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}},
+        "Api": {"Type": "AWS::ElasticLoadBalancingV2::TargetGroup", "Properties": {
+            "Name": "prod-api", "VpcId": {"Ref": "Vpc"}, "Protocol": "TCP", "Port": 6443, "TargetType": "instance"}}},
+        "Outputs": {"Api": {"Value": {"Ref": "Api"}}}}"#;
+    let stacks = aws_sdk_cloudformation::Client::new(&moto.config);
+    stacks.create_stack().stack_name("prod").template_body(template).send().await.unwrap();
+    let made = stacks.describe_stacks().stack_name("prod").send().await.unwrap();
+    let arn = made.stacks()[0].outputs()[0].output_value().unwrap().to_owned();
+    let client = aws_sdk_autoscaling::Client::new(&moto.config);
+    let launch = client.create_launch_configuration().launch_configuration_name("old");
+    launch.image_id("ami-12c6146b").instance_type("t3.micro").send().await.unwrap();
+    let group = client.create_auto_scaling_group().auto_scaling_group_name("prod-control-plane");
+    let group = group.launch_configuration_name("old").min_size(2).max_size(3).desired_capacity(2);
+    group.availability_zones("eu-west-1a").target_group_arns(&arn).send().await.unwrap();
+
+    let groups = Aws::new(moto.config.clone()).unwrap().groups();
+    let seen = groups.group("prod-control-plane").await.unwrap().unwrap();
+    assert_eq!(seen.target_groups, BTreeSet::from([arn.clone()]));
+    let targets = groups.targets(&arn).await.unwrap().unwrap();
+    assert_eq!(targets.keys().collect::<Vec<_>>(), seen.machines.keys().collect::<Vec<_>>());
+    assert!(targets.values().all(|state| *state == TargetState::Healthy), "{targets:?}");
+    let said = std::collections::BTreeMap::from([(arn.clone(), Some(targets))]);
+    let seen = seen.with_target_health(&said);
+    assert!(seen.machines.values().all(|machine| machine.target == TargetHealth::Healthy), "{seen:?}");
+    let other = arn.replace("prod-api", "prod-inner");
+    assert_eq!(groups.targets(&other).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Plan Ready", schemars::schema_for!(PlanReady)),
         ("Plan Unchanged", schemars::schema_for!(PlanUnchanged)),
         ("Rollout Requested", schemars::schema_for!(PlanReference)),
-        ("Rollout Approved", schemars::schema_for!(PlanReference)),
+        ("Rollout Approved", schemars::schema_for!(RolloutApproved)),
         ("Rollout Pause", schemars::schema_for!(ClusterReference)),
         ("Rollout Resume", schemars::schema_for!(ClusterReference)),
         ("Rollout Abort", schemars::schema_for!(RolloutAbort)),
@@ -61,7 +62,7 @@ pub enum Event {
     RolloutRequested(PlanReference),
     /// A person approves a plan that waits.
     #[serde(rename = "Rollout Approved")]
-    RolloutApproved(PlanReference),
+    RolloutApproved(RolloutApproved),
     /// A person asks that nothing new be started, in this rollout and in any to come.
     #[serde(rename = "Rollout Pause")]
     RolloutPause(ClusterReference),
@@ -249,12 +250,32 @@ pub struct PlanReference {
     pub plan: String,
 }
 
-/// Names a cluster. What was asked last counts, by the time at which the event was put on the bus.
+/// Detail of `Rollout Approved`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutApproved {
+    /// `clusterName`.
+    pub cluster: String,
+    /// Id of the plan.
+    pub plan: String,
+    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// event's own `time`, which has whole seconds. Left out: that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Timestamp>,
+}
+
+/// Names a cluster. What was asked last counts, by the time at which it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterReference {
     /// `clusterName`.
     pub cluster: String,
+    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// event's own `time`, which has whole seconds. Left out: that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Timestamp>,
 }
 
 /// Detail of `Rollout Abort`.
@@ -266,6 +287,11 @@ pub struct RolloutAbort {
     /// Id of the plan whose rollout is meant; left out: the one that was open when the event was put on the bus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// event's own `time`, which has whole seconds. Left out: that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Timestamp>,
 }
 
 /// Detail of `Rollout Skip`.
@@ -276,6 +302,11 @@ pub struct RolloutSkip {
     pub cluster: String,
     /// The machine's id, `i-…`.
     pub instance: String,
+    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// event's own `time`, which has whole seconds. Left out: that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Timestamp>,
 }
 
 /// Detail of `Destroy Requested`.
@@ -287,6 +318,11 @@ pub struct DestroyRequested {
     /// Whether it goes without a last snapshot of etcd, for one that cannot take any.
     #[serde(default)]
     pub without_snapshot: bool,
+    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// event's own `time`, which has whole seconds. Left out: that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Timestamp>,
 }
 
 /// Detail of `Cluster Destroyed`.
@@ -382,6 +418,50 @@ impl Event {
         }
     }
 
+    /// Says when it was given, if it is a person's order.
+    #[must_use]
+    pub fn given(mut self, at: Timestamp) -> Self {
+        if let Some(given) = self.at_mut() {
+            *given = Some(at);
+        }
+        self
+    }
+
+    /// When it was given; `None`: it is no person's order, or that was not said.
+    #[must_use]
+    pub fn given_at(&self) -> Option<Timestamp> {
+        self.clone().at_mut().and_then(|given| *given)
+    }
+
+    fn at_mut(&mut self) -> Option<&mut Option<Timestamp>> {
+        match self {
+            Self::RolloutApproved(detail) => Some(&mut detail.at),
+            Self::RolloutPause(detail) | Self::RolloutResume(detail) => Some(&mut detail.at),
+            Self::RolloutAbort(detail) => Some(&mut detail.at),
+            Self::RolloutSkip(detail) => Some(&mut detail.at),
+            Self::DestroyRequested(detail) => Some(&mut detail.at),
+            Self::SpecRejected(_)
+            | Self::PlanReady(_)
+            | Self::PlanUnchanged(_)
+            | Self::RolloutRequested(_)
+            | Self::ClusterDestroyed(_)
+            | Self::OrderIgnored(_)
+            | Self::RolloutStarted(_)
+            | Self::RolloutStep(_)
+            | Self::RolloutWaiting(_)
+            | Self::RolloutSucceeded(_)
+            | Self::RolloutFailed(_)
+            | Self::RolloutSuperseded(_)
+            | Self::RolloutPaused(_)
+            | Self::RolloutAborted(_)
+            | Self::ScanRequested(_)
+            | Self::RenewalRequested(_)
+            | Self::CertificateExpiring(_)
+            | Self::CertificateRenewed(_)
+            | Self::RenewalFailed(_) => None,
+        }
+    }
+
     /// The `detail-type` and the `detail` as they go onto the bus.
     #[must_use]
     pub fn to_wire(&self) -> (String, String) {
@@ -397,7 +477,8 @@ impl Event {
             Self::SpecRejected(detail) => &detail.cluster,
             Self::PlanReady(detail) => &detail.cluster,
             Self::PlanUnchanged(detail) => &detail.cluster,
-            Self::RolloutRequested(detail) | Self::RolloutApproved(detail) => &detail.cluster,
+            Self::RolloutRequested(detail) => &detail.cluster,
+            Self::RolloutApproved(detail) => &detail.cluster,
             Self::RolloutStarted(detail) => &detail.cluster,
             Self::RolloutPause(detail) | Self::RolloutResume(detail) => &detail.cluster,
             Self::RolloutAbort(detail) => &detail.cluster,

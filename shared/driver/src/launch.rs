@@ -18,7 +18,7 @@ use slipway_core::plan::{self, Baseline, Plan};
 use slipway_core::render::Rendering;
 use slipway_core::status::Report;
 use slipway_core::status::{Desired, Status};
-use slipway_rollout::fleet::Lifecycle;
+use slipway_rollout::fleet::{GroupView, Lifecycle};
 use slipway_rollout::{
     Decision, Given, Observed, Order, Pending, Rollout, StackStatus, ToObserve, Wanted, decide, heard,
     to_observe,
@@ -162,6 +162,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
 ) -> FlowResult<Report> {
     let key = keys::rollout(&wake.cluster);
     let (mut is_ours, mut report, mut unsaid, mut is_at_rest) = (false, None, None, false);
+    let mut is_asserted = false;
     if let Waker::Order { order, at } = &wake.by {
         (known, is_ours) = hear(ports, wake, order, at.unwrap_or(now), now).await?;
     }
@@ -191,6 +192,11 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             continue;
         }
         let state = recall(ports.assets, &wake.cluster, stored.value.take()).await?;
+        // Before anything that may fail: whoever fails here for good leaves it to the tick.
+        if !is_asserted {
+            assert_tick(ports, wake, &state).await?;
+            is_asserted = state.needs_tick();
+        }
         let observed = observe(ports, wake, &state, now).await?;
         let decision = decide(&state, &observed, now);
         let over = !decision.next.needs_tick();
@@ -200,7 +206,6 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
                 // One that was armed again by an effect that came twice.
                 disarm(ports, &wake.cluster).await?;
             }
-            assert_tick(ports, wake, &state).await?;
             is_at_rest = true;
             break;
         }
@@ -271,7 +276,7 @@ fn words_of_another(state: &Rollout) -> Report {
     Report {
         state: "running".to_owned(),
         generation: state.generation,
-        plan: state.active.as_ref().map(|active| active.plan.clone()),
+        plan: state.active().map(|active| active.plan.clone()),
         message: "another invocation performs what was decided moments ago".to_owned(),
         ..Report::default()
     }
@@ -367,7 +372,11 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
         observed.answers.insert(command.token.clone(), answer);
     }
     for name in &look.groups {
-        observed.groups.insert(name.clone(), ports.groups.group(name).await?);
+        let group = match ports.groups.group(name).await? {
+            Some(group) if look.targets.contains(name) => Some(with_targets(ports.groups, group).await?),
+            group => group,
+        };
+        observed.groups.insert(name.clone(), group);
     }
     let mut machines: Vec<(Role, String)> = state.unnoticed(&observed.groups).collect();
     if let Some((role, group)) = &look.booting {
@@ -385,6 +394,15 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
     Ok(())
 }
 
+/// A group, with what is said of its machines by the target groups in which it registers them.
+async fn with_targets(groups: &impl Groups, group: GroupView) -> FlowResult<GroupView> {
+    let mut said = BTreeMap::new();
+    for arn in &group.target_groups {
+        said.insert(arn.clone(), groups.targets(arn).await?);
+    }
+    Ok(group.with_target_health(&said))
+}
+
 /// Whether an order is about anything that there is.
 fn is_meant(order: &Order, state: &Rollout, desired: Option<&Desired>) -> bool {
     match order {
@@ -392,8 +410,8 @@ fn is_meant(order: &Order, state: &Rollout, desired: Option<&Desired>) -> bool {
         // A name that was mistyped is no cluster, and gets no state.
         Order::Pause | Order::Resume => desired.is_some() || state.generation > 0,
         // What it takes back may come after it.
-        Order::Abort { plan } => state.active.is_some() || plan.is_none() && state.generation > 0,
-        Order::Skip { .. } => state.active.is_some(),
+        Order::Abort { plan } => state.active().is_some() || plan.is_none() && state.generation > 0,
+        Order::Skip { .. } => state.active().is_some(),
         Order::Destroy { .. } => state.generation > 0,
     }
 }
@@ -406,15 +424,15 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     now: Timestamp,
 ) -> FlowResult<Option<Wanted>> {
     let Some(desired) = &stored.value else { return Ok(None) };
-    let on_its_way = state.active.as_ref().is_some_and(|active| active.target == desired.target);
-    let over = state.active.is_none() && state.is_spent(desired);
+    let on_its_way = state.active().is_some_and(|active| active.target == desired.target);
+    let over = state.active().is_none() && state.is_spent(desired);
     if on_its_way || over || state.is_going() {
         return Ok(None);
     }
     let cluster = &state.cluster;
     let plan: Plan = required(ports.assets, &keys::plan(cluster, &desired.plan)).await?;
     let release: Rendering = required(ports.assets, &keys::release(cluster, &desired.target)).await?;
-    if state.active.is_some() || state.is_start_of(&plan) {
+    if state.active().is_some() || state.is_start_of(&plan) {
         return Ok(Some(Wanted { desired: desired.clone(), plan, release }));
     }
     replan(ports, state, stored, desired, &plan, release, now).await

@@ -9,7 +9,7 @@ use slipway_core::event::Event;
 use slipway_core::node::{Command, CommandView};
 use slipway_core::oidc::VerificationKey;
 use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
-use slipway_rollout::fleet::GroupView;
+use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 use zeroize::Zeroizing;
 
@@ -267,10 +267,13 @@ pub trait Stacks: Send + Sync {
     fn failures(&self, name: &str) -> impl Future<Output = PortResult<Vec<ResourceFailure>>> + Send;
 }
 
-/// Auto Scaling.
+/// Auto Scaling, and the load balancers behind which it puts machines.
 pub trait Groups: Send + Sync {
     /// The group as it is now; `None` if there is none. `autoscaling:DescribeAutoScalingGroups`.
     fn group(&self, name: &str) -> impl Future<Output = PortResult<Option<GroupView>>> + Send;
+    /// How the load balancers that use it take the targets of a target group, named by its ARN; `None` if there is none.
+    /// `elasticloadbalancing:DescribeTargetHealth`.
+    fn targets(&self, target_group: &str) -> impl Future<Output = PortResult<Option<Targets>>> + Send;
     /// Sets how many machines the group wants. A level, so that twice is once. `autoscaling:SetDesiredCapacity`.
     fn set_desired(&self, group: &str, desired: u32) -> impl Future<Output = PortResult<()>> + Send;
     /// Terminates a machine of the group, through its terminate hook. `then_desired`: where the group wants more machines than that, it wants

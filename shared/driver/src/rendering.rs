@@ -363,13 +363,13 @@ pub fn check(
 async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>) -> FlowResult<Running> {
     let rollout = recall(assets, cluster, rollout).await?;
     let baseline = baseline(assets, &rollout).await?;
-    let target = match &rollout.active {
+    let target = match rollout.active() {
         Some(active) => {
             store::load::<Rendering>(assets, &keys::release(cluster, &active.target)).await?.value
         }
         None => None,
     };
-    Ok(Running { baseline, on_its_way: rollout.active.is_some(), target })
+    Ok(Running { baseline, on_its_way: rollout.active().is_some(), target })
 }
 
 /// Checks a spec, by itself and against what runs, makes the credentials that are missing, and renders.

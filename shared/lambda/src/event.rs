@@ -4,7 +4,7 @@
 //! where it is kept. Its form is checked all the same, because what it names becomes part of a key.
 
 use aws_lambda_events::eventbridge::EventBridgeEvent;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,6 +13,7 @@ use slipway_driver::keys::{cluster_of_patch, cluster_of_spec};
 use slipway_driver::launch::{Wake, Waker};
 use slipway_driver::rendering::Upload;
 use slipway_rollout::Order;
+use slipway_rollout::orders::CLOCKS_APART;
 
 use crate::Failure;
 
@@ -116,6 +117,9 @@ struct AboutCluster {
     instance: Option<String>,
     #[serde(default)]
     without_snapshot: bool,
+    /// When an order was given. Whatever stands there, the order counts.
+    #[serde(default)]
+    at: Value,
 }
 
 /// `detail` of `Scan Requested` and `Renewal Requested`.
@@ -212,11 +216,12 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
             | "Rollout Skip" | "Destroy Requested"),
         ) => {
             let kind = kind.to_owned();
-            let AboutCluster { cluster, plan, instance, without_snapshot } = detail(event)?;
+            let AboutCluster { cluster, plan, instance, without_snapshot, at: said } = detail(event)?;
             let order = match kind.as_str() {
                 "Destroy Requested" => Order::Destroy { without_snapshot },
                 kind => order(kind, plan, instance)?,
             };
+            let at = at.map(|second| moment_of(&order, second, &said));
             Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Order { order, at } }))
         }
         ("aws.cloudformation", "CloudFormation Stack Status Change") => {
@@ -275,6 +280,25 @@ fn fits(name: &str, most: usize) -> bool {
     !name.is_empty() && name.len() <= most && name.bytes().all(plain)
 }
 
+/// When `order` was given: events have whole seconds, so that `said`, what its detail says, tells two of one second apart. It counts only
+/// where the clock of whoever gave it is right, since an abort that looks older than its rollout is not obeyed. Where it says none, a pause
+/// counts as the last thing of its second: of orders of which nobody knows which came first the one that stops wins.
+fn moment_of(order: &Order, second: Timestamp, said: &Value) -> Timestamp {
+    let said = said.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let last = || match order {
+        Order::Pause => second.saturating_add(LAST_OF_A_SECOND).unwrap_or(second),
+        Order::Resume
+        | Order::Abort { .. }
+        | Order::Skip { .. }
+        | Order::Destroy { .. }
+        | Order::Approve { .. } => second,
+    };
+    said.filter(|at| at.duration_since(second).abs() <= CLOCKS_APART).unwrap_or_else(last)
+}
+
+/// From the beginning of a second to its end.
+const LAST_OF_A_SECOND: SignedDuration = SignedDuration::from_nanos(999_999_999);
+
 /// When the event was put on the bus.
 fn given_at(event: &Value) -> Option<Timestamp> {
     event.get("time").and_then(Value::as_str).and_then(|time| time.parse().ok())
@@ -309,227 +333,4 @@ fn checked(cluster: String) -> Result<String, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use serde_json::json;
-
-    use super::*;
-
-    /// As S3 sends it (Amazon S3 user guide, "EventBridge event message structure").
-    fn object_created(key: &str) -> Value {
-        json!({
-            "version": "0", "id": "17793124-05d4-b198-2fde-7ededc63b103", "detail-type": "Object Created",
-            "source": "aws.s3", "account": "123456789012", "time": "2026-11-20T12:00:00Z", "region": "eu-west-1",
-            "resources": ["arn:aws:s3:::specs"],
-            "detail": {
-                "version": "0", "bucket": {"name": "specs"},
-                "object": {"key": key, "size": 5, "etag": "b1", "version-id": "v7", "sequencer": "00617F08299329D189"},
-                "request-id": "N4N7GDK58NMKJ12R", "requester": "123456789012", "reason": "PutObject"
-            }
-        })
-    }
-
-    /// Of a versioned bucket, whose deletion adds a marker (same page).
-    fn object_deleted(key: &str) -> Value {
-        json!({
-            "version": "0", "id": "2ee9cc15-d022-99ea-1fb8-1b1bac4850f9", "detail-type": "Object Deleted",
-            "source": "aws.s3", "account": "123456789012", "time": "2026-11-20T12:00:00Z", "region": "eu-west-1",
-            "resources": ["arn:aws:s3:::specs"],
-            "detail": {
-                "version": "0", "bucket": {"name": "specs"},
-                "object": {"key": key, "etag": "d41d8", "version-id": "v9", "sequencer": "0062E99A88DC407460"},
-                "request-id": "0BH729840619AG5K", "requester": "123456789012", "reason": "DeleteObject",
-                "deletion-type": "Delete Marker Created"
-            }
-        })
-    }
-
-    #[test]
-    fn a_scan_is_of_one_cluster_or_of_all_and_a_renewal_of_one() {
-        let event = |kind: &str, detail: Value| json!({"source": "slipway", "detail-type": kind, "detail": detail, "time": "2026-11-20T12:00:00Z"});
-        // As the schedule sends it.
-        let daily = json!({"source": "slipway", "detail-type": "Scan Requested", "detail": {}});
-        assert_eq!(to_scan(daily).unwrap(), ToScan::Everything);
-        let one = |asked: Asked| ToScan::Cluster { cluster: "prod".to_owned(), asked };
-        for kind in ["Scan Requested", "Rollout Succeeded"] {
-            assert_eq!(
-                to_scan(event(kind, json!({"cluster": "prod", "plan": "1"}))).unwrap(),
-                one(Asked::default())
-            );
-        }
-        let at = Some("2026-11-20T12:00:00Z".parse().unwrap());
-        let asked = json!({"cluster": "prod", "certificates": ["apiserver"]});
-        let named = Asked { certificates: vec!["apiserver".to_owned()], everything: false, at };
-        assert_eq!(to_scan(event("Renewal Requested", asked)).unwrap(), one(named));
-        let everything = Asked { certificates: Vec::new(), everything: true, at };
-        assert_eq!(to_scan(event("Renewal Requested", json!({"cluster": "prod"}))).unwrap(), one(everything));
-        for (kind, detail) in [
-            ("Renewal Requested", json!({})),
-            ("Scan Requested", json!({"cluster": "../prod"})),
-            ("Scan Requested", json!({"cluster": 7})),
-            ("Plan Ready", json!({"cluster": "prod"})),
-        ] {
-            assert_eq!(self::kind(to_scan(event(kind, detail))), "Slipway.Event.Malformed", "{kind}");
-        }
-    }
-
-    #[test]
-    fn renewed_certificates_are_rendered() {
-        let event = |cluster: &str| json!({"source": "slipway", "detail-type": "Certificate Renewed", "detail": {"cluster": cluster}});
-        let changed = changed(event("prod"), "specs").unwrap();
-        assert_eq!(changed, Some(Changed::Credentials("prod".to_owned())));
-        assert_eq!(kind(super::changed(event("a/b"), "specs")), "Slipway.Event.Malformed");
-    }
-
-    fn kind<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
-        result.unwrap_err().kind().to_owned()
-    }
-
-    #[test]
-    fn an_upload_is_its_folder_and_the_version_that_the_event_names() {
-        let changed = changed(object_created("clusters/prod/cluster.yaml"), "specs").unwrap().unwrap();
-        let upload = Upload { cluster: "prod".to_owned(), version: "v7".to_owned() };
-        assert_eq!(changed, Changed::Spec(upload));
-    }
-
-    #[test]
-    fn a_patch_that_comes_or_goes_is_its_cluster() {
-        let patches = Some(Changed::Patches("prod".to_owned()));
-        let key = "clusters/prod/patches/10-a.yaml";
-        assert_eq!(changed(object_created(key), "specs").unwrap(), patches);
-        assert_eq!(changed(object_deleted(key), "specs").unwrap(), patches);
-        for other in ["clusters/prod/patches/sub/a.yaml", "clusters/prod/patches/notes.md"] {
-            assert_eq!(changed(object_created(other), "specs").unwrap(), None);
-        }
-        // Taking the spec away changes nothing that runs.
-        assert_eq!(changed(object_deleted("clusters/prod/cluster.yaml"), "specs").unwrap(), None);
-        assert_eq!(kind(changed(object_deleted(key), "other")), "Slipway.Event.Malformed");
-    }
-
-    #[test]
-    fn what_is_no_spec_is_left_alone_and_what_is_no_event_is_malformed() {
-        assert_eq!(changed(object_created("clusters/a/b/cluster.yaml"), "specs").unwrap(), None);
-        assert_eq!(
-            kind(changed(object_created("clusters/a/cluster.yaml"), "other")),
-            "Slipway.Event.Malformed"
-        );
-        assert_eq!(kind(changed(json!({"Records": []}), "specs")), "Slipway.Event.Malformed");
-        assert_eq!(kind(changed(json!(null), "specs")), "Slipway.Event.Malformed");
-        let mut unversioned = object_created("clusters/a/cluster.yaml");
-        unversioned["detail"]["object"].as_object_mut().unwrap().remove("version-id");
-        let failure = changed(unversioned, "specs").unwrap_err();
-        assert!(failure.message().contains("turn versioning on"), "{failure:?}");
-    }
-
-    #[test]
-    fn a_rollout_is_woken_by_requests_approvals_ticks_and_stacks() {
-        let ours = |detail_type: &str, detail: Value| {
-            woken(json!({"source": "slipway", "detail-type": detail_type, "detail": detail}))
-        };
-        let about = |by| Woken::Cluster(Wake { cluster: "prod".to_owned(), by });
-        let named = json!({"cluster": "prod", "plan": "p1"});
-        assert_eq!(ours("Rollout Requested", named.clone()).unwrap(), about(Waker::Event));
-        let approves = Waker::Order { order: Order::Approve { plan: "p1".to_owned() }, at: None };
-        assert_eq!(ours("Rollout Approved", named.clone()).unwrap(), about(approves));
-        assert_eq!(ours("Rollout Tick", json!({"cluster": "prod"})).unwrap(), about(Waker::Tick));
-        assert_eq!(kind(ours("Rollout Approved", json!({"cluster": "prod"}))), "Slipway.Event.Malformed");
-        assert_eq!(kind(ours("Plan Ready", named)), "Slipway.Event.Malformed");
-
-        let stack = |id: &str| {
-            woken(json!({
-                "source": "aws.cloudformation", "detail-type": "CloudFormation Stack Status Change",
-                "detail": {"stack-id": id, "status-details": {"status": "CREATE_COMPLETE", "status-reason": ""}}
-            }))
-        };
-        let id = "arn:aws:cloudformation:eu-west-1:123456789012:stack/prod-etcd/8f0a";
-        assert_eq!(stack(id).unwrap(), Woken::Stack("prod-etcd".to_owned()));
-        assert_eq!(kind(stack("prod-etcd")), "Slipway.Event.Malformed");
-    }
-
-    #[test]
-    fn p10_orders_carry_the_time_at_which_they_were_put_on_the_bus() {
-        let ours = |kind: &str, detail: Value| {
-            woken(
-                json!({"source": "slipway", "detail-type": kind, "detail": detail, "time": "2026-11-22T12:00:00Z"}),
-            )
-        };
-        let at = Some("2026-11-22T12:00:00Z".parse().unwrap());
-        let wakes =
-            |order| Woken::Cluster(Wake { cluster: "prod".to_owned(), by: Waker::Order { order, at } });
-        let prod = json!({"cluster": "prod"});
-        let (p1, machine) = (Some("p1".to_owned()), "i-0abc123def4567890".to_owned());
-        for (kind, detail, order) in [
-            ("Rollout Pause", prod.clone(), Order::Pause),
-            ("Rollout Resume", prod.clone(), Order::Resume),
-            ("Rollout Abort", prod.clone(), Order::Abort { plan: None }),
-            ("Destroy Requested", prod.clone(), Order::Destroy { without_snapshot: false }),
-            (
-                "Destroy Requested",
-                json!({"cluster": "prod", "withoutSnapshot": true}),
-                Order::Destroy { without_snapshot: true },
-            ),
-            ("Rollout Abort", json!({"cluster": "prod", "plan": "p1"}), Order::Abort { plan: p1 }),
-            (
-                "Rollout Skip",
-                json!({"cluster": "prod", "instance": machine}),
-                Order::Skip { instance: machine },
-            ),
-        ] {
-            assert_eq!(ours(kind, detail).unwrap(), wakes(order), "{kind}");
-        }
-        for (kind, detail) in [
-            ("Rollout Skip", prod),
-            ("Rollout Skip", json!({"cluster": "prod", "instance": "etcd-0"})),
-            ("Rollout Skip", json!({"cluster": "prod", "instance": "i-0/../../x"})),
-            ("Rollout Pause", json!({})),
-            ("Rollout Pause", json!({"cluster": "../prod"})),
-        ] {
-            assert_eq!(self::kind(ours(kind, detail)), "Slipway.Event.Malformed", "{kind}");
-        }
-    }
-
-    /// As the user guides of Auto Scaling and Systems Manager show them.
-    #[test]
-    fn machines_and_commands_wake_and_what_cannot_be_used_wakes_nobody_and_is_no_error() {
-        let told = |source: &str, kind: &str, detail: Value| {
-            woken(json!({"source": source, "detail-type": kind, "detail": detail})).unwrap()
-        };
-        let machine = |group: Value| {
-            let detail = json!({
-                "LifecycleActionToken": "87654321-4321-4321-4321-210987654321", "AutoScalingGroupName": group,
-                "LifecycleHookName": "terminate", "EC2InstanceId": "i-0abc123def4567890",
-                "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-            });
-            told("aws.autoscaling", "EC2 Instance-terminate Lifecycle Action", detail)
-        };
-        assert_eq!(machine(json!("prod-etcd-0")), Woken::Group("prod-etcd-0".to_owned()));
-        let command = |id: Value| {
-            let detail = json!({
-                "command-id": id, "document-name": "Slipway-Drain", "instance-id": "i-0abc123def4567890",
-                "requested-date-time": "2026-11-22T12:00:00Z", "status": "Success",
-            });
-            told("aws.ssm", "EC2 Command Invocation Status-change Notification", detail)
-        };
-        let id = "e8d3c0e4-71f7-4491-898f-c9b35bee5f3b";
-        assert_eq!(command(json!(id)), Woken::Command(id.to_owned()));
-        for (woken, word) in [
-            (machine(json!("../prod-control-plane")), "no group of ours"),
-            (machine(json!("team group_7")), "no group of ours"),
-            (machine(json!(7)), "cannot be read"),
-            (command(json!("")), "no command's id"),
-            (command(Value::Null), "cannot be read"),
-        ] {
-            assert!(matches!(&woken, Woken::Nobody(why) if why.contains(word)), "{woken:?}");
-        }
-    }
-
-    #[test]
-    fn a_name_that_leads_out_of_the_folder_is_refused() {
-        for name in ["", "../other", "a/b", "a b", &"x".repeat(65)] {
-            let event =
-                json!({"source": "slipway", "detail-type": "Rollout Tick", "detail": {"cluster": name}});
-            assert_eq!(kind(woken(event)), "Slipway.Event.Malformed", "{name}");
-        }
-    }
-}
+mod tests;

@@ -72,9 +72,10 @@ impl Rollout {
         if self.addons.is_some() {
             self.addons = Some(told.clone());
         }
-        if let Some(step) = self.active.as_mut().and_then(|active| active.addons.as_mut()) {
-            self.generation += 1;
-            step.pointer.generation = self.generation;
+        let generation = self.generation + 1;
+        if let Some(step) = self.active_mut().and_then(|active| active.addons.as_mut()) {
+            step.pointer.generation = generation;
+            self.generation = generation;
         }
         self
     }

@@ -6,12 +6,16 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
+use super::doing::Doing;
 use super::good::way_out;
-use super::nodes::{self, NodeState, Nodes};
+use super::nodes::{self, Nodes};
 use super::orders::{Ignored, paused};
 use super::outbox::Effects;
 use super::stack_step::{OWNER_TAG, advance};
-use super::words::{Words, aborted, clipped, detail, idle, report, succeeded};
+use super::states::{STACK, leads, step_name};
+use super::urgency::held_by_a_pause;
+use super::waits::{RolloutWaits, Said, StackWaits};
+use super::words::{Waiting, aborted, clipped, detail, idle, report, succeeded, waiting};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, StackStatus, StackView, Step,
     StepState, ToObserve, Wanted,
@@ -22,6 +26,7 @@ use slipway_core::pki::Role;
 use slipway_core::plan::StackAction;
 use slipway_core::render::StackKind;
 use slipway_core::status::Report;
+use slipway_core::words::count;
 
 /// Stacks of one wave that are worked on side by side: an invocation stays bounded however many pools there are, and
 /// CloudFormation throttles whoever asks for more.
@@ -31,25 +36,25 @@ const AT_A_TIME: usize = 10;
 #[must_use]
 pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) -> ToObserve {
     let mut state = Cow::Borrowed(rollout);
-    if wanted.is_some() && rollout.active.is_none() {
+    if wanted.is_some() && rollout.active().is_none() {
         begin(state.to_mut(), wanted, now);
     }
     // Between two rollouts is time enough to see whether what was left standing is gone.
     let left =
-        if rollout.active.is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
+        if rollout.active().is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
     let mut look = ToObserve { left, ..ToObserve::default() };
-    match state.active.as_ref().map(|active| (active, stage(active))) {
+    match state.active().map(|active| (active, stage(active))) {
         Some((active, Some(Stage::Stacks(_)))) => {
             let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
             look.stacks = turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect();
         }
         Some((active, Some(Stage::Nodes))) => {
             let held = is_held(&state, active) || active.nodes.failure().is_some();
-            active.nodes.to_observe(held, &mut look);
+            active.nodes.to_observe(held, now, &mut look);
         }
         Some((_, None)) | None => {}
     }
-    if let Some(open) = state.destroy.as_ref().filter(|_| state.active.is_none()) {
+    if let Some(open) = state.destroy().filter(|_| state.active().is_none()) {
         destroy::to_observe(&state, open, &mut look);
         if !open.is_whole() {
             return look;
@@ -73,16 +78,16 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     next.left.retain(|stack, _| !observed.gone.contains(stack));
     let mut effects = Effects::new(now);
     // Also while a last snapshot is taken, or cannot be: as long as no stack was told to go.
-    if next.destroy.as_ref().is_none_or(|open| open.is_whole()) || next.active.is_some() {
+    if next.destroy().is_none_or(|open| open.is_whole()) || next.active().is_some() {
         effects.extend(departures::advance(&mut next, observed, now, goes_on(rollout)));
     }
     effects.extend(begin(&mut next, observed.desired.as_ref(), now));
-    if next.active.is_none()
-        && let Some(open) = next.destroy.take()
+    if next.active().is_none()
+        && let Some(open) = next.take_going()
     {
         return destroy::decide(next, open, observed, now, effects);
     }
-    let Some(mut active) = next.active.take() else {
+    let Some(mut active) = next.take_active() else {
         if !rollout.departures.is_empty() && next.departures.is_empty() {
             effects.push(Effect::DisarmTick);
         }
@@ -93,29 +98,30 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
         return finish(next, effects, report);
     };
     let newer = is_newer(&next, &active, observed, now);
+    effects.of_the_rollout();
 
-    let mut words = Words::default();
-    let (steps_before, places_before) = (active.steps.clone(), active.nodes.places());
+    let mut waits = Waiting::default();
+    let (steps_before, nodes_before) = (active.steps.clone(), progress(&active.nodes));
     let stopped = is_held(&next, &active);
     // Several waves may be done at once (nothing to change): go on until something must be waited for.
     while let Some(stage) = stage(&active) {
         let goes_on = match stage {
             Stage::Stacks(wave) => {
-                stacks(&mut next, &mut active, wave, observed, &mut words, &mut effects);
+                stacks(&mut next, &mut active, wave, observed, &mut waits, &mut effects);
                 active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
             }
             Stage::Nodes => {
                 // What CloudFormation works at is seen to its end (P10).
                 let held = stopped || active.nodes.failure().is_some();
-                let at = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done).count();
+                let at = active.nodes.steps.iter().filter(|step| step.is_done()).count();
                 let departures = &mut next.departures;
-                let (asked, said) =
+                let (asked, what) =
                     nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
                 effects.append(asked);
-                words.nodes = said;
+                waits.nodes = what;
                 next.taken_out.extend(active.nodes.taken_out().cloned());
-                let done = active.nodes.steps.iter().filter(|step| step.state == NodeState::Done);
-                for step in done.clone().filter(|step| !step.left && step.work.renews()) {
+                let done = active.nodes.steps.iter().filter(|step| step.is_done());
+                for step in done.clone().filter(|step| !step.is_left() && step.work().renews()) {
                     next.behind.remove(&step.role);
                 }
                 let went_on = done.count() > at;
@@ -128,9 +134,14 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
         }
     }
 
-    let moved = steps_before != active.steps || places_before != active.nodes.places();
-    let report = conclude(&mut next, active, observed, now, &words, moved, &mut effects);
+    let moved = steps_before != active.steps || nodes_before != progress(&active.nodes);
+    let report = conclude(&mut next, active, observed, now, &waits, moved, &mut effects);
     finish(next, effects, report)
+}
+
+/// What changes when nodes go on.
+fn progress(nodes: &Nodes) -> Vec<impl PartialEq + use<>> {
+    nodes.steps.iter().map(nodes::NodeStep::progress).collect()
 }
 
 /// Reasons for waiting that are remembered as said: of more, some are said again.
@@ -138,7 +149,7 @@ const MOST_SAID: usize = 20;
 
 /// Whether the rollout that is open goes on with what it has begun.
 fn goes_on(state: &Rollout) -> bool {
-    state.active.as_ref().is_some_and(|active| {
+    state.active().is_some_and(|active| {
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
         active.aborted.is_none() && !failed && active.nodes.failure().is_none()
     })
@@ -179,7 +190,7 @@ fn stacks(
     active: &mut Active,
     wave: u8,
     observed: &Observed,
-    words: &mut Words,
+    waits: &mut Waiting,
     effects: &mut Effects,
 ) {
     let stopped = is_held(next, active);
@@ -197,7 +208,7 @@ fn stacks(
         // Its turn has only just come: it was not looked at. The next wake does.
         let Some(stack) = observed.stacks.get(&step.stack) else { continue };
         if let Some(delete) = called_off_creation(next, active, step, stack.as_ref()) {
-            words.of(step, "its creation was called off, and it is deleted".to_owned());
+            waits.of(step, StackWaits::CreationCalledOff);
             effects.push(delete);
             continue;
         }
@@ -206,12 +217,17 @@ fn stacks(
         let moved = advance(active, step, stack.as_ref(), change_set, failures);
         if held && moved.effects.iter().any(Effect::begins) {
             // It was told to execute, and CloudFormation never heard: it need not hear now.
-            words.of(step, "was not begun".to_owned());
+            waits.of(step, StackWaits::NotBegun);
             active.steps[at].state = StepState::ChangeSet;
             continue;
         }
-        words.of(step, moved.words);
+        waits.of(step, moved.waits);
         effects.extend(moved.effects);
+        debug_assert!(
+            leads(STACK, step_name(&step.state), step_name(&moved.state)),
+            "{step:?} to {:?}",
+            moved.state
+        );
         if moved.state == StepState::Done {
             stands(next, active, &step.stack);
         }
@@ -246,6 +262,7 @@ fn forget(next: &mut Rollout, active: &Active) {
         next.left.remove(&step.stack);
         next.behind.remove(&step.role);
         next.force_after_s.remove(&step.role);
+        next.left_over.remove(&step.role);
     }
 }
 
@@ -256,8 +273,8 @@ fn stands(next: &mut Rollout, active: &Active, stack: &str) {
     if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
         next.taken_out.clear();
     }
-    let of_stack = active.nodes.steps.iter().filter(|step| step.stack == stack && step.work.renews());
-    for step in of_stack.filter(|step| step.state != NodeState::Done) {
+    let of_stack = active.nodes.steps.iter().filter(|step| step.stack == stack && step.work().renews());
+    for step in of_stack.filter(|step| !step.is_done()) {
         let behind = next.behind.entry(step.role.clone()).or_default();
         behind.extend(before.clone());
         behind.remove(&active.target);
@@ -270,7 +287,7 @@ fn stands(next: &mut Rollout, active: &Active, stack: &str) {
 /// Starts what is wanted, if nothing is open and it may start.
 fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Effect> {
     let mut effects = Vec::new();
-    let Some(wanted) = wanted.filter(|wanted| state.active.is_none() && is_due(state, wanted)) else {
+    let Some(wanted) = wanted.filter(|wanted| state.active().is_none() && is_due(state, wanted)) else {
         return effects;
     };
     // Said at once, and not only after somebody has approved it or let it go on.
@@ -285,6 +302,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     state.generation += 1;
     state.said = None;
     let mut active = open(state.generation, wanted, now);
+    active.nodes.had_left_over(&state.left_over);
     if !is_approved(state, wanted) {
         active.nodes.overridden.extend(urgency::unapproved(&wanted.plan, now));
     }
@@ -298,8 +316,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     if makes_control_plane(&wanted.plan) {
         effects.extend(hand_over(state, &active));
     }
-    state.active = Some(active);
-    state.called_off = None;
+    state.put_active(active);
     state.ignored = None;
     effects
 }
@@ -341,6 +358,9 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
     state.generation += 1;
     state.said = None;
     state.approved = None;
+    if state.was_destroyed().is_some() {
+        state.does(Doing::Idle);
+    }
     state.last = Some(Ended {
         plan: plan.id.clone(),
         spec_version: wanted.desired.spec_version.clone(),
@@ -414,15 +434,15 @@ fn conclude(
     active: Active,
     observed: &Observed,
     now: Timestamp,
-    words: &Words,
+    waits: &Waiting,
     moved: bool,
     effects: &mut Effects,
 ) -> Report {
-    let failures: Vec<&str> = active
+    let failures: Vec<String> = active
         .steps
         .iter()
         .filter_map(|step| match &step.state {
-            StepState::Failed(reason) => Some(reason.as_str()),
+            StepState::Failed(reason) => Some(reason.clone()),
             StepState::Waiting | StepState::ChangeSet | StepState::Executing | StepState::Done => None,
         })
         .chain(active.nodes.failure())
@@ -452,46 +472,45 @@ fn conclude(
         None
     };
     let mut active = active;
-    let Some((result, message)) = ended else {
-        let urgent =
-            urgency::held_by_a_pause(active.nodes.urgency(now), next).filter(|_| paused_since.is_some());
-        let waiting = words.waiting(&active);
+    let Some((result, mut message)) = ended else {
+        let urgency = active.nodes.urgency(now);
+        let whole = waits.whole(&active);
+        let waiting = waiting(&active, &whole);
         let (state, message) = match (active.aborted, paused_since) {
             (Some(_), _) => ("aborting", format!("aborting: {waiting}")),
             (None, Some(since)) => {
                 let flies = if in_flight { format!("; {waiting}") } else { String::new() };
-                let ends = urgent.as_ref().map(|words| format!("; {words}")).unwrap_or_default();
-                ("paused", format!("{}{flies}{ends}", paused(next, since)))
+                let ends = held_by_a_pause(urgency, next).map(|words| format!("; {words}"));
+                ("paused", format!("{}{flies}{}", paused(next, since), ends.unwrap_or_default()))
             }
             (None, None) => ("running", waiting),
         };
-        let reason = words.reason(&message);
         if paused_since.is_some() && active.aborted.is_none() {
             // Said once, when it was paused, and once more when that begins to cost something.
-            if urgent.is_some() && next.said != urgent {
+            let expired = urgency.has_expired();
+            let said = urgency.ends().map(|ends| Said::PauseCosts { ends, expired });
+            if said.is_some() && next.said != said {
                 effects.push(Effect::Publish(Event::RolloutWaiting(detail(next, &active, &message))));
-                next.said = urgent;
+                next.said = said;
             }
-        } else if next.said.as_ref() != Some(&reason) {
-            if moved || next.said.is_none() || next.said_since.len() >= MOST_SAID {
-                next.said_since.clear();
-            }
-            let event = detail(next, &active, &message);
-            let is_new = next.said_since.insert(reason.clone());
-            if moved {
-                effects.push(Effect::Publish(Event::RolloutStep(event)));
-            } else if is_new {
-                effects.push(Effect::Publish(Event::RolloutWaiting(event)));
-            }
-            next.said = Some(reason);
+        } else {
+            effects.extend(say(next, &active, whole, &message, moved));
         }
-        let mut report = report(state, next, &active.plan, message, words.stacks(&active.steps));
-        report.nodes = active.nodes.words(&words.nodes);
-        next.active = Some(active);
+        let mut report = report(state, next, &active.plan, message, waits.stacks(&active.steps));
+        report.nodes = active.nodes.words(&waits.nodes);
+        next.put_active(active);
         return report;
     };
 
+    next.left_over.retain(|role, _| !active.nodes.steps.iter().any(|step| &step.role == role));
+    next.left_over.extend(active.nodes.left_over().map(|(role, machines)| (role.clone(), machines)));
     if result != RolloutResult::Succeeded {
+        for (role, machines) in active.nodes.left_over() {
+            let more = count(machines, "machine");
+            message
+                .push_str(&format!("; {role} has {more} more than it is to have, until it is rolled again"));
+        }
+        effects.begin_nothing();
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }
     let event = detail(next, &active, &message);
@@ -507,7 +526,8 @@ fn conclude(
                 release.clone_from(&active.target);
             }
             // Of a role that was not touched nothing is behind; of one that was left, it is.
-            let left = |role: &Role| active.nodes.steps.iter().any(|step| step.left && &step.role == role);
+            let left =
+                |role: &Role| active.nodes.steps.iter().any(|step| step.is_left() && &step.role == role);
             next.behind.retain(|role, _| left(role));
             effects.extend(hand_over(next, &active));
             Event::RolloutSucceeded(event)
@@ -529,8 +549,8 @@ fn conclude(
         effects.push(Effect::DisarmTick);
     }
     let mut report =
-        report(result.as_str(), next, &active.plan, message.clone(), words.stacks(&active.steps));
-    report.nodes = active.nodes.words(&words.nodes);
+        report(result.as_str(), next, &active.plan, message.clone(), waits.stacks(&active.steps));
+    report.nodes = active.nodes.words(&waits.nodes);
     next.approved = None;
     next.last = Some(Ended {
         plan: active.plan,
@@ -542,6 +562,28 @@ fn conclude(
         steps: active.steps,
     });
     report
+}
+
+/// What an open rollout waits for is said where it is news: each thing once, until it has gone on.
+fn say(
+    next: &mut Rollout,
+    active: &Active,
+    waits: RolloutWaits,
+    message: &str,
+    moved: bool,
+) -> Option<Effect> {
+    let said = Said::Rolling { aborting: active.aborted.is_some(), waits };
+    if next.said.as_ref() == Some(&said) {
+        return None;
+    }
+    if moved || next.said.is_none() || next.said_since.len() >= MOST_SAID {
+        next.said_since.clear();
+    }
+    let event = detail(next, active, message);
+    let is_new = next.said_since.insert(said.clone());
+    next.said = Some(said);
+    let event = if moved { Event::RolloutStep(event) } else { Event::RolloutWaiting(event) };
+    (moved || is_new).then_some(Effect::Publish(event))
 }
 
 pub(super) fn finish(mut next: Rollout, effects: Effects, report: Report) -> Decision {

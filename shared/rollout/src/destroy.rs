@@ -12,6 +12,7 @@ mod end;
 mod machines;
 mod records;
 mod save;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,20 +20,26 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::decide::finish;
-use super::nodes::{Asked, PATIENCE};
+use super::doing::Doing;
+use super::errand::Asked;
+use super::nodes::PATIENCE;
 use super::orders::{CLOCKS_APART, Given, ignore, is_late, paused, plan_of};
 use super::outbox::Effects;
-use super::stack_step::{OWNER_TAG, Phase, because, phase, status_of};
-use super::words::clipped;
+use super::stack_step::{OWNER_TAG, Phase, because, phase};
+use super::states::{GOING, going_name, leads};
+use super::waits::Said;
+use super::words::{clipped, named};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
 use end::{destroyed, last_snapshot, listed};
 use machines::let_go;
 pub(super) use records::zone_cure;
 use records::{Records, retire};
+pub use save::{Inquiry, LastSnapshot};
 use save::{member_groups, save};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::render::{StackKind, stack_name};
 use slipway_core::status::Report;
+pub use waits::{GoingWaits, Held, Pace, Progress};
 
 /// A cluster that is taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,17 +59,9 @@ pub struct Destroy {
     pub records: Records,
     /// Its stacks, by wave, the last that came first.
     pub stacks: Vec<Going>,
-    /// When its present stage began.
-    pub since: Timestamp,
-    /// What members were asked last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<Asked>,
     /// How often members were asked something.
     #[serde(default)]
-    pub round: u32,
-    /// How often that came to nothing.
-    #[serde(default)]
-    pub tries: u32,
+    pub rounds: u32,
     /// When terminate hooks were ended last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Timestamp>,
@@ -72,22 +71,6 @@ pub struct Destroy {
     /// Why it stopped before a stack could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-}
-
-/// How far the last snapshot of etcd is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum LastSnapshot {
-    /// Members are asked which of them leads.
-    Leader,
-    /// It is being taken.
-    Asked,
-    /// It is taken, verified, and lies there.
-    Taken(String),
-    /// A person does without.
-    Declined,
-    /// No etcd ever stood.
-    Needless,
 }
 
 /// A stack that goes.
@@ -153,15 +136,8 @@ const AT_A_TIME: usize = 10;
 impl Rollout {
     /// Whether it is being taken away, or has stopped half-way.
     #[must_use]
-    pub const fn is_going(&self) -> bool {
-        self.destroy.is_some()
-    }
-
-    /// Whether it was taken away, and nothing was made since.
-    #[must_use]
-    pub fn was_destroyed(&self) -> Option<&Destroyed> {
-        let nothing = self.active.is_none() && self.last.is_none() && self.destroy.is_none();
-        self.destroyed.as_ref().filter(|_| nothing && self.deployed.is_empty())
+    pub fn is_going(&self) -> bool {
+        self.destroy().is_some()
     }
 
     /// Whether an etcd stands, as far as is known.
@@ -180,7 +156,7 @@ impl Rollout {
 /// A person wants it gone.
 pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: Timestamp) -> Vec<Effect> {
     let over = state.destroys_over.is_some_and(|over| given.at <= over);
-    let again = state.destroy.as_ref().is_some_and(|open| {
+    let again = state.destroy().is_some_and(|open| {
         given.at <= open.asked_at || open.aborted.is_some_and(|aborted| given.at <= aborted)
     });
     if over || again {
@@ -194,26 +170,26 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: T
     }
     state.ignored = None;
     state.said = None;
-    if let Some(active) = state.active.as_mut().filter(|active| active.aborted.is_none()) {
+    if let Some(active) = state.active_mut().filter(|active| active.aborted.is_none()) {
         active.aborted = Some(given.at);
     }
-    let open = match state.destroy.take() {
+    let open = match state.destroy().cloned() {
         Some(open) => open.again(given.at, no_snapshot),
         None => {
             state.generation += 1;
-            begin(state, given.at, no_snapshot)
+            begin(state, given.at, no_snapshot, now)
         }
     };
-    state.destroy = Some(open);
+    state.put_destroy(open);
     vec![Effect::ArmTick]
 }
 
-fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool) -> Destroy {
+fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> Destroy {
     // Whether there is an etcd is looked at: a launch that stopped half-way may have made one that no release tells of.
     let snapshot = match (state.has_etcd(), no_snapshot) {
         (false, true) => LastSnapshot::Needless,
         (true, true) => LastSnapshot::Declined,
-        (_, false) => LastSnapshot::Leader,
+        (_, false) => LastSnapshot::Leader(Inquiry::new(now)),
     };
     Destroy {
         asked_at: at,
@@ -222,10 +198,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool) -> Destroy {
         earlier: None,
         records: Records::Stand,
         stacks: stacks(state),
-        since: at,
-        asked: Vec::new(),
-        round: 0,
-        tries: 0,
+        rounds: 0,
         told: None,
         aborted: None,
         failure: None,
@@ -236,7 +209,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool) -> Destroy {
 fn stacks(state: &Rollout) -> Vec<Going> {
     let fixed = [StackKind::Network, StackKind::Identity, StackKind::Etcd, StackKind::ControlPlane];
     let fixed = fixed.into_iter().map(|kind| stack_name(&state.cluster, kind, ""));
-    let steps = state.active.iter().flat_map(|active| &active.steps);
+    let steps = state.active().into_iter().flat_map(|active| &active.steps);
     let steps = steps.chain(state.last.iter().flat_map(|last| &last.steps)).map(|step| step.stack.clone());
     let known = state.deployed.keys().chain(state.left.keys()).cloned();
     let begun: BTreeSet<String> = steps.chain(known).collect();
@@ -264,16 +237,7 @@ impl Destroy {
             }
         }
         let attempt = self.attempt + 1;
-        Self {
-            asked_at: at,
-            attempt,
-            since: at,
-            tries: 0,
-            aborted: None,
-            failure: None,
-            records: Records::Stand,
-            ..self
-        }
+        Self { asked_at: at, attempt, aborted: None, failure: None, records: Records::Stand, ..self }
     }
 
     /// A person thought better of it; whether that was after it was ordered.
@@ -328,7 +292,7 @@ impl Destroy {
     }
 
     const fn saves(&self) -> bool {
-        matches!(self.snapshot, LastSnapshot::Leader | LastSnapshot::Asked)
+        matches!(self.snapshot, LastSnapshot::Leader(_) | LastSnapshot::Taking(_))
     }
 
     /// What CloudFormation refused outright.
@@ -338,10 +302,37 @@ impl Destroy {
         }
     }
 
-    /// What Run Command would not send.
+    /// What members were asked, and have not done yet.
+    #[must_use]
+    pub fn asked(&self) -> &[Asked] {
+        let inquiry = self.snapshot.inquiry().or_else(|| self.records.inquiry());
+        inquiry.map_or(&[], |inquiry| inquiry.round.as_slice())
+    }
+
+    fn inquiry_mut(&mut self) -> Option<&mut Inquiry> {
+        self.snapshot.inquiry_mut().or_else(|| self.records.inquiry_mut())
+    }
+
+    /// CloudFormation was not told to delete that stack, as far as is known.
+    pub(super) fn not_deleted(&mut self, stack: &str) {
+        for going in self.stacks.iter_mut().filter(|going| going.stack == stack) {
+            if matches!(going.state, GoingState::Deleting(_)) {
+                going.state = GoingState::Stands;
+            }
+        }
+    }
+
+    /// Run Command would not take the command of that token.
     pub(super) fn unsent(&mut self, token: &str, reason: &str) {
-        for asked in self.asked.iter_mut().filter(|asked| asked.command.token == token) {
-            asked.refused = Some(reason.to_owned());
+        for asked in self.inquiry_mut().into_iter().flat_map(|one| one.round.as_mut_slice()) {
+            asked.was_refused(token, reason);
+        }
+    }
+
+    /// The command of that token was never sent.
+    pub(super) fn not_sent(&mut self, token: &str) {
+        if let Some(inquiry) = self.inquiry_mut() {
+            inquiry.round.forget(token);
         }
     }
 }
@@ -353,16 +344,16 @@ pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) 
     }
     if open.asks_members() {
         look.groups.extend(member_groups(&state.cluster).map(|(_, group)| group));
-        look.commands.extend(
-            open.asked.iter().filter(|asked| asked.refused.is_none()).map(|asked| asked.command.clone()),
-        );
+        look.commands
+            .extend(open.asked().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
     }
     if open.saves() && !open.in_flight() {
         return;
     }
     for going in open.turn().into_iter().map(|at| &open.stacks[at]) {
         look.going.insert(going.stack.clone());
-        if going.kind == StackKind::Pool && matches!(going.state, GoingState::Deleting(_)) {
+        let has_hooks = matches!(going.kind, StackKind::Pool | StackKind::ControlPlane);
+        if has_hooks && matches!(going.state, GoingState::Deleting(_)) {
             look.groups.insert(going.stack.clone());
         }
     }
@@ -376,36 +367,46 @@ pub(super) fn decide(
     now: Timestamp,
     mut effects: Effects,
 ) -> Decision {
-    let mut words = BTreeMap::new();
+    let mut waits = BTreeMap::new();
     let held = next.paused_since().is_some() || open.aborted.is_some();
-    if !open.saves() && !held {
-        // Nobody's pods have anywhere to go from here on.
-        next.departures.clear();
-    }
     let before = open.stacks.clone();
     if !open.has_stopped() {
         let saves = open.saves();
         if saves && !held && open.failure.is_none() {
-            let waits = save(&next, &mut open, observed, now, &mut effects);
-            words.insert(stack_name(&next.cluster, StackKind::Etcd, ""), waits);
+            let saves = save(&next, &mut open, observed, now, &mut effects);
+            waits.insert(stack_name(&next.cluster, StackKind::Etcd, ""), saves);
         }
         // What CloudFormation works at is seen to its end meanwhile.
         if !saves || open.in_flight() {
-            delete(&next, &mut open, observed, now, held || saves, &mut effects, &mut words);
+            delete(&next, &mut open, observed, now, held || saves, &mut effects, &mut waits);
         }
     }
-    // One that is half gone cannot be updated any more: a plan that has it makes it anew.
+    for (was, is) in before.iter().flat_map(|was| open.stacks.iter().map(move |is| (was, is))) {
+        let moves = (going_name(&was.state), going_name(&is.state));
+        debug_assert!(was.stack != is.stack || leads(GOING, moves.0, moves.1), "{moves:?}");
+    }
+    // Pods of what goes have nowhere to go; those of a pool that stands still may stay, if the destruction is called off.
+    let goes = |going: &Going| match going.state {
+        GoingState::Deleting(_) | GoingState::Gone | GoingState::Failed(_) => true,
+        GoingState::Stands | GoingState::NotOurs => false,
+    };
+    next.departures.retain(|_, one| !open.stacks.iter().any(|going| going.stack == one.group && goes(going)));
+    // One that is half gone cannot be updated any more: a plan that has it makes it anew, and one that has not takes away what is left.
+    let wanted = observed.desired.as_ref().map(|wanted| &wanted.release);
     let half_gone = |stack: &str| {
         let found = observed.stacks.get(stack).and_then(Option::as_ref);
         found.is_some_and(|stack| stack.status == StackStatus::DeleteFailed)
     };
     let gone = |going: &&Going| going.state == GoingState::Gone || half_gone(&going.stack);
     for going in open.stacks.iter().filter(gone) {
-        next.deployed.remove(&going.stack);
-        next.left.remove(&going.stack);
+        let was_at = next.deployed.remove(&going.stack).or_else(|| next.left.remove(&going.stack));
+        let is_wanted = wanted.is_none_or(|release| release.stack(&going.stack).is_some());
+        if going.state != GoingState::Gone && !is_wanted {
+            next.left.extend(was_at.map(|release| (going.stack.clone(), release)));
+        }
     }
     let moved = before != open.stacks;
-    let report = conclude(&mut next, open, observed, now, words, moved, &mut effects);
+    let report = conclude(&mut next, open, observed, now, waits, moved, &mut effects);
     finish(next, effects, report)
 }
 
@@ -417,7 +418,7 @@ fn delete(
     now: Timestamp,
     held: bool,
     effects: &mut Effects,
-    words: &mut BTreeMap<String, String>,
+    waits: &mut BTreeMap<String, GoingWaits>,
 ) {
     // After a failure no other is told to go.
     let held = held || open.why().is_some();
@@ -426,10 +427,10 @@ fn delete(
     for at in open.turn() {
         let going = &open.stacks[at];
         let stack = observed.stacks.get(&going.stack).and_then(Option::as_ref);
-        let waits = stack.filter(|_| going.kind == StackKind::Etcd && going.state == GoingState::Stands);
-        if let Some(waits) = waits.and_then(|stack| retire(state, open, stack, held, observed, now, effects))
+        let etcd = stack.filter(|_| going.kind == StackKind::Etcd && going.state == GoingState::Stands);
+        if let Some(retires) = etcd.and_then(|stack| retire(state, open, stack, held, observed, now, effects))
         {
-            words.insert(open.stacks[at].stack.clone(), waits);
+            waits.insert(open.stacks[at].stack.clone(), retires);
             continue;
         }
         let going = &mut open.stacks[at];
@@ -452,13 +453,13 @@ fn delete(
             continue;
         }
         let deleting = stack.status == StackStatus::DeleteInProgress;
-        let said = match &going.state {
+        let what = match &going.state {
             GoingState::Deleting(_) if stack.status == StackStatus::DeleteFailed => {
                 let failures = observed.failures.get(&going.stack).map(Vec::as_slice).unwrap_or_default();
                 let why = because(format!("{} could not be deleted", going.stack), failures);
                 let why = why + &records::cure(&going.stack, failures, &open.records);
                 going.state = GoingState::Failed(why.clone());
-                why
+                GoingWaits::Failed(why)
             }
             GoingState::Deleting(since) if !deleting && now.duration_since(*since) > PATIENCE => {
                 let minutes = PATIENCE.as_mins();
@@ -466,28 +467,28 @@ fn delete(
                 let why =
                     format!("the deletion of {} has not begun within {minutes} minutes: {why}", going.stack);
                 going.state = GoingState::Failed(why.clone());
-                why
+                GoingWaits::Failed(why)
             }
-            GoingState::Deleting(_) => "CloudFormation deletes it".to_owned(),
+            GoingState::Deleting(_) => GoingWaits::Deletes,
             GoingState::Stands if deleting => {
                 going.state = GoingState::Deleting(now);
-                "CloudFormation deletes it".to_owned()
+                GoingWaits::Deletes
             }
             GoingState::Stands if matches!(phase(stack.status), Phase::Busy) => {
-                format!("CloudFormation is at work ({})", status_of(Some(stack)))
+                GoingWaits::AtWork(stack.status)
             }
-            GoingState::Stands if held => "stands".to_owned(),
+            GoingState::Stands if held => GoingWaits::Stands,
             GoingState::Stands => {
                 let (stack_name, id) = (going.stack.clone(), stack.id.clone());
                 let token = operation_token(&name, &id, "delete");
                 effects.push(Effect::DeleteStack { stack: stack_name, id, stands: true, token });
                 going.state = GoingState::Deleting(now);
-                "CloudFormation is told to delete it".to_owned()
+                GoingWaits::Told
             }
-            GoingState::Failed(why) => why.clone(),
+            GoingState::Failed(why) => GoingWaits::Failed(why.clone()),
             GoingState::Gone | GoingState::NotOurs => continue,
         };
-        words.insert(going.stack.clone(), said);
+        waits.insert(going.stack.clone(), what);
     }
     // What never was is not told as gone.
     open.stacks.retain(|going| !never.contains(&going.stack));
@@ -500,27 +501,31 @@ fn conclude(
     open: Destroy,
     observed: &Observed,
     now: Timestamp,
-    words: BTreeMap<String, String>,
+    waits: BTreeMap<String, GoingWaits>,
     moved: bool,
     effects: &mut Effects,
 ) -> Report {
-    let listed = listed(&open, &words);
+    let listed = listed(&open, &waits);
     let gone = open.stacks.iter().filter(|going| going.state == GoingState::Gone).count();
     let count = format!("{gone} of {} stacks are gone", listed.len());
+    let gone_of = (gone, listed.len());
     let cluster = next.cluster.clone();
     let over = open.aborted.is_some() && !open.in_flight();
-    if !over && !open.saves() && open.turn().is_empty() {
+    // That it was called off when the last of it had gone already changes nothing.
+    if !open.saves() && open.turn().is_empty() {
         return destroyed(next, &open, observed, now, listed, effects);
     }
-    let (state, message, event): (&str, String, fn(RolloutReport) -> Event) = if over {
+    let (state, how, message, event): (&str, Pace, String, fn(RolloutReport) -> Event) = if over {
         let lies = last_snapshot(next, &open);
         let message = format!(
             "the destruction was aborted: {count}{}; `slipway apply cluster.yaml --cluster {cluster}` brings back what is missing",
             lies.unwrap_or_default()
         );
         next.destroys_over = open.aborted.max(Some(open.asked_at));
-        next.called_off = (gone > 0).then(|| CalledOff { at: now, message: message.clone() });
-        ("aborted", message, Event::RolloutAborted)
+        if gone > 0 {
+            next.does(Doing::CalledOff(CalledOff { at: now, message: message.clone() }));
+        }
+        ("aborted", Pace::CalledOff, message, Event::RolloutAborted)
     } else if let Some(why) = open.why().filter(|_| open.has_stopped()) {
         let cure = if open.saves() {
             format!(
@@ -529,30 +534,39 @@ fn conclude(
         } else {
             format!("mend that, then `slipway destroy --cluster {cluster}` goes on; {count}")
         };
-        ("failed", format!("the destruction stopped: {why}; {cure}"), Event::RolloutFailed)
+        let how = Pace::Stopped(why.to_owned());
+        ("failed", how, format!("the destruction stopped: {why}; {cure}"), Event::RolloutFailed)
     } else {
-        let now: Vec<String> = words.iter().map(|(stack, words)| format!("{stack}: {words}")).collect();
-        let now = if now.is_empty() { String::new() } else { format!("{} ", now.join("; ")) };
-        let waits = format!("{now}({count})");
-        match (open.aborted, next.paused_since()) {
-            (Some(_), _) => ("aborting", format!("the destruction is aborted: {waits}"), Event::RolloutStep),
-            (None, Some(since)) => {
-                ("paused", format!("{}; {waits}", paused(next, since)), Event::RolloutWaiting)
-            }
-            (None, None) if moved => ("destroying", waits, Event::RolloutStep),
-            (None, None) => ("destroying", waits, Event::RolloutWaiting),
-        }
+        let now = if waits.is_empty() { String::new() } else { format!("{} ", named(&waits)) };
+        let goes = format!("{now}({count})");
+        let (state, held, message, event): (_, _, _, fn(RolloutReport) -> Event) =
+            match (open.aborted, next.paused_since()) {
+                (Some(_), _) => {
+                    let message = format!("the destruction is aborted: {goes}");
+                    ("aborting", Some(Held::CalledOff), message, Event::RolloutStep)
+                }
+                (None, Some(since)) => {
+                    let message = format!("{}; {goes}", paused(next, since));
+                    ("paused", Some(Held::Paused), message, Event::RolloutWaiting)
+                }
+                (None, None) if moved => ("destroying", None, goes, Event::RolloutStep),
+                (None, None) => ("destroying", None, goes, Event::RolloutWaiting),
+            };
+        (state, Pace::Open { held, waits }, message, event)
     };
-    if next.said.as_ref() != Some(&message) {
+    let said = Said::Destroying(Progress { how, gone: gone_of });
+    if next.said.as_ref() != Some(&said) {
         let plan = plan_of(next);
-        let said = RolloutReport::new(&cluster, &plan, clipped(&message));
-        effects.push(Effect::Publish(event(said)));
-        next.said = Some(message.clone());
+        let report = RolloutReport::new(&cluster, &plan, clipped(&message));
+        effects.push(Effect::Publish(event(report)));
+        next.said = Some(said);
         if over || open.has_stopped() {
             effects.push(Effect::DisarmTick);
         }
     }
-    next.destroy = (!over).then_some(open);
+    if !over {
+        next.put_destroy(open);
+    }
     Report {
         state: state.to_owned(),
         generation: next.generation,

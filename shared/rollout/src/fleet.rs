@@ -1,7 +1,7 @@
 //! What a rollout sees of machines: Auto Scaling's groups, and what they would launch. What it asks machines is
 //! [`slipway_core::node::command`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,87 @@ pub struct GroupView {
     pub machines: BTreeMap<String, MachineView>,
     /// Its tags: `slipway:cluster` says whose it is.
     pub tags: BTreeMap<String, String>,
+    /// The target groups in which it registers its machines, by their ARNs.
+    #[serde(default)]
+    pub target_groups: BTreeSet<String>,
+}
+
+impl GroupView {
+    /// What target groups say of its machines: `said` holds each target group of [`GroupView::target_groups`] by its ARN, and `None` for one
+    /// that is not there.
+    ///
+    /// A target group of which no target is in use sends nobody to any machine, so it loses nothing with one, and does not count.
+    #[must_use]
+    pub fn with_target_health(mut self, said: &BTreeMap<String, Option<Targets>>) -> Self {
+        let is_unused = |targets: &Targets| {
+            !targets.is_empty() && targets.values().all(|state| *state == TargetState::NotInUse)
+        };
+        let asked: BTreeMap<&String, Option<&Targets>> = self
+            .target_groups
+            .iter()
+            .map(|arn| (arn, said.get(arn).and_then(Option::as_ref)))
+            .filter(|(_, targets)| !targets.is_some_and(is_unused))
+            .collect();
+        for (id, machine) in &mut self.machines {
+            let reasons: Vec<String> = asked
+                .iter()
+                .filter_map(|(arn, targets)| {
+                    let state = match targets {
+                        None => "there is no such target group".to_owned(),
+                        Some(targets) => match targets.get(id) {
+                            Some(TargetState::Healthy) => return None,
+                            Some(TargetState::NotInUse) => "its zone is not enabled".to_owned(),
+                            Some(TargetState::NotHealthy(state)) => state.clone(),
+                            None => "not registered".to_owned(),
+                        },
+                    };
+                    Some(format!("{state} in {}", target_group_name(arn)))
+                })
+                .collect();
+            machine.target = if asked.is_empty() {
+                TargetHealth::NoTargetGroup
+            } else if reasons.is_empty() {
+                TargetHealth::Healthy
+            } else {
+                TargetHealth::NotHealthy(reasons.join(", "))
+            };
+        }
+        self
+    }
+}
+
+/// `prod-api` of `arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/prod-api/0123456789abcdef`.
+fn target_group_name(arn: &str) -> &str {
+    arn.split('/').nth(1).unwrap_or(arn)
+}
+
+/// The targets of a target group, by the machine.
+pub type Targets = BTreeMap<String, TargetState>;
+
+/// A target's health, as `DescribeTargetHealth` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetState {
+    /// `healthy`: requests are sent to it.
+    Healthy,
+    /// `unused`, for `Target.NotInUse`: no load balancer uses the target group, or none that uses it has the target's zone enabled.
+    NotInUse,
+    /// Any other state, and the reason code that AWS gives for it: `initial (Elb.InitialHealthChecking)`.
+    NotHealthy(String),
+}
+
+/// Whether the load balancers of a machine's group send requests to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TargetHealth {
+    /// Nobody asked: only of controllers anything is decided by it.
+    #[default]
+    NotAsked,
+    /// Its group registers it in no target group that is in use.
+    NoTargetGroup,
+    /// It is healthy in each target group of its group.
+    Healthy,
+    /// It is not healthy in at least one: the state and the reason code in each of these.
+    NotHealthy(String),
 }
 
 /// A launch template at a version.
@@ -47,6 +128,9 @@ pub struct MachineView {
     pub healthy: bool,
     /// What it was launched from; `None` for one that was attached.
     pub template: Option<TemplateVersion>,
+    /// Whether load balancers send requests to it.
+    #[serde(default)]
+    pub target: TargetHealth,
 }
 
 impl MachineView {
@@ -78,4 +162,78 @@ pub enum Lifecycle {
     Retained,
     /// `Standby`, `Detaching`, the warm pool's: somebody else's doing.
     Elsewhere,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const API: &str = "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/api/01";
+    const INNER: &str = "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/inner/02";
+
+    /// What a target group says, if there is one of that ARN.
+    type Said<'s> = (&'s str, Option<&'s [(&'s str, TargetState)]>);
+
+    fn seen(target_groups: &[&str], said: &[Said<'_>]) -> Vec<TargetHealth> {
+        let machine = MachineView {
+            zone: "a".to_owned(),
+            lifecycle: Lifecycle::InService,
+            healthy: true,
+            template: None,
+            target: TargetHealth::NotAsked,
+        };
+        let group = GroupView {
+            name: "c-control-plane".to_owned(),
+            desired: 2,
+            min: 2,
+            max: 3,
+            template: None,
+            machines: ["i-1", "i-2"].map(|id| (id.to_owned(), machine.clone())).into(),
+            tags: BTreeMap::new(),
+            target_groups: target_groups.iter().map(|arn| (*arn).to_owned()).collect(),
+        };
+        let targets = |targets: &[(&str, TargetState)]| {
+            targets.iter().map(|(id, state)| ((*id).to_owned(), state.clone())).collect()
+        };
+        let said = said.iter().map(|(arn, said)| ((*arn).to_owned(), said.map(targets))).collect();
+        group.with_target_health(&said).machines.into_values().map(|machine| machine.target).collect()
+    }
+
+    #[test]
+    fn p5_a_machine_is_a_healthy_target_only_if_it_is_one_in_every_target_group() {
+        use TargetHealth::{Healthy, NoTargetGroup, NotHealthy};
+        let not = |why: &str| NotHealthy(why.to_owned());
+        let well = || TargetState::Healthy;
+        let initial = || TargetState::NotHealthy("initial (Elb.InitialHealthChecking)".to_owned());
+        assert_eq!(seen(&[], &[]), [NoTargetGroup, NoTargetGroup]);
+        assert_eq!(seen(&[API], &[(API, Some(&[("i-1", well()), ("i-2", well())]))]), [Healthy, Healthy]);
+        let api: &[_] = &[("i-1", well()), ("i-2", initial())];
+        let inner: &[_] = &[("i-1", well())];
+        assert_eq!(
+            seen(&[API, INNER], &[(API, Some(api)), (INNER, Some(inner))]),
+            [Healthy, not("initial (Elb.InitialHealthChecking) in api, not registered in inner")]
+        );
+        // One that is not there, or that nobody asked, vouches for nobody.
+        let gone = not("there is no such target group in api");
+        assert_eq!(seen(&[API], &[(API, None)]), [gone.clone(), gone.clone()]);
+        assert_eq!(seen(&[API], &[]), [gone.clone(), gone]);
+    }
+
+    #[test]
+    fn p5_a_target_group_that_no_load_balancer_uses_does_not_count_and_a_zone_that_is_not_enabled_does() {
+        let unused = || TargetState::NotInUse;
+        let all: &[_] = &[("i-1", unused()), ("i-2", unused())];
+        assert_eq!(
+            seen(&[API], &[(API, Some(all))]),
+            [TargetHealth::NoTargetGroup, TargetHealth::NoTargetGroup]
+        );
+        let one: &[_] = &[("i-1", TargetState::Healthy), ("i-2", unused())];
+        let not = TargetHealth::NotHealthy("its zone is not enabled in api".to_owned());
+        assert_eq!(seen(&[API], &[(API, Some(one))]), [TargetHealth::Healthy, not.clone()]);
+        // Nobody is registered yet.
+        let none = TargetHealth::NotHealthy("not registered in api".to_owned());
+        assert_eq!(seen(&[API], &[(API, Some(&[]))]), [none.clone(), none]);
+    }
 }

@@ -9,7 +9,10 @@
 mod addons;
 mod decide;
 pub mod departures;
-mod destroy;
+pub mod destroy;
+mod doing;
+mod drain;
+mod errand;
 pub mod fleet;
 mod good;
 pub mod nodes;
@@ -17,9 +20,11 @@ mod observed;
 pub mod orders;
 mod outbox;
 mod stack_step;
+pub mod states;
 #[cfg(test)]
 mod tests;
 pub mod urgency;
+pub mod waits;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,15 +46,19 @@ pub use addons::AddonStep;
 pub use decide::{decide, to_observe};
 use departures::Departure;
 pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot};
+pub use doing::Doing;
+pub use drain::Drain;
+pub use errand::{Asked, Round};
 use fleet::GroupView;
 pub use good::Good;
-pub use nodes::{Asked, NodeState, NodeStep, Nodes, Work};
+pub use nodes::{NodeStep, Nodes, Phase, Place, Task, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
 pub use orders::{Given, Ignored, Order, Switch, heard};
 pub use outbox::{Evidence, FRESH, Outcome, Pending, Seen};
 use slipway_core::node::{Command, CommandView};
+use waits::Said;
 
 /// `clusters/<name>/rollout.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,8 +79,9 @@ pub struct Rollout {
     /// The add-ons that the node managers were told to keep applied; `None` as long as they were told of none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons: Option<AddonsPointer>,
-    /// The rollout that is open.
-    pub active: Option<Active>,
+    /// What it is doing.
+    #[serde(default)]
+    pub doing: Doing,
     /// How the last one ended.
     pub last: Option<Ended>,
     /// What succeeded, the newest first: where `slipway rollback` leads.
@@ -85,10 +95,10 @@ pub struct Rollout {
     /// The plan that a person approved, if any.
     pub approved: Option<String>,
     /// The reason for waiting that was last said on the bus, so that each is said once.
-    pub said: Option<String>,
+    pub said: Option<Said>,
     /// Those that were said since it went on last: it may wait for two things in turn.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub said_since: BTreeSet<String>,
+    pub said_since: BTreeSet<Said>,
     /// The newest pause or resume; `None`: nobody ever paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
@@ -106,18 +116,15 @@ pub struct Rollout {
     /// Seconds after which a drain of a pool's machine may be forced, as the newest spec that was begun has it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub force_after_s: BTreeMap<Role, u32>,
-    /// It is being taken away, or has stopped half-way.
+    /// How many machines pools were to have more while they were rolled, where that ended early: their groups want them still.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_over: BTreeMap<Role, u32>,
+    /// How it was taken away last, where it was made anew since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub destroy: Option<Destroy>,
-    /// It was taken away; what was made since, if anything, is told by the rest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub destroyed: Option<Destroyed>,
+    pub destroyed_before: Option<Destroyed>,
     /// Orders to take it away that were given until then are over: done, or called off. An event may come twice, and late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroys_over: Option<Timestamp>,
-    /// To take it away was called off half-way, and nothing was rolled out since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub called_off: Option<CalledOff>,
     /// Where the last snapshot lies of an etcd that was taken away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_snapshot: Option<String>,
@@ -367,6 +374,8 @@ pub struct ToObserve {
     pub going: BTreeSet<String>,
     /// Auto Scaling groups.
     pub groups: BTreeSet<String>,
+    /// Those of them whose machines' health as targets of load balancers is asked for.
+    pub targets: BTreeSet<String>,
     /// Commands that were sent.
     pub commands: Vec<Command>,
     /// The role and the group whose machines are asked what they tell while they boot.
@@ -386,7 +395,7 @@ pub struct Decision {
 
 impl Rollout {
     /// The current format.
-    pub const FORMAT: u32 = 1;
+    pub const FORMAT: u32 = 2;
 
     /// The state of a cluster that nothing was ever done for.
     #[must_use]
@@ -398,7 +407,7 @@ impl Rollout {
             deployed: BTreeMap::new(),
             left: BTreeMap::new(),
             addons: None,
-            active: None,
+            doing: Doing::Idle,
             last: None,
             good: Vec::new(),
             outbox: Vec::new(),
@@ -411,10 +420,9 @@ impl Rollout {
             departures: BTreeMap::new(),
             taken_out: BTreeSet::new(),
             force_after_s: BTreeMap::new(),
-            destroy: None,
-            destroyed: None,
+            left_over: BTreeMap::new(),
+            destroyed_before: None,
             destroys_over: None,
-            called_off: None,
             last_snapshot: None,
             ignored: None,
         }
@@ -436,8 +444,8 @@ impl Rollout {
     /// Whether it has to be woken regularly.
     #[must_use]
     pub fn needs_tick(&self) -> bool {
-        let goes = self.destroy.as_ref().is_some_and(|open| !open.has_stopped());
-        self.active.is_some() || goes || !self.departures.is_empty()
+        let goes = self.destroy().is_some_and(|open| !open.has_stopped());
+        self.active().is_some() || goes || !self.departures.is_empty()
     }
 
     /// The release whose add-ons the node managers keep applied.
@@ -461,20 +469,17 @@ impl Rollout {
         let last = self.last.as_ref();
         let rolled =
             last.is_some_and(|last| last.plan == desired.plan && last.spec_version == desired.spec_version);
-        let gone = self.destroyed.as_ref();
+        let gone = self.last_destroyed();
         rolled || gone.is_some_and(|gone| gone.spec_versions.contains(&desired.spec_version))
     }
 
     /// Run Command would not send a command: whoever waits for its answer has it.
     fn unsent(&mut self, token: &str, reason: &str) {
-        if let Some(active) = &mut self.active {
+        if let Some(active) = self.active_mut() {
             active.nodes.unsent(token, reason);
         }
-        let asked = self.departures.values_mut().filter_map(|one| one.asked.as_mut());
-        for one in asked.filter(|asked| asked.command.token == token) {
-            one.refused = Some(reason.to_owned());
-        }
-        if let Some(open) = &mut self.destroy {
+        self.departures.values_mut().for_each(|one| one.was_refused(token, reason));
+        if let Some(open) = self.destroy_mut() {
             open.unsent(token, reason);
         }
     }
@@ -482,15 +487,22 @@ impl Rollout {
     /// A command was not sent, since what it was decided on is too old, or a person said to stop: nobody waits for its answer, and
     /// it counts as no try.
     fn not_sent(&mut self, token: &str) {
-        if let Some(active) = &mut self.active {
+        if let Some(active) = self.active_mut() {
             active.nodes.not_sent(token);
         }
-        let is_it = |asked: &Asked| asked.command.token == token;
-        for one in self.departures.values_mut().filter(|one| one.asked.as_ref().is_some_and(is_it)) {
-            one.asked = None;
+        self.departures.values_mut().for_each(|one| one.not_sent(token));
+        if let Some(open) = self.destroy_mut() {
+            open.not_sent(token);
         }
-        if let Some(open) = &mut self.destroy {
-            open.asked.retain(|asked| !is_it(asked));
+    }
+
+    /// CloudFormation was not told to delete `stack`, as far as is known: that is looked at anew.
+    fn not_deleted(&mut self, stack: &str) {
+        if let Some(active) = self.active_mut() {
+            active.nodes.not_deleted(stack);
+        }
+        if let Some(open) = self.destroy_mut() {
+            open.not_deleted(stack);
         }
     }
 
@@ -499,23 +511,23 @@ impl Rollout {
     fn group_refused(&mut self, group: &str, instance: Option<&String>, reason: &str) {
         let one = instance.and_then(|instance| self.departures.get_mut(instance));
         if let Some(one) = one {
-            one.refused(reason);
-        } else if let Some(active) = &mut self.active {
+            one.not_terminated(reason);
+        } else if let Some(active) = self.active_mut() {
             active.nodes.stuck(group, reason);
         }
     }
 
     /// CloudFormation refused a call for `stack` outright: its step has failed.
     fn stack_refused(&mut self, stack: &str, reason: &str) {
-        for step in self.active.iter_mut().flat_map(|active| &mut active.steps) {
+        for step in self.active_mut().into_iter().flat_map(|active| &mut active.steps) {
             if step.stack == stack {
                 step.state = StepState::Failed(reason.to_owned());
             }
         }
-        if let Some(active) = &mut self.active {
+        if let Some(active) = self.active_mut() {
             active.nodes.undeletable(stack, reason);
         }
-        if let Some(open) = &mut self.destroy {
+        if let Some(open) = self.destroy_mut() {
             open.refused(stack, reason);
         }
     }
@@ -549,7 +561,7 @@ fn operation_token(change_set: &str, stack: &str, operation: &str) -> String {
 #[must_use]
 pub fn of_what_goes(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
     let cluster = &rollout.cluster;
-    let gone = rollout.destroyed.as_ref().filter(|gone| gone.spec_versions.contains(version));
+    let gone = rollout.last_destroyed().filter(|gone| gone.spec_versions.contains(version));
     let (message, help) = match (rollout.going_in_words(), gone) {
         (Some(going), _) => (
             going,

@@ -35,7 +35,7 @@ pub struct StackView {
 }
 
 /// `StackStatus` of the CloudFormation API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[allow(missing_docs, reason = "the names are CloudFormation's")]
 pub enum StackStatus {
@@ -62,6 +62,13 @@ pub enum StackStatus {
     ImportRollbackInProgress,
     ImportRollbackComplete,
     ImportRollbackFailed,
+}
+
+/// As CloudFormation spells it.
+impl std::fmt::Display for StackStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// A change set as CloudFormation describes it.

@@ -88,7 +88,7 @@ const LATEST: SignedDuration = SignedDuration::from_hours(1);
 
 /// How far the clock of whoever carries an order may be behind ours: an abort that was given this long before the rollout began still
 /// counts. Clocks in AWS are kept within a second (Amazon Time Sync), and an event's time has whole seconds.
-pub(super) const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(5);
+pub const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(5);
 
 /// Machines that a rollout is told to leave at most: its state stays small, whoever floods it.
 const MOST_SKIPPED: usize = 1_000;
@@ -136,14 +136,19 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
             )))]
         }
         Order::Resume => {
-            if state.paused_since().is_some_and(|since| given.at > since) {
-                state.switch = Some(Switch { paused: false, at: given.at });
+            if state.switch.as_ref().is_some_and(|switch| given.at <= switch.at) {
+                return Vec::new();
+            }
+            // Also where nothing is paused: a pause that was given before it may come after it.
+            let was_paused = state.paused_since().is_some();
+            state.switch = Some(Switch { paused: false, at: given.at });
+            if was_paused {
                 state.said = None;
                 // It stood still until now, whenever the order was given: one that comes late leaves as much patience as one that does not.
-                if let Some(active) = &mut state.active {
+                if let Some(active) = state.active_mut() {
                     active.nodes.resumed(now);
                 }
-                if let Some(open) = &mut state.destroy {
+                if let Some(open) = state.destroy_mut() {
                     open.saves_again(now);
                 }
                 for one in state.departures.values_mut() {
@@ -154,7 +159,7 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
         }
         Order::Destroy { without_snapshot } => destroy::hear(state, given, *without_snapshot, now),
         Order::Abort { plan } => {
-            if let Some(open) = state.destroy.as_mut().filter(|_| plan.is_none()) {
+            if let Some(open) = state.destroy_mut().filter(|_| plan.is_none()) {
                 let meant = open.abort(given.at);
                 return aborted(state, given.at, meant, now);
             }
@@ -162,7 +167,7 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
                 // It may be about an order to take the cluster away that was given before it, and comes after it.
                 state.destroys_over = state.destroys_over.max(Some(given.at));
             }
-            if let Some(active) = state.active.as_mut().filter(|active| active.aborted.is_none()) {
+            if let Some(active) = state.active_mut().filter(|active| active.aborted.is_none()) {
                 let meant = match plan {
                     Some(plan) => plan == &active.plan,
                     None => given.at.saturating_add(CLOCKS_APART).is_ok_and(|at| at >= active.started_at),
@@ -175,8 +180,9 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
             Vec::new()
         }
         Order::Skip { instance } => {
-            if let Some(active) = state.active.as_mut().filter(|active| active.skipped.len() < MOST_SKIPPED) {
+            if let Some(active) = state.active_mut().filter(|active| active.skipped.len() < MOST_SKIPPED) {
                 active.skipped.insert(instance.clone());
+                state.leave_alone(instance, now);
             }
             Vec::new()
         }
@@ -227,7 +233,7 @@ pub(super) fn ignore(
 
 /// The plan that a pause is about: the one that is being executed, or was last.
 pub(super) fn plan_of(state: &Rollout) -> String {
-    let active = state.active.as_ref().map(|active: &Active| &active.plan);
+    let active = state.active().map(|active: &Active| &active.plan);
     let last = state.last.as_ref().map(|last: &Ended| &last.plan);
     active.or(last).cloned().unwrap_or_default()
 }
@@ -241,8 +247,8 @@ pub(super) fn paused(state: &Rollout, since: Timestamp) -> String {
 impl Rollout {
     /// Whether a person said that nothing new may start.
     fn is_stopped(&self) -> bool {
-        let aborted = self.active.as_ref().is_some_and(|active| active.aborted.is_some());
-        let called_off = self.destroy.as_ref().is_some_and(|open| open.aborted.is_some());
+        let aborted = self.active().is_some_and(|active| active.aborted.is_some());
+        let called_off = self.destroy().is_some_and(|open| open.aborted.is_some());
         aborted || called_off || self.paused_since().is_some()
     }
 

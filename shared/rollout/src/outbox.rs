@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::node::Verb;
 
+use super::departures::{Cause, DepartureState};
 use super::{Effect, Rollout};
 
 /// How old what was seen may be when something disruptive is done: the tick comes once a minute, and may come late once.
@@ -71,12 +72,26 @@ impl Evidence {
 pub(super) struct Effects {
     now: Timestamp,
     acts: Vec<(Effect, Evidence)>,
+    /// How many of them do not depend on whether the rollout that is open goes on.
+    apart: usize,
 }
 
 impl Effects {
     /// None yet, of a decision that is made now.
     pub(super) fn new(now: Timestamp) -> Self {
-        Self { now, acts: Vec::new() }
+        Self { now, acts: Vec::new(), apart: 0 }
+    }
+
+    /// What follows is what the rollout that is open does.
+    pub(super) fn of_the_rollout(&mut self) {
+        self.apart = self.acts.len();
+    }
+
+    /// The rollout ends: what it would have begun in the same decision is not begun.
+    pub(super) fn begin_nothing(&mut self) {
+        let apart = self.acts.drain(..self.apart).collect::<Vec<_>>();
+        let rest = std::mem::take(&mut self.acts).into_iter().filter(|(effect, _)| !effect.begins());
+        self.acts = apart.into_iter().chain(rest).collect();
     }
 
     /// One that was decided on what the world is described as now.
@@ -117,9 +132,7 @@ impl Pending {
     pub fn is_stale(&self, now: Timestamp) -> bool {
         self.evidence.is_some_and(|evidence| now > evidence.until)
     }
-}
 
-impl Pending {
     /// Whether what is decided next depends on it.
     #[must_use]
     pub fn holds_up(&self) -> bool {
@@ -176,12 +189,44 @@ impl Effect {
         }
     }
 
+    /// Whether it takes `machine` down, empties it, or starts it anew.
+    fn takes(&self, machine: &str) -> bool {
+        match self {
+            Self::Terminate { instance, .. } => instance == machine,
+            Self::Send(command) => match &command.verb {
+                Verb::Drain { node, .. } => node == machine,
+                Verb::Refresh { .. } => command.instance == machine,
+                Verb::Status
+                | Verb::EtcdHealth
+                | Verb::EtcdMoveLeader
+                | Verb::EtcdSnapshot
+                | Verb::EtcdRemove { .. }
+                | Verb::EtcdRetire
+                | Verb::Uncordon { .. } => false,
+            },
+            Self::CreateChangeSet(_)
+            | Self::ExecuteChangeSet { .. }
+            | Self::DeleteChangeSet { .. }
+            | Self::DeleteStack { .. }
+            | Self::PointAddons(_)
+            | Self::Cancel(_)
+            | Self::SetDesired { .. }
+            | Self::ProlongTermination { .. }
+            | Self::CompleteTermination { .. }
+            | Self::ArmTick
+            | Self::DisarmTick
+            | Self::Publish(_) => false,
+        }
+    }
+
     /// Whether it begins something, so that it must not be performed once a person said to stop. A terminate hook that waits is completed all
     /// the same: its machine was drained, and goes either way.
     #[must_use]
     pub fn begins(&self) -> bool {
         let completes = matches!(self, Self::CompleteTermination { .. });
-        matches!(self, Self::CreateChangeSet(_)) || self.is_disruptive() && !completes
+        // A snapshot disrupts nothing, and is a beginning all the same.
+        let saves = matches!(self, Self::Send(command) if command.verb == Verb::EtcdSnapshot);
+        matches!(self, Self::CreateChangeSet(_)) || saves || self.is_disruptive() && !completes
     }
 }
 
@@ -211,6 +256,35 @@ impl Rollout {
         }
     }
 
+    /// Takes what would be done to `machine` out of the outbox: a person said to leave it after that was decided, and before it was done.
+    /// A drain may have been sent by a function that died before it could say so, so that it is taken back.
+    pub(super) fn leave_alone(&mut self, machine: &str, now: Timestamp) {
+        // What Auto Scaling takes down goes, whatever anybody says here.
+        if self.departures.get(machine).is_some_and(|one| one.cause == Cause::AutoScaling) {
+            return;
+        }
+        let (withdrawn, rest): (Vec<Pending>, Vec<Pending>) =
+            std::mem::take(&mut self.outbox).into_iter().partition(|pending| pending.effect.takes(machine));
+        self.outbox = rest;
+        let mut stays = false;
+        for Pending { effect, .. } in withdrawn {
+            stays |= matches!(effect, Effect::Terminate { .. });
+            if let (Effect::Send(command), Some(active)) = (&effect, self.active_mut())
+                && matches!(command.verb, Verb::Refresh { .. })
+            {
+                active.nodes.not_refreshed(&command.token);
+            }
+        }
+        let goes = |state: &DepartureState| match state {
+            DepartureState::Drain { .. } => true,
+            DepartureState::Leave { .. } => stays,
+            DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => false,
+        };
+        if let Some(one) = self.departures.get_mut(machine).filter(|one| goes(&one.state)) {
+            one.withdraw(None, now);
+        }
+    }
+
     /// The state once it is known what became of effects of the outbox, by their numbers. What is not in the outbox any more is passed over:
     /// somebody else recorded it, or it was withdrawn.
     #[must_use]
@@ -225,12 +299,6 @@ impl Rollout {
             }
         }
         self
-    }
-
-    /// Whether nothing is left in the outbox that what is decided next depends on.
-    #[must_use]
-    pub fn may_decide(&self) -> bool {
-        !self.outbox.iter().any(Pending::holds_up)
     }
 
     /// Whether another invocation stored what is in the outbox only just now, and is about to perform it.
@@ -265,8 +333,21 @@ impl Rollout {
     /// It was not done, and is decided anew: of a command nobody waits for the answer any more. Of all else the world tells whether it
     /// was done, since it may have been, by an invocation that died before it could say so.
     fn dropped(&mut self, effect: &Effect) {
-        if let Effect::Send(command) = effect {
-            self.not_sent(&command.token);
+        match effect {
+            Effect::Send(command) => self.not_sent(&command.token),
+            Effect::DeleteStack { stack, .. } => self.not_deleted(stack),
+            Effect::CreateChangeSet(_)
+            | Effect::ExecuteChangeSet { .. }
+            | Effect::DeleteChangeSet { .. }
+            | Effect::PointAddons(_)
+            | Effect::Cancel(_)
+            | Effect::SetDesired { .. }
+            | Effect::Terminate { .. }
+            | Effect::ProlongTermination { .. }
+            | Effect::CompleteTermination { .. }
+            | Effect::ArmTick
+            | Effect::DisarmTick
+            | Effect::Publish(_) => {}
         }
     }
 }

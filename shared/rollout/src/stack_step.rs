@@ -1,6 +1,7 @@
 //! One stack's way from its template to `…_COMPLETE`, through a change set.
 
 use super::destroy::zone_cure;
+use super::waits::{ChangeSetWaits, StackWaits};
 use super::{
     Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, ResourceFailure, StackStatus,
     StackView, Step, StepState,
@@ -12,8 +13,8 @@ pub(super) struct Advance {
     pub(super) state: StepState,
     /// What to do for that.
     pub(super) effects: Vec<Effect>,
-    /// For a person.
-    pub(super) words: String,
+    /// What it waits for.
+    pub(super) waits: StackWaits,
 }
 
 /// The tag that says which cluster a stack belongs to.
@@ -69,10 +70,10 @@ pub(super) fn advance(
     change_set: Option<&ChangeSetView>,
     failures: &[ResourceFailure],
 ) -> Advance {
-    let stay = |words: String| Advance { state: step.state.clone(), effects: Vec::new(), words };
+    let stay = |waits| Advance { state: step.state.clone(), effects: Vec::new(), waits };
     let standing = match &step.state {
-        StepState::Done => return stay("done".to_owned()),
-        StepState::Failed(reason) => return stay(reason.clone()),
+        StepState::Done => return stay(StackWaits::Done(None)),
+        StepState::Failed(reason) => return stay(StackWaits::Failed(reason.clone())),
         StepState::Waiting | StepState::ChangeSet | StepState::Executing => {
             stack.map(|view| phase(view.status))
         }
@@ -86,17 +87,16 @@ pub(super) fn advance(
         return failed(format!("{} exists and is not Slipway's: {cure}", step.stack), &[]);
     }
     match standing.unwrap_or(Phase::Absent) {
-        Phase::Busy => stay(format!("CloudFormation is at work ({})", status_of(stack))),
+        Phase::Busy => stay(StackWaits::AtWork(stack.map(|view| view.status))),
         Phase::Stuck(cure) => {
             let what = format!("{} is {}: {cure}", step.stack, status_of(stack));
-            let words = because(what, failures) + &zone_cure(&step.stack, failures);
-            Advance { state: StepState::Failed(words.clone()), effects: Vec::new(), words }
+            failed(because(what, failures) + &zone_cure(&step.stack, failures), &[])
         }
         Phase::Wreck if executed => failed(format!("{} could not be created", step.stack), failures),
         Phase::Wreck => Advance {
             state: StepState::Waiting,
             effects: stack.map(|view| delete_stack(active, step, view)).into_iter().collect(),
-            words: "deleting what an earlier failed creation left".to_owned(),
+            waits: StackWaits::Wreck,
         },
         Phase::Absent if executed && change_set.is_none() => {
             failed(format!("{} was deleted while it was being created", step.stack), failures)
@@ -118,10 +118,13 @@ fn settled(
     let complete = stack
         .is_some_and(|view| matches!(view.status, StackStatus::CreateComplete | StackStatus::UpdateComplete));
     match change_set.map(|view| view.status) {
-        // CloudFormation may forget a change set that it executed: the stack's status is then the word that counts.
-        Some(ChangeSetStatus::Executed) | None if complete => {
-            Advance { state: StepState::Done, effects: Vec::new(), words: status_of(stack).to_owned() }
+        Some(ChangeSetStatus::Executed) if complete => {
+            let waits = StackWaits::Done(stack.map(|view| view.status));
+            Advance { state: StepState::Done, effects: Vec::new(), waits }
         }
+        // CloudFormation forgot it once it was executed, or somebody deleted it before: the stack looks the same either way. Where it was
+        // executed, another finds nothing to change.
+        None if complete => through_change_set(active, step, false, None),
         Some(ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed) | None => {
             failed(format!("the update of {} was rolled back ({})", step.stack, status_of(stack)), failures)
         }
@@ -133,11 +136,9 @@ fn settled(
             | ChangeSetStatus::Failed
             | ChangeSetStatus::Obsolete,
         ) => through_change_set(active, step, false, change_set),
-        Some(ChangeSetStatus::Executing) => Advance {
-            state: StepState::Executing,
-            effects: Vec::new(),
-            words: "CloudFormation is about to start".to_owned(),
-        },
+        Some(ChangeSetStatus::Executing) => {
+            Advance { state: StepState::Executing, effects: Vec::new(), waits: StackWaits::Starts }
+        }
     }
 }
 
@@ -159,7 +160,7 @@ fn through_change_set(
         return Advance {
             state: StepState::ChangeSet,
             effects: vec![Effect::CreateChangeSet(request)],
-            words: "asking for a change set".to_owned(),
+            waits: StackWaits::ChangeSet(ChangeSetWaits::Asked),
         };
     };
     let reason = view.reason.as_deref().unwrap_or("CloudFormation gave no reason");
@@ -168,7 +169,7 @@ fn through_change_set(
         ChangeSetStatus::Pending => Advance {
             state: StepState::ChangeSet,
             effects: Vec::new(),
-            words: "CloudFormation is making the change set".to_owned(),
+            waits: StackWaits::ChangeSet(ChangeSetWaits::Making),
         },
         ChangeSetStatus::Ready => match unplanned(step, view) {
             Some(problem) => Advance { effects: vec![drop()], ..failed(problem, &[]) },
@@ -179,7 +180,7 @@ fn through_change_set(
                     name,
                     token: active.token(&step.stack, "execute"),
                 }],
-                words: "executing the change set".to_owned(),
+                waits: StackWaits::Executes,
             },
         },
         ChangeSetStatus::NoChanges if create => Advance {
@@ -187,21 +188,19 @@ fn through_change_set(
             ..failed(format!("CloudFormation finds nothing to create in {}: {reason}", step.stack), &[])
         },
         ChangeSetStatus::NoChanges => {
-            Advance { state: StepState::Done, effects: vec![drop()], words: "nothing to change".to_owned() }
+            Advance { state: StepState::Done, effects: vec![drop()], waits: StackWaits::NothingToChange }
         }
         ChangeSetStatus::Failed => Advance {
             effects: vec![drop()],
             ..failed(format!("CloudFormation refuses the template of {}: {reason}", step.stack), &[])
         },
-        ChangeSetStatus::Executing | ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed => Advance {
-            state: StepState::Executing,
-            effects: Vec::new(),
-            words: "CloudFormation is about to start".to_owned(),
-        },
+        ChangeSetStatus::Executing | ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed => {
+            Advance { state: StepState::Executing, effects: Vec::new(), waits: StackWaits::Starts }
+        }
         ChangeSetStatus::Obsolete => Advance {
             state: StepState::Waiting,
             effects: vec![drop()],
-            words: "somebody else changed the stack; making a new change set".to_owned(),
+            waits: StackWaits::ChangeSet(ChangeSetWaits::Anew),
         },
     }
 }
@@ -226,8 +225,9 @@ fn delete_stack(active: &Active, step: &Step, view: &StackView) -> Effect {
 }
 
 fn failed(what: String, failures: &[ResourceFailure]) -> Advance {
-    let words = because(what, failures);
-    Advance { state: StepState::Failed(words.clone()), effects: Vec::new(), words }
+    let why = because(what, failures);
+    let waits = StackWaits::Failed(why.clone());
+    Advance { state: StepState::Failed(why), effects: Vec::new(), waits }
 }
 
 /// `what`, and what CloudFormation says of it.
@@ -246,8 +246,5 @@ pub(super) fn because(what: String, failures: &[ResourceFailure]) -> String {
 
 /// The status as CloudFormation spells it.
 pub(super) fn status_of(stack: Option<&StackView>) -> String {
-    stack
-        .and_then(|view| serde_json::to_value(view.status).ok())
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .unwrap_or_else(|| "absent".to_owned())
+    stack.map_or_else(|| "absent".to_owned(), |view| view.status.to_string())
 }

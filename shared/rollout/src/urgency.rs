@@ -11,7 +11,7 @@ use slipway_core::renewal::Urgency;
 use slipway_core::words::moment;
 
 use super::Rollout;
-use super::nodes::{NodeState, NodeStep, Nodes, window_is_open};
+use super::nodes::{Nodes, window_is_open};
 
 /// What a rollout does not wait for where certificates are about to expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -40,9 +40,7 @@ const fn is_pool(role: &Role) -> bool {
 impl Nodes {
     /// Whether the machines of `role` still have what they had: their step is not done.
     fn is_open(&self, role: &Role) -> bool {
-        self.steps
-            .iter()
-            .any(|step| step.role == *role && step.state != NodeState::Done && step.work.renews())
+        self.steps.iter().any(|step| step.role == *role && !step.is_done() && step.work().renews())
     }
 
     /// How urgent it is as a whole.
@@ -74,14 +72,9 @@ impl Nodes {
         }
     }
 
-    /// What a step waits for that waits for a window.
-    pub(super) fn waits_for_window(&self, role: &Role) -> String {
-        let open = |one: &Role| self.is_open(one) && (is_pool(role) == is_pool(one));
-        let until = self.deadline.urgent_from(open).map(|from| {
-            let from = moment(from);
-            format!(", or for {from}: from then on certificates in use are so near their end that no window holds it up")
-        });
-        format!("waits for the next maintenance window{}", until.unwrap_or_default())
+    /// From when on no window holds up the step of `role`.
+    pub(super) fn urgent_from(&self, role: &Role) -> Option<Timestamp> {
+        self.deadline.urgent_from(|one| self.is_open(one) && (is_pool(role) == is_pool(one)))
     }
 }
 
@@ -107,9 +100,4 @@ pub(super) fn overridden(nodes: &Nodes) -> Option<String> {
 pub(super) fn held_by_a_pause(urgency: Urgency, state: &Rollout) -> Option<String> {
     let words = urgency.words()?;
     Some(format!("{words}, and nothing renews them before `slipway resume --cluster {}`", state.cluster))
-}
-
-/// Whether a step's machines have expired, so that nobody's health is waited for: only a refresh can do without the others.
-pub(super) fn asks_nobody(step: &NodeStep, urgency: Urgency) -> bool {
-    urgency.has_expired() && step.work == super::nodes::Work::Refresh
 }

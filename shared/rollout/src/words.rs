@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::{Stage, is_due, stage, turn};
-use super::nodes::NodeState;
 use super::orders::paused;
 use super::urgency::{held_by_a_pause, overridden};
+use super::waits::{ChangeSetWaits, RolloutWaits, StackWaits, Waits};
 use super::{Active, Observed, Rollout, Step, StepState};
 use jiff::Timestamp;
 use slipway_core::event::RolloutReport;
@@ -38,7 +38,7 @@ pub(super) fn succeeded(active: &Active) -> String {
 }
 
 /// What an abort leaves behind.
-pub(super) fn aborted(active: &Active, failures: &[&str]) -> String {
+pub(super) fn aborted(active: &Active, failures: &[String]) -> String {
     let done = active.steps.iter().filter(|step| step.state == StepState::Done).count();
     let failed = failures.iter().map(|reason| format!("; {reason}")).collect::<String>();
     format!(
@@ -96,7 +96,7 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
             ..Report::default()
         };
     }
-    if let Some(off) = &rollout.called_off {
+    if let Some(off) = rollout.called_off() {
         return Report {
             state: "aborted".to_owned(),
             generation: rollout.generation,
@@ -116,7 +116,7 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
             rollout,
             &last.plan,
             last.message.clone(),
-            Words::default().stacks(&last.steps),
+            Waiting::default().stacks(&last.steps),
         ),
     }
 }
@@ -153,76 +153,70 @@ pub(super) fn clipped(message: &str) -> String {
     }
 }
 
-/// What each step says of itself in this decision.
+/// What each step waits for in this decision.
 #[derive(Default)]
-pub(super) struct Words {
-    stacks: BTreeMap<String, String>,
-    /// What each node step whose turn it is waits for.
-    pub(super) nodes: BTreeMap<Role, String>,
+pub(super) struct Waiting {
+    stacks: BTreeMap<String, StackWaits>,
+    /// What each node step waits for whose turn it is.
+    pub(super) nodes: BTreeMap<Role, Waits>,
 }
 
-impl Words {
-    pub(super) fn of(&mut self, step: &Step, words: String) {
-        self.stacks.insert(step.stack.clone(), words);
+impl Waiting {
+    pub(super) fn of(&mut self, step: &Step, waits: StackWaits) {
+        self.stacks.insert(step.stack.clone(), waits);
     }
 
     pub(super) fn stacks(&self, steps: &[Step]) -> BTreeMap<String, String> {
         let fallback = |step: &Step| match &step.state {
-            StepState::Waiting => "waits for its turn".to_owned(),
-            StepState::ChangeSet => "its change set is being made".to_owned(),
-            StepState::Executing => "CloudFormation is at work".to_owned(),
-            StepState::Done => "done".to_owned(),
-            StepState::Failed(reason) => reason.clone(),
+            StepState::Waiting => StackWaits::Turn,
+            StepState::ChangeSet => StackWaits::ChangeSet(ChangeSetWaits::Made),
+            StepState::Executing => StackWaits::AtWork(None),
+            StepState::Done => StackWaits::Done(None),
+            StepState::Failed(reason) => StackWaits::Failed(reason.clone()),
         };
-        steps
-            .iter()
-            .map(|step| {
-                (step.stack.clone(), self.stacks.get(&step.stack).cloned().unwrap_or_else(|| fallback(step)))
-            })
-            .collect()
+        let waits = |step: &Step| self.stacks.get(&step.stack).cloned().unwrap_or_else(|| fallback(step));
+        steps.iter().map(|step| (step.stack.clone(), waits(step).to_string())).collect()
     }
 
-    /// One line: what is waited for, and what comes after.
-    pub(super) fn waiting(&self, active: &Active) -> String {
-        let steps = &active.steps;
-        let done = steps.iter().filter(|step| step.state == StepState::Done).count();
-        let stacks = format!("{done} of {} stacks done", steps.len());
+    /// What the rollout as a whole waits for.
+    pub(super) fn whole(&self, active: &Active) -> RolloutWaits {
         if matches!(stage(active), Some(Stage::Nodes)) {
-            let of = &active.nodes.steps;
-            let done = of.iter().filter(|step| step.state == NodeState::Done).count();
-            let waits = self.nodes.iter().map(|(role, waits)| format!("{role}: {waits}"));
-            let waits = waits.collect::<Vec<_>>().join("; ");
-            let overridden = overridden(&active.nodes).map(|words| format!("; {words}")).unwrap_or_default();
-            return format!("{waits} ({stacks}, {done} of {} roles' nodes{overridden})", of.len());
+            return RolloutWaits::Nodes(self.nodes.clone());
         }
-        let now: Vec<String> = turn(steps)
-            .iter()
-            .filter_map(|step| self.stacks.get(&step.stack).map(|words| format!("{}: {words}", step.stack)))
-            .collect();
+        let steps = &active.steps;
+        let done = stacks_done(active);
+        let now = turn(steps).into_iter().filter_map(|step| self.stacks.get_key_value(&step.stack));
+        let waits: BTreeMap<String, StackWaits> =
+            now.map(|(stack, waits)| (stack.clone(), waits.clone())).collect();
         // Nodes were the last to move, and no stack of the next wave was looked at yet.
-        if let (true, Some(next)) = (now.is_empty(), turn(steps).first()) {
-            return format!("{}: its turn has come ({stacks})", next.stack);
+        match turn(steps).first().filter(|_| waits.is_empty()) {
+            Some(next) => RolloutWaits::NextStack { done, stack: next.stack.clone() },
+            None => RolloutWaits::Stacks { done, waits },
         }
-        format!("{} ({stacks})", now.join("; "))
     }
+}
 
-    /// What makes `message` another reason than the one before: of a node's words all but what is in brackets, which holds figures that
-    /// change with every look.
-    pub(super) fn reason(&self, message: &str) -> String {
-        if self.nodes.is_empty() {
-            return message.to_owned();
+fn stacks_done(active: &Active) -> usize {
+    active.steps.iter().filter(|step| step.state == StepState::Done).count()
+}
+
+/// One line: what is waited for, and what comes after.
+pub(super) fn waiting(active: &Active, waits: &RolloutWaits) -> String {
+    let stacks = format!("{} of {} stacks done", stacks_done(active), active.steps.len());
+    match waits {
+        RolloutWaits::Nodes(nodes) => {
+            let of = &active.nodes.steps;
+            let done = of.iter().filter(|step| step.is_done()).count();
+            let overridden = overridden(&active.nodes).map(|words| format!("; {words}")).unwrap_or_default();
+            format!("{} ({stacks}, {done} of {} roles' nodes{overridden})", named(nodes), of.len())
         }
-        let mut depth = 0_u32;
-        message
-            .chars()
-            .filter(|letter| {
-                match letter {
-                    '(' => depth += 1,
-                    ')' => depth = depth.saturating_sub(1),
-                    _ => {}
-                }
-                depth == 0
-            })
-            .collect()
+        RolloutWaits::NextStack { stack, .. } => format!("{stack}: its turn has come ({stacks})"),
+        RolloutWaits::Stacks { waits, .. } => format!("{} ({stacks})", named(waits)),
     }
+}
+
+/// What each waits for.
+pub(super) fn named<K: std::fmt::Display, V: std::fmt::Display>(waits: &BTreeMap<K, V>) -> String {
+    let named: Vec<String> = waits.iter().map(|(name, waits)| format!("{name}: {waits}")).collect();
+    named.join("; ")
 }

@@ -15,7 +15,7 @@ use slipway_driver::ports::{
     Object, Objects, Parameters, PortError, PortResult, Put, Registry, Removal, Secret, SecretParameter,
     Stacks, Ticks,
 };
-use slipway_rollout::fleet::GroupView;
+use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 
 /// What AWS bills a call as.
@@ -289,6 +289,10 @@ impl<T: Ticks> Ticks for Mortal<T> {
 impl<T: Groups> Groups for Mortal<T> {
     async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
         self.life.call(Billed::Free, self.port.group(name)).await
+    }
+
+    async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
+        self.life.call(Billed::Free, self.port.targets(target_group)).await
     }
 
     async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {

@@ -1,4 +1,5 @@
-//! Auto Scaling and Run Command in the terms of IAM: which groups and machines a call is about, and the tags that they have.
+//! Auto Scaling, Elastic Load Balancing and Run Command in the terms of IAM: which groups and machines a call is about, and the tags that
+//! they have.
 
 use std::collections::BTreeMap;
 
@@ -48,6 +49,16 @@ impl Fleet {
 
     fn machine(&self, id: &str) -> Option<(String, Tags)> {
         lock(self.0.as_ref()?).machine_tags(id).map(|(group, tags)| (group.to_owned(), tags.clone()))
+    }
+}
+
+/// The service authorization reference names no resource type for `DescribeTargetHealth` ("Actions, resources, and condition keys for Elastic
+/// Load Balancing V2"): it is about all target groups.
+pub(super) fn elasticloadbalancing(body: &[u8]) -> Result<Request, String> {
+    let action = form_urlencoded::parse(body).find(|(key, _)| key == "Action").map(|(_, value)| value);
+    match action.as_deref() {
+        Some("DescribeTargetHealth") => Ok(need("elasticloadbalancing:DescribeTargetHealth", "*".to_owned())),
+        other => Err(format!("elasticloadbalancing {other:?} is not modelled by the gateway")),
     }
 }
 

@@ -58,6 +58,7 @@ pub(super) fn identify(
             about_nothing = asked.about_nothing;
             asked.needs
         }
+        ("elasticloadbalancing", None) => vec![fleet::elasticloadbalancing(body)?],
         ("ssm", Some(operation)) if fleet::is_of_commands(operation) => {
             let asked = scope.commands(operation, &parse(body)?, fleet)?;
             about_nothing = asked.about_nothing;

@@ -164,7 +164,7 @@ impl Gateway {
 
     /// Sends what a simulated world answers to it, and judges by the tags of its groups and machines from now on.
     pub fn serve_by_world(&self, world: SharedWorld, url: &str) {
-        for what in ["cloudformation", "scheduler", "autoscaling"] {
+        for what in ["cloudformation", "scheduler", "autoscaling", "elasticloadbalancing"] {
             self.serve_elsewhere(what, url);
         }
         for operation in fleet::OF_COMMANDS {

@@ -23,7 +23,10 @@ pub(super) const NOT_MODELLED: Refusal = Refusal::Internal;
 impl Refusal {
     fn status(self, service: &str) -> StatusCode {
         match (self, service) {
-            (Self::Denied, "s3" | "cloudformation" | "autoscaling" | "scheduler") => StatusCode::FORBIDDEN,
+            (
+                Self::Denied,
+                "s3" | "cloudformation" | "autoscaling" | "elasticloadbalancing" | "scheduler",
+            ) => StatusCode::FORBIDDEN,
             (Self::Missing, "s3" | "scheduler") => StatusCode::NOT_FOUND,
             (Self::Throttled, "s3") => StatusCode::SERVICE_UNAVAILABLE,
             (Self::Throttled, "scheduler") => StatusCode::TOO_MANY_REQUESTS,
@@ -34,13 +37,15 @@ impl Refusal {
 
     fn code(self, service: &str) -> &'static str {
         match (self, service) {
-            (Self::Denied, "s3" | "cloudformation" | "autoscaling") => "AccessDenied",
+            (Self::Denied, "s3" | "cloudformation" | "autoscaling" | "elasticloadbalancing") => {
+                "AccessDenied"
+            }
             (Self::Denied, _) => "AccessDeniedException",
             (Self::Throttled, "s3") => "SlowDown",
-            (Self::Throttled, "cloudformation" | "autoscaling") => "Throttling",
+            (Self::Throttled, "cloudformation" | "autoscaling" | "elasticloadbalancing") => "Throttling",
             (Self::Throttled, _) => "ThrottlingException",
             (Self::Internal, "s3") => "InternalError",
-            (Self::Internal, "cloudformation" | "autoscaling") => "InternalFailure",
+            (Self::Internal, "cloudformation" | "autoscaling" | "elasticloadbalancing") => "InternalFailure",
             (Self::Internal, "kms") => "KMSInternalException",
             (Self::Internal, "events") => "InternalException",
             (Self::Internal, _) => "InternalServerError",
@@ -48,6 +53,7 @@ impl Refusal {
             (Self::Missing, "kms") => "NotFoundException",
             (Self::Missing, "ssm") => "ParameterNotFound",
             (Self::Missing, "cloudformation" | "autoscaling") => "ValidationError",
+            (Self::Missing, "elasticloadbalancing") => "TargetGroupNotFound",
             (Self::Missing, _) => "ResourceNotFoundException",
         }
     }
@@ -63,7 +69,7 @@ impl Refusal {
                     "<Error><Code>{code}</Code><Message>{text}</Message><RequestId>gateway</RequestId></Error>"
                 ),
             ),
-            "cloudformation" | "autoscaling" => xml(
+            "cloudformation" | "autoscaling" | "elasticloadbalancing" => xml(
                 status,
                 &format!(
                     "<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{text}</Message></Error>\

@@ -40,7 +40,7 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
     account.run(Delivery::Deadly { seed: 7 }).await;
     let report = account.status().rollout.unwrap();
     assert_eq!(report.state, "destroyed", "{}", report.message);
-    let gone = account.rollout().unwrap().destroyed.unwrap();
+    let gone = account.rollout().unwrap().was_destroyed().cloned().unwrap();
     assert!(gone.snapshot.as_ref().unwrap().starts_with("clusters/production/etcd-snapshots/"));
     account.is_gone();
     // Whoever died between the word and the note of it says it again.

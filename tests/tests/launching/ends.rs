@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use slipway_core::pki::Role;
-use slipway_rollout::{NodeState, NodeStep, Order, RolloutResult};
+use slipway_rollout::{NodeStep, Order, Place, RolloutResult, Task};
 
 use super::nodes::{Watch, bigger_controllers};
 use super::pools::spec;
@@ -24,10 +24,11 @@ async fn stopped_when(moment: impl Fn(&NodeStep) -> bool, order: impl Fn(&str) -
     for _ in 0..900 {
         account.live(SignedDuration::from_secs(2), &mut watch).await;
         account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-        let active = account.rollout().unwrap().active.expect("it is not over");
+        let active = account.rollout().unwrap().active().cloned().expect("it is not over");
         let step = active.nodes.steps.iter().find(|step| step.role == Role::Controller).unwrap();
-        if step.cordoned.is_some() && moment(step) {
-            drained = step.cordoned.clone();
+        let Task::Controllers(task) = &step.task else { panic!("{step:?}") };
+        drained = task.cordon.as_ref().filter(|_| moment(step)).map(|cordon| cordon.machine.clone());
+        if drained.is_some() {
             break;
         }
     }
@@ -42,17 +43,17 @@ async fn stopped_when(moment: impl Fn(&NodeStep) -> bool, order: impl Fn(&str) -
 
 #[tokio::test]
 async fn p10_a_controller_that_is_being_drained_when_it_is_aborted_takes_pods_again() {
-    stopped_when(|step| step.state == NodeState::Drain, |_| Order::Abort { plan: None }).await;
+    stopped_when(|step| step.place() == Place::Drain, |_| Order::Abort { plan: None }).await;
 }
 
 #[tokio::test]
 async fn p10_a_controller_that_was_drained_when_it_is_aborted_takes_pods_again() {
-    stopped_when(|step| step.state == NodeState::Check, |_| Order::Abort { plan: None }).await;
+    stopped_when(|step| step.place() == Place::Check, |_| Order::Abort { plan: None }).await;
 }
 
 #[tokio::test]
 async fn p10_a_controller_that_is_to_be_left_while_it_is_drained_takes_pods_again() {
-    stopped_when(|step| step.state == NodeState::Drain, |id| Order::Skip { instance: id.to_owned() }).await;
+    stopped_when(|step| step.place() == Place::Drain, |id| Order::Skip { instance: id.to_owned() }).await;
 }
 
 /// One worker that cannot be drained is as many failures as the budget allows: the others are replaced all the same.
@@ -69,7 +70,7 @@ async fn p10_a_worker_that_fails_within_the_budget_is_left_and_the_others_are_re
         account.live(SignedDuration::from_mins(1), &mut watch).await;
     }
     lock(&account.cloudformation).set_budgets(NAME, "pool-general-a", 0);
-    let failures = || account.rollout().unwrap().active.expect("it goes on").nodes.failures;
+    let failures = || account.rollout().unwrap().active().expect("it goes on").nodes.failures;
     for _ in 0..120 {
         account.live(SignedDuration::from_mins(30), &mut watch).await;
         if failures() > 0 {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use slipway_driver::ports::{ErrorKind, Groups};
-use slipway_rollout::fleet::{Lifecycle, TemplateVersion};
+use slipway_rollout::fleet::{Lifecycle, TargetHealth, TargetState, TemplateVersion};
 
 use super::AutoScaling;
 use crate::testing::{Answer, Server};
@@ -69,8 +69,10 @@ async fn a_group_is_told_with_its_machines_and_each_with_what_it_was_launched_fr
     let machines: String =
         states.iter().enumerate().map(|(n, (state, _))| machine(&format!("i-{n}"), state)).collect();
     let tags = "<Tags><member><Key>slipway:cluster</Key><Value>a</Value></member></Tags>";
+    // An ARN that was attached as one may be told as the other, too.
+    let attached = "<TargetGroupARNs><member>arn:1</member></TargetGroupARNs><TrafficSources><member><Identifier>arn:1</Identifier><Type>elbv2</Type></member><member><Identifier>arn:2</Identifier><Type>elbv2</Type></member><member><Identifier>classic</Identifier><Type>elb</Type></member></TrafficSources>";
     let (server, groups) = groups(&[
-        group(&format!("{template}<Instances>{machines}</Instances>{tags}")),
+        group(&format!("{template}<Instances>{machines}</Instances>{tags}{attached}")),
         group(mixed),
         NO_GROUP,
     ]);
@@ -78,16 +80,93 @@ async fn a_group_is_told_with_its_machines_and_each_with_what_it_was_launched_fr
     assert_eq!((seen.desired, seen.min, seen.max), (3, 1, 9));
     assert_eq!(seen.template, Some(TemplateVersion { id: "lt-1".to_owned(), version: "4".to_owned() }));
     assert_eq!(seen.tags["slipway:cluster"], "a");
+    assert_eq!(seen.target_groups.iter().collect::<Vec<_>>(), ["arn:1", "arn:2"]);
     for (n, (state, lifecycle)) in states.iter().enumerate() {
         let machine = &seen.machines[&format!("i-{n}")];
         assert_eq!(machine.lifecycle, *lifecycle, "{state}");
         assert_eq!((machine.zone.as_str(), machine.healthy), ("eu-west-1a", true));
+        assert_eq!(machine.target, TargetHealth::NotAsked);
         assert_eq!(machine.template.as_ref().unwrap().version, "3");
     }
     let seen = groups.group("a-pool-x").await.unwrap().unwrap();
     assert_eq!(seen.template, Some(TemplateVersion { id: "lt-2".to_owned(), version: "7".to_owned() }));
     assert_eq!(groups.group("a-pool-x").await.unwrap(), None);
     assert!(server.requests()[0].body.contains("AutoScalingGroupNames.member.1=a-pool-x"));
+}
+
+/// An answer as botocore's model of `DescribeTargetHealth` has it: states, and the reasons that each may have.
+#[tokio::test]
+async fn p5_a_target_is_healthy_when_its_load_balancer_says_so_and_in_no_other_state() {
+    let target = |id: &str, port: u32, health: &str| {
+        format!(
+            "<member><Target><Id>{id}</Id><Port>{port}</Port></Target><HealthCheckPort>6443</HealthCheckPort><TargetHealth>{health}</TargetHealth><AdministrativeOverride><State>no_override</State></AdministrativeOverride></member>"
+        )
+    };
+    let not = |state: &str| TargetState::NotHealthy(state.to_owned());
+    let cases = [
+        ("<State>healthy</State>", TargetState::Healthy),
+        (
+            "<State>initial</State><Reason>Elb.RegistrationInProgress</Reason>",
+            not("initial (Elb.RegistrationInProgress)"),
+        ),
+        (
+            "<State>initial</State><Reason>Elb.InitialHealthChecking</Reason><Description>d</Description>",
+            not("initial (Elb.InitialHealthChecking)"),
+        ),
+        (
+            "<State>unhealthy</State><Reason>Target.FailedHealthChecks</Reason>",
+            not("unhealthy (Target.FailedHealthChecks)"),
+        ),
+        (
+            "<State>unhealthy.draining</State><Reason>Target.FailedHealthChecks</Reason>",
+            not("unhealthy.draining (Target.FailedHealthChecks)"),
+        ),
+        ("<State>unused</State><Reason>Target.NotInUse</Reason>", TargetState::NotInUse),
+        ("<State>unused</State><Reason>Target.InvalidState</Reason>", not("unused (Target.InvalidState)")),
+        (
+            "<State>draining</State><Reason>Target.DeregistrationInProgress</Reason>",
+            not("draining (Target.DeregistrationInProgress)"),
+        ),
+        (
+            "<State>unavailable</State><Reason>Elb.InternalError</Reason>",
+            not("unavailable (Elb.InternalError)"),
+        ),
+        ("<State>brand-new</State>", not("brand-new")),
+    ];
+    let mut members: String =
+        cases.iter().enumerate().map(|(n, (health, _))| target(&format!("i-{n}"), 6443, health)).collect();
+    // By another port it is ill: then it is.
+    members.push_str(&target("i-two", 6443, cases[0].0));
+    members.push_str(&target("i-two", 443, cases[3].0));
+    members.push_str(&target("i-two", 444, cases[0].0));
+    let answer = |members: &str| -> Answer {
+        let text = format!(
+            "<DescribeTargetHealthResponse><DescribeTargetHealthResult><TargetHealthDescriptions>{members}</TargetHealthDescriptions></DescribeTargetHealthResult></DescribeTargetHealthResponse>"
+        );
+        (200, leak(text))
+    };
+    let (server, groups) = groups(&[
+        answer(&members),
+        answer(""),
+        refusal("TargetGroupNotFound", "One or more target groups not found"),
+        refusal("Throttling", "Rate exceeded"),
+        answer("<member><Target><Id>i-1</Id></Target></member>"),
+    ]);
+    let seen = groups.targets("arn:api").await.unwrap().unwrap();
+    for (n, (health, state)) in cases.iter().enumerate() {
+        assert_eq!(seen[&format!("i-{n}")], *state, "{health}");
+    }
+    assert_eq!(seen["i-two"], not("unhealthy (Target.FailedHealthChecks)"));
+    assert!(groups.targets("arn:api").await.unwrap().unwrap().is_empty());
+    assert_eq!(groups.targets("arn:api").await.unwrap(), None);
+    for kind in [ErrorKind::Transient, ErrorKind::Invalid] {
+        assert_eq!(groups.targets("arn:api").await.unwrap_err().kind, kind);
+    }
+    let body = &server.requests()[0].body;
+    assert!(
+        body.contains("Action=DescribeTargetHealth") && body.contains("TargetGroupArn=arn%3Aapi"),
+        "{body}"
+    );
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{self, Answer, Unreadable};
@@ -77,6 +78,25 @@ impl Verb {
             Self::EtcdMoveLeader | Self::EtcdRemove { .. } => 300,
             Self::Refresh { .. } | Self::EtcdSnapshot => 1_800,
             Self::Drain { .. } => 172_800,
+        }
+    }
+
+    /// After so long a command that was not answered never will be: its document ends it, and its delivery and the answer may be late.
+    #[must_use]
+    pub const fn answers_within(&self) -> SignedDuration {
+        /// Delivery is given two minutes, and Run Command tells of a command's end within moments.
+        const LATE_S: i64 = 240;
+        match self {
+            Self::Status
+            | Self::Refresh { .. }
+            | Self::EtcdHealth
+            | Self::EtcdMoveLeader
+            | Self::EtcdSnapshot
+            | Self::EtcdRemove { .. }
+            | Self::EtcdRetire
+            | Self::Uncordon { .. } => SignedDuration::from_secs(self.timeout_s() as i64 + LATE_S),
+            // It ends by itself, done or not.
+            Self::Drain { for_s, .. } => SignedDuration::from_secs(*for_s as i64 + LATE_S + 60),
         }
     }
 

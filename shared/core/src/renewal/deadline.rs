@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Cluster, MaintenanceWindow, RenewalStrategy};
 use crate::drain::lasting;
+use crate::node::Verb;
 use crate::pki::Role;
 use crate::words::moment;
 
@@ -24,13 +25,6 @@ pub const TRIES: u32 = 3;
 
 /// How long pods may hold up a controller that is drained: they are few, and their budgets are the cluster's own.
 pub const CONTROLLER_DRAIN: SignedDuration = SignedDuration::from_hours(4);
-
-/// After so long a snapshot, a move of leadership or a refresh that did not answer never will.
-pub const SNAPSHOT: SignedDuration = SignedDuration::from_mins(35);
-/// See [`SNAPSHOT`].
-pub const MOVE_LEADER: SignedDuration = SignedDuration::from_mins(9);
-/// See [`SNAPSHOT`].
-pub const REFRESH: SignedDuration = SignedDuration::from_mins(20);
 
 /// For the update of a stack's launch template, which takes a minute or two as a rule.
 const STACK: SignedDuration = SignedDuration::from_mins(60);
@@ -87,17 +81,18 @@ impl Roll {
     /// The longest that it can take without failing: everything that a rollout waits for is waited for as long as it may be.
     #[must_use]
     pub fn longest(self) -> SignedDuration {
+        let tries = |verb: Verb| times(verb.answers_within(), TRIES);
+        let refresh = tries(Verb::Refresh { credentials: String::new(), restart: true });
         let (member, controller) = match self.strategy {
             // A machine in service, a snapshot, the others well, leadership moved; its successor, and all well again.
             RenewalStrategy::Rollout => (
-                times(PATIENCE, 4) + times(SNAPSHOT, TRIES) + times(MOVE_LEADER, TRIES),
+                times(PATIENCE, 4) + tries(Verb::EtcdSnapshot) + tries(Verb::EtcdMoveLeader),
                 // The others well, one more, its pods gone, itself gone, all well again.
                 times(PATIENCE, 4) + CONTROLLER_DRAIN,
             ),
-            RenewalStrategy::Refresh => (
-                times(PATIENCE, 3) + times(SNAPSHOT, TRIES) + times(REFRESH, TRIES),
-                times(PATIENCE, 3) + times(REFRESH, TRIES),
-            ),
+            RenewalStrategy::Refresh => {
+                (times(PATIENCE, 3) + tries(Verb::EtcdSnapshot) + refresh, times(PATIENCE, 3) + refresh)
+            }
         };
         times(STACK, 2) + times(member, self.members) + times(controller, self.controllers)
     }

@@ -45,8 +45,8 @@ pub async fn referred<A: Objects + Listing>(
     let mut releases: BTreeSet<String> = desired.into_iter().map(|desired| desired.target).collect();
     if let Some(rollout) = rollout {
         releases.extend(rollout.addons_release().map(str::to_owned));
+        releases.extend(rollout.active().map(|active| active.target.clone()));
         releases.extend(rollout.deployed.into_values().chain(rollout.left.into_values()));
-        releases.extend(rollout.active.map(|active| active.target));
     }
     let mut referred = match nodes {
         Nodes::Reported(referred) => referred.clone(),

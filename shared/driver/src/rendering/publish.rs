@@ -50,13 +50,13 @@ pub(super) async fn publish_plan(
             if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };
         // Members were settled as founders of a cluster that somebody else is making by now: once more, from the start.
         let started = running.baseline.etcd(running.on_its_way) == Standing::Nothing
-            && deployed.etcd(rollout.active.is_some()) != Standing::Nothing;
+            && deployed.etcd(rollout.active().is_some()) != Standing::Nothing;
         if started {
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
         let plan = plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout)
             .with_renewal(&renewal(prepared, &deployed, now));
-        let under_way = rollout.active.as_ref();
+        let under_way = rollout.active();
         let unchanged = match under_way {
             Some(active) => active.target == plan.to,
             None => plan.is_empty(),

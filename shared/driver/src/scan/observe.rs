@@ -281,7 +281,7 @@ async fn overdue(
     now: Timestamp,
 ) -> FlowResult<Option<PlanReference>> {
     let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok(None) };
-    if rollout.active.is_some() || rollout.is_spent(desired) {
+    if rollout.active().is_some() || rollout.is_spent(desired) {
         return Ok(None);
     }
     // One that cannot be read is the rollout's to complain of.
@@ -302,7 +302,7 @@ async fn wished(
     let Some(release) = release else { return Ok(None) };
     let reached = rollout.is_some_and(|rollout| {
         let last = rollout.last.as_ref();
-        rollout.active.is_none()
+        rollout.active().is_none()
             && last
                 .is_some_and(|last| last.result == RolloutResult::Succeeded && last.target == desired.target)
     });

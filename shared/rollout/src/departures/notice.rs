@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use slipway_core::node::{BootstrapReport, BootstrapState};
 use slipway_core::pki::Role;
 
-use super::{Cause, Departure, DepartureState};
+use super::Departure;
 use crate::fleet::{GroupView, Lifecycle};
 use crate::{Effect, Observed, Rollout};
 
@@ -43,10 +43,9 @@ pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp)
                 continue;
             }
             let force_after_s = rollout.force_after_s.get(&role).copied();
-            let mut one = Departure::new(role.clone(), name, Cause::AutoScaling, force_after_s, now);
+            let mut one = Departure::by_auto_scaling(role.clone(), name, force_after_s, now);
             if never_served(rollout, name, observed.booting.get(id)) {
-                one.enter(DepartureState::Leave, now);
-                one.told = Some(now);
+                one.leaves(now);
                 let (group, instance) = (name.clone(), id.clone());
                 effects.push(match machine.lifecycle {
                     Lifecycle::Retained => Effect::Terminate { group, instance, then_desired: None },
@@ -60,7 +59,7 @@ pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp)
             found.insert(id.clone(), one);
         }
     }
-    let is_first = rollout.active.is_none() && rollout.departures.is_empty() && !found.is_empty();
+    let is_first = rollout.active().is_none() && rollout.departures.is_empty() && !found.is_empty();
     rollout.departures.extend(found);
     effects.extend(is_first.then_some(Effect::ArmTick));
     effects

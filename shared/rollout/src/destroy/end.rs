@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::super::outbox::Effects;
-use super::{Destroy, Destroyed, Going, GoingState, LastSnapshot};
-use crate::{Effect, Observed, Rollout};
+use super::{Destroy, Destroyed, Going, GoingState, GoingWaits, LastSnapshot};
+use crate::{Doing, Effect, Observed, Rollout};
 use slipway_core::event::{ClusterDestroyed, Event};
 use slipway_core::status::Report;
 use slipway_core::words::moment;
@@ -15,7 +15,7 @@ impl Rollout {
     /// That it is being taken away and since when, or has stopped half-way; `None`: it is not.
     #[must_use]
     pub fn going_in_words(&self) -> Option<String> {
-        let (open, cluster) = (self.destroy.as_ref()?, &self.cluster);
+        let (open, cluster) = (self.destroy()?, &self.cluster);
         let since = moment(open.asked_at);
         Some(match open.has_stopped() {
             false => format!("{cluster} is being destroyed since {since}"),
@@ -54,14 +54,16 @@ pub(super) fn destroyed(
     };
     effects.push(Effect::Publish(Event::ClusterDestroyed(event)));
     effects.push(Effect::DisarmTick);
-    // What was known of it is of no use to one that is made anew; the generation goes on, since tokens and add-ons are named by it.
+    // What was known of it is of no use to one that is made anew; the generation and the count of effects go on, since tokens, add-ons and
+    // events are named by them.
     let empty = Rollout::new(&next.cluster);
     *next = Rollout {
         generation: next.generation,
+        effects_decided: next.effects_decided,
         addons: next.addons.take(),
         switch: next.switch.take(),
         destroys_over: Some(open.asked_at),
-        destroyed: Some(Destroyed {
+        doing: Doing::Gone(Destroyed {
             at: now,
             spec_versions: observed.newest.clone(),
             snapshot: snapshot.clone(),
@@ -88,22 +90,22 @@ pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String
     next.last_snapshot = match &open.snapshot {
         LastSnapshot::Taken(key) => Some(key.clone()),
         LastSnapshot::Needless => next.last_snapshot.take(),
-        LastSnapshot::Leader | LastSnapshot::Asked | LastSnapshot::Declined => None,
+        LastSnapshot::Leader(_) | LastSnapshot::Taking(_) | LastSnapshot::Declined => None,
     };
     next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"))
 }
 
 /// Each stack in words that stands, stood, or may: what nobody knows of is no part of it until CloudFormation has it.
-pub(super) fn listed(open: &Destroy, words: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(super) fn listed(open: &Destroy, waits: &BTreeMap<String, GoingWaits>) -> BTreeMap<String, String> {
     let of = |going: &Going| {
         let fallback = match &going.state {
-            GoingState::Stands => "stands".to_owned(),
-            GoingState::Deleting(_) => "CloudFormation deletes it".to_owned(),
-            GoingState::Gone => "gone".to_owned(),
-            GoingState::NotOurs => "is not Slipway's, and is left alone".to_owned(),
-            GoingState::Failed(why) => why.clone(),
+            GoingState::Stands => GoingWaits::Stands,
+            GoingState::Deleting(_) => GoingWaits::Deletes,
+            GoingState::Gone => GoingWaits::Gone,
+            GoingState::NotOurs => GoingWaits::NotOurs,
+            GoingState::Failed(why) => GoingWaits::Failed(why.clone()),
         };
-        (going.stack.clone(), words.get(&going.stack).cloned().unwrap_or(fallback))
+        (going.stack.clone(), waits.get(&going.stack).unwrap_or(&fallback).to_string())
     };
     let told = |going: &&Going| going.state != GoingState::Stands || !going.unsure;
     open.stacks.iter().filter(told).map(of).collect()

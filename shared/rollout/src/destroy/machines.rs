@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
+use super::super::errand::PAUSE;
 use super::super::fleet::Lifecycle;
-use super::super::nodes::PAUSE;
 use super::super::stack_step::OWNER_TAG;
 use super::super::{Effect, Observed, Rollout};
 use super::{Destroy, GoingState};

@@ -9,14 +9,14 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::super::errand::Round;
 use super::super::fleet::Lifecycle;
 use super::super::nodes::PATIENCE;
-use super::super::nodes::asks::answer;
 use super::super::outbox::Effects;
 use super::super::stack_step::{OWNER_TAG, Phase, phase};
 use super::super::{Observed, ResourceFailure, Rollout, StackStatus, StackView};
-use super::Destroy;
-use super::save::{gives_up, member_groups, members, why_not};
+use super::save::{Inquiry, member_groups, members, why_not};
+use super::{Destroy, GoingWaits};
 use slipway_core::node::{RecordsRetired, Verb};
 use slipway_core::render::ETCD_HOSTED_ZONE;
 
@@ -28,7 +28,7 @@ pub enum Records {
     #[default]
     Stand,
     /// Members are asked to take them back.
-    Asked,
+    Asked(Inquiry),
     /// A member took them back.
     TakenBack,
     /// Nobody could, and why.
@@ -38,7 +38,21 @@ pub enum Records {
 impl Records {
     /// Whether something is still to be done about them.
     pub(super) const fn are_open(&self) -> bool {
-        matches!(self, Self::Stand | Self::Asked)
+        matches!(self, Self::Stand | Self::Asked(_))
+    }
+
+    pub(super) const fn inquiry(&self) -> Option<&Inquiry> {
+        match self {
+            Self::Asked(inquiry) => Some(inquiry),
+            Self::Stand | Self::TakenBack | Self::Left(_) => None,
+        }
+    }
+
+    pub(super) const fn inquiry_mut(&mut self) -> Option<&mut Inquiry> {
+        match self {
+            Self::Asked(inquiry) => Some(inquiry),
+            Self::Stand | Self::TakenBack | Self::Left(_) => None,
+        }
     }
 
     /// What of them may be left at the end.
@@ -47,7 +61,7 @@ impl Records {
             Self::Left(why) => format!(
                 "; in a hosted zone of your own, delete the A records of etcd's members, which nobody took back ({why})"
             ),
-            Self::Stand | Self::Asked | Self::TakenBack => String::new(),
+            Self::Stand | Self::Asked(_) | Self::TakenBack => String::new(),
         }
     }
 }
@@ -61,58 +75,67 @@ pub(super) fn retire(
     observed: &Observed,
     now: Timestamp,
     effects: &mut Effects,
-) -> Option<String> {
+) -> Option<GoingWaits> {
     let idle = stack.status != StackStatus::DeleteInProgress && !matches!(phase(stack.status), Phase::Busy);
     if held || !idle {
         // Machines may boot meanwhile, and set theirs again.
         open.records = Records::Stand;
         return None;
     }
-    match open.records {
-        Records::Stand => {
-            open.records = Records::Asked;
-            (open.since, open.tries) = (now, 0);
-            open.asked.clear();
-        }
-        Records::Asked => {}
+    let inquiry = match open.records.clone() {
+        Records::Stand => Inquiry::new(now),
+        Records::Asked(inquiry) => inquiry,
         Records::TakenBack | Records::Left(_) => return None,
-    }
-    let waits = "a member takes the records of etcd's members back".to_owned();
-    if open.asked.is_empty() {
+    };
+    let (records, waits) = take_back(state, open, inquiry, observed, now, effects);
+    open.records = records;
+    waits
+}
+
+/// What becomes of the records, and what is waited for.
+fn take_back(
+    state: &Rollout,
+    open: &mut Destroy,
+    inquiry: Inquiry,
+    observed: &Observed,
+    now: Timestamp,
+    effects: &mut Effects,
+) -> (Records, Option<GoingWaits>) {
+    if inquiry.round.is_empty() {
         if member_groups(&state.cluster).any(|(_, group)| !observed.groups.contains_key(&group)) {
-            return Some(waits);
+            return (Records::Asked(inquiry), Some(GoingWaits::Records));
         }
-        if let Some(waits) = boots(state, open, observed, now) {
-            return Some(waits);
+        if let Some(waits) = boots(state, &inquiry, observed, now) {
+            return (Records::Asked(inquiry), Some(waits));
         }
         let whom = members(state, observed);
         if whom.is_empty() {
-            return left(open, observed, "no member of etcd has a machine in service", now);
+            return left(inquiry, observed, "no member of etcd has a machine in service", now);
         }
         let whom = whom.into_iter().map(|(role, id)| (role, id, Verb::EtcdRetire)).collect();
-        effects.extend(open.asks(&state.cluster, state.generation, whom, now));
-        return Some(waits);
+        let round = open.ask(state, whom, now, effects);
+        return (Records::Asked(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
     }
     let said: Vec<_> =
-        open.asked.iter().map(|asked| answer::<RecordsRetired>(asked, observed, now)).collect();
+        inquiry.round.iter().map(|asked| asked.answer::<RecordsRetired>(observed, now)).collect();
     if said.iter().flatten().any(Result::is_ok) {
-        open.asked.clear();
         // It was launched after they were asked, and may have set its record after the answer.
-        if let Some(waits) = boots(state, open, observed, now) {
-            return Some(waits);
-        }
-        open.records = Records::TakenBack;
-        return None;
+        return match boots(state, &inquiry, observed, now) {
+            Some(waits) => (Records::Asked(Inquiry { round: Round::default(), ..inquiry }), Some(waits)),
+            None => (Records::TakenBack, None),
+        };
     }
-    let Some(said) = said.into_iter().collect::<Option<Vec<_>>>() else { return Some(waits) };
-    let why = why_not(open, &said);
-    left(open, observed, &why, now)
+    let Some(said) = said.into_iter().collect::<Option<Vec<_>>>() else {
+        return (Records::Asked(inquiry), Some(GoingWaits::Records));
+    };
+    let why = why_not(&inquiry.round, &said);
+    left(inquiry, observed, &why, now)
 }
 
 /// Why the records are not taken back yet: a member's machine boots, and would set its own again. `None`: none boots, or it has been
 /// waited for as long as a boot may take.
-fn boots(state: &Rollout, open: &Destroy, observed: &Observed, now: Timestamp) -> Option<String> {
-    if now.duration_since(open.since) > PATIENCE {
+fn boots(state: &Rollout, inquiry: &Inquiry, observed: &Observed, now: Timestamp) -> Option<GoingWaits> {
+    if now.duration_since(inquiry.since) > PATIENCE {
         return None;
     }
     member_groups(&state.cluster).find_map(|(role, group)| {
@@ -120,19 +143,23 @@ fn boots(state: &Rollout, open: &Destroy, observed: &Observed, now: Timestamp) -
         let ours = group.tags.get(OWNER_TAG) == Some(&state.cluster);
         let mut booting =
             group.machines.iter().filter(|(_, one)| ours && one.lifecycle == Lifecycle::Pending);
-        let (id, _) = booting.next()?;
-        Some(format!("waits until {id} of {role} has booted, which sets its record meanwhile"))
+        let (machine, _) = booting.next()?;
+        Some(GoingWaits::RecordsBoot { machine: machine.clone(), role })
     })
 }
 
 /// Nobody could: tried again, and not for ever, nor where there is no machine that could.
-fn left(open: &mut Destroy, observed: &Observed, why: &str, now: Timestamp) -> Option<String> {
+fn left(
+    mut inquiry: Inquiry,
+    observed: &Observed,
+    why: &str,
+    now: Timestamp,
+) -> (Records, Option<GoingWaits>) {
     let machines = observed.groups.values().flatten().any(|group| !group.machines.is_empty());
-    if gives_up(open, now) || !machines {
-        open.records = Records::Left(why.to_owned());
-        return None;
+    if inquiry.gives_up(now) || !machines {
+        return (Records::Left(why.to_owned()), None);
     }
-    Some(format!("waits to have the records of etcd's members taken back: {why}"))
+    (Records::Asked(inquiry), Some(GoingWaits::RecordsHeld(why.to_owned())))
 }
 
 /// What a person does about a zone of ours that still holds records: the exact command.
@@ -142,7 +169,7 @@ pub(super) fn cure(stack: &str, failures: &[ResourceFailure], records: &Records)
     }
     let why = match records {
         Records::Left(why) => format!(" (nobody took them back: {why})"),
-        Records::Stand | Records::Asked | Records::TakenBack => String::new(),
+        Records::Stand | Records::Asked(_) | Records::TakenBack => String::new(),
     };
     format!(
         "; if the zone holds records of etcd's members{why}, this deletes them: zone=$(aws cloudformation describe-stack-resource \

@@ -1,20 +1,90 @@
 //! The last snapshot of etcd, on the member that leads: what was acknowledged is in it.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
+use super::super::errand::{PAUSE, Round, Sender, TRIES};
 use super::super::fleet::GroupView;
-use super::super::nodes::asks::{answer, command};
-use super::super::nodes::{Asked, PATIENCE, PAUSE, TRIES, serving};
+use super::super::nodes::{PATIENCE, serving};
 use super::super::outbox::Effects;
 use super::super::stack_step::OWNER_TAG;
 use super::super::{Effect, Observed, Rollout};
-use super::{Destroy, GoingState, LastSnapshot};
+use super::{Destroy, GoingState, GoingWaits};
 use slipway_core::node::{EtcdHealth, SnapshotTaken, Verb};
 use slipway_core::pki::Role;
 use slipway_core::render::{StackKind, stack_name};
 
 /// More members than any etcd has.
 const MOST_MEMBERS: u32 = 9;
+
+/// How far the last snapshot of etcd is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LastSnapshot {
+    /// Members are asked which of them leads.
+    Leader(Inquiry),
+    /// It is being taken.
+    Taking(Inquiry),
+    /// It is taken, verified, and lies there.
+    Taken(String),
+    /// A person does without.
+    Declined,
+    /// No etcd ever stood.
+    Needless,
+}
+
+impl LastSnapshot {
+    pub(super) const fn inquiry(&self) -> Option<&Inquiry> {
+        match self {
+            Self::Leader(inquiry) | Self::Taking(inquiry) => Some(inquiry),
+            Self::Taken(_) | Self::Declined | Self::Needless => None,
+        }
+    }
+
+    pub(super) const fn inquiry_mut(&mut self) -> Option<&mut Inquiry> {
+        match self {
+            Self::Leader(inquiry) | Self::Taking(inquiry) => Some(inquiry),
+            Self::Taken(_) | Self::Declined | Self::Needless => None,
+        }
+    }
+}
+
+/// Something that members are asked until one has done it, and not for ever.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Inquiry {
+    /// When it began.
+    pub since: Timestamp,
+    /// How often it came to nothing.
+    #[serde(default)]
+    pub tries: u32,
+    /// What they were asked last.
+    #[serde(default, skip_serializing_if = "Round::is_empty")]
+    pub round: Round,
+}
+
+impl Inquiry {
+    /// One that begins.
+    #[must_use]
+    pub fn new(since: Timestamp) -> Self {
+        Self { since, tries: 0, round: Round::default() }
+    }
+
+    /// What was asked came to nothing: it is asked again after a while (nobody counts as asked then), and not for ever.
+    pub(super) fn gives_up(&mut self, now: Timestamp) -> bool {
+        if self.round.at().is_some_and(|at| now.duration_since(at) < PAUSE) {
+            return false;
+        }
+        // Machines may be on their way up; those that answer nonsense are given as many tries as anything else.
+        let given_up = match self.round.is_empty() {
+            true => now.duration_since(self.since) > PATIENCE,
+            false => self.tries + 1 >= TRIES,
+        };
+        self.tries += u32::from(!self.round.is_empty());
+        self.round = Round::default();
+        given_up
+    }
+}
 
 impl Destroy {
     /// It goes on after it has stood still: what was written since is in no snapshot, nor for certain in one that was being taken, so that
@@ -27,37 +97,33 @@ impl Destroy {
         }
         match &self.snapshot {
             LastSnapshot::Taken(key) => self.earlier = Some(key.clone()),
-            LastSnapshot::Asked => {}
-            LastSnapshot::Leader | LastSnapshot::Declined | LastSnapshot::Needless => return,
+            LastSnapshot::Leader(_) | LastSnapshot::Taking(_) => {}
+            LastSnapshot::Declined | LastSnapshot::Needless => return,
         }
-        self.snapshot = LastSnapshot::Leader;
-        self.asked.clear();
-        (self.since, self.tries) = (now, 0);
+        self.snapshot = LastSnapshot::Leader(Inquiry::new(now));
     }
 
     /// A person does without another.
     pub(super) fn does_without(&mut self) {
-        if matches!(self.snapshot, LastSnapshot::Leader | LastSnapshot::Asked) {
+        if self.snapshot.inquiry().is_some() {
             self.snapshot = self.earlier.take().map_or(LastSnapshot::Declined, LastSnapshot::Taken);
-            self.asked.clear();
         }
     }
 
-    pub(super) fn asks(
+    /// Asks members something.
+    pub(super) fn ask(
         &mut self,
-        cluster: &str,
-        generation: u64,
+        state: &Rollout,
         whom: Vec<(Role, String, Verb)>,
         now: Timestamp,
-    ) -> Vec<Effect> {
-        self.round += 1;
-        let of = format!("{generation} destroy {}", self.attempt);
-        let asked = whom.into_iter().map(|(role, instance, verb)| {
-            let command = command(&of, cluster, &role, self.round, instance, verb);
-            Asked { role, command, at: now, refused: None }
-        });
-        self.asked = asked.collect();
-        self.asked.iter().map(|asked| Effect::Send(asked.command.clone())).collect()
+        effects: &mut Effects,
+    ) -> Round {
+        self.rounds += 1;
+        let of = format!("{} destroy {}", state.generation, self.attempt);
+        let sender = Sender { of: &of, cluster: &state.cluster, name: "etcd" };
+        let round = Round::new(sender, self.rounds, whom, now);
+        effects.extend(round.iter().map(|asked| Effect::Send(asked.command.clone())));
+        round
     }
 }
 
@@ -87,8 +153,8 @@ fn has_groups(state: &Rollout, observed: &Observed) -> Option<bool> {
 }
 
 /// What members said that could not do what they were asked.
-pub(super) fn why_not<T>(open: &Destroy, said: &[Result<T, String>]) -> String {
-    let why = open.asked.iter().zip(said);
+pub(super) fn why_not<T>(round: &Round, said: &[Result<T, String>]) -> String {
+    let why = round.iter().zip(said);
     let why = why.filter_map(|(asked, said)| Some(format!("{}: {}", asked.role, said.as_ref().err()?)));
     why.collect::<Vec<_>>().join("; ")
 }
@@ -100,90 +166,79 @@ pub(super) fn save(
     observed: &Observed,
     now: Timestamp,
     effects: &mut Effects,
-) -> String {
-    let machines = members(state, observed);
-    let waits = match open.snapshot {
-        LastSnapshot::Asked => "takes the last snapshot",
-        LastSnapshot::Leader | LastSnapshot::Taken(_) | LastSnapshot::Declined | LastSnapshot::Needless => {
-            "asks the members of etcd which of them leads"
-        }
-    };
-    if open.asked.is_empty() {
+) -> GoingWaits {
+    match open.snapshot.clone() {
+        LastSnapshot::Leader(inquiry) => finds_leader(state, open, inquiry, observed, now, effects),
+        LastSnapshot::Taking(inquiry) => match inquiry.round.only_answer::<SnapshotTaken>(observed, now) {
+            None => GoingWaits::Snapshot,
+            Some(Ok(taken)) => {
+                open.snapshot = LastSnapshot::Taken(taken.key.clone());
+                GoingWaits::SnapshotTaken(taken.key)
+            }
+            Some(Err(why)) => come_to_nothing(open, LastSnapshot::Taking(inquiry), &why, now),
+        },
+        LastSnapshot::Taken(key) => GoingWaits::SnapshotTaken(key),
+        LastSnapshot::Declined | LastSnapshot::Needless => GoingWaits::NoEtcd,
+    }
+}
+
+/// Finds the member that leads, and has it take the last snapshot.
+fn finds_leader(
+    state: &Rollout,
+    open: &mut Destroy,
+    inquiry: Inquiry,
+    observed: &Observed,
+    now: Timestamp,
+    effects: &mut Effects,
+) -> GoingWaits {
+    if inquiry.round.is_empty() {
+        let machines = members(state, observed);
         if machines.is_empty() && !state.has_etcd() {
             match has_groups(state, observed) {
-                None => return "looks for members of etcd".to_owned(),
+                None => return GoingWaits::LooksForMembers,
                 Some(false) => {
                     open.snapshot = LastSnapshot::Needless;
-                    return "there is no etcd".to_owned();
+                    return GoingWaits::NoEtcd;
                 }
                 Some(true) => {}
             }
         }
         if machines.is_empty() {
-            return come_to_nothing(open, "no member of etcd has a machine in service", now);
+            let why = "no member of etcd has a machine in service";
+            return come_to_nothing(open, LastSnapshot::Leader(inquiry), why, now);
         }
         let whom = machines.into_iter().map(|(role, id)| (role, id, Verb::EtcdHealth)).collect();
-        effects.extend(open.asks(&state.cluster, state.generation, whom, now));
-        return waits.to_owned();
+        let round = open.ask(state, whom, now, effects);
+        open.snapshot = LastSnapshot::Leader(Inquiry { round, ..inquiry });
+        return GoingWaits::Leader;
     }
-    if let (LastSnapshot::Asked, Some(asked)) = (&open.snapshot, open.asked.first()) {
-        return match answer(asked, observed, now) {
-            None => waits.to_owned(),
-            Some(said) => taken(open, said, now),
-        };
-    }
-    let said: Option<Vec<Result<EtcdHealth, String>>> =
-        open.asked.iter().map(|asked| answer(asked, observed, now)).collect();
-    let Some(said) = said else { return waits.to_owned() };
-    let leads = |said: &Result<EtcdHealth, String>| said.as_ref().is_ok_and(|health| health.leads);
-    let Some(leader) = said.iter().position(leads).map(|at| &open.asked[at]) else {
-        let why = why_not(open, &said);
+    let Some(answers) = inquiry.round.answers::<EtcdHealth>(observed, now) else { return GoingWaits::Leader };
+    let leads = |(_, said): &&(_, Result<EtcdHealth, String>)| said.as_ref().is_ok_and(|health| health.leads);
+    let leader = answers.iter().find(leads).map(|(asked, _)| (*asked).clone());
+    let Some(leader) = leader else {
+        let said: Vec<_> = answers.into_iter().map(|(_, said)| said).collect();
+        let why = why_not(&inquiry.round, &said);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
-        return come_to_nothing(open, &format!("no member of etcd leads{why}"), now);
+        let why = format!("no member of etcd leads{why}");
+        return come_to_nothing(open, LastSnapshot::Leader(inquiry), &why, now);
     };
-    let whom = vec![(leader.role.clone(), leader.command.instance.clone(), Verb::EtcdSnapshot)];
-    effects.extend(open.asks(&state.cluster, state.generation, whom, now));
-    open.snapshot = LastSnapshot::Asked;
-    "takes the last snapshot".to_owned()
-}
-
-/// What became of the snapshot.
-fn taken(open: &mut Destroy, said: Result<SnapshotTaken, String>, now: Timestamp) -> String {
-    match said.map(|said| said.key) {
-        Ok(key) => {
-            let words = format!("the last snapshot lies at {key}");
-            open.snapshot = LastSnapshot::Taken(key);
-            open.asked.clear();
-            open.since = now;
-            words
-        }
-        Err(why) => come_to_nothing(open, &why, now),
-    }
+    let whom = vec![(leader.role, leader.command.instance, Verb::EtcdSnapshot)];
+    let round = open.ask(state, whom, now, effects);
+    open.snapshot = LastSnapshot::Taking(Inquiry { round, ..inquiry });
+    GoingWaits::Snapshot
 }
 
 /// Tried again in a minute, and not for ever.
-fn come_to_nothing(open: &mut Destroy, why: &str, now: Timestamp) -> String {
-    if gives_up(open, now) {
-        open.failure = Some(format!("the last snapshot cannot be taken: {why}"));
+fn come_to_nothing(open: &mut Destroy, mut snapshot: LastSnapshot, why: &str, now: Timestamp) -> GoingWaits {
+    if let Some(inquiry) = snapshot.inquiry_mut() {
+        if inquiry.gives_up(now) {
+            open.failure = Some(format!("the last snapshot cannot be taken: {why}"));
+        }
+        // Another member may lead by then.
+        if inquiry.round.is_empty() {
+            snapshot = LastSnapshot::Leader(inquiry.clone());
+        }
     }
-    if open.asked.is_empty() {
-        open.snapshot = LastSnapshot::Leader;
-    }
-    format!("waits: {why}")
-}
-
-/// What was asked came to nothing: it is asked again after a while (nobody counts as asked then), and not for ever.
-pub(super) fn gives_up(open: &mut Destroy, now: Timestamp) -> bool {
-    let asked_at = open.asked.iter().map(|asked| asked.at).max();
-    if asked_at.is_some_and(|at| now.duration_since(at) < PAUSE) {
-        return false;
-    }
-    // Machines may be on their way up; those that answer nonsense are given as many tries as anything else.
-    let given_up = match open.asked.is_empty() {
-        true => now.duration_since(open.since) > PATIENCE,
-        false => open.tries + 1 >= TRIES,
-    };
-    open.tries += u32::from(!open.asked.is_empty());
-    open.asked.clear();
-    given_up
+    open.snapshot = snapshot;
+    GoingWaits::SnapshotHeld(why.to_owned())
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use slipway_core::node::{EtcdHealth, NodeStatus};
+use super::super::fleet::{MachineView, TargetHealth};
+use super::super::waits::{Danger, Figure};
+use slipway_core::node::{EtcdHealth, EtcdMemberHealth, NodeStatus};
 use slipway_core::pki::Role;
 
 /// Entries that a voter may lack of what its leader had a moment before. One that keeps up lacks none or a few: with more missing, it
@@ -20,44 +22,18 @@ pub(super) const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_mins(15);
 pub(super) type Answers = BTreeMap<Role, Result<EtcdHealth, String>>;
 
 /// Why `target` may not be taken down now; empty: it may. `None`: why the members are not all well.
-pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<String> {
-    let mut reasons = BTreeSet::new();
+pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger> {
+    let mut dangers = BTreeSet::new();
     let mut clusters = BTreeSet::new();
     for (role, answer) in answers.iter().filter(|(role, _)| Some(*role) != target) {
-        let health = match answer {
-            Ok(health) => health,
+        match answer {
             Err(problem) => {
-                reasons.insert(format!("{role} does not answer: {problem}"));
-                continue;
+                dangers.insert(Danger::SilentMember { role: role.clone(), problem: problem.clone() });
             }
-        };
-        clusters.extend(health.cluster_id.as_ref());
-        if health.learner {
-            reasons.insert(format!("{role} is a learner, and has no vote yet"));
-        } else if !health.serving {
-            reasons.insert(format!("{role} does not serve: {}", health.problems.join(", ")));
-        }
-        match health.behind {
-            Some(behind) if behind > LAG => {
-                reasons.insert(format!("{role} has to catch up (raft index {behind} behind, limit {LAG})"));
-            }
-            Some(_) => {}
-            None => {
-                reasons.insert(format!("{role} knows of no leader that answers"));
-            }
-        }
-        if health.members.len() != answers.len() {
-            let (has, expected) = (health.members.len(), answers.len());
-            reasons.insert(format!("the membership has {has} members, and the cluster {expected}"));
-        }
-        for member in &health.members {
-            if member.learner {
-                reasons.insert(format!("the membership has a learner, {}", member.name));
-            }
-            let is_target = target.is_some_and(|target| target.to_string() == member.name);
-            if !member.reachable && !is_target {
-                let problem = member.problem.as_deref().unwrap_or("it does not say why");
-                reasons.insert(format!("{role} cannot reach {}: {problem}", member.name));
+            Ok(health) => {
+                clusters.extend(health.cluster_id.as_ref());
+                dangers.extend(of_itself(role, health));
+                dangers.extend(of_its_fellows(role, health, target, answers.len()));
             }
         }
     }
@@ -67,31 +43,68 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<String>
         target.and_then(|target| answers.get_key_value(target)).filter(|_| answers.len() > 1)
         && own.serving
     {
-        for member in own.members.iter().filter(|member| !member.reachable && member.name != role.to_string())
-        {
-            let problem = member.problem.as_deref().unwrap_or("it does not say why");
-            reasons.insert(format!("{role} cannot reach {}: {problem}", member.name));
-        }
+        let others = own.members.iter().filter(|member| member.name != role.to_string());
+        dangers.extend(others.filter_map(|member| unreachable(role, member)));
     }
     // An alarm is the whole cluster's, whoever tells of it; where there is a single member, nobody else does.
-    for alarm in answers.values().flatten().flat_map(|health| &health.alarms) {
-        reasons.insert(format!("the alarm {} is raised", alarm.kind));
-    }
+    let alarms = answers.values().flatten().flat_map(|health| &health.alarms);
+    dangers.extend(alarms.map(|alarm| Danger::Alarm(alarm.kind.to_string())));
     // Of a single member nobody else tells, either: one that says nothing once may have an alarm raised, or be about to answer.
     if answers.len() == 1
         && let Some((role, Err(problem))) = target.and_then(|target| answers.get_key_value(target))
     {
-        reasons.insert(format!("{role}, which is all of etcd, does not answer: {problem}"));
+        dangers.insert(Danger::SilentEtcd { role: role.clone(), problem: problem.clone() });
     }
     if clusters.len() > 1 {
-        reasons.insert("the members are not of one cluster".to_owned());
+        dangers.insert(Danger::TwoClusters);
     }
     // A single member takes the whole of etcd with it, whoever else is well: it comes back with its data, and is worth a snapshot.
     let (voters, others) = (answers.len(), answers.len().saturating_sub(1));
     if target.is_some() && voters > 1 && others < voters / 2 + 1 {
-        reasons.insert(format!("of {voters} members none can be spared"));
+        dangers.insert(Danger::NoneToSpare { voters });
     }
-    reasons.into_iter().collect()
+    dangers.into_iter().collect()
+}
+
+/// What a member says of itself that is not well.
+fn of_itself(role: &Role, health: &EtcdHealth) -> Vec<Danger> {
+    let mut dangers = Vec::new();
+    if health.learner {
+        dangers.push(Danger::Learner(role.clone()));
+    } else if !health.serving {
+        dangers.push(Danger::NotServing { role: role.clone(), problems: health.problems.clone() });
+    }
+    match health.behind {
+        Some(entries) if entries > LAG => {
+            let (role, entries) = (role.clone(), Figure(entries));
+            dangers.push(Danger::Behind { role, entries, limit: LAG });
+        }
+        Some(_) => {}
+        None => dangers.push(Danger::NoLeader(role.clone())),
+    }
+    dangers
+}
+
+/// What a member says of the others that is not well, where there are to be so many members; `target` is the one that is to go.
+fn of_its_fellows(role: &Role, health: &EtcdHealth, target: Option<&Role>, expected: usize) -> Vec<Danger> {
+    let mut dangers = Vec::new();
+    if health.members.len() != expected {
+        dangers.push(Danger::Membership { has: health.members.len(), expected });
+    }
+    for member in &health.members {
+        if member.learner {
+            dangers.push(Danger::LearnerInMembership(member.name.clone()));
+        }
+        if target.is_none_or(|target| target.to_string() != member.name) {
+            dangers.extend(unreachable(role, member));
+        }
+    }
+    dangers
+}
+
+fn unreachable(role: &Role, member: &EtcdMemberHealth) -> Option<Danger> {
+    let (member, problem) = (!member.reachable).then(|| (member.name.clone(), member.problem.clone()))?;
+    Some(Danger::Unreachable { role: role.clone(), member, problem })
 }
 
 /// Whether a snapshot that was taken at `at` still counts.
@@ -100,24 +113,42 @@ pub(super) fn is_fresh_snapshot(at: Option<Timestamp>, now: Timestamp) -> bool {
 }
 
 /// Why no controller may be taken down now: `others` are all that stay, by their machine. Empty: one may.
-pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>>) -> Vec<String> {
-    let mut reasons = Vec::new();
+pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>>) -> Vec<Danger> {
+    let mut dangers = Vec::new();
     for (machine, answer) in others {
-        match answer {
-            Err(problem) => reasons.push(format!("{machine} does not answer: {problem}")),
-            Ok(status) => {
-                let ill = status.components.iter().filter(|component| !component.healthy);
-                reasons.extend(ill.map(|component| {
-                    let problem = component.problem.as_deref().unwrap_or("it does not say why");
-                    format!("{} on {machine} is not well: {problem}", component.name)
-                }));
-                if !status.components.iter().any(|component| component.name == "kube-apiserver") {
-                    reasons.push(format!("{machine} tells of no kube-apiserver"));
-                }
+        let status = match answer {
+            Ok(status) => status,
+            Err(problem) => {
+                let (machine, problem) = (machine.clone(), problem.clone());
+                dangers.push(Danger::SilentController { machine, problem });
+                continue;
             }
+        };
+        let ill = status.components.iter().filter(|component| !component.healthy);
+        dangers.extend(ill.map(|component| Danger::Component {
+            name: component.name.clone(),
+            machine: machine.clone(),
+            problem: component.problem.clone(),
+        }));
+        if !status.components.iter().any(|component| component.name == "kube-apiserver") {
+            dangers.push(Danger::NoApiServer(machine.clone()));
         }
     }
-    reasons
+    dangers
+}
+
+/// Why no controller may be taken down now, by what load balancers say of `others`, all that serve and stay: one to which nobody is sent yet
+/// stands in for none (P5).
+pub(super) fn of_targets<'a>(
+    others: impl Iterator<Item = (&'a String, &'a MachineView)>,
+) -> impl Iterator<Item = Danger> {
+    others.filter_map(|(machine, view)| match &view.target {
+        TargetHealth::Healthy | TargetHealth::NoTargetGroup => None,
+        TargetHealth::NotHealthy(why) => {
+            Some(Danger::NoTarget { machine: machine.clone(), why: Some(why.clone()) })
+        }
+        TargetHealth::NotAsked => Some(Danger::NoTarget { machine: machine.clone(), why: None }),
+    })
 }
 
 #[cfg(test)]
@@ -125,7 +156,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use slipway_core::node::{EtcdAlarm, EtcdMemberHealth};
+    use slipway_core::node::EtcdAlarm;
+
+    fn said(target: Option<&Role>, answers: &Answers) -> Vec<String> {
+        of_member(target, answers).iter().map(ToString::to_string).collect()
+    }
 
     fn well(index: u32, of: u32) -> EtcdHealth {
         let member = |index: u32| EtcdMemberHealth {
@@ -157,9 +192,9 @@ mod tests {
     fn p4_a_member_goes_only_while_every_other_voter_is_well() {
         let target = Role::Etcd(0);
         for of in [1, 3, 5] {
-            assert_eq!(of_member(Some(&target), &all(of)), Vec::<String>::new(), "{of}");
+            assert_eq!(said(Some(&target), &all(of)), Vec::<String>::new(), "{of}");
         }
-        assert_eq!(of_member(Some(&target), &all(2)), ["of 2 members none can be spared"]);
+        assert_eq!(said(Some(&target), &all(2)), ["of 2 members none can be spared"]);
         type Spoil = fn(&mut EtcdHealth);
         let cases: [(Spoil, &str); 7] = [
             (|one| one.learner = true, "etcd-1 is a learner, and has no vote yet"),
@@ -176,12 +211,12 @@ mod tests {
         for (spoil, reason) in cases {
             let mut answers = all(3);
             change(&mut answers, 1, spoil);
-            assert_eq!(of_member(Some(&target), &answers), [reason]);
-            assert_eq!(of_member(None, &answers), [reason]);
+            assert_eq!(said(Some(&target), &answers), [reason]);
+            assert_eq!(said(None, &answers), [reason]);
         }
         let mut answers = all(3);
         answers.insert(Role::Etcd(2), Err("it is gone".to_owned()));
-        assert_eq!(of_member(Some(&target), &answers), ["etcd-2 does not answer: it is gone"]);
+        assert_eq!(said(Some(&target), &answers), ["etcd-2 does not answer: it is gone"]);
         // Another member than those of the release, a learner among them.
         let mut answers = all(3);
         for index in 0..3 {
@@ -191,7 +226,7 @@ mod tests {
                 one.members.push(new);
             });
         }
-        let reasons = of_member(Some(&target), &answers);
+        let reasons = said(Some(&target), &answers);
         assert_eq!(
             reasons,
             ["the membership has 4 members, and the cluster 3", "the membership has a learner, etcd-3"]
@@ -203,7 +238,7 @@ mod tests {
         for (of, reasons) in [(1, &["etcd-0, which is all of etcd, does not answer: lost"][..]), (3, &[])] {
             let mut answers = all(of);
             answers.insert(Role::Etcd(0), Err("lost".to_owned()));
-            assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), reasons, "{of}");
+            assert_eq!(said(Some(&Role::Etcd(0)), &answers), reasons, "{of}");
         }
     }
 
@@ -215,7 +250,7 @@ mod tests {
         for of in [1, 3] {
             let mut answers = all(of);
             change(&mut answers, 0, alarm);
-            assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), ["the alarm CORRUPT is raised"], "{of}");
+            assert_eq!(said(Some(&Role::Etcd(0)), &answers), ["the alarm CORRUPT is raised"], "{of}");
         }
     }
 
@@ -224,9 +259,9 @@ mod tests {
         let mut answers = all(3);
         change(&mut answers, 0, |own| own.members[1].reachable = false);
         let reasons = ["etcd-0 cannot reach etcd-1: it does not say why"];
-        assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), reasons);
+        assert_eq!(said(Some(&Role::Etcd(0)), &answers), reasons);
         change(&mut answers, 0, |own| own.serving = false);
-        assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
+        assert_eq!(said(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
     }
 
     #[test]
@@ -236,9 +271,9 @@ mod tests {
         for index in 1..3 {
             change(&mut answers, index, |one| one.members[0].reachable = false);
         }
-        assert_eq!(of_member(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
-        assert!(!of_member(Some(&Role::Etcd(1)), &answers).is_empty());
-        assert!(!of_member(None, &answers).is_empty());
+        assert_eq!(said(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
+        assert!(!said(Some(&Role::Etcd(1)), &answers).is_empty());
+        assert!(!said(None, &answers).is_empty());
     }
 
     #[test]

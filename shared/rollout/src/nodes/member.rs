@@ -3,322 +3,409 @@
 //!
 //! Nothing is taken on trust from an earlier state: what counts is what each member said moments before.
 
-use std::collections::BTreeMap;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
-use jiff::SignedDuration;
+use crate::states::{Wakes, Way};
 
 use super::super::Effect;
-use super::super::fleet::GroupView;
-use super::super::outbox::{FRESH, Seen};
-use super::super::urgency::asks_nobody;
-use super::danger::{self, Answers};
-use super::{
-    Look, NodeState, NodeStep, PATIENCE, RECONSIDERED, Turn, Work, boots, is_current, serving, window_is_open,
-};
-use slipway_core::node::{LeaderMoved, Refreshed, SnapshotTaken, Verb};
-use slipway_core::pki::Role;
+use super::super::errand::{Asked, Round};
+use super::super::fleet::{GroupView, MachineView};
+use super::super::outbox::Seen;
+use super::super::waits::{Asks, Boot, Boots, Comes, Looked, Many, Waits};
+use super::idle::surely;
+use super::machine::{Machine, Move, Place, State, waited};
+use super::members::{Age, age, answers, ask_everyone, leads, machine, patience, snapshot, take_snapshot};
+use super::{PATIENCE, Phase, RECONSIDERED, Target, Turn, danger, is_current, serving};
+use slipway_core::node::{LeaderMoved, Refreshed, Verb};
 
-/// Looks at a member once.
-pub(super) fn look(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let Some(view) = turn.observed.groups.get(&step.group) else {
-        return Look::Waits("looks at its machine".to_owned());
-    };
-    let Some(group) = view else {
-        return step.fail(format!("there is no Auto Scaling group {}", step.group));
-    };
-    match &step.state {
-        NodeState::Waiting => begin(step, turn, group),
-        NodeState::Snapshot => snapshot(step, turn),
-        NodeState::Check => check(step, turn, group),
-        NodeState::Leader => leader(step, turn, group),
-        NodeState::Refresh => refresh(step, turn),
-        NodeState::Return => returns(step, turn, group),
-        NodeState::Drain | NodeState::Leave | NodeState::After => after(step, turn),
-        NodeState::Done => Look::Again,
-        NodeState::Failed(why) => Look::Waits(why.clone()),
+/// A member of etcd that is replaced, or takes new credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Member {
+    /// Which of the two.
+    pub work: MemberWork,
+    /// Its machine.
+    #[serde(default)]
+    pub target: Target,
+    /// The machine that took the new credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed: Option<String>,
+    /// How far it is.
+    pub phase: Phase<MemberState>,
+}
+
+/// What is done to a member of etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MemberWork {
+    /// It takes credentials of that digest in place.
+    Refresh {
+        /// The digest.
+        credentials: String,
+    },
+    /// Another machine takes its place.
+    Replace,
+}
+
+/// How far a [`Member`] is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum MemberState {
+    /// Looks for what is to be done.
+    Look {
+        /// Since when nothing seems to be.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idle_since: Option<Timestamp>,
+    },
+    /// A snapshot is being taken.
+    Snapshot(Round),
+    /// All members are asked whether they can do without it.
+    Check(Round),
+    /// Leadership is moved to another member.
+    MoveLeader(Round),
+    /// It takes its credentials.
+    Refresh(Round),
+    /// It was terminated, and its successor comes.
+    Successor,
+    /// All members are asked whether they are well.
+    Verify(Round),
+}
+
+impl State for MemberState {
+    const WAYS: &'static [Way] = &[
+        Way::new(
+            "look",
+            "looks for what is to be done; waits for its machine, or for a window",
+            &[Wakes::Machine],
+            &["snapshot", "check", "verify", "done", "failed"],
+        ),
+        Way::new(
+            "snapshot",
+            "a snapshot is taken, on another member",
+            &[Wakes::Command],
+            &["check", "look", "failed"],
+        ),
+        Way::new(
+            "check",
+            "all members are asked whether they can do without it",
+            &[Wakes::Command],
+            &["moveLeader", "refresh", "successor", "look", "failed"],
+        ),
+        Way::new(
+            "moveLeader",
+            "leadership is moved to another member",
+            &[Wakes::Command],
+            &["check", "look", "failed"],
+        ),
+        Way::new("refresh", "it takes its new credentials", &[Wakes::Command], &["verify", "look", "failed"]),
+        Way::new(
+            "successor",
+            "it was terminated, and its successor comes",
+            &[Wakes::Machine],
+            &["verify", "look", "failed"],
+        ),
+        Way::new(
+            "verify",
+            "all members are asked whether they are well",
+            &[Wakes::Command],
+            &["done", "failed"],
+        ),
+        Way::new("done", "nothing is left to do", &[], &[]),
+        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+    ];
+
+    fn look() -> Self {
+        Self::Look { idle_since: None }
     }
-}
 
-/// The machine of the group that serves.
-pub(super) fn machine(group: &GroupView) -> Option<String> {
-    serving(group).map(|(id, _)| id.clone()).next()
-}
-
-/// Whether what is asked for is so already.
-fn is_done(step: &NodeStep, group: &GroupView) -> bool {
-    serving(group).any(|(id, machine)| {
-        is_current(group, machine) || (step.work == Work::Refresh && step.done.contains(id))
-    })
-}
-
-fn begin(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
-    if step.since.is_none() {
-        step.since = Some(turn.now);
-    }
-    let Some(id) = machine(group) else {
-        let boots = boots(group, &turn.observed.booting);
-        if step.has_waited(turn) > PATIENCE {
-            return step.fail(format!(
-                "{} has no machine in service after {} minutes: {boots}",
-                step.group,
-                PATIENCE.as_mins()
-            ));
+    fn place(&self) -> Place {
+        match self {
+            Self::Look { .. } => Place::Look,
+            Self::Snapshot(_) => Place::Snapshot,
+            Self::Check(_) => Place::Check,
+            Self::MoveLeader(_) => Place::MoveLeader,
+            Self::Refresh(_) => Place::Refresh,
+            Self::Successor => Place::Successor,
+            Self::Verify(_) => Place::Verify,
         }
-        return Look::Waits(format!("waits for its machine: {boots}"));
-    };
-    if is_done(step, group) {
-        if !step.is_surely_idle(turn.now) {
-            return Look::Waits("makes sure that its machine is as planned".to_owned());
+    }
+
+    fn asked(&self) -> &[Asked] {
+        match self {
+            Self::Snapshot(round)
+            | Self::Check(round)
+            | Self::MoveLeader(round)
+            | Self::Refresh(round)
+            | Self::Verify(round) => round.as_slice(),
+            Self::Look { .. } | Self::Successor => &[],
         }
-        return step.enter(NodeState::After, turn.now);
     }
-    if turn.skipped.contains(&id) {
-        step.left = true;
-        return step.enter(NodeState::Done, turn.now);
+
+    fn asked_mut(&mut self) -> &mut [Asked] {
+        match self {
+            Self::Snapshot(round)
+            | Self::Check(round)
+            | Self::MoveLeader(round)
+            | Self::Refresh(round)
+            | Self::Verify(round) => round.as_mut_slice(),
+            Self::Look { .. } | Self::Successor => &mut [],
+        }
     }
-    if !may_start(turn) {
-        return Look::Waits(turn.waits_for_window.clone());
+
+    fn is_busy(&self) -> bool {
+        match self {
+            Self::Refresh(_) | Self::Successor | Self::Verify(_) => true,
+            Self::Look { .. } | Self::Snapshot(_) | Self::Check(_) | Self::MoveLeader(_) => false,
+        }
     }
-    if step.machine.as_ref() != Some(&id) {
-        step.machine = Some(id);
-        step.tries = 0;
+
+    fn not_sent(&self) -> Self {
+        match self {
+            Self::Verify(_) => Self::Verify(Round::default()),
+            Self::Look { .. }
+            | Self::Snapshot(_)
+            | Self::Check(_)
+            | Self::MoveLeader(_)
+            | Self::Refresh(_)
+            | Self::Successor => Self::look(),
+        }
     }
-    // Where nothing may hold it up there may be no majority to take one of; a refresh loses nothing.
-    let needed = !has_expired(step, turn) && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now);
-    step.enter(if needed { NodeState::Snapshot } else { NodeState::Check }, turn.now)
 }
 
-/// Windows bound the start of what is disruptive.
-pub(super) fn may_start(turn: &Turn<'_>) -> bool {
-    turn.urgency.overrides() || window_is_open(turn.windows, turn.now)
-}
-
-/// Certificates that have expired are why the others do not answer: waiting for them to be well would be for ever (P7). What is about to
-/// expire has not: then quorum and the API are kept as ever.
-pub(super) fn has_expired(step: &NodeStep, turn: &Turn<'_>) -> bool {
-    asks_nobody(step, turn.urgency)
-}
+type To = Move<MemberState>;
 
 /// Grace period after a refresh of what has expired: others may not have expired, and quorum and the API are theirs meanwhile.
 const COMES_BACK: SignedDuration = SignedDuration::from_mins(3);
 
-/// Whether it goes on although somebody is not well: it waits for the others no longer than for itself.
-pub(super) fn goes_on(step: &NodeStep, turn: &Turn<'_>) -> bool {
-    has_expired(step, turn) && step.has_waited(turn) >= COMES_BACK
+/// Whether it goes on although somebody is not well: where nobody's health is waited for, not longer than for its own.
+pub(super) fn goes_on(has_expired: bool, since: Option<Timestamp>, now: Timestamp) -> bool {
+    has_expired && waited(since, now) >= COMES_BACK
 }
 
-/// Another member's machine, so that the one that goes is left alone; its own where there is no other.
-fn who_takes_snapshots(step: &NodeStep, turn: &Turn<'_>) -> Option<(Role, String)> {
-    let found = everyone(turn);
-    let other =
-        found.iter().find(|(role, _)| role.member() != step.role.member()).or_else(|| found.iter().next());
-    other.map(|(role, id)| ((*role).clone(), id.clone()))
-}
+impl Machine for Member {
+    type State = MemberState;
 
-/// The machine of each member that serves.
-pub(super) fn everyone<'a>(turn: &Turn<'a>) -> BTreeMap<&'a Role, String> {
-    let found = turn.members.iter().filter_map(|(role, group)| {
-        let group = turn.observed.groups.get(group)?.as_ref()?;
-        Some((role, machine(group)?))
-    });
-    found.collect()
-}
+    fn phase_mut(&mut self) -> &mut Phase<MemberState> {
+        &mut self.phase
+    }
 
-/// A snapshot is taken; what is done next is checked anew after it.
-pub(super) fn snapshot(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let waits = || Look::Waits("waits for a snapshot".to_owned());
-    if step.asked.is_empty() {
-        let Some((role, id)) = who_takes_snapshots(step, turn) else {
-            return step.enter(NodeState::Waiting, turn.now);
+    fn look(&mut self, state: MemberState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+        let Some(view) = turn.observed.groups.get(turn.group) else {
+            return Move::Stay(state, Waits::Look(Looked::Machine));
         };
-        step.ask(turn, vec![(role, id, Verb::EtcdSnapshot)]);
-        return waits();
-    }
-    let Some(answers) = step.answers::<SnapshotTaken>(turn) else { return waits() };
-    let asked_at = step.asked_at();
-    match answers.into_iter().next() {
-        // As old as its beginning: what was written since is not in it.
-        Some((_, Ok(_))) => {
-            *turn.snapshot_at = asked_at;
-            step.enter(NodeState::Check, turn.now)
+        let Some(group) = view else { return Move::Fail(turn.no_group()) };
+        match state {
+            MemberState::Look { idle_since } => self.choose(idle_since, since, turn, group),
+            MemberState::Snapshot(round) => match snapshot(&round, turn) {
+                None => Move::Stay(MemberState::Snapshot(round), Waits::Snapshot),
+                Some(Ok(())) => checks(turn),
+                Some(Err(why)) => self.target.again("a snapshot before", &why),
+            },
+            // The machine may have gone since.
+            MemberState::Check(_) | MemberState::MoveLeader(_) if machine(group) != self.target.machine => {
+                Move::To(MemberState::look())
+            }
+            // A person said to leave it while the others were asked.
+            MemberState::Check(_)
+                if self.target.machine.as_ref().is_some_and(|id| turn.skipped.contains(id)) =>
+            {
+                Move::To(MemberState::look())
+            }
+            MemberState::Check(round) => self.check(round, *since, turn),
+            MemberState::MoveLeader(round) => {
+                match round.only_answer::<LeaderMoved>(turn.observed, turn.now) {
+                    None => Move::Stay(MemberState::MoveLeader(round), Waits::Leader),
+                    // All are asked once more: time went by, and somebody else leads.
+                    Some(Ok(_)) => checks(turn),
+                    Some(Err(why)) => self.target.again("moving leadership from", &why),
+                }
+            }
+            MemberState::Refresh(round) => self.refresh(round, turn),
+            MemberState::Successor => self.successor(*since, turn, group),
+            MemberState::Verify(round) => self.verify(round, *since, turn),
         }
-        Some((asked, Err(why))) => {
-            let why = format!("{why} (on {})", asked.command.instance);
-            step.again(turn, "a snapshot before", &why)
-        }
-        None => step.enter(NodeState::Waiting, turn.now),
     }
 }
 
-fn ask_everyone(step: &mut NodeStep, turn: &mut Turn<'_>) {
-    let whom = everyone(turn).into_iter().map(|(role, id)| (role.clone(), id, Verb::EtcdHealth)).collect();
-    step.ask(turn, whom);
+/// All members are asked whether they can do without one.
+fn checks(turn: &mut Turn<'_>) -> To {
+    Move::Enter(MemberState::Check(ask_everyone(turn)), Waits::Answers(Asks::Members))
 }
 
-/// What each member says. What its group shows now is newer than any answer: a member whose machine no longer serves says nothing.
-fn healths(step: &NodeStep, turn: &Turn<'_>) -> Option<Answers> {
-    let serve = everyone(turn);
-    let mut said: Answers = turn
-        .members
-        .keys()
-        .map(|role| (role.clone(), Err("it has no machine in service".to_owned())))
-        .collect();
-    for (asked, health) in step.answers(turn)? {
-        match serve.get(&asked.role) {
-            Some(id) if *id == asked.command.instance => said.insert(asked.role.clone(), health),
-            Some(id) => said.insert(
-                asked.role.clone(),
-                Err(format!("{id} has taken the place of the machine that was asked")),
-            ),
-            None => None,
+fn verifies(turn: &mut Turn<'_>) -> To {
+    Move::Enter(MemberState::Verify(ask_everyone(turn)), Waits::Answers(Asks::Members))
+}
+
+impl Member {
+    /// Certificates that have expired are why the others do not answer: waiting for them to be well would be for ever (P7). What is about
+    /// to expire has not: then quorum and the API are kept as ever. Only a refresh can do without the others.
+    fn has_expired(&self, turn: &Turn<'_>) -> bool {
+        match self.work {
+            MemberWork::Refresh { .. } => turn.urgency.has_expired(),
+            MemberWork::Replace => false,
+        }
+    }
+
+    /// Whether what is asked for is so already.
+    fn is_as_planned(&self, group: &GroupView) -> bool {
+        serving(group).any(|(id, machine)| is_current(group, machine) || self.renewed.as_ref() == Some(id))
+    }
+
+    fn choose(
+        &mut self,
+        idle_since: Option<Timestamp>,
+        since: &mut Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        since.get_or_insert(turn.now);
+        let Some(id) = machine(group) else {
+            let boots = Boot::of(group, &turn.observed.booting);
+            if waited(*since, turn.now) > PATIENCE {
+                return Move::Fail(format!(
+                    "{} has no machine in service after {} minutes: {}",
+                    turn.group,
+                    PATIENCE.as_mins(),
+                    Boots(&boots)
+                ));
+            }
+            return Move::Stay(MemberState::look(), Waits::Boot(Comes::Own, boots));
         };
-    }
-    Some(said)
-}
-
-pub(super) fn asks() -> Look {
-    Look::Waits("asks all members how they are".to_owned())
-}
-
-/// What each member says, once all have answered; they are asked first where nobody was.
-pub(super) fn said_by_all(step: &mut NodeStep, turn: &mut Turn<'_>) -> Option<Answers> {
-    if step.asked.is_empty() {
-        ask_everyone(step, turn);
-        return None;
-    }
-    healths(step, turn)
-}
-
-/// Where nobody may be taken down on what is known: what was said is asked for again, and a snapshot that has grown old and a window that
-/// has closed are seen to from the beginning.
-pub(super) fn out_of_date(step: &mut NodeStep, turn: &mut Turn<'_>) -> Option<Look> {
-    if step.asked_at().is_none_or(|at| turn.now.duration_since(at) > FRESH) {
-        ask_everyone(step, turn);
-        return Some(asks());
-    }
-    let may_go = danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) && may_start(turn);
-    (!may_go).then(|| step.enter(NodeState::Waiting, turn.now))
-}
-
-fn check(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
-    // The machine may have gone since, and what was said may be old.
-    if machine(group) != step.machine {
-        return step.enter(NodeState::Waiting, turn.now);
-    }
-    let Some(answers) = said_by_all(step, turn) else { return asks() };
-    let reasons = danger::of_member(Some(&step.role), &answers);
-    if !has_expired(step, turn) {
-        if !reasons.is_empty() {
-            return patience(step, turn, "may not be taken down", &reasons);
+        if self.is_as_planned(group) {
+            let idle_since = idle_since.unwrap_or(turn.now);
+            if self.renewed.is_none() && !surely(idle_since, turn.now) {
+                let state = MemberState::Look { idle_since: Some(idle_since) };
+                return Move::Stay(state, Waits::SecondLook(Many::One));
+            }
+            return verifies(turn);
         }
-        if let Some(look) = out_of_date(step, turn) {
-            return look;
+        if turn.skipped.contains(&id) {
+            return Move::Done { left: true };
+        }
+        if !turn.may_start() {
+            return Move::Stay(MemberState::look(), turn.window());
+        }
+        self.target.choose(Some(id));
+        // Where nothing may hold it up there may be no majority to take a snapshot of; a refresh loses nothing.
+        if self.has_expired(turn) || danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
+            return checks(turn);
+        }
+        match take_snapshot(turn) {
+            Some(round) => Move::Enter(MemberState::Snapshot(round), Waits::Snapshot),
+            None => Move::Stay(MemberState::look(), Waits::Snapshot),
         }
     }
-    let leads = answers.get(&step.role).and_then(|answer| answer.as_ref().ok()).is_some_and(|own| own.leads);
-    if step.work == Work::Replace && leads && answers.len() > 1 {
-        return step.enter(NodeState::Leader, turn.now);
-    }
-    act(step, turn)
-}
 
-/// Waits, and asks once more when it is time; not for ever.
-pub(super) fn patience(step: &mut NodeStep, turn: &mut Turn<'_>, what: &str, reasons: &[String]) -> Look {
-    let reasons = reasons.join("; ");
-    if step.has_waited(turn) > PATIENCE {
-        return step.fail(format!("{what} after {} minutes: {reasons}", PATIENCE.as_mins()));
-    }
-    if step.may_ask_again(turn) {
-        ask_everyone(step, turn);
-    }
-    Look::Waits(format!("waits: {reasons}"))
-}
-
-pub(super) fn leader(step: &mut NodeStep, turn: &mut Turn<'_>, group: &GroupView) -> Look {
-    let Some(id) = step.machine.clone().filter(|_| machine(group) == step.machine) else {
-        return step.enter(NodeState::Waiting, turn.now);
-    };
-    let waits = || Look::Waits("moves leadership to another member".to_owned());
-    if step.asked.is_empty() {
-        step.ask(turn, vec![(step.role.clone(), id, Verb::EtcdMoveLeader)]);
-        return waits();
-    }
-    let Some(answers) = step.answers::<LeaderMoved>(turn) else { return waits() };
-    match answers.into_iter().next() {
-        // All are asked once more: time went by, and somebody else leads.
-        Some((_, Ok(_))) => step.enter(NodeState::Check, turn.now),
-        Some((_, Err(why))) => step.again(turn, "moving leadership from", &why),
-        None => step.enter(NodeState::Waiting, turn.now),
-    }
-}
-
-fn act(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let Some(instance) = step.machine.clone() else { return step.enter(NodeState::Waiting, turn.now) };
-    match step.work {
-        Work::Replace | Work::Fewer | Work::Leave | Work::Remove => {
-            let seen_at = step.asked_at().unwrap_or(turn.now);
-            step.enter(NodeState::Return, turn.now);
-            let effect = Effect::Terminate { group: step.group.clone(), instance, then_desired: None };
-            turn.effects.push_on(effect, Seen::Members, seen_at);
-            Look::Waits("is replaced".to_owned())
+    fn check(&mut self, round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+        let Some(answers) = answers(&round, turn) else {
+            return Move::Stay(MemberState::Check(round), Waits::Answers(Asks::Members));
+        };
+        if !self.has_expired(turn) {
+            let dangers = danger::of_member(Some(turn.role), &answers);
+            if !dangers.is_empty() {
+                return match patience(round, since, turn, "may not be taken down", dangers) {
+                    Ok((round, waits)) => Move::Stay(MemberState::Check(round), waits),
+                    Err(why) => Move::Fail(why),
+                };
+            }
+            match age(&round, turn) {
+                Age::Fresh => {}
+                Age::Answers if waited(since, turn.now) > PATIENCE => {
+                    return Move::Fail(format!(
+                        "not all members answer within {} minutes",
+                        PATIENCE.as_mins()
+                    ));
+                }
+                Age::Answers => {
+                    let round = ask_everyone(turn);
+                    return Move::Stay(MemberState::Check(round), Waits::Answers(Asks::Members));
+                }
+                Age::Beginning => return Move::To(MemberState::look()),
+            }
         }
-        Work::Refresh => {
-            // Where nothing may hold it up, it is not decided on what the others said.
-            let (seen, seen_at) = match step.asked_at() {
-                Some(at) if !has_expired(step, turn) => (Seen::Members, at),
-                Some(_) | None => (Seen::World, turn.now),
-            };
-            step.enter(NodeState::Refresh, turn.now);
-            let verb = Verb::Refresh { credentials: step.credentials.clone(), restart: true };
-            step.ask_on(turn, seen, seen_at, vec![(step.role.clone(), instance, verb)]);
-            Look::Waits("takes its new credentials".to_owned())
+        let Some(instance) = self.target.machine.clone() else { return Move::To(MemberState::look()) };
+        match &self.work {
+            MemberWork::Replace if leads(turn.role, &answers) && answers.len() > 1 => {
+                let round = turn.ask(vec![(turn.role.clone(), instance, Verb::EtcdMoveLeader)]);
+                Move::Enter(MemberState::MoveLeader(round), Waits::Leader)
+            }
+            MemberWork::Replace => {
+                let group = turn.group.to_owned();
+                let effect = Effect::Terminate { group, instance, then_desired: None };
+                turn.effects.push_on(effect, Seen::Members, round.at().unwrap_or(turn.now));
+                Move::Enter(MemberState::Successor, Waits::Replaced)
+            }
+            MemberWork::Refresh { credentials } => {
+                // Where nothing may hold it up, it is not decided on what the others said.
+                let (seen, at) = match round.at() {
+                    Some(at) if !self.has_expired(turn) => (Seen::Members, at),
+                    Some(_) | None => (Seen::World, turn.now),
+                };
+                let verb = Verb::Refresh { credentials: credentials.clone(), restart: true };
+                let round = turn.ask_on(seen, at, vec![(turn.role.clone(), instance, verb)]);
+                Move::Enter(MemberState::Refresh(round), Waits::Credentials(Vec::new()))
+            }
         }
     }
-}
 
-fn refresh(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let Some(answers) = step.answers::<Refreshed>(turn) else {
-        return Look::Waits("takes its new credentials".to_owned());
-    };
-    let answer = answers.into_iter().next().map(|(_, answer)| answer);
-    let taken = answer.unwrap_or_else(|| Err("nobody was asked".to_owned())).and_then(|answer| {
-        let has = answer.credentials;
-        if has == step.credentials { Ok(()) } else { Err(format!("it has the credentials {has}")) }
-    });
-    match taken {
-        Ok(()) => {
-            step.done.extend(step.machine.clone());
-            step.enter(NodeState::After, turn.now)
+    fn refresh(&mut self, round: Round, turn: &mut Turn<'_>) -> To {
+        let Some(answer) = round.only_answer::<Refreshed>(turn.observed, turn.now) else {
+            return Move::Stay(MemberState::Refresh(round), Waits::Credentials(Vec::new()));
+        };
+        let has = answer.and_then(|answer| match &self.work {
+            MemberWork::Refresh { credentials } if *credentials == answer.credentials => Ok(()),
+            MemberWork::Refresh { .. } | MemberWork::Replace => {
+                Err(format!("it has the credentials {}", answer.credentials))
+            }
+        });
+        match has {
+            Ok(()) => {
+                self.renewed.clone_from(&self.target.machine);
+                verifies(turn)
+            }
+            Err(why) => self.target.again("refreshing", &why),
         }
-        Err(why) => step.again(turn, "refreshing", &why),
     }
-}
 
-fn returns(step: &mut NodeStep, turn: &Turn<'_>, group: &GroupView) -> Look {
-    if serving(group).any(|(id, machine)| Some(id) != step.machine.as_ref() && is_current(group, machine)) {
-        return step.enter(NodeState::After, turn.now);
+    fn successor(&mut self, since: Option<Timestamp>, turn: &mut Turn<'_>, group: &GroupView) -> To {
+        let is_new = |(id, machine): (&String, &MachineView)| {
+            Some(id) != self.target.machine.as_ref() && is_current(group, machine)
+        };
+        if serving(group).any(is_new) {
+            return verifies(turn);
+        }
+        // It was decided and never done: what it was decided on became too old.
+        let stays = self.target.machine.is_some() && machine(group) == self.target.machine;
+        if stays && waited(since, turn.now) > RECONSIDERED {
+            return Move::To(MemberState::look());
+        }
+        let boots = Boot::of(group, &turn.observed.booting);
+        if waited(since, turn.now) > PATIENCE {
+            return Move::Fail(format!(
+                "nobody took the place of its machine within {} minutes: {}",
+                PATIENCE.as_mins(),
+                Boots(&boots)
+            ));
+        }
+        Move::Stay(MemberState::Successor, Waits::Boot(Comes::Successor, boots))
     }
-    // It was decided and never done: what it was decided on became too old.
-    let stays = step.machine.is_some() && machine(group) == step.machine;
-    if stays && step.has_waited(turn) > RECONSIDERED {
-        return step.enter(NodeState::Waiting, turn.now);
-    }
-    let boots = boots(group, &turn.observed.booting);
-    if step.has_waited(turn) > PATIENCE {
-        let minutes = PATIENCE.as_mins();
-        return step.fail(format!("nobody took the place of its machine within {minutes} minutes: {boots}"));
-    }
-    Look::Waits(format!("waits for its new machine: {boots}"))
-}
 
-fn after(step: &mut NodeStep, turn: &mut Turn<'_>) -> Look {
-    let Some(answers) = said_by_all(step, turn) else { return asks() };
-    let reasons = danger::of_member(None, &answers);
-    // The others' certificates may still be those that have expired: theirs is the next turn.
-    let is_last = turn.members.keys().next_back() == Some(&step.role);
-    if reasons.is_empty() || (goes_on(step, turn) && !is_last) {
-        step.machine = None;
-        return step.enter(NodeState::Done, turn.now);
+    fn verify(&mut self, round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+        let round = if round.is_empty() { ask_everyone(turn) } else { round };
+        let Some(answers) = answers(&round, turn) else {
+            return Move::Stay(MemberState::Verify(round), Waits::Answers(Asks::Members));
+        };
+        let dangers = danger::of_member(None, &answers);
+        // The others' certificates may still be those that have expired: theirs is the next turn.
+        let is_last = turn.members.keys().next_back() == Some(turn.role);
+        let goes_on = goes_on(self.has_expired(turn), since, turn.now) && !is_last;
+        if dangers.is_empty() || goes_on {
+            return Move::Done { left: false };
+        }
+        match patience(round, since, turn, "is not well with the others", dangers) {
+            Ok((round, waits)) => Move::Stay(MemberState::Verify(round), waits),
+            Err(why) => Move::Fail(why),
+        }
     }
-    patience(step, turn, "is not well with the others", &reasons)
 }

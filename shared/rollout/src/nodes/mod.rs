@@ -4,18 +4,21 @@
 //! whatever Auto Scaling launches is of the new release. Everything is read off the world each time: a machine that was launched from
 //! what its group launches now has nothing to be done to it, whoever launched it. [`danger`] says what may not be taken down.
 //!
-//! Commands are asked for in rounds. Each is named by a token of its own, so that a function that dies asks for none twice, and the
-//! round is counted in the state, so that no answer of an earlier one is taken for news.
+//! Each kind of work is a state machine of its own ([`Task`]), whose states hold what that state needs and nothing else.
 
-pub(super) mod asks;
+mod controllers;
+mod credentials;
 mod danger;
 mod idle;
 mod leaver;
-mod machines;
+mod machine;
 mod member;
+mod members;
 mod planned;
 mod removal;
-mod words;
+mod saver;
+mod step;
+mod windows;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,22 +27,29 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::departures::Departure;
+use super::errand::{Round, Sender};
 use super::fleet::{GroupView, Lifecycle, MachineView};
-use super::outbox::Effects;
+use super::outbox::{Effects, Seen};
 use super::urgency::{Held, overridden};
-use super::{Active, Observed, ToObserve};
-use slipway_core::cluster::Pace;
-use slipway_core::node::BootstrapReport;
-use slipway_core::node::Command;
+use super::waits::Waits;
+use super::{Active, Effect, Observed, ToObserve};
+use slipway_core::cluster::MaintenanceWindow;
+use slipway_core::node::Verb;
 use slipway_core::pki::Role;
 use slipway_core::renewal::{Deadline, Urgency, deadline};
 
+pub use controllers::{Controllers, ControllersState, ControllersWork, Cordon};
+pub use credentials::{PoolRefresh, PoolRefreshState};
+pub(crate) use idle::CONSISTENT;
+pub use leaver::{Leaver, LeaverState};
+pub use machine::{Phase, Place, Target};
+pub use member::{Member, MemberState, MemberWork};
 pub(super) use planned::left;
-pub use words::{since_windows_open, window_is_open};
-pub use workers::Crew;
-
-/// How often one machine's step is tried: what fails for the third time does not fail by chance.
-pub(super) const TRIES: u32 = deadline::TRIES;
+pub use removal::{Removal, RemovalState};
+pub use saver::{Saver, SaverState};
+pub use step::{NodeStep, Task, Work};
+pub use windows::{since_windows_open, window_is_open};
+pub use workers::{Crew, Expected, Workers};
 
 /// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
 /// half an hour; twice that leaves Auto Scaling one more try.
@@ -49,155 +59,9 @@ pub(super) const PATIENCE: SignedDuration = deadline::PATIENCE;
 /// ([`super::outbox::FRESH`]), and Auto Scaling's answers are not that late.
 pub(super) const RECONSIDERED: SignedDuration = SignedDuration::from_mins(5);
 
-/// Before the machines of a role are asked again how they are: once a tick.
-pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
-
 /// Machines of a pool that are asked at once at most, and pools that are worked on side by side: an invocation stays bounded, whatever
 /// the spec allows.
 const AT_A_TIME: u32 = 10;
-
-/// What is to be done to the machines of a role.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NodeStep {
-    /// The role.
-    pub role: Role,
-    /// The stack that its group is in.
-    pub stack: String,
-    /// Its Auto Scaling group.
-    pub group: String,
-    /// Replaced, or refreshed.
-    pub work: Work,
-    /// Digest of the credentials that its machines end with.
-    pub credentials: String,
-    /// How many machines there are to be.
-    pub size: u32,
-    /// How many there may be at most, but for those that come first.
-    #[serde(default)]
-    pub most: u32,
-    /// How many may be missing, or too many, while they are worked on.
-    #[serde(default)]
-    pub pace: Pace,
-    /// Whether its group counts units of capacity, not machines.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub weighted: bool,
-    /// Pools that come first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<Role>,
-    /// How far it is.
-    pub state: NodeState,
-    /// When it came there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// The machine that is worked on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine: Option<String>,
-    /// How often its present machine's work failed.
-    #[serde(default)]
-    pub tries: u32,
-    /// How often machines were asked something.
-    #[serde(default)]
-    pub round: u32,
-    /// What they were asked last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<Asked>,
-    /// Machines that took the new credentials.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub done: BTreeSet<String>,
-    /// The machine whose pods were evicted last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drained: Option<String>,
-    /// The controller that pods were told to leave, and that has not gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cordoned: Option<String>,
-    /// Seconds after which a drain may be forced by all the other rules; `None`: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub force_after_s: Option<u32>,
-    /// Whether a machine was left, as a person said, or since it could not be replaced.
-    #[serde(default)]
-    pub left: bool,
-    /// `Kubernetes 1.36 → 1.37`, where its machines go to another minor release.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub minor: Option<String>,
-    /// Since when none of its machines seems to need anything, though nothing was done to any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle_since: Option<Timestamp>,
-    /// Whether it comes before its stack.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub first: bool,
-    /// How the workers of a pool stand that are replaced.
-    #[serde(default, skip_serializing_if = "Crew::is_none")]
-    pub crew: Crew,
-}
-
-/// What is done to a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Work {
-    /// It takes new credentials in place.
-    Refresh,
-    /// Another takes its place.
-    Replace,
-    /// There is one too many, and it goes; the others stay as they are.
-    Fewer,
-    /// A member of etcd leaves the membership, before its group goes.
-    Leave,
-    /// It goes, and its stack with it.
-    Remove,
-}
-
-impl Work {
-    /// Whether machines of before are gone, or have changed, when it is done.
-    pub(super) const fn renews(self) -> bool {
-        match self {
-            Self::Refresh | Self::Replace => true,
-            Self::Fewer | Self::Leave | Self::Remove => false,
-        }
-    }
-}
-
-/// How far a [`NodeStep`] is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum NodeState {
-    /// Looking for what is to be done next.
-    Waiting,
-    /// A snapshot of etcd is being taken.
-    Snapshot,
-    /// The others are asked whether they can do without it.
-    Check,
-    /// Leadership is moved to another member.
-    Leader,
-    /// It takes its credentials.
-    Refresh,
-    /// It was terminated and its successor comes; or one more comes before it goes.
-    Return,
-    /// Its pods are evicted.
-    Drain,
-    /// It was terminated, and none comes for it.
-    Leave,
-    /// All are asked whether they are well.
-    After,
-    /// Nothing is left to do.
-    Done,
-    /// It failed, and why.
-    Failed(String),
-}
-
-/// A command that was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Asked {
-    /// The role of the machine.
-    pub role: Role,
-    /// What.
-    pub command: Command,
-    /// When.
-    pub at: Timestamp,
-    /// Why Run Command would not take it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
-}
 
 /// What holds for all node steps of a rollout.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,7 +83,7 @@ pub struct Nodes {
     pub snapshot_at: Option<Timestamp>,
     /// Times in which something disruptive may start; empty: always.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub windows: Vec<slipway_core::cluster::MaintenanceWindow>,
+    pub windows: Vec<MaintenanceWindow>,
     /// Until when what the machines have is good.
     #[serde(default, skip_serializing_if = "Deadline::is_none")]
     pub deadline: Deadline,
@@ -234,10 +98,21 @@ pub struct Nodes {
     pub failures: u32,
 }
 
-/// What a step sees, and what it wants.
+/// What the work on a role sees, and what it wants.
 struct Turn<'a> {
     cluster: &'a str,
-    token: String,
+    /// What names this rollout in the tokens of its commands.
+    token: &'a str,
+    /// The role that is worked on.
+    role: &'a Role,
+    /// Its stack.
+    stack: &'a str,
+    /// Its Auto Scaling group.
+    group: &'a str,
+    /// `Kubernetes 1.36 → 1.37`, where its machines go to another minor release.
+    minor: Option<&'a str>,
+    /// How often its machines were asked something.
+    rounds: &'a mut u32,
     /// The name of the rollout's change sets.
     change_set: &'a str,
     observed: &'a Observed,
@@ -247,10 +122,10 @@ struct Turn<'a> {
     staying: &'a BTreeMap<Role, String>,
     controllers: Option<&'a String>,
     snapshot_at: &'a mut Option<Timestamp>,
-    windows: &'a [slipway_core::cluster::MaintenanceWindow],
+    windows: &'a [MaintenanceWindow],
     urgency: Urgency,
-    /// What a step says that waits for a window.
-    waits_for_window: String,
+    /// From when on no window holds it up.
+    urgent_from: Option<Timestamp>,
     skipped: &'a BTreeSet<String>,
     departures: &'a mut BTreeMap<String, Departure>,
     /// How many workers may still fail to be replaced.
@@ -266,12 +141,38 @@ struct Budget {
     failures: u32,
 }
 
-/// Where a step stands after a look.
-enum Look {
-    /// It moved, and may be looked at again.
-    Again,
-    /// It waits, for that.
-    Waits(String),
+impl Turn<'_> {
+    /// Asks machines something.
+    fn ask(&mut self, whom: Vec<(Role, String, Verb)>) -> Round {
+        self.ask_on(Seen::World, self.now, whom)
+    }
+
+    /// As [`Turn::ask`], decided on what was seen at `at`.
+    fn ask_on(&mut self, seen: Seen, at: Timestamp, whom: Vec<(Role, String, Verb)>) -> Round {
+        *self.rounds += 1;
+        let name = self.role.to_string();
+        let sender = Sender { of: self.token, cluster: self.cluster, name: &name };
+        let round = Round::new(sender, *self.rounds, whom, self.now);
+        for asked in round.iter() {
+            self.effects.push_on(Effect::Send(asked.command.clone()), seen, at);
+        }
+        round
+    }
+
+    /// Windows bound the start of what is disruptive.
+    fn may_start(&self) -> bool {
+        self.urgency.overrides() || window_is_open(self.windows, self.now)
+    }
+
+    /// What it says that waits for a window.
+    fn window(&self) -> Waits {
+        Waits::Window { at_most_until: self.urgent_from }
+    }
+
+    /// Why there is no group to work on.
+    fn no_group(&self) -> String {
+        format!("there is no Auto Scaling group {}", self.group)
+    }
 }
 
 impl Nodes {
@@ -280,40 +181,15 @@ impl Nodes {
         self.steps.is_empty()
     }
 
-    /// How far each step is.
-    pub(super) fn places(&self) -> Vec<(NodeState, Option<String>, usize, usize)> {
-        let place = |step: &NodeStep| {
-            (step.state.clone(), step.machine.clone(), step.done.len(), step.crew.begun.len())
-        };
-        self.steps.iter().map(place).collect()
-    }
-
-    /// Each step in words; `now` are those of the ones whose turn it is.
-    pub(super) fn words(&self, now: &BTreeMap<Role, String>) -> BTreeMap<String, String> {
-        let words = |step: &NodeStep| {
-            let words = match &step.state {
-                NodeState::Done if step.left => "left as it is, as it was told",
-                NodeState::Done => "done",
-                NodeState::Failed(why) => why.as_str(),
-                NodeState::Waiting
-                | NodeState::Snapshot
-                | NodeState::Check
-                | NodeState::Leader
-                | NodeState::Refresh
-                | NodeState::Return
-                | NodeState::Drain
-                | NodeState::Leave
-                | NodeState::After => now.get(&step.role).map_or("waits for its turn", String::as_str),
-            };
-            (step.role.to_string(), words.to_owned())
-        };
-        self.steps.iter().map(words).collect()
+    /// The wave of the first step that is not done.
+    pub(super) fn wave(&self) -> Option<u8> {
+        self.turn().map(|at| self.steps[at].wave())
     }
 
     /// What became of all, once they are done.
     pub(super) fn summary(&self) -> String {
         let named = |work, left| -> Vec<String> {
-            let of = self.steps.iter().filter(|step| step.work == work && step.left == left);
+            let of = self.steps.iter().filter(|step| step.work() == work && step.is_left() == left);
             of.map(|step| step.role.to_string()).collect()
         };
         let mut text = String::new();
@@ -337,30 +213,31 @@ impl Nodes {
         text
     }
 
-    /// The wave of the first step that is not done.
-    pub(super) fn wave(&self) -> Option<u8> {
-        self.turn().map(|at| self.steps[at].wave())
+    /// Each step in words; `now` is what those wait for whose turn it is.
+    pub(super) fn words(&self, now: &BTreeMap<Role, Waits>) -> BTreeMap<String, String> {
+        let words = |step: &NodeStep| {
+            let words = match (step.failure(), step.is_done()) {
+                (Some(why), _) => why.to_owned(),
+                (None, true) if step.is_left() => "left as it is, as it was told".to_owned(),
+                (None, true) => "done".to_owned(),
+                (None, false) => {
+                    now.get(&step.role).map_or_else(|| "waits for its turn".to_owned(), ToString::to_string)
+                }
+            };
+            (step.role.to_string(), words)
+        };
+        // A role may have two steps, one before its stack and one after: what is open or has failed counts.
+        let (done, open): (Vec<_>, Vec<_>) = self.steps.iter().partition(|step| step.is_done());
+        done.into_iter().chain(open.into_iter().rev()).map(words).collect()
     }
 
     /// Members that are out of etcd's membership, or may be.
     pub(super) fn taken_out(&self) -> impl Iterator<Item = &Role> {
-        let leave = self.steps.iter().filter(|step| step.work == Work::Leave);
-        let out = leave.filter(|step| match step.state {
-            NodeState::Leave | NodeState::After | NodeState::Done => true,
-            NodeState::Waiting
-            | NodeState::Snapshot
-            | NodeState::Check
-            | NodeState::Leader
-            | NodeState::Refresh
-            | NodeState::Return
-            | NodeState::Drain
-            | NodeState::Failed(_) => false,
-        });
-        out.map(|step| &step.role)
+        self.steps.iter().filter(|step| step.may_be_out()).map(|step| &step.role)
     }
 
     fn turn(&self) -> Option<usize> {
-        self.steps.iter().position(|step| step.state != NodeState::Done)
+        self.steps.iter().position(|step| !step.is_done())
     }
 
     /// The steps whose turn it is: the first, and where that is a pool, every pool whose predecessors are done.
@@ -369,61 +246,86 @@ impl Nodes {
         if !matches!(self.steps[first].role, Role::Pool(_)) {
             return vec![first];
         }
-        let open =
-            |role: &Role| self.steps.iter().any(|one| &one.role == role && one.state != NodeState::Done);
-        let free = |step: &NodeStep| step.state != NodeState::Done && !step.after.iter().any(open);
+        let open = |role: &Role| self.steps.iter().any(|one| &one.role == role && !one.is_done());
+        let free = |step: &NodeStep| !step.is_done() && !step.after.iter().any(open);
         let found: Vec<usize> = (first..self.steps.len()).filter(|at| free(&self.steps[*at])).collect();
         // Pools never wait for each other in a circle; if they did, the first would go first.
         if found.is_empty() { vec![first] } else { found.into_iter().take(AT_A_TIME as usize).collect() }
     }
 
-    /// Why it can go no further.
-    pub(super) fn failure(&self) -> Option<&str> {
-        self.steps.iter().find_map(|step| match &step.state {
-            NodeState::Failed(reason) => Some(reason.as_str()),
-            NodeState::Waiting
-            | NodeState::Snapshot
-            | NodeState::Check
-            | NodeState::Leader
-            | NodeState::Refresh
-            | NodeState::Return
-            | NodeState::Drain
-            | NodeState::Leave
-            | NodeState::After
-            | NodeState::Done => None,
-        })
+    /// The steps that are looked at: those whose turn it is, and where nothing may begin those that CloudFormation works at.
+    fn to_look_at(&self, held: bool) -> Vec<usize> {
+        let deleting = |at: &usize| self.steps[*at].is_deleting();
+        if held { (0..self.steps.len()).filter(deleting).collect() } else { self.turns() }
+    }
+
+    /// Why it can go no further, and for which role.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.steps.iter().find_map(|step| Some(format!("{}: {}", step.role, step.failure()?)))
+    }
+
+    /// Whether something was begun that had better be ended before anything else begins.
+    pub(super) fn is_busy(&self) -> bool {
+        self.steps.iter().any(NodeStep::is_busy)
+    }
+
+    /// Whether CloudFormation was told to delete a stack, and has not ended.
+    pub(super) fn is_deleting(&self) -> bool {
+        self.steps.iter().any(NodeStep::is_deleting)
+    }
+
+    /// The groups whose machines CloudFormation takes down.
+    pub(super) fn groups_that_go(&self) -> impl Iterator<Item = String> {
+        self.steps.iter().filter(|step| step.is_deleting()).map(|step| step.group.clone())
+    }
+
+    /// The pools that are gone.
+    pub(super) fn gone(&self) -> impl Iterator<Item = &NodeStep> {
+        let removed = |step: &&NodeStep| step.work() == Work::Remove && step.is_done() && !step.is_left();
+        self.steps.iter().filter(removed)
+    }
+
+    /// The stacks that were to go, and stay as somebody said.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &String> {
+        let kept = self.steps.iter().filter(|step| step.work() == Work::Remove && step.is_left());
+        kept.map(|step| &step.stack)
+    }
+
+    /// CloudFormation was not told to delete that stack, as far as is known.
+    pub(super) fn not_deleted(&mut self, stack: &str) {
+        for step in self.steps.iter_mut().filter(|step| step.is_deleting() && step.stack == stack) {
+            if let Task::Removal(removal) = &mut step.task {
+                removal.phase = Phase::new(RemovalState::Empty);
+            }
+        }
+    }
+
+    /// CloudFormation would not delete that stack.
+    pub(super) fn undeletable(&mut self, stack: &str, reason: &str) {
+        for step in self.steps.iter_mut().filter(|step| step.is_deleting() && step.stack == stack) {
+            step.fail(reason);
+        }
     }
 
     /// Time that went by while it was paused does not count. What was seen before it tells nothing of now, so whoever is about to go is
     /// looked at anew, and so is the snapshot (P4, P5).
     pub(super) fn resumed(&mut self, at: Timestamp) {
-        for step in self.steps.iter_mut().filter(|step| step.state != NodeState::Done) {
-            if matches!(step.state, NodeState::Snapshot | NodeState::Check | NodeState::Leader) {
-                step.enter(NodeState::Waiting, at);
-            }
-            step.since = step.since.map(|since| since.max(at));
-            step.asked.iter_mut().for_each(|asked| asked.at = asked.at.max(at));
-        }
+        self.steps.iter_mut().for_each(|step| step.resumed(at));
     }
 
     /// The command of that token was not sent: what was about to be done is looked at anew.
     pub(super) fn not_sent(&mut self, token: &str) {
-        for step in &mut self.steps {
-            if step.asked.iter().any(|asked| asked.command.token == token) {
-                step.asked.clear();
-                if step.state != NodeState::After {
-                    step.state = NodeState::Waiting;
-                }
-            }
-        }
+        self.steps.iter_mut().for_each(|step| step.not_sent(token));
+    }
+
+    /// The machine that the command of that token would have refreshed is left as it is: the others that were asked with it answer still.
+    pub(super) fn not_refreshed(&mut self, token: &str) {
+        self.steps.iter_mut().for_each(|step| step.not_refreshed(token));
     }
 
     /// Run Command would not take the command of that token.
     pub(super) fn unsent(&mut self, token: &str, reason: &str) {
-        let asked = self.steps.iter_mut().flat_map(|step| &mut step.asked);
-        for one in asked.filter(|asked| asked.command.token == token) {
-            one.refused = Some(reason.to_owned());
-        }
+        self.steps.iter_mut().for_each(|step| step.refused(token, reason));
     }
 
     /// Auto Scaling would not do that to the machines of `group`.
@@ -431,15 +333,40 @@ impl Nodes {
         for at in self.turns() {
             let step = &mut self.steps[at];
             if step.group == group {
-                step.state = NodeState::Failed(reason.to_owned());
+                step.fail(reason);
             }
         }
     }
 
+    /// The machines that each pool was to have more while it was rolled, and still wants.
+    pub(super) fn left_over(&self) -> impl Iterator<Item = (&Role, u32)> {
+        let left = self.steps.iter().filter_map(|step| Some((&step.role, step.task.left_over()?)));
+        left.filter(|(_, machines)| *machines > 0)
+    }
+
+    /// The same of an earlier rollout, which ended early.
+    pub(super) fn had_left_over(&mut self, left_over: &BTreeMap<Role, u32>) {
+        for step in &mut self.steps {
+            if let (Task::Workers(workers), Some(machines)) = (&mut step.task, left_over.get(&step.role)) {
+                workers.left_over = *machines;
+            }
+        }
+    }
+
+    /// The rollout ends: what was asked for and still runs is taken back, and controllers that were cordoned stay.
+    pub(super) fn called_off(
+        &mut self,
+        departures: &mut BTreeMap<String, Departure>,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        self.steps.iter_mut().flat_map(|step| step.called_off(departures, now)).collect()
+    }
+
     /// What the steps whose turn it is look at; `held`: nothing may begin.
-    pub(super) fn to_observe(&self, held: bool, look: &mut ToObserve) {
+    pub(super) fn to_observe(&self, held: bool, now: Timestamp, look: &mut ToObserve) {
         for step in self.to_look_at(held).into_iter().map(|at| &self.steps[at]) {
-            if step.work == Work::Remove {
+            let work = step.work();
+            if work == Work::Remove {
                 look.going.insert(step.stack.clone());
             }
             let takes_snapshot = step.minor.is_some() && step.role == Role::Controller;
@@ -447,11 +374,13 @@ impl Nodes {
                 look.groups.extend(self.members.values().chain(self.leaving.values()).cloned());
             }
             look.groups.insert(step.group.clone());
-            if matches!(step.role, Role::Pool(_)) && step.work != Work::Refresh {
+            if step.asks_balancers(self.urgency_of(&step.role, now)) {
+                look.targets.insert(step.group.clone());
+            }
+            if matches!(step.role, Role::Pool(_)) && work != Work::Refresh {
                 look.groups.extend(self.controllers.clone());
             }
-            look.commands
-                .extend(step.asked.iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
+            look.commands.extend(step.commands());
             // Of several pools that boot machines the first says how they are.
             look.booting.get_or_insert((step.role.clone(), step.group.clone()));
         }
@@ -468,11 +397,10 @@ pub(super) fn advance(
     now: Timestamp,
     newer: bool,
     held: bool,
-) -> (Effects, BTreeMap<Role, String>) {
-    let token = format!("{cluster} {} {}", active.change_set, active.started_at);
+) -> (Effects, BTreeMap<Role, Waits>) {
     let nodes = &mut active.nodes;
     let mut budget = Budget { allowed: nodes.budget, failures: nodes.failures };
-    let (mut effects, mut said) = (Effects::new(now), BTreeMap::new());
+    let (mut effects, mut waits) = (Effects::new(now), BTreeMap::new());
     let all = nodes.members.iter().chain(&nodes.leaving);
     let members: BTreeMap<Role, String> = all.map(|(role, group)| (role.clone(), group.clone())).collect();
     for at in nodes.to_look_at(held) {
@@ -480,10 +408,18 @@ pub(super) fn advance(
         if !held {
             nodes.note_override(&role, now);
         }
-        let (urgency, waits_for_window) = (nodes.urgency_of(&role, now), nodes.waits_for_window(&role));
+        let (urgency, urgent_from) = (nodes.urgency_of(&role, now), nodes.urgent_from(&role));
+        // A role may have two steps: no answer to the one is taken for an answer to the other.
+        let token = format!("{cluster} {} {} {at}", active.change_set, active.started_at);
+        let NodeStep { role, stack, group, minor, rounds, task, .. } = &mut nodes.steps[at];
         let mut turn = Turn {
             cluster,
-            token: token.clone(),
+            token: &token,
+            role,
+            stack,
+            group,
+            minor: minor.as_deref(),
+            rounds,
             change_set: &active.change_set,
             observed,
             now,
@@ -493,73 +429,38 @@ pub(super) fn advance(
             snapshot_at: &mut nodes.snapshot_at,
             windows: &nodes.windows,
             urgency,
-            waits_for_window,
+            urgent_from,
             skipped: &active.skipped,
             departures: &mut *departures,
             budget: &mut budget,
             newer,
             effects: Effects::new(now),
         };
-        let step = &mut nodes.steps[at];
-        if let Some(words) = step.looks(&mut turn) {
-            said.insert(step.role.clone(), words);
+        if let Some(what) = task.look(&mut turn) {
+            waits.insert(turn.role.clone(), what);
         }
         effects.append(turn.effects);
-        if step.work == Work::Leave && step.state == NodeState::Done {
+        let step = &nodes.steps[at];
+        if step.work() == Work::Leave && step.is_done() {
             nodes.leaving.remove(&step.role);
         }
     }
     nodes.failures = budget.failures;
-    (effects, said)
+    (effects, waits)
 }
 
-impl NodeStep {
-    /// Looks as often as something moves: what it waits for in the end, if it does.
-    fn looks(&mut self, turn: &mut Turn<'_>) -> Option<String> {
-        // Each look moves it at least a state on, and no machine has more than a dozen.
-        for _ in 0..64 {
-            let look = match self.role {
-                Role::Etcd(_) if self.work == Work::Leave => leaver::look(self, turn),
-                Role::Etcd(_) => member::look(self, turn),
-                Role::Pool(_) if self.work == Work::Replace => workers::look(self, turn),
-                Role::Pool(_) if self.work == Work::Remove => removal::look(self, turn),
-                Role::Controller | Role::Pool(_) | Role::Admin => machines::look(self, turn),
-            };
-            match look {
-                Look::Again if self.state == NodeState::Done => return None,
-                Look::Again => {}
-                Look::Waits(waits) => return Some(waits),
-            }
-        }
-        None
-    }
-
-    fn enter(&mut self, state: NodeState, now: Timestamp) -> Look {
-        self.state = state;
-        self.since = Some(now);
-        self.asked.clear();
-        Look::Again
-    }
-
-    fn fail(&mut self, why: String) -> Look {
-        self.asked.clear();
-        self.state = NodeState::Failed(format!("{}: {why}", self.role));
-        Look::Waits(why)
-    }
-
-    /// The present machine's work failed: it is begun anew, from the looking on, or given up.
-    fn again(&mut self, turn: &Turn<'_>, what: &str, why: &str) -> Look {
-        self.tries += 1;
-        if self.tries < TRIES {
-            return self.enter(NodeState::Waiting, turn.now);
-        }
-        let machine = self.machine.as_deref().unwrap_or("its machine");
-        self.fail(format!("{what} {machine} failed {TRIES} times: {why}"))
-    }
-
-    fn has_waited(&self, turn: &Turn<'_>) -> SignedDuration {
-        self.since.map_or(SignedDuration::ZERO, |since| turn.now.duration_since(since))
-    }
+/// Each kind of work, and its states.
+pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 7] {
+    use machine::State;
+    [
+        ("A member of etcd that is replaced or refreshed", MemberState::WAYS),
+        ("A snapshot before members join", SaverState::WAYS),
+        ("A member of etcd that leaves", LeaverState::WAYS),
+        ("Controllers", ControllersState::WAYS),
+        ("A pool that takes new credentials", PoolRefreshState::WAYS),
+        ("A pool whose workers are replaced", Crew::WAYS),
+        ("A pool that goes", RemovalState::WAYS),
+    ]
 }
 
 /// A group's machines that count: that serve, or are about to.
@@ -577,23 +478,12 @@ pub(super) fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &Mach
     counting(group).filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
 }
 
+/// Whether it serves.
+fn serves(group: &GroupView, machine: &str) -> bool {
+    group.machines.get(machine).is_some_and(|one| one.lifecycle == Lifecycle::InService)
+}
+
 /// Whether it was launched from what its group launches now.
 fn is_current(group: &GroupView, machine: &MachineView) -> bool {
     machine.template.is_some() && machine.template == group.template
-}
-
-/// What a machine that boots says of itself.
-fn boots(group: &GroupView, reports: &BTreeMap<String, BootstrapReport>) -> String {
-    let pending = counting(group).filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
-    let words: Vec<String> = pending
-        .map(|(id, _)| match reports.get(id) {
-            None => format!("{id} boots"),
-            Some(report) => {
-                let step = report.step.as_deref().map(|step| format!(" ({step})")).unwrap_or_default();
-                let failure = report.failure.as_ref().map(|failure| format!(": {}", failure.message));
-                format!("{id} boots{step}{}", failure.unwrap_or_default())
-            }
-        })
-        .collect();
-    if words.is_empty() { "no machine boots".to_owned() } else { words.join(", ") }
 }

@@ -6,10 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::super::Wanted;
-use super::{Crew, NodeState, NodeStep, Nodes, Work};
+use super::{
+    Controllers, ControllersState, ControllersWork, Crew, Leaver, LeaverState, Member, MemberState,
+    MemberWork, NodeStep, Nodes, Phase, PoolRefresh, PoolRefreshState, Removal, RemovalState, Saver,
+    SaverState, Target, Task, Work, Workers,
+};
 use slipway_core::pki::Role;
 use slipway_core::plan::{MinorChange, NodeAction, NodePlan, Plan};
-use slipway_core::render::{NodeRole, Rendering, StackKind};
+use slipway_core::render::{NodeRole, Rendering};
 
 /// What `plan` has this version do to the nodes of a role by itself.
 fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
@@ -58,64 +62,108 @@ fn after(plan: &Plan, role: &Role) -> Vec<Role> {
     own.map(|name| Role::Pool(name.clone())).collect()
 }
 
-const fn wave(role: &Role) -> u8 {
-    match role {
-        Role::Etcd(_) => StackKind::Etcd.wave(),
-        Role::Controller => StackKind::ControlPlane.wave(),
-        Role::Pool(_) | Role::Admin => StackKind::Pool.wave(),
-    }
-}
-
-impl NodeStep {
-    /// After the stacks of which wave it is done.
-    pub(super) fn wave(&self) -> u8 {
-        let own = wave(&self.role);
-        if self.work == Work::Leave || self.first { own.saturating_sub(1) } else { own }
-    }
-}
-
 /// A member that leaves etcd. What its group is called is known from its stack, since the release has it no longer.
 fn leaves(planned: &NodePlan) -> Option<NodeStep> {
     let index = planned.role.member().filter(|_| planned.action == NodeAction::Remove)?;
-    Some(unknown(planned, format!("{}-{index}", planned.stack), Work::Leave))
+    let task = Leaver { target: Target::default(), phase: Phase::new(LeaverState::Look) };
+    Some(step(planned, format!("{}-{index}", planned.stack), Task::Leaver(task)))
+}
+
+/// A snapshot before members join one that stands: named after the first that stands.
+fn saves(plan: &Plan, release: &Rendering) -> Option<NodeStep> {
+    let is_etcd = |planned: &&NodePlan| planned.role.member().is_some();
+    let joins = |planned: &&NodePlan| planned.action == NodeAction::Create;
+    plan.nodes.iter().filter(is_etcd).find(joins)?;
+    let first = plan.nodes.iter().filter(is_etcd).find(|planned| !joins(planned))?;
+    let node = release.roles.get(&first.role)?;
+    let task = Saver { target: Target::default(), phase: Phase::new(SaverState::Look) };
+    Some(NodeStep {
+        stack: node.stack.clone(),
+        ..step(first, group_of(&first.role, node), Task::Saver(task))
+    })
 }
 
 /// A pool that goes with its stack, whose name its group has.
 fn goes(plan: &Plan, planned: &NodePlan) -> Option<NodeStep> {
     let Role::Pool(name) = &planned.role else { return None };
-    let (pace, force_after_s) = (plan.policy.pace(name), plan.policy.force_after_s(name));
-    let step = NodeStep { pace, force_after_s, ..unknown(planned, planned.stack.clone(), Work::Remove) };
-    (planned.action == NodeAction::Remove).then_some(step)
+    let task = Removal {
+        pace: plan.policy.pace(name),
+        force_after_s: plan.policy.force_after_s(name),
+        begun: BTreeSet::new(),
+        empty: BTreeSet::new(),
+        phase: Phase::new(RemovalState::Empty),
+    };
+    (planned.action == NodeAction::Remove).then(|| step(planned, planned.stack.clone(), Task::Removal(task)))
 }
 
-/// A step that has not begun, as far as it is known without the release, which knows nothing of what goes.
-fn unknown(planned: &NodePlan, group: String, work: Work) -> NodeStep {
+/// A step that has not begun.
+fn step(planned: &NodePlan, group: String, task: Task) -> NodeStep {
     NodeStep {
         role: planned.role.clone(),
         stack: planned.stack.clone(),
         group,
-        work,
-        credentials: String::new(),
-        size: 1,
-        most: 1,
-        pace: slipway_core::cluster::Pace::default(),
-        weighted: false,
         after: Vec::new(),
-        state: NodeState::Waiting,
-        since: None,
-        machine: None,
-        tries: 0,
-        round: 0,
-        asked: Vec::new(),
-        done: BTreeSet::new(),
-        drained: None,
-        cordoned: None,
-        force_after_s: None,
-        left: false,
         minor: None,
-        idle_since: None,
-        first: false,
-        crew: Crew::default(),
+        rounds: 0,
+        task,
+    }
+}
+
+/// What is done to the machines of a role that stays.
+fn task(plan: &Plan, planned: &NodePlan, node: &NodeRole, work: Work) -> Option<Task> {
+    let credentials = || node.credentials_digest.clone();
+    Some(match (&planned.role, work) {
+        (Role::Etcd(_), Work::Refresh) => {
+            Task::Member(member(MemberWork::Refresh { credentials: credentials() }))
+        }
+        (Role::Etcd(_), Work::Replace) => Task::Member(member(MemberWork::Replace)),
+        (Role::Controller, Work::Refresh) => {
+            let work = ControllersWork::Refresh { credentials: credentials() };
+            Task::Controllers(controllers(plan, work, node.nodes.min))
+        }
+        (Role::Controller, Work::Replace) => {
+            Task::Controllers(controllers(plan, ControllersWork::Replace, node.nodes.min))
+        }
+        (Role::Controller, Work::Fewer) => {
+            let work = ControllersWork::Fewer { before_stack: false };
+            Task::Controllers(controllers(plan, work, node.nodes.min))
+        }
+        (Role::Pool(name), Work::Refresh) => Task::PoolRefresh(PoolRefresh {
+            credentials: credentials(),
+            pace: plan.policy.pace(name),
+            target: Target::default(),
+            done: BTreeSet::new(),
+            phase: Phase::new(PoolRefreshState::Look { idle_since: None }),
+        }),
+        (Role::Pool(name), Work::Replace) => Task::Workers(Workers {
+            size: node.nodes.min,
+            most: node.nodes.max,
+            pace: plan.policy.pace(name),
+            weighted: node.weighted,
+            force_after_s: plan.policy.force_after_s(name),
+            left_over: 0,
+            phase: Phase::new(Crew::default()),
+        }),
+        (Role::Etcd(_) | Role::Pool(_), Work::Fewer)
+        | (_, Work::Save | Work::Leave | Work::Remove)
+        | (Role::Admin, Work::Refresh | Work::Replace | Work::Fewer) => return None,
+    })
+}
+
+fn member(work: MemberWork) -> Member {
+    let phase = Phase::new(MemberState::Look { idle_since: None });
+    Member { work, target: Target::default(), renewed: None, phase }
+}
+
+fn controllers(plan: &Plan, work: ControllersWork, size: u32) -> Controllers {
+    Controllers {
+        work,
+        size,
+        force_after_s: plan.policy.force_after_s(""),
+        done: BTreeSet::new(),
+        cordon: None,
+        target: Target::default(),
+        phase: Phase::new(ControllersState::Look { idle_since: None }),
     }
 }
 
@@ -133,25 +181,13 @@ impl Nodes {
     /// The steps that `wanted` asks for.
     pub(in super::super) fn of(wanted: &Wanted) -> Self {
         let (plan, release): (&Plan, &Rendering) = (&wanted.plan, &wanted.release);
-        let step = |planned: &NodePlan, node: &NodeRole, work: Work| {
-            let pool = match &planned.role {
-                Role::Pool(name) => name.as_str(),
-                Role::Etcd(_) | Role::Controller | Role::Admin => "",
-            };
-            NodeStep {
-                stack: node.stack.clone(),
-                credentials: node.credentials_digest.clone(),
-                size: node.nodes.min,
-                most: node.nodes.max,
-                pace: plan.policy.pace(pool),
-                weighted: node.weighted,
-                after: after(plan, &planned.role),
-                force_after_s: plan.policy.force_after_s(pool),
-                minor: plan.minors.iter().find(|change| change.role == planned.role).map(MinorChange::words),
-                ..unknown(planned, group_of(&planned.role, node), work)
-            }
+        let stays = |planned: &NodePlan, node: &NodeRole, task: Task| NodeStep {
+            stack: node.stack.clone(),
+            after: after(plan, &planned.role),
+            minor: plan.minors.iter().find(|change| change.role == planned.role).map(MinorChange::words),
+            ..step(planned, group_of(&planned.role, node), task)
         };
-        let mut steps: Vec<NodeStep> = Vec::new();
+        let mut steps: Vec<NodeStep> = saves(plan, release).into_iter().collect();
         let mut leaving = BTreeMap::new();
         for planned in &plan.nodes {
             let Some(node) = release.roles.get(&planned.role) else {
@@ -164,22 +200,23 @@ impl Nodes {
             };
             if planned.fewer {
                 // What an earlier rollout left too many would be more than the group may have when its stack is updated.
-                let most = node.nodes.max + 1;
-                let first =
-                    NodeStep { size: most, first: true, minor: None, ..step(planned, node, Work::Fewer) };
-                steps.push(first);
+                let work = ControllersWork::Fewer { before_stack: true };
+                let first = controllers(plan, work, node.nodes.max + 1);
+                steps.push(NodeStep { minor: None, ..stays(planned, node, Task::Controllers(first)) });
             }
-            steps.extend(executes(plan, planned, node.weighted).map(|work| step(planned, node, work)));
+            let task =
+                executes(plan, planned, node.weighted).and_then(|work| task(plan, planned, node, work));
+            steps.extend(task.map(|task| stays(planned, node, task)));
         }
         // What goes, goes last: pods may need the room.
         let pools =
-            steps.iter().filter(|step| matches!(step.role, Role::Pool(_)) && step.work != Work::Remove);
+            steps.iter().filter(|step| matches!(step.role, Role::Pool(_)) && step.work() != Work::Remove);
         let stay: Vec<Role> = pools.map(|step| step.role.clone()).collect();
-        for step in steps.iter_mut().filter(|step| step.work == Work::Remove) {
+        for step in steps.iter_mut().filter(|step| step.work() == Work::Remove) {
             step.after.clone_from(&stay);
         }
         // Of members that leave, the newest first: the founders are those that controllers and people know.
-        let newest = |step: &NodeStep| step.role.member().filter(|_| step.work == Work::Leave).map(Reverse);
+        let newest = |step: &NodeStep| step.role.member().filter(|_| step.work() == Work::Leave).map(Reverse);
         steps.sort_by(|a, b| (a.wave(), newest(a), &a.role).cmp(&(b.wave(), newest(b), &b.role)));
         if steps.is_empty() {
             return Self::default();

@@ -124,7 +124,7 @@ fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     let step = wanted(&next, &baseline(&state, &[&release]), Approval::Auto);
     let open = decide(&state, &fake.observe(&ToObserve::default(), Some(&step)), Timestamp::UNIX_EPOCH);
     let open = Rollout { outbox: Vec::new(), ..open.next };
-    assert!(open.active.is_some());
+    assert!(open.active().is_some());
     let (ended, report) = fake.run(open.recalled(Some(&later)), &step, None, false);
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert_eq!(ended.addons.map(|told| told.generation), Some(8));

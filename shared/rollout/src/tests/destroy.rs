@@ -1,10 +1,11 @@
 //! A cluster that is taken away: in which order, what holds it, and what it leaves.
 
+mod ends;
 mod records;
 
 use super::left::{Harbour, exporting};
 use super::*;
-use crate::fleet::{GroupView, Lifecycle, MachineView};
+use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth};
 use slipway_core::node::{CommandView, EtcdHealth, Failure, FailureCode, RecordsRetired, Verb};
 
 /// Some time after the launch; minutes go by between wakes.
@@ -32,12 +33,14 @@ struct Quay {
     retires: Option<u32>,
     /// What was asked, by its token.
     asked: BTreeMap<String, (Verb, String)>,
-    /// The workers of pool `a` that wait at their terminate hook.
+    /// The workers of pool `a` that wait at their terminate hook, and controllers, whose names begin with `i-cp`.
     hooked: Vec<&'static str>,
     /// Those that it keeps, since nobody drained them.
     retained: Vec<&'static str>,
     /// The member whose machine boots, and until which minute.
     booting: Option<(u32, i64)>,
+    /// The newest spec.
+    wanted: Option<Wanted>,
 }
 
 const KEY: &str = "clusters/c/etcd-snapshots/20261122T120000Z.db";
@@ -58,15 +61,22 @@ impl Quay {
             hooked: Vec::new(),
             retained: Vec::new(),
             booting: None,
+            wanted: None,
         }
     }
 
     fn group(&self, name: &str) -> Option<GroupView> {
-        let machine =
-            |lifecycle| MachineView { zone: "a".to_owned(), lifecycle, healthy: true, template: None };
+        let machine = |lifecycle| MachineView {
+            zone: "a".to_owned(),
+            lifecycle,
+            healthy: true,
+            template: None,
+            target: TargetHealth::NotAsked,
+        };
         let members = (0..self.members).filter(|index| name == format!("c-etcd-{index}"));
         let serves = members.map(|index| (format!("i-{index}"), machine(Lifecycle::InService)));
-        let hooked = self.hooked.iter().filter(|_| name == "c-pool-a");
+        let in_hook = |id: &str| if id.starts_with("i-cp") { "c-control-plane" } else { "c-pool-a" };
+        let hooked = self.hooked.iter().filter(|id| name == in_hook(id));
         let waits = hooked.map(|id| ((*id).to_owned(), machine(Lifecycle::TerminatingWait)));
         let retained = self.retained.iter().filter(|_| name == "c-pool-a");
         let kept = retained.map(|id| ((*id).to_owned(), machine(Lifecycle::Retained)));
@@ -82,6 +92,7 @@ impl Quay {
             template: None,
             machines,
             tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
+            target_groups: BTreeSet::new(),
         })
     }
 
@@ -112,7 +123,7 @@ impl Quay {
             self.state = self.harbour.fake.told(state, &order, None, now);
         }
         let look = to_observe(&self.state, None, now);
-        let mut observed = self.harbour.fake.observe(&look, None);
+        let mut observed = self.harbour.fake.observe(&look, self.wanted.as_ref());
         observed.groups = look.groups.iter().map(|name| (name.clone(), self.group(name))).collect();
         observed.newest = BTreeSet::from(["v9".to_owned()]);
         for command in &look.commands {
@@ -148,7 +159,7 @@ impl Quay {
     fn run(&mut self, order: Given) -> Report {
         let mut report = self.wake(Some(order));
         for _ in 0..200 {
-            if self.state.destroy.as_ref().is_none_or(Destroy::has_stopped) {
+            if self.state.destroy().is_none_or(Destroy::has_stopped) {
                 return report;
             }
             report = self.wake(None);
@@ -178,6 +189,8 @@ fn a_destruction_takes_a_snapshot_where_etcd_leads_and_then_the_stacks_backwards
         ]
     );
     assert_eq!(quay.deletions(), ["c-pool-a", "c-pool-b", "c-control-plane", "c-etcd", "c-network"]);
+    // By its number an effect, and by that an event, is told from all others of a cluster of that name, also of one that is made anew.
+    assert!(quay.state.effects_decided >= quay.log.len() as u64, "{}", quay.state.effects_decided);
     assert!(quay.log.contains(&"Cluster Destroyed".to_owned()), "{:?}", quay.log);
     let (last, arms) = (quay.log.last().unwrap(), quay.log.iter().filter(|line| *line == "arm").count());
     assert_eq!((last.as_str(), arms), ("disarm", 1));
@@ -271,7 +284,7 @@ fn p10_an_abort_that_comes_hours_after_what_it_was_about_is_told_and_not_obeyed(
     assert_eq!(quay.wake(Some(abort(190))).ignored, None);
     let told = quay.wake(Some(abort(100))).ignored.unwrap();
     assert!(told.contains("to abort came 1h 42m late and was not obeyed"), "{told}");
-    assert!(quay.state.destroy.as_ref().is_some_and(|open| open.aborted.is_none()));
+    assert!(quay.state.destroy().is_some_and(|open| open.aborted.is_none()));
     let minute = quay.minute;
     assert_eq!(quay.wake(Some(abort(minute))).ignored, None, "one that is obeyed has the last word");
 }
@@ -298,7 +311,7 @@ fn the_spec_of_what_was_destroyed_makes_nothing_any_more_and_another_does() {
     wanted.desired.spec_version = "v9".to_owned();
     let look = to_observe(&quay.state, Some(&wanted), at(500));
     let seen = quay.harbour.fake.observe(&look, Some(&wanted));
-    assert_eq!(decide(&quay.state, &seen, at(500)).next.active, None);
+    assert_eq!(decide(&quay.state, &seen, at(500)).next.active(), None);
     let refused = crate::of_what_goes(&quay.state, "v9").unwrap();
     assert!(refused.message.contains("was destroyed"), "{refused:?}");
     assert!(crate::of_what_goes(&quay.state, "v10").is_none());
@@ -310,7 +323,7 @@ fn p10_a_rollout_that_is_open_is_aborted_first_and_no_other_begins() {
     let wanted = quay.harbour.plan(&quay.state, &exporting(2, true));
     quay.harbour.fake.change_sets.clear();
     quay.state = quay.harbour.wake(quay.state.clone(), &wanted, None).0;
-    assert!(quay.state.active.is_some());
+    assert!(quay.state.active().is_some());
     let report = quay.run(ordered(0, false));
     assert_eq!(report.state, "destroyed", "{}", report.message);
     assert!(quay.log.contains(&"Rollout Aborted".to_owned()), "{:?}", quay.log);
@@ -321,7 +334,7 @@ fn p10_a_rollout_that_is_open_is_aborted_first_and_no_other_begins() {
     let look = to_observe(&quay.state, Some(&wanted), at(1));
     let mut seen = quay.harbour.fake.observe(&look, Some(&wanted));
     seen.groups.clear();
-    assert_eq!(decide(&quay.state, &seen, at(1)).next.active, None);
+    assert_eq!(decide(&quay.state, &seen, at(1)).next.active(), None);
     let refused = crate::of_what_goes(&quay.state, "v10").unwrap();
     assert!(refused.message.contains("is being destroyed"), "{refused:?}");
 }
@@ -365,7 +378,7 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
     assert_eq!((&later.state, &later.message), (&report.state, &report.message));
     let (wanted, state) = (quay.harbour.plan(&quay.state, &exporting(2, true)), quay.state.clone());
     assert_eq!(
-        quay.harbour.wake(state, &wanted, None).0.called_off,
+        quay.harbour.wake(state, &wanted, None).0.called_off(),
         None,
         "the next rollout tells of itself"
     );

@@ -1,7 +1,7 @@
-//! Members of etcd that leave: each is out of the membership before the stack of etcd is updated, which takes its group away.
+//! Members of etcd that join, after a snapshot, and those that leave: each is out of the membership before the stack of etcd is updated, which takes its group away.
 
 use super::*;
-use crate::fleet::{GroupView, Lifecycle, MachineView};
+use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth};
 use slipway_core::node::{Answer, Command, CommandView, HowUnanswered, MemberRemoved, Unanswered, Verb};
 use slipway_core::node::{EtcdHealth, EtcdMemberHealth};
 
@@ -32,7 +32,8 @@ impl Store {
             leads: name == "etcd-0",
             cluster_id: Some("c".to_owned()),
             behind: self.members.contains(name).then_some(0),
-            members: self.members.iter().map(member).collect(),
+            // One that was taken out has stopped.
+            members: self.members.iter().filter(|_| self.members.contains(name)).map(member).collect(),
             ..EtcdHealth::default()
         }
     }
@@ -92,6 +93,7 @@ impl Store {
                 lifecycle: Lifecycle::InService,
                 healthy: true,
                 template: None,
+                target: TargetHealth::NotAsked,
             };
             let view = GroupView {
                 name: group.clone(),
@@ -101,6 +103,7 @@ impl Store {
                 template: None,
                 machines: BTreeMap::from([(id, machine)]),
                 tags: BTreeMap::new(),
+                target_groups: BTreeSet::new(),
             };
             observed.groups.insert(group.clone(), Some(view));
         }
@@ -125,8 +128,8 @@ impl Store {
     }
 }
 
-/// A cluster of so many members, and a spec of fewer.
-fn shrinking(from: u32, to: u32) -> (Store, Rollout, Wanted) {
+/// A cluster of so many members, and a spec of another number.
+fn resized(from: u32, to: u32) -> (Store, Rollout, Wanted) {
     let (before, after) = (with_members(1, from, "a"), with_members(2, to, "a"));
     let mut fake = Fake::default();
     let (state, _) =
@@ -144,7 +147,7 @@ fn runs(store: &mut Store, mut state: Rollout, wanted: &Wanted) -> (Rollout, Rep
     for wake in 0..60 {
         let (next, report) = store.wake(state, wanted, None, wake * 60);
         state = next;
-        if state.active.is_none() {
+        if state.active().is_none() {
             return (state, report);
         }
     }
@@ -174,7 +177,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
             ],
         ),
     ] {
-        let (mut store, state, wanted) = shrinking(5, 3);
+        let (mut store, state, wanted) = resized(5, 3);
         store.mute = mute;
         let (state, report) = runs(&mut store, state, &wanted);
         assert_eq!(report.state, "succeeded", "{}", report.message);
@@ -185,21 +188,30 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
 }
 
 #[test]
+fn p4_members_join_after_a_snapshot() {
+    let (mut store, state, wanted) = resized(3, 5);
+    let (state, report) = runs(&mut store, state, &wanted);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(store.told, ["etcd-1 Slipway-EtcdSnapshot", "execute c-etcd"]);
+    assert!(state.deployed.values().all(|release| release == &with_members(2, 5, "a").id()));
+}
+
+#[test]
 fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_gone() {
-    let (mut store, state, wanted_three) = shrinking(5, 3);
+    let (mut store, state, wanted_three) = resized(5, 3);
     let (mut state, mut wake) = (state, 0);
     while store.told.last().is_none_or(|last| last != "etcd-0 removes etcd-4") {
         (state, _) = store.wake(state, &wanted_three, None, wake * 60);
         wake += 1;
     }
     // A newer spec waits until the stack of etcd is without it.
-    let active = state.active.clone().unwrap();
+    let active = state.active().cloned().unwrap();
     let abort = Given {
         order: Order::Abort { plan: Some(active.plan) },
         at: Timestamp::from_second(wake * 60).unwrap(),
     };
     (state, _) = store.wake(state, &wanted_three, Some(&abort), wake * 60);
-    assert!(state.active.is_none());
+    assert!(state.active().is_none());
     assert_eq!(state.taken_out, BTreeSet::from([Role::Etcd(4)]));
     let releases = [with_members(1, 5, "a"), with_members(2, 3, "a")].map(|release| (release.id(), release));
     let plan = |state: &Rollout, size| {
@@ -226,4 +238,28 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "etcd-0 removes etcd-3", "execute c-etcd"]);
     let (_, report) = store.wake(state.clone(), &plan(&state, 8), None, 20_000);
     assert_eq!(report.state, "running", "it joins anew: {}", report.message);
+}
+
+#[test]
+fn p4_where_all_that_leave_are_out_already_the_next_rollout_goes_on() {
+    let (mut store, mut state, wanted) = resized(3, 1);
+    let mut wake = 0;
+    while store.told.last().is_none_or(|last| last != "etcd-0 removes etcd-1") {
+        (state, _) = store.wake(state, &wanted, None, wake * 60);
+        wake += 1;
+    }
+    let abort = Given { order: Order::Abort { plan: None }, at: Timestamp::from_second(wake * 60).unwrap() };
+    (state, _) = store.wake(state, &wanted, Some(&abort), wake * 60);
+    assert!(state.active().is_none() && store.members.len() == 1);
+    store.told.clear();
+    store.fake.change_sets.clear();
+    let mut again = wanted.clone();
+    again.desired.spec_version = "v3".to_owned();
+    let releases = [with_members(1, 3, "a"), with_members(2, 1, "a")].map(|release| (release.id(), release));
+    let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &BTreeMap::from(releases));
+    again.plan = slipway_core::plan::plan(&baseline.unwrap(), &again.release, &policy(Approval::Auto));
+    again.desired.plan.clone_from(&again.plan.id);
+    let (_, report) = runs(&mut store, state, &again);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "execute c-etcd"]);
 }

@@ -37,40 +37,45 @@ fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
 #[test]
 fn p4_nothing_that_was_seen_before_a_pause_counts_after_the_resume() {
     let step = |state: &str| {
+        let asked = serde_json::json!([{
+            "role": "etcd-1",
+            "command": {"token": "c/etcd-0/4/x", "instance": "i-2", "verb": "etcdSnapshot"},
+            "at": "2026-01-01T00:00:00Z",
+        }]);
+        let phase = serde_json::json!({"open": {"state": {state: asked}, "since": "2026-01-01T00:00:00Z"}});
         serde_json::json!({
-            "role": "etcd-0", "stack": "c-etcd", "group": "c-etcd-0", "work": "replace", "credentials": "x", "size": 1,
-            "state": state, "since": "2026-01-01T00:00:00Z", "machine": "i-1", "round": 4,
-            "asked": [{
-                "role": "etcd-1",
-                "command": {"token": "c/etcd-0/4/x", "instance": "i-2", "verb": "etcdSnapshot"},
-                "at": "2026-01-01T00:00:00Z",
-            }],
+            "role": "etcd-0", "stack": "c-etcd", "group": "c-etcd-0", "rounds": 4,
+            "task": {"member": {"work": "replace", "target": {"machine": "i-1"}, "phase": phase}},
         })
     };
     let resumed: Timestamp = "2026-01-01T00:40:00Z".parse().unwrap();
     for (state, looks_anew) in
-        [("snapshot", true), ("check", true), ("leader", true), ("refresh", false), ("after", false)]
+        [("snapshot", true), ("check", true), ("moveLeader", true), ("refresh", false), ("verify", false)]
     {
         let mut nodes: Nodes = serde_json::from_value(serde_json::json!({"steps": [step(state)]})).unwrap();
         nodes.resumed(resumed);
         let step = &nodes.steps[0];
-        assert_eq!((step.since, step.round, step.machine.as_deref()), (Some(resumed), 4, Some("i-1")));
-        assert_eq!(step.state == NodeState::Waiting && step.asked.is_empty(), looks_anew, "{step:?}");
-        assert!(step.asked.iter().all(|asked| asked.at == resumed), "{step:?}");
+        let Task::Member(member) = &step.task else { panic!("{step:?}") };
+        let Phase::Open { since, .. } = &member.phase else { panic!("{step:?}") };
+        assert_eq!((*since, step.rounds, member.target.machine.as_deref()), (Some(resumed), 4, Some("i-1")));
+        assert_eq!(step.place() == Place::Look && step.asked().is_empty(), looks_anew, "{step:?}");
+        assert!(step.asked().iter().all(|asked| asked.at == resumed), "{step:?}");
     }
 }
 
 /// A rollout whose stacks are done and whose controllers have their turn.
 fn controllers() -> Rollout {
+    let phase = serde_json::json!({"open": {"state": {"look": {}}}});
     let step = serde_json::json!({
-        "role": "controller", "stack": "c-control-plane", "group": "c-control-plane", "work": "replace", "credentials": "new",
-        "size": 2, "state": "waiting",
+        "role": "controller", "stack": "c-control-plane", "group": "c-control-plane",
+        "task": {"controllers": {"work": "replace", "size": 2, "phase": phase}},
     });
     let active = serde_json::json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": Timestamp::UNIX_EPOCH, "changeSet": "slipway-1-p",
         "steps": [], "nodesLeft": 0, "stacksLeft": [], "nodes": {"steps": [step]},
     });
-    Rollout { active: Some(serde_json::from_value(active).unwrap()), generation: 1, ..Rollout::new("c") }
+    let doing = Doing::Rolling(serde_json::from_value(active).unwrap());
+    Rollout { doing, generation: 1, ..Rollout::new("c") }
 }
 
 /// Two controllers of the first version of their group's template, and what an answer says that the group launches.
@@ -91,13 +96,13 @@ fn an_answer_of_before_the_update_of_a_group_is_not_taken_for_the_end_of_its_rol
     let at = |second: i64| Timestamp::from_second(second).unwrap();
     // Every machine seems to be as planned, since the answer is late.
     let late = decide(&controllers(), &answer("1"), at(0)).next;
-    assert!(late.active.as_ref().unwrap().nodes.steps[0].state == NodeState::Waiting);
+    assert_eq!(late.active().unwrap().nodes.steps[0].place(), Place::Look);
     let known = decide(&late, &answer("2"), at(30)).next;
-    assert_eq!(known.active.unwrap().nodes.steps[0].state, NodeState::Check);
+    assert_eq!(known.active().unwrap().nodes.steps[0].place(), Place::Check);
     // What still seems so after a while is so.
     let mut state = late;
     for second in [60, 130] {
         state = decide(&state, &answer("1"), at(second)).next;
     }
-    assert_eq!(state.active.unwrap().nodes.steps[0].state, NodeState::After);
+    assert_eq!(state.active().unwrap().nodes.steps[0].place(), Place::Verify);
 }

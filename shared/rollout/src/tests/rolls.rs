@@ -14,7 +14,11 @@ use slipway_core::plan::RenewalPlan;
 use slipway_core::renewal::Deadline;
 
 use super::*;
-use crate::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
+use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth, TargetState, TemplateVersion};
+
+/// The target group of its API.
+const TARGETS: &str =
+    "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/c-api/0123456789abcdef";
 
 /// A machine of the cluster.
 #[derive(Debug, Clone)]
@@ -23,6 +27,8 @@ struct Machine {
     current: bool,
     /// When it boots to its end, or is gone.
     until: Option<i64>,
+    /// From when on its load balancer takes it for healthy.
+    target_from: i64,
 }
 
 /// An Auto Scaling group of it.
@@ -45,10 +51,14 @@ struct Yard {
     log: Vec<String>,
     /// How often they were asked that.
     asked: usize,
+    /// Groups whose machines' health as targets was asked for.
+    targets_asked: BTreeSet<String>,
     /// The machine of the member that leads.
     leader: String,
     /// Minutes from a launch to service.
     boots: i64,
+    /// Minutes from service, or from a restart, until a load balancer takes a controller for healthy.
+    checks: i64,
     /// Machines that do not answer, and nodes that cannot be emptied.
     silent: BTreeSet<String>,
     stuck: BTreeSet<String>,
@@ -126,7 +136,7 @@ impl Yard {
                 Role::Etcd(index) => format!("c-etcd-{index}"),
                 Role::Controller | Role::Pool(_) | Role::Admin => node.stack.clone(),
             };
-            let machine = Machine { lifecycle: Lifecycle::InService, current, until: None };
+            let machine = Machine { lifecycle: Lifecycle::InService, current, until: None, target_from: 0 };
             let machines = (0..node.nodes.min).map(|number| (format!("{role}.{number}"), machine.clone()));
             let group = Group { desired: node.nodes.min, max: node.nodes.max, machines: machines.collect() };
             groups.insert(name, group);
@@ -140,8 +150,10 @@ impl Yard {
             answers: BTreeMap::new(),
             log: Vec::new(),
             asked: 0,
+            targets_asked: BTreeSet::new(),
             leader: "etcd-1.0".to_owned(),
             boots: 2,
+            checks: 0,
             silent: BTreeSet::new(),
             stuck: BTreeSet::new(),
             alarm: false,
@@ -225,6 +237,11 @@ impl Yard {
             Verb::Refresh { credentials, restart } => {
                 self.log
                     .push(format!("{id} takes {credentials}{}", if *restart { ", restarts" } else { "" }));
+                let target_from = self.now + 60 * self.checks;
+                let machines = self.groups.values_mut().flat_map(|group| &mut group.machines);
+                for (_, machine) in machines.filter(|(one, _)| **one == id && *restart) {
+                    machine.target_from = target_from;
+                }
                 Ok(json!({"changed": true, "credentials": credentials}))
             }
             Verb::EtcdMoveLeader => {
@@ -253,8 +270,35 @@ impl Yard {
         }
     }
 
+    /// What its load balancer says of the machines of a group.
+    fn with_targets(&self, name: &str, seen: GroupView) -> GroupView {
+        let machines = self.groups[name].machines.iter();
+        let state = |(id, one): (&String, &Machine)| {
+            let is_healthy = one.target_from <= self.now;
+            let initial = TargetState::NotHealthy("initial (Elb.InitialHealthChecking)".to_owned());
+            (id.clone(), if is_healthy { TargetState::Healthy } else { initial })
+        };
+        let said = machines.filter(|(_, one)| one.lifecycle == Lifecycle::InService).map(state).collect();
+        seen.with_target_health(&BTreeMap::from([(TARGETS.to_owned(), Some(said))]))
+    }
+
+    /// Machines of a group that serve, and that its load balancer takes for healthy.
+    fn targets(&self, name: &str) -> BTreeSet<String> {
+        let machines = self.groups[name].machines.iter();
+        let is_target = |one: &Machine| one.lifecycle == Lifecycle::InService && one.target_from <= self.now;
+        machines.filter(|(_, one)| is_target(one)).map(|(id, _)| id.clone()).collect()
+    }
+
     /// A minute goes by, and it is woken.
     fn wake(&mut self, order: Option<Order>) {
+        let decision = self.decides(order);
+        self.performs(decision.effects);
+        self.state = Rollout { outbox: Vec::new(), ..decision.next };
+        self.report = decision.report;
+    }
+
+    /// A minute goes by, and it decides.
+    fn decides(&mut self, order: Option<Order>) -> Decision {
         self.now += 60 * self.pace;
         self.time_goes_by();
         let now = Timestamp::from_second(self.now).unwrap();
@@ -263,16 +307,23 @@ impl Yard {
             self.state = self.fake.told(state, &given, Some(&self.wanted), now);
         }
         let look = to_observe(&self.state, Some(&self.wanted), now);
+        self.targets_asked.extend(look.targets.iter().cloned());
         let mut observed = self.fake.observe(&look, Some(&self.wanted));
         for name in &look.groups {
-            observed.groups.insert(name.clone(), self.groups.get(name).map(|group| view(name, group)));
+            let seen = self.groups.get(name).map(|group| view(name, group));
+            let asked = look.targets.contains(name);
+            let seen = seen.map(|seen| if asked { self.with_targets(name, seen) } else { seen });
+            observed.groups.insert(name.clone(), seen);
         }
         for command in &look.commands {
             observed.answers.insert(command.token.clone(), self.answers.get(&command.token).cloned());
         }
-        let decision = decide(&self.state, &observed, now);
+        decide(&self.state, &observed, now)
+    }
+
+    fn performs(&mut self, effects: Vec<Effect>) {
         let mut others = Vec::new();
-        for effect in decision.effects {
+        for effect in effects {
             match effect.clone() {
                 Effect::Send(command) => self.send(&command),
                 Effect::Cancel(command) => {
@@ -306,8 +357,6 @@ impl Yard {
             }
         }
         self.fake.perform(&others);
-        self.state = Rollout { outbox: Vec::new(), ..decision.next };
-        self.report = decision.report;
     }
 
     fn send(&mut self, command: &Command) {
@@ -330,18 +379,19 @@ impl Yard {
     }
 
     fn time_goes_by(&mut self) {
-        let (now, boots) = (self.now, self.boots);
+        let (now, boots, checks) = (self.now, self.boots, self.checks);
         for (name, group) in &mut self.groups {
             group.machines.retain(|_, one| one.lifecycle != Lifecycle::Terminating);
             for one in group.machines.values_mut().filter(|one| one.until.is_some_and(|until| until <= now)) {
                 (one.lifecycle, one.until) = (Lifecycle::InService, None);
+                one.target_from = now + 60 * checks;
             }
             let counts = |one: &&Machine| matches!(one.lifecycle, Lifecycle::Pending | Lifecycle::InService);
             while (group.machines.values().filter(counts).count() as u32) < group.desired {
                 self.launched += 1;
                 let (until, role) = (Some(now + 60 * boots), name.trim_start_matches("c-"));
                 let role = if role == "control-plane" { "controller" } else { role };
-                let one = Machine { lifecycle: Lifecycle::Pending, current: true, until };
+                let one = Machine { lifecycle: Lifecycle::Pending, current: true, until, target_from: 0 };
                 group.machines.insert(format!("{role}.new{}", self.launched), one);
             }
         }
@@ -351,7 +401,7 @@ impl Yard {
     fn run(&mut self) -> String {
         for _ in 0..400 {
             self.wake(None);
-            if self.state.active.is_none() && self.state.departures.is_empty() {
+            if self.state.active().is_none() && self.state.departures.is_empty() {
                 return self.report.state.clone();
             }
         }
@@ -372,6 +422,7 @@ fn view(name: &str, group: &Group) -> GroupView {
             lifecycle: one.lifecycle,
             healthy: true,
             template: Some(template(one.current)),
+            target: TargetHealth::NotAsked,
         };
         (id.clone(), view)
     };
@@ -383,6 +434,7 @@ fn view(name: &str, group: &Group) -> GroupView {
         template: Some(template(true)),
         machines: group.machines.iter().map(machine).collect(),
         tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
+        target_groups: BTreeSet::from([TARGETS.to_owned()]),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Another minor of Kubernetes or etcd: what comes before what, and what is not begun.
 
 use super::*;
-use crate::fleet::{GroupView, Lifecycle, MachineView, TemplateVersion};
+use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth, TemplateVersion};
 use slipway_core::node::{CommandView, NodeStatus};
 use slipway_core::plan::Plan;
 
@@ -158,6 +158,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
             lifecycle: *lifecycle,
             healthy: true,
             template: Some(template(*current)),
+            target: TargetHealth::NoTargetGroup,
         };
         ((*id).to_owned(), view)
     };
@@ -169,6 +170,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
         template: Some(template(true)),
         machines: machines.iter().map(machine).collect(),
         tags: BTreeMap::new(),
+        target_groups: BTreeSet::new(),
     };
     let (mut state, mut report) = (launched, Report::default());
     for minute in 0..20 {
@@ -194,7 +196,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
         fake.perform(&effects);
         state = Rollout { outbox: Vec::new(), ..decision.next };
         report = decision.report;
-        if state.active.is_none() {
+        if state.active().is_none() {
             break;
         }
     }

@@ -16,11 +16,25 @@ fn hours_before(hours: i64) -> Timestamp {
     ends() - SignedDuration::from_hours(hours)
 }
 
-fn step(role: &str, state: &str, work: &str) -> Value {
-    json!({
-        "role": role, "stack": "c-control-plane", "group": "c-control-plane", "work": work, "credentials": "new",
-        "size": 2, "state": state, "machine": "i-1", "since": hours_before(100),
-    })
+/// The step of a role that is at that place, and what is done there.
+fn step(role: &str, place: &str, work: &str) -> Value {
+    let state = if place == "look" { json!({"look": {}}) } else { json!({place: []}) };
+    let phase = json!({"open": {"state": state, "since": hours_before(100)}});
+    let target = json!({"machine": "i-1"});
+    let refresh = json!({"refresh": {"credentials": "new"}});
+    let work = if work == "refresh" { refresh } else { json!(work) };
+    let task = match role.split('-').next() {
+        Some("etcd") => json!({"member": {"work": work, "target": target, "phase": phase}}),
+        Some("controller") => {
+            json!({"controllers": {"work": work, "size": 2, "target": target, "phase": phase}})
+        }
+        _ => {
+            let pace = serde_json::to_value(slipway_core::cluster::Pace::default()).unwrap();
+            let phase = json!({"open": {"state": {}}});
+            json!({"workers": {"size": 2, "most": 2, "pace": pace, "phase": phase}})
+        }
+    };
+    json!({"role": role, "stack": "c-control-plane", "group": "c-control-plane", "task": task})
 }
 
 /// A rollout of these steps, of which those of `expires` have certificates that end then. Its window opens on Sundays, and no moment of
@@ -56,9 +70,9 @@ fn observed() -> Observed {
 
 /// Whom it asks what, and what it waits for.
 fn asks(active: &mut Active, observed: &Observed, now: Timestamp) -> (Vec<(String, Verb)>, String) {
-    let state = Rollout { active: Some(active.clone()), ..Rollout::new("c") };
+    let state = Rollout { doing: Doing::Rolling(Box::new(active.clone())), ..Rollout::new("c") };
     let decision = decide(&state, observed, now);
-    *active = decision.next.active.expect("it is open");
+    *active = decision.next.active().cloned().expect("it is open");
     let sent = decision.effects.into_iter().filter_map(|effect| {
         let Effect::Send(command) = effect else { return None };
         Some((command.instance, command.verb))
@@ -69,7 +83,7 @@ fn asks(active: &mut Active, observed: &Observed, now: Timestamp) -> (Vec<(Strin
 /// P7: it began long before, and nothing was urgent then.
 #[test]
 fn p7_an_open_rollout_that_waits_for_a_window_goes_on_without_when_the_end_comes_near() {
-    let mut active = active(json!([step("controller", "waiting", "refresh")]), &["controller"]);
+    let mut active = active(json!([step("controller", "look", "refresh")]), &["controller"]);
     let (sent, waits) = asks(&mut active, &observed(), hours_before(49));
     assert_eq!(sent, []);
     assert!(
@@ -103,9 +117,9 @@ fn p5_only_what_has_really_expired_waits_for_nobody() {
 #[test]
 fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
     let steps = json!([
-        step("etcd-0", "waiting", "replace"),
-        step("controller", "waiting", "refresh"),
-        step("pool-a", "waiting", "replace")
+        step("etcd-0", "look", "replace"),
+        step("controller", "look", "refresh"),
+        step("pool-a", "look", "replace")
     ]);
     let mut active = active(steps, &["controller"]);
     let (due, over) = (hours_before(1), hours_before(-1));
@@ -122,7 +136,8 @@ fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
     assert!(urgency(&active, "etcd-0", over).overrides() && !urgency(&active, "etcd-0", over).has_expired());
     assert!(urgency(&active, "controller", over).has_expired());
     // What has its new ones is urgent no longer.
-    active.nodes.steps[1].state = NodeState::Done;
+    let Task::Controllers(task) = &mut active.nodes.steps[1].task else { panic!("{active:?}") };
+    task.phase = Phase::Done { left: false };
     for role in ["etcd-0", "controller", "pool-a"] {
         assert!(!urgency(&active, role, over).overrides(), "{role}");
     }
@@ -132,7 +147,7 @@ fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
 #[test]
 fn p7_p10_a_pause_holds_a_renewal_and_says_what_it_costs() {
     let mut state = Rollout::new("c");
-    state.active = Some(active(json!([step("controller", "waiting", "refresh")]), &["controller"]));
+    state.put_active(active(json!([step("controller", "look", "refresh")]), &["controller"]));
     state.switch = Some(Switch { paused: true, at: hours_before(60) });
     let waits = |decision: &Decision| {
         let said = |effect: &&Effect| matches!(effect, Effect::Publish(Event::RolloutWaiting(_)));
@@ -151,14 +166,4 @@ fn p7_p10_a_pause_holds_a_renewal_and_says_what_it_costs() {
     assert!(late.report.message.contains(words), "{}", late.report.message);
     let again = decide(&late.next, &observed(), hours_before(47));
     assert_eq!((waits(&again), again.report.message), (0, late.report.message));
-}
-
-/// The figures by which `validate` judges are those by which a rollout waits.
-#[test]
-fn p7_the_longest_roll_is_reckoned_by_what_the_steps_wait_for() {
-    use super::super::nodes::asks::longest;
-    use slipway_core::renewal::deadline;
-    assert_eq!(longest(&Verb::EtcdSnapshot), deadline::SNAPSHOT);
-    assert_eq!(longest(&Verb::EtcdMoveLeader), deadline::MOVE_LEADER);
-    assert_eq!(longest(&Verb::Refresh { credentials: String::new(), restart: true }), deadline::REFRESH);
 }

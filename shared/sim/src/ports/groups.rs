@@ -2,10 +2,10 @@
 
 use slipway_core::node::TERMINATE_HOOK;
 use slipway_driver::ports::{Groups, PortResult};
-use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView};
+use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView, TargetHealth, TargetState, Targets};
 
 use super::{SharedWorld, lock, port_error};
-use crate::world::{ApiError, HookResult, ShownGroup, ShownMachine, Termination};
+use crate::world::{ApiError, HookResult, ShownGroup, ShownMachine, ShownTarget, Termination};
 
 /// Auto Scaling in this process.
 #[derive(Debug, Clone)]
@@ -30,6 +30,14 @@ impl Groups for SimulatedGroups {
         match lock(&self.world).groups(&[name.to_owned()]) {
             Ok(found) => Ok(found.first().map(view)),
             Err(error) => Err(port_error("autoscaling:DescribeAutoScalingGroups", name, &error)),
+        }
+    }
+
+    async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
+        match lock(&self.world).target_health(target_group) {
+            Ok(found) => Ok(Some(found.into_iter().map(target).collect())),
+            Err(error) if error.code == "TargetGroupNotFound" => Ok(None),
+            Err(error) => Err(port_error("elasticloadbalancing:DescribeTargetHealth", target_group, &error)),
         }
     }
 
@@ -83,7 +91,17 @@ fn view(shown: &ShownGroup) -> GroupView {
         template: group.template.clone(),
         machines: shown.machines.iter().map(|machine| (machine.id.clone(), seen(machine))).collect(),
         tags: group.tags.clone(),
+        target_groups: group.target_groups.clone(),
     }
+}
+
+fn target(shown: ShownTarget) -> (String, TargetState) {
+    let state = match (shown.state, shown.reason) {
+        ("healthy", _) => TargetState::Healthy,
+        (state, Some(reason)) => TargetState::NotHealthy(format!("{state} ({reason})")),
+        (state, None) => TargetState::NotHealthy(state.to_owned()),
+    };
+    (shown.machine, state)
 }
 
 fn seen(machine: &ShownMachine) -> MachineView {
@@ -99,5 +117,6 @@ fn seen(machine: &ShownMachine) -> MachineView {
         },
         healthy: machine.healthy,
         template: machine.template.clone(),
+        target: TargetHealth::NotAsked,
     }
 }

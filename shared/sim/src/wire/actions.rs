@@ -8,12 +8,15 @@ use axum::response::Response;
 use super::query::{Query, page_token};
 use super::render;
 use super::xml::Xml;
-use super::{Service, groups, xml_response};
+use super::{Service, groups, targets, xml_response};
 use crate::world::{ApiError, ApiResult, ChangeSetKind, OnFailure, StackRequest, TemplateSource, World};
 
 /// The services of the query protocol that are modelled: the version of each, and its namespace.
 const CLOUDFORMATION: (&str, &str) = ("2010-05-15", "http://cloudformation.amazonaws.com/doc/2010-05-15/");
 const AUTO_SCALING: (&str, &str) = ("2011-01-01", "http://autoscaling.amazonaws.com/doc/2011-01-01/");
+
+const LOAD_BALANCING: (&str, &str) =
+    ("2015-12-01", "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/");
 
 /// Answers a call of the query protocol.
 pub(super) async fn answer(service: &Service, headers: &HeaderMap, body: &[u8]) -> Response {
@@ -56,8 +59,12 @@ async fn call(service: &Service, body: &str) -> ApiResult<(&'static str, String,
         let xml = groups::perform(&mut service.now(), &action, &query)?;
         return Ok((AUTO_SCALING.1, action, xml.into_text()));
     }
+    if version == Some(LOAD_BALANCING.0) {
+        let xml = targets::perform(&mut service.now(), &action, &query)?;
+        return Ok((LOAD_BALANCING.1, action, xml.into_text()));
+    }
     if version != Some(CLOUDFORMATION.0) {
-        return Err(ApiError::not_modelled("A version other than 2010-05-15 and 2011-01-01"));
+        return Err(ApiError::not_modelled("A version other than 2010-05-15, 2011-01-01 and 2015-12-01"));
     }
     // The one thing that takes a while is done before the world is locked.
     let template = match (query.take("TemplateBody"), query.take("TemplateURL")) {

@@ -98,6 +98,7 @@ fn shown(xml: &mut Xml, arn: &str, shown: &ShownGroup) {
         .leaf("DesiredCapacity", group.desired)
         .leaf("DefaultCooldown", 300)
         .texts("AvailabilityZones", &group.zones)
+        .texts("TargetGroupARNs", &group.target_groups)
         .leaf("HealthCheckType", "EC2")
         .leaf("HealthCheckGracePeriod", 0)
         .list("Instances", machines, |xml, machine| {

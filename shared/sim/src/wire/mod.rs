@@ -1,6 +1,6 @@
-//! The world on the wire: the query protocol of CloudFormation and Auto Scaling, Run Command's JSON and Scheduler's REST-JSON on
-//! loopback, so that unmodified programs with an AWS SDK run against it (`AWS_ENDPOINT_URL_CLOUDFORMATION`, `…_AUTO_SCALING`, `…_SSM`,
-//! `…_SCHEDULER`).
+//! The world on the wire: the query protocol of CloudFormation, Auto Scaling and Elastic Load Balancing, Run Command's JSON and Scheduler's REST-JSON on
+//! loopback, so that unmodified programs with an AWS SDK run against it (`AWS_ENDPOINT_URL_CLOUDFORMATION`, `…_AUTO_SCALING`,
+//! `…_ELASTIC_LOAD_BALANCING_V2`, `…_SSM`, `…_SCHEDULER`).
 //!
 //! One port serves all: calls are `POST /`, and the query's version or the header `X-Amz-Target` says whose; Scheduler's are below
 //! `/schedules`. Of Systems Manager there is Run Command alone, no parameters. Signatures are not checked. An action or a parameter that the world does not model is answered with an error.
@@ -13,6 +13,7 @@ mod groups;
 mod query;
 mod render;
 mod scheduler;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod xml;

@@ -217,6 +217,7 @@ fn pool() -> String {
                 {"Key": "slipway:cluster", "Value": "prod", "PropagateAtLaunch": true},
                 {"Key": "slipway:role", "Value": "etcd-0", "PropagateAtLaunch": true}],
             "LifecycleHookSpecificationList": [hook("slipway-launch", "LAUNCHING"), hook("slipway-terminate", "TERMINATING")],
+            "TargetGroupARNs": [TARGETS],
             "LaunchTemplate": {"LaunchTemplateId": {"Ref": "Template"},
                 "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]}}}},
     }})
@@ -224,6 +225,10 @@ fn pool() -> String {
 }
 
 const AUTO_SCALING: &str = "2011-01-01";
+const LOAD_BALANCING: &str = "2015-12-01";
+/// One that was there before.
+const TARGETS: &str =
+    "arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/own/0123456789abcdef";
 
 #[tokio::test]
 async fn a_group_and_its_machine_live_their_life_on_the_wire() {
@@ -255,6 +260,22 @@ async fn a_group_and_its_machine_live_their_life_on_the_wire() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let id = text.split("<InstanceId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    assert!(
+        text.contains(&format!("<TargetGroupARNs><member>{TARGETS}</member></TargetGroupARNs>")),
+        "{text}"
+    );
+    let health = async |arn: &str| {
+        client.call_of(LOAD_BALANCING, "DescribeTargetHealth", &[("TargetGroupArn", arn)]).await
+    };
+    let (status, text) = health(TARGETS).await;
+    let target = format!(
+        "<TargetHealthDescriptions><member><Target><Id>{id}</Id><Port>6443</Port></Target><HealthCheckPort>6443</HealthCheckPort><TargetHealth><State>"
+    );
+    assert!(status == 200 && text.contains(&target), "{text}");
+    let (status, text) = health(&TARGETS.replace("own", "none")).await;
+    assert!(status == 400 && text.contains("<Code>TargetGroupNotFound</Code>"), "{text}");
+    let (status, text) = client.call_of(LOAD_BALANCING, "DescribeLoadBalancers", &[]).await;
+    assert!(status == 400 && text.contains("not modelled"), "{text}");
 
     let command = json!({"DocumentName": "Slipway-EtcdHealth", "InstanceIds": [id], "Comment": "t-1", "TimeoutSeconds": 120});
     let (status, sent) = client.ssm("SendCommand", &command).await;

@@ -74,6 +74,11 @@ impl ApiError {
         Self::new("ResourceNotFoundException", 404, message)
     }
 
+    /// Elastic Load Balancing has no such target group.
+    pub(crate) fn target_group_not_found() -> Self {
+        Self::new("TargetGroupNotFound", 400, "One or more target groups not found")
+    }
+
     /// Run Command knows no such machine, or not now.
     pub(crate) fn invalid_instance_id(message: impl Into<String>) -> Self {
         Self::new("InvalidInstanceId", 400, message)

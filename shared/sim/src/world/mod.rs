@@ -58,7 +58,7 @@ pub use events::{BusEvent, Outgoing};
 pub(crate) use expression::UNKNOWN;
 pub use faults::Phase;
 pub use fleet::{Fate, FleetFaults, GroupFacts, MachineFacts, Power, Process};
-pub(crate) use fleet::{HookResult, ShownGroup, ShownMachine, State, Termination};
+pub(crate) use fleet::{HookResult, ShownGroup, ShownMachine, ShownTarget, State, Termination};
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
 pub(crate) use scheduler::{Schedule, ScheduleRequest};
 pub(crate) use stack::{Resource, ResourceStatus, Revision, Stack, StackEvent, status_name};
@@ -191,6 +191,8 @@ impl World {
 
     /// Lets everything happen that happens until `to`. A time that has passed already changes nothing.
     pub fn advance(&mut self, to: Timestamp) {
+        // What others have done to machines since.
+        self.note_targets();
         while let Some(entry) = self.queue.first_entry() {
             let at = entry.key().0;
             if at > to {
@@ -199,6 +201,7 @@ impl World {
             let task = entry.remove();
             self.now = self.now.max(at);
             self.run(task);
+            self.note_targets();
         }
         self.now = self.now.max(to);
     }

@@ -17,6 +17,8 @@ pub enum Service {
     CloudFormation,
     /// Groups go on as they are; nothing can be asked or begun.
     AutoScaling,
+    /// Load balancers go on as they are; nothing can be asked.
+    LoadBalancing,
     /// Commands go on; none can be sent, and no answer read.
     RunCommand,
     /// Ticks come; none can be armed or disarmed.
@@ -42,6 +44,7 @@ fn service(action: &str) -> Service {
         | "TerminateInstanceInAutoScalingGroup"
         | "CompleteLifecycleAction"
         | "RecordLifecycleActionHeartbeat" => Service::AutoScaling,
+        "DescribeTargetHealth" => Service::LoadBalancing,
         _ => Service::CloudFormation,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use slipway_core::node::{Command, CommandView};
 use slipway_driver::ports::{Commands, Groups, PortResult, Stacks};
-use slipway_rollout::fleet::GroupView;
+use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 
 /// A call that changes something, and that the world took.
@@ -52,6 +52,18 @@ impl Journal {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// How much was done since the last call of [`Journal::drain`].
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether nothing was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     fn note(&self, act: impl FnOnce() -> Act, done: PortResult<()>) -> PortResult<()> {
         if done.is_ok() {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(act());
@@ -77,6 +89,10 @@ impl<T: Clone> Watched<T> {
 impl<T: Groups> Groups for Watched<T> {
     async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
         self.port.group(name).await
+    }
+
+    async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
+        self.port.targets(target_group).await
     }
 
     async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {

@@ -108,6 +108,24 @@ pub enum Change {
     Deadline,
 }
 
+impl Change {
+    /// All that there are.
+    pub const ALL: [Self; 12] = [
+        Self::Members,
+        Self::Controllers,
+        Self::Workers,
+        Self::All,
+        Self::Refresh,
+        Self::Renew,
+        Self::Upgrade,
+        Self::Fewer,
+        Self::More,
+        Self::Removal,
+        Self::Urgent,
+        Self::Deadline,
+    ];
+}
+
 pub(super) const CHANGES: [Change; 6] =
     [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
 

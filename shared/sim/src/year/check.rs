@@ -11,8 +11,10 @@ mod membership;
 mod pods;
 mod stops;
 mod target;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{Command, Verb};
@@ -24,6 +26,7 @@ use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::left_behind;
+use stops::Stops;
 pub(super) use target::Begun;
 use target::{Spent, Target};
 
@@ -49,6 +52,9 @@ const RESTARTS: SignedDuration = SignedDuration::from_mins(20);
 /// How far clocks may be apart, and how long an event takes.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(10);
 
+/// A scan says what machines have in force, once a day.
+const SCANNED: SignedDuration = SignedDuration::from_hours(25);
+
 /// How long an invocation may take: what it does at its end it may have decided at its beginning.
 const INVOCATION: SignedDuration = SignedDuration::from_secs(60);
 
@@ -58,8 +64,8 @@ struct Taken {
     machine: String,
     role: String,
     at: Timestamp,
-    /// It is only started anew, to have these credentials.
-    restart: Option<String>,
+    /// It is only started anew, to have these credentials; and by which command, by its token.
+    restart: Option<(String, String)>,
 }
 
 /// Whoever looks.
@@ -76,6 +82,8 @@ pub struct Checker {
     well: BTreeSet<String>,
     /// When each was well last.
     last_well: BTreeMap<String, Timestamp>,
+    /// When each controller was last one that load balancers send to.
+    last_target: BTreeMap<String, Timestamp>,
     machines: BTreeMap<String, MachineFacts>,
     /// The cluster, as it was seen last.
     facts: Option<ClusterFacts>,
@@ -84,6 +92,14 @@ pub struct Checker {
     taken: Vec<Taken>,
     /// Machines whose pods were asked to go, and when they were first.
     drained: BTreeMap<String, Timestamp>,
+    /// Machines that became nodes when they were on their way out already, and when.
+    joined: BTreeMap<String, Timestamp>,
+    /// Machines that their groups had kept, and that were told to go.
+    kept_no_more: BTreeSet<String>,
+    /// Machines whose hook was ended, and when.
+    released: BTreeMap<String, Timestamp>,
+    /// Commands that were sent, by their tokens: a function that takes the place of one that died sends them once more.
+    sent: BTreeSet<String>,
     losses: usize,
     /// How many removals of pods were looked at.
     removals: usize,
@@ -104,6 +120,8 @@ pub struct Checker {
     /// Since when an alarm of etcd is raised.
     alarmed_at: Option<Timestamp>,
     skipped: BTreeSet<String>,
+    /// Machines whose certificates ended while they were to be left as they are.
+    ended_as_told: BTreeSet<String>,
     approved: BTreeSet<String>,
     ends: Ends,
     /// Since when the machines of a cluster stand at all.
@@ -133,11 +151,16 @@ impl Checker {
             violations: Vec::new(),
             well: BTreeSet::new(),
             last_well: BTreeMap::new(),
+            last_target: BTreeMap::new(),
             machines: BTreeMap::new(),
             facts: None,
             roles: BTreeMap::new(),
             taken: Vec::new(),
             drained: BTreeMap::new(),
+            joined: BTreeMap::new(),
+            kept_no_more: BTreeSet::new(),
+            released: BTreeMap::new(),
+            sent: BTreeSet::new(),
             losses: 0,
             removals: 0,
             forced_at: BTreeMap::new(),
@@ -151,6 +174,7 @@ impl Checker {
             aborted: false,
             alarmed_at: None,
             skipped: BTreeSet::new(),
+            ended_as_told: BTreeSet::new(),
             approved: BTreeSet::new(),
             ends: Ends::default(),
             stands: false,
@@ -183,28 +207,40 @@ impl Checker {
         self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= known)
     }
 
-    /// Looks at what was done in an invocation, one after the other; what was seen last is what was so before it.
-    pub fn acts(&mut self, world: &World, acts: &[Act]) {
+    /// Looks at what was done in an invocation, one after the other; what was seen last is what was so before it. Of `unheard` those
+    /// who did them knew no more than what stopped them then.
+    pub fn acts(&mut self, world: &World, acts: &[Act], unheard: Option<(Range<usize>, Stops)>) {
         if acts.is_empty() {
             return;
         }
         let Some(facts) = self.facts.take() else { return };
         let facts = &facts;
         self.nothing_twice(acts, world.now());
-        for act in acts {
-            if self.ends_by(world, facts, act) {
-                continue;
-            }
-            self.may_start(world, act);
-            match act {
-                Act::Terminate(group, machine, _) => self.terminates(world, facts, group, machine),
-                Act::Send(command) => self.sends(world, facts, command),
-                Act::SetDesired(group, desired) => self.sizes(world, facts, group, *desired),
-                Act::Execute(stack, _) => self.changes(stack, true, world.now()),
-                Act::CreateChangeSet(stack, _) => self.changes(stack, false, world.now()),
-                Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
-                Act::DeleteStack(id, _) => self.deletes(facts, id, world.now()),
-            }
+        for (at, act) in acts.iter().enumerate() {
+            let then = unheard.as_ref().filter(|(of, _)| of.contains(&at)).map(|(_, then)| then);
+            let now = then.map(|then| {
+                let now = self.stops();
+                self.not_heard(now.as_of(then));
+                now
+            });
+            self.act(world, facts, act);
+            now.into_iter().for_each(|now| self.not_heard(now));
+        }
+    }
+
+    fn act(&mut self, world: &World, facts: &ClusterFacts, act: &Act) {
+        if self.ends_by(world, facts, act) {
+            return;
+        }
+        self.may_start(world, act);
+        match act {
+            Act::Terminate(group, machine, _) => self.terminates(world, facts, group, machine),
+            Act::Send(command) => self.sends(world, facts, command),
+            Act::SetDesired(group, desired) => self.sizes(world, facts, group, *desired),
+            Act::Execute(stack, _) => self.changes(stack, true, world.now()),
+            Act::CreateChangeSet(stack, _) => self.changes(stack, false, world.now()),
+            Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
+            Act::DeleteStack(id, _) => self.deletes(facts, id, world.now()),
         }
     }
 
@@ -213,6 +249,10 @@ impl Checker {
         let mut sent = BTreeMap::new();
         for act in acts {
             let Act::Send(command) = act else { continue };
+            // One that was sent moments ago, and is only said to have been sent again, may have its answer by now, and the next follow.
+            if !self.sent.insert(command.token.clone()) {
+                continue;
+            }
             // Questions may be asked as often as one likes, and a rollout takes a snapshot of its own when it follows another at once.
             if matches!(command.verb, Verb::Status | Verb::EtcdHealth | Verb::EtcdSnapshot | Verb::EtcdRetire)
             {
@@ -244,8 +284,13 @@ impl Checker {
                 // What is let go of again evicts, ends and makes nothing: that is part of stopping.
                 Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
             },
-            // What its group keeps was to go before: somebody has to end it, whatever goes on.
-            Act::Terminate(_, machine, _) => !self.machines.get(machine).is_some_and(|one| one.retained),
+            // What its group keeps was to go before: somebody has to end it, whatever goes on; and does so once more where a function died.
+            Act::Terminate(_, machine, _) => {
+                if self.machines.get(machine).is_some_and(|one| one.retained) {
+                    self.kept_no_more.insert(machine.clone());
+                }
+                !self.kept_no_more.contains(machine)
+            }
             Act::SetDesired(..) | Act::CreateChangeSet(..) | Act::Execute(..) | Act::DeleteStack(..) => true,
             Act::Complete(..) => false,
         };
@@ -269,6 +314,11 @@ impl Checker {
     /// Whether a certificate that a machine has in force is so near its end that neither window nor approval holds its renewal up.
     fn is_hurried(&self, now: Timestamp) -> bool {
         self.hurried_at.is_some_and(|at| now.duration_since(at) <= CLOCKS + INVOCATION)
+    }
+
+    /// Whether one was within the last day: whoever plans believes the newest scan, and there is one a day.
+    fn was_hurried(&self, now: Timestamp) -> bool {
+        self.hurried_at.is_some_and(|at| now.duration_since(at) <= SCANNED)
     }
 
     /// Whether a certificate that a machine has in force has ended, or had before that machine was told to take another.
@@ -333,6 +383,7 @@ impl Checker {
             self.takes_member(facts, &role, restart, now);
         } else if role == "controller" {
             self.takes_controller(&machine.id, restart, now);
+            self.takes_target(&machine.id, restart, now);
         } else if !restart {
             let down =
                 self.taken.iter().filter(|taken| taken.role == role && taken.restart.is_none()).count() + 1;
@@ -435,7 +486,7 @@ impl Checker {
                         machine: machine.id,
                         role,
                         at: now,
-                        restart: Some(credentials.clone()),
+                        restart: Some((credentials.clone(), command.token.clone())),
                     });
                 }
             }
@@ -502,8 +553,11 @@ impl Checker {
     }
 
     fn completes(&mut self, facts: &ClusterFacts, machine: &str, now: Timestamp) {
+        self.released.entry(machine.to_owned()).or_insert(now);
         let pods = facts.pods.get(machine).copied().unwrap_or_default();
-        if pods > 0 && !self.goes_with_its_stack(machine) {
+        // A machine that its group takes down while it boots may become a node after its drain has found none: pods come to it by themselves.
+        let joined = self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= INVOCATION);
+        if pods > 0 && !self.goes_with_its_stack(machine) && !(self.faults && joined) {
             self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
         }
     }

@@ -2,8 +2,11 @@
 //! look after everything that happens.
 
 mod bus;
+mod happening;
+mod tally;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,19 +16,20 @@ use slipway_core::plan::Plan;
 use slipway_core::status::Desired;
 use slipway_driver::keys;
 use slipway_driver::launch::Waker;
-use slipway_rollout::Order;
+use slipway_rollout::Effect;
 
 use super::account::{Account, Woken};
 use super::acts::Act;
-use super::bill::Usage;
 use super::check::{Begun, Checker};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::{Rates, Trouble};
-use super::trouble::Strike;
 use crate::mortal::{Billed, Life};
 use crate::ports::lock;
 use crate::world::{FleetFaults, World};
+
+pub use happening::{Deed, Happening};
+pub use tally::Tally;
 
 /// After so long a person brings what no function could take care of, and lies in a dead-letter queue, to it again.
 const REDRIVEN: SignedDuration = SignedDuration::from_mins(30);
@@ -42,6 +46,9 @@ const PAUSES_S: i64 = 55;
 /// invocation").
 const THROTTLED: SignedDuration = SignedDuration::from_mins(5);
 
+/// A day.
+const DAY_S: i64 = 86_400;
+
 /// An invocation in the midst of which time passed: what it had done by then, and how the world was before and after.
 #[derive(Debug)]
 struct Midst {
@@ -50,94 +57,12 @@ struct Midst {
     after: World,
 }
 
-/// Something that happens at a time, besides what the world does by itself.
-#[derive(Debug, Clone)]
-pub enum Happening {
-    /// A function is invoked.
-    Invoke {
-        /// Whom, by what.
-        who: Woken,
-        /// How often that was tried before.
-        tried: usize,
-        /// Whether what wakes it is never lost.
-        durable: bool,
-    },
-    /// A person does something.
-    Person(Deed),
-    /// A machine dies, or those of a zone.
-    Death {
-        /// By chance: which.
-        choice: u64,
-        /// The others of its zone die with it.
-        zone: bool,
-    },
-    /// A member of etcd raises an alarm.
-    Alarm {
-        /// By chance: which.
-        choice: u64,
-        /// `NOSPACE` or `CORRUPT`.
-        kind: &'static str,
-    },
-    /// Somebody disarms it.
-    Disarm,
-    /// AWS, or somebody with the rights, does something to the world.
-    Strike(Strike),
-    /// The day's scan.
-    Daily,
-}
-
-/// What a person does.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Deed {
-    /// Uploads a spec.
-    Upload(String),
-    /// Uploads the spec again that is there, since the last rollout did not end well.
-    Again,
-    /// Tells the rollout something.
-    Say(Order),
-    /// Approves the plan that is wished.
-    Approve,
-    /// Approves it if it is told to wait for that.
-    ApproveWaiting,
-    /// Has a machine skipped, by chance.
-    Skip(u64),
-}
-
-/// What was counted.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tally {
-    /// Invocations, by function.
-    pub invocations: BTreeMap<&'static str, u64>,
-    /// Those that failed, and were tried again.
-    pub failed: u64,
-    /// Events that nobody could take care of.
-    pub dead_letters: u64,
-    /// Events that were lost, doubled or came late.
-    pub astray: u64,
-    /// Machines that died.
-    pub deaths: u64,
-    /// Calls, by how AWS bills them.
-    pub calls: BTreeMap<Billed, u64>,
-    /// Invocations by Scheduler, each counted once however often it was tried.
-    pub scheduled: u64,
-    /// Scans of the cluster.
-    pub scans: u64,
-    /// Events on the bus.
-    pub events: u64,
-}
-
-impl Tally {
-    /// What all that is billed for.
-    #[must_use]
-    pub fn usage(&self) -> Usage {
-        Usage {
-            calls: self.calls.clone(),
-            events: self.events,
-            scans: self.scans,
-            invocations: self.invocations.values().sum(),
-            scheduled: self.scheduled,
-        }
-    }
+/// Another invocation that came and went in the midst of one: what it did, by its place among all acts, and whether whoever it came to
+/// had stored nothing by then.
+#[derive(Debug)]
+struct Overlap {
+    acts: Range<usize>,
+    unheard: bool,
 }
 
 /// An account, its clock, and who looks.
@@ -166,7 +91,10 @@ pub struct Engine<'m> {
     unseen: bool,
     /// Until when Lambda has no concurrency left.
     pub(super) exhausted_until: Option<Timestamp>,
+    /// What the bus said of rollouts, by its events' ids: a function that died says it once more.
+    told: BTreeSet<String>,
     midst: Arc<Mutex<Option<Midst>>>,
+    overlap: Arc<Mutex<Option<Overlap>>>,
 }
 
 impl<'m> Engine<'m> {
@@ -187,7 +115,9 @@ impl<'m> Engine<'m> {
             queued: 0,
             unseen: true,
             exhausted_until: None,
+            told: BTreeSet::new(),
             midst: Arc::default(),
+            overlap: Arc::default(),
         }
     }
 
@@ -208,7 +138,9 @@ impl<'m> Engine<'m> {
             queued: self.queued,
             unseen: self.unseen,
             exhausted_until: self.exhausted_until,
+            told: self.told.clone(),
             midst: Arc::default(),
+            overlap: Arc::default(),
         }
     }
 
@@ -378,10 +310,15 @@ impl<'m> Engine<'m> {
         let (overlaps, pauses) = (self.rates.of(Trouble::Overlaps), self.rates.of(Trouble::Pauses));
         let (twin, now) = (self.account.handle(), self.now());
         if overlaps > 0.0 && self.random.chance(self.faults * overlaps) {
-            let call = self.random.below(CALLS);
+            let (call, overlap) = (self.random.below(CALLS), Arc::clone(&self.overlap));
+            let state = keys::rollout(&self.account.name);
+            let stored = self.account.assets.version(&state);
             return Some(Life::interrupted(call, move || {
+                let (unheard, from) = (twin.assets.version(&state) == stored, twin.journal.len());
                 // Whatever comes of it: Lambda would try it again, and the tick does.
                 drop(twin.invoke(&Woken::Rollout(Waker::Tick), &Life::unending(), now, None));
+                let of_it = Overlap { acts: from..twin.journal.len(), unheard };
+                *overlap.lock().unwrap_or_else(PoisonError::into_inner) = Some(of_it);
             }));
         }
         if pauses > 0.0 && self.random.chance(self.faults * pauses) {
@@ -429,21 +366,28 @@ impl<'m> Engine<'m> {
         self.tally.scans += u64::from(matches!(who, Woken::Scan(_)));
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
-        if result.is_err() && acts.is_empty() {
+        // What another does in the midst of an invocation that has stored nothing yet has not heard what that one brings.
+        let overlap = self.overlap.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let unheard = overlap.filter(|one| one.unheard).map(|one| (one.acts, before.clone()));
+        if result.is_err() && acts.is_empty() && !self.is_stored(&who) {
             self.checker.not_heard(before);
+            self.may_have_stopped(&who);
         }
-        let (ended, gone) = self.begins(&events);
         let midst = self.midst.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A bus that is down holds up no step: what it could not be told lies in the outbox.
+        let unsaid = if result.is_err() { self.unsaid_start() } else { Vec::new() };
+        let said: Vec<&Event> = events.iter().chain(&unsaid).collect();
+        let (ended, gone) = self.begins(&said, midst.as_ref().map(|midst| &midst.before));
         if let Some(midst) = midst {
             // What was done before time passed is held against what was so then.
-            self.checker.acts(&midst.before, &midst.acts);
+            self.checker.acts(&midst.before, &midst.acts, None);
             self.checker.look(&midst.before);
             self.checker.look(&midst.after);
             self.transcript.extend(midst.acts.iter().map(|act| (began, format!("  {act}"))));
         }
         {
             let mut world = lock(&self.account.world);
-            self.checker.acts(&world, &acts);
+            self.checker.acts(&world, &acts, unheard);
             if let Some(well) = ended {
                 self.checker.ended(well);
             }
@@ -473,14 +417,8 @@ impl<'m> Engine<'m> {
                 self.tally.failed += 1;
                 if let Some(wait) = RETRIES.get(tried) {
                     self.after(*wait, Happening::Invoke { who, tried: tried + 1, durable });
-                } else if durable {
-                    self.tally.dead_letters += 1;
-                    let unredriven = (self.faults * self.rates.of(Trouble::Unredriven)).min(0.5);
-                    if unredriven > 0.0 && self.random.chance(unredriven) {
-                        self.transcript.push((now, format!("nobody redrives {who:?}")));
-                        return;
-                    }
-                    self.after(REDRIVEN, Happening::Invoke { who, tried: 0, durable });
+                } else {
+                    self.lies_there(who, durable);
                 }
             }
         }
@@ -490,11 +428,54 @@ impl<'m> Engine<'m> {
         self.is_woken_again(now);
     }
 
+    /// A function could not take care of an event, as often as Lambda tried: it lies in the function's dead-letter queue, also where AWS did
+    /// not promise to bring it (`DeadLetterQueue` of the functions in `infra/template.yaml`). A person brings it to its function again, or
+    /// nobody does: then the daily look finds what is open (`Looked` there).
+    fn lies_there(&mut self, who: Woken, durable: bool) {
+        self.tally.dead_letters += 1;
+        let unredriven = (self.faults * self.rates.of(Trouble::Unredriven)).min(0.5);
+        if unredriven > 0.0 && self.random.chance(unredriven) {
+            self.transcript.push((self.now(), format!("nobody redrives {who:?}")));
+            let wait = SignedDuration::from_secs(self.random.seconds(0, DAY_S));
+            let look = Woken::Rollout(Waker::Look);
+            return self.after(wait, Happening::Invoke { who: look, tried: 0, durable: true });
+        }
+        self.after(REDRIVEN, Happening::Invoke { who, tried: 0, durable });
+    }
+
+    /// The start of a rollout that lies in the outbox, and what came before it: what follows it may go on.
+    fn unsaid_start(&self) -> Vec<Event> {
+        let Some(rollout) = self.account.rollout() else { return Vec::new() };
+        let unsaid = rollout.outbox.iter().filter_map(|pending| match &pending.effect {
+            Effect::Publish(event) => Some(event.clone()),
+            Effect::CreateChangeSet(_)
+            | Effect::ExecuteChangeSet { .. }
+            | Effect::DeleteChangeSet { .. }
+            | Effect::DeleteStack { .. }
+            | Effect::PointAddons(_)
+            | Effect::Send(_)
+            | Effect::Cancel(_)
+            | Effect::SetDesired { .. }
+            | Effect::Terminate { .. }
+            | Effect::ProlongTermination { .. }
+            | Effect::CompleteTermination { .. }
+            | Effect::ArmTick
+            | Effect::DisarmTick => None,
+        });
+        let mut unsaid: Vec<Event> = unsaid.collect();
+        let starts = unsaid.iter().rposition(|event| matches!(event, Event::RolloutStarted(_)));
+        unsaid.truncate(starts.map_or(0, |at| at + 1));
+        unsaid
+    }
+
     /// What is open by what the bus says: whether that has ended, and well; and whether the cluster is gone. A start is looked at before what was done, for
-    /// it was said before; an end after it.
-    fn begins(&mut self, events: &[Event]) -> (Option<bool>, bool) {
+    /// it was said before, against the world `then`, or as it is now; an end after it.
+    fn begins(&mut self, events: &[&Event], then: Option<&World>) -> (Option<bool>, bool) {
         let (mut ended, mut gone) = (None, false);
         for event in events {
+            if id_of(event).is_some_and(|id| !self.told.insert(id.to_owned())) {
+                continue;
+            }
             match event {
                 Event::RolloutStarted(started) => {
                     let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
@@ -515,7 +496,10 @@ impl<'m> Engine<'m> {
                     if let Some(well) = ended.take() {
                         self.checker.ended(well);
                     }
-                    self.checker.begun(&lock(&self.account.world), begun);
+                    match then {
+                        Some(world) => self.checker.begun(world, begun),
+                        None => self.checker.begun(&lock(&self.account.world), begun),
+                    }
                 }
                 Event::RolloutSucceeded(_) | Event::RolloutSuperseded(_) => ended = Some(true),
                 Event::RolloutFailed(_) | Event::RolloutAborted(_) => ended = Some(false),
@@ -570,4 +554,36 @@ impl<'m> Engine<'m> {
     pub fn with_world<T>(&self, look: impl FnOnce(&World) -> T) -> T {
         look(&lock(&self.account.world))
     }
+}
+
+/// The name of an event that begins or ends a rollout; `None`: it does neither, or has none.
+fn id_of(event: &Event) -> Option<&str> {
+    let id = match event {
+        Event::RolloutStarted(detail) => &detail.id,
+        Event::RolloutSucceeded(detail)
+        | Event::RolloutSuperseded(detail)
+        | Event::RolloutFailed(detail)
+        | Event::RolloutAborted(detail) => &detail.id,
+        Event::ClusterDestroyed(detail) => &detail.id,
+        Event::SpecRejected(_)
+        | Event::PlanReady(_)
+        | Event::PlanUnchanged(_)
+        | Event::RolloutRequested(_)
+        | Event::RolloutApproved(_)
+        | Event::RolloutPause(_)
+        | Event::RolloutResume(_)
+        | Event::RolloutAbort(_)
+        | Event::RolloutSkip(_)
+        | Event::DestroyRequested(_)
+        | Event::OrderIgnored(_)
+        | Event::RolloutStep(_)
+        | Event::RolloutWaiting(_)
+        | Event::RolloutPaused(_)
+        | Event::ScanRequested(_)
+        | Event::RenewalRequested(_)
+        | Event::CertificateExpiring(_)
+        | Event::CertificateRenewed(_)
+        | Event::RenewalFailed(_) => return None,
+    };
+    Some(id).filter(|id| !id.is_empty()).map(String::as_str)
 }

@@ -34,7 +34,7 @@ impl Engine<'_> {
             Order::Pause => self.checker.paused(at),
             Order::Abort { .. } => {
                 let rollout = self.account.rollout();
-                let active = rollout.as_ref().and_then(|rollout| rollout.active.as_ref());
+                let active = rollout.as_ref().and_then(|rollout| rollout.active());
                 let taken = active.is_some_and(|active| active.aborted.is_some());
                 self.checker.aborted(at, taken);
                 self.checker.called_off(at);
@@ -44,14 +44,49 @@ impl Engine<'_> {
         }
     }
 
+    /// Whether the state says that an order that stops something was heard: whoever heard it may have died after that.
+    pub(super) fn is_stored(&self, who: &Woken) -> bool {
+        let (Woken::Rollout(Waker::Order { order, at }), Some(rollout)) = (who, self.account.rollout())
+        else {
+            return false;
+        };
+        match order {
+            Order::Pause => {
+                rollout.switch.as_ref().is_some_and(|switch| switch.paused && Some(switch.at) == *at)
+            }
+            Order::Abort { .. } => {
+                rollout.active().is_some_and(|active| active.aborted.is_some())
+                    || rollout.destroy().is_some_and(|destroy| destroy.aborted.is_some())
+            }
+            Order::Skip { instance } => {
+                rollout.active().is_some_and(|active| active.skipped.contains(instance))
+            }
+            Order::Resume | Order::Approve { .. } | Order::Destroy { .. } => false,
+        }
+    }
+
+    /// A destruction that was under way and is no more has heard of the abort, whatever became of its function after that.
+    pub(super) fn may_have_stopped(&mut self, who: &Woken) {
+        let Woken::Rollout(Waker::Order { order: Order::Abort { .. }, at: Some(at) }) = who else { return };
+        if self.account.rollout().is_some_and(|rollout| rollout.destroy().is_none()) {
+            self.checker.stopped_ending(*at);
+        }
+    }
+
     /// What holds it up counts once it was heard.
     pub(super) fn was_heard(&mut self, who: &Woken) {
         let Woken::Rollout(Waker::Order { order, at }) = who else { return };
         let rollout = self.account.rollout();
         match order {
-            Order::Pause | Order::Abort { .. } | Order::Skip { .. } => self.holds_up(order, *at),
+            Order::Pause | Order::Abort { .. } => self.holds_up(order, *at),
+            // One that was given before the rollout began, and came in the invocation that began it, is about nothing.
+            Order::Skip { .. } => {
+                if self.is_stored(who) {
+                    self.holds_up(order, *at);
+                }
+            }
             Order::Destroy { .. } => {
-                let open = rollout.as_ref().and_then(|rollout| rollout.destroy.as_ref());
+                let open = rollout.as_ref().and_then(|rollout| rollout.destroy());
                 let at = at.unwrap_or_else(|| self.now());
                 self.checker.ends(at, open.is_some_and(|open| open.asked_at == at && open.aborted.is_none()));
             }
@@ -66,7 +101,7 @@ impl Engine<'_> {
         let plan: Option<Plan> = self.account.read(&keys::plan(&self.account.name, &desired.plan));
         let rollout = self.account.rollout();
         let begun = rollout.is_some_and(|one| {
-            one.active.as_ref().is_some_and(|active| active.target == desired.target)
+            one.active().is_some_and(|active| active.target == desired.target)
                 || one.last.as_ref().is_some_and(|last| {
                     last.plan == desired.plan && last.spec_version == desired.spec_version
                 })

@@ -123,8 +123,13 @@ pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, 
     some(Trouble::HandChanges, 3, &mut |random| vec![(now, Strike::ChangeStack { choice: random.number() })]);
     some(Trouble::ChangeSetsDeleted, 3, &mut |_| vec![(now, Strike::DeleteChangeSets)]);
     some(Trouble::Outages, 3, &mut |random| {
-        let services =
-            [Service::CloudFormation, Service::AutoScaling, Service::RunCommand, Service::Scheduler];
+        let services = [
+            Service::CloudFormation,
+            Service::AutoScaling,
+            Service::LoadBalancing,
+            Service::RunCommand,
+            Service::Scheduler,
+        ];
         let service = random.one(&services).copied().unwrap_or(Service::AutoScaling);
         vec![(now, Strike::Outage { service, long: SignedDuration::from_secs(random.seconds(120, longest)) })]
     });

@@ -11,7 +11,7 @@ use slipway_core::node::{
 };
 use slipway_core::pki::Role;
 use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _};
-use slipway_rollout::fleet::{GroupView, Lifecycle};
+use slipway_rollout::fleet::{GroupView, Lifecycle, TargetState};
 use slipway_sim::ports::{SimulatedCommands, SimulatedGroups, lock};
 use slipway_sim::{ClusterFacts, Fate, FleetFaults, MachineFacts, Power};
 
@@ -314,4 +314,61 @@ async fn p8_a_command_is_sent_once_and_what_a_machine_does_not_answer_ends_at_it
     lock(&fleet.account.world).kill_machine(&worker.id);
     fleet.pass(121);
     assert_eq!(how(&late).await, HowUnanswered::Undelivered);
+}
+
+/// The API's target group is checked every 10 s, and a target is healthy after two checks that passed (`render/endpoints.rs`).
+#[tokio::test]
+async fn p5_a_controller_is_a_healthy_target_only_some_health_checks_after_it_is_in_service() {
+    let fleet = Fleet::up().await;
+    let controllers: Vec<String> = fleet.of_role("controller").into_iter().map(|one| one.id).collect();
+    let name = "production-control-plane";
+    let group = fleet.group(name).await;
+    let [arn] = &group.target_groups.iter().collect::<Vec<_>>()[..] else { panic!("{group:?}") };
+    let targets = async || fleet.groups.targets(arn).await.unwrap().unwrap();
+    assert_eq!(targets().await.into_keys().collect::<Vec<_>>(), controllers);
+    assert_eq!(fleet.facts().targets, controllers);
+    let workers = fleet.group("production-pool-general-a").await;
+    assert!(workers.target_groups.is_empty(), "{workers:?}");
+    assert_eq!(fleet.groups.targets(&arn.replace("targetgroup/", "targetgroup/x")).await.unwrap(), None);
+
+    // A successor is registered when it comes into service, is checked, and then healthy.
+    fleet.groups.terminate(name, &controllers[0], None).await.unwrap();
+    let (mut served_at, mut seen) = (None, Vec::new());
+    let healthy_at = loop {
+        fleet.pass(1);
+        let new = fleet.of_role("controller").into_iter().find(|one| !controllers.contains(&one.id));
+        let Some(new) = new else { continue };
+        let state = targets().await.get(&new.id).cloned();
+        assert_eq!(new.serves, state.is_some(), "{state:?}");
+        assert_eq!(fleet.facts().targets.contains(&new.id), state == Some(TargetState::Healthy));
+        if let Some(state) = state {
+            served_at = served_at.or(Some(fleet.now()));
+            if seen.last() != Some(&state) {
+                seen.push(state.clone());
+            }
+            if state == TargetState::Healthy {
+                break fleet.now();
+            }
+        }
+    };
+    let initial = |why: &str| TargetState::NotHealthy(format!("initial ({why})"));
+    let states =
+        [initial("Elb.RegistrationInProgress"), initial("Elb.InitialHealthChecking"), TargetState::Healthy];
+    assert_eq!(seen, states);
+    let took = healthy_at.duration_since(served_at.unwrap()).as_secs();
+    assert!((20..=90).contains(&took), "{took} s");
+    let state = targets().await.remove(&controllers[0]);
+    assert!(state.is_none_or(|state| state != TargetState::Healthy), "the old one is gone, or drains");
+
+    // One that is silent is found to be, and has to pass its checks anew.
+    lock(&fleet.account.world).hang_machine(&controllers[1], SignedDuration::from_secs(60), None);
+    fleet.pass(8);
+    assert_eq!(targets().await[&controllers[1]], TargetState::Healthy, "one check that fails is none");
+    fleet.pass(12);
+    let unhealthy = TargetState::NotHealthy("unhealthy (Target.FailedHealthChecks)".to_owned());
+    assert_eq!(targets().await[&controllers[1]], unhealthy);
+    fleet.pass(50);
+    assert_eq!(targets().await[&controllers[1]], unhealthy);
+    fleet.pass(15);
+    assert_eq!(targets().await[&controllers[1]], TargetState::Healthy);
 }

@@ -1,20 +1,25 @@
 //! The checker can fail: deliberate mistakes, one at a time, put around the decision from outside. Each must be seen.
 
+mod beliefs;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{
-    Answer, Command, CommandView, DrainRecord, HowUnanswered, LeaderMoved, RecordsRetired, Refreshed,
-    SnapshotTaken, Unanswered, Verb,
+    Answer, Command, CommandView, HowUnanswered, LeaderMoved, RecordsRetired, Unanswered, Verb,
 };
 use slipway_driver::launch::Waker;
-use slipway_rollout::fleet::{GroupView, Lifecycle};
-use slipway_rollout::{Decision, Effect, GoingState, NodeState, Observed, Order, Rollout, Work, decide};
+use slipway_rollout::departures::Departure;
+use slipway_rollout::fleet::{GroupView, Lifecycle, TargetHealth};
+use slipway_rollout::{
+    Decision, Destroy, Effect, GoingState, NodeStep, Observed, Order, Place, Rollout, Work, decide,
+};
 use slipway_sim::year::{Change, Meddler, People, Trial, Violation};
 
 use super::seeds::{base, number};
+use beliefs::{drained, has_begun, is_done, refreshed, snapshot, success};
 
 /// A mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +32,7 @@ enum Bug {
     TakesFailedForDone,
     TakesTheLeader,
     TwoControllersAtOnce,
+    ForgetsTargets,
     StopsTheOnlyController,
     SkipsTheDrain,
     ForcesTheDrain,
@@ -60,7 +66,7 @@ enum Bug {
     BeginsAgain,
 }
 
-const ALL: [(Bug, &str); 38] = [
+const ALL: [(Bug, &str); 39] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
@@ -68,6 +74,7 @@ const ALL: [(Bug, &str); 38] = [
     (Bug::TakesFailedForDone, "a refresh that failed is taken for done"),
     (Bug::TakesTheLeader, "leadership is not moved, and is believed to be"),
     (Bug::TwoControllersAtOnce, "another controller is terminated with the one whose turn it is"),
+    (Bug::ForgetsTargets, "whether load balancers send to a controller is not looked at"),
     (Bug::StopsTheOnlyController, "a controller goes before one more has come"),
     (Bug::SkipsTheDrain, "a drain is taken for done when it is asked for"),
     (Bug::ForcesTheDrain, "a drain may use force at once, whatever the spec says"),
@@ -153,75 +160,41 @@ impl Meddler for Mistaken {
     }
 }
 
-fn success(answer: impl Into<Answer>) -> Option<CommandView> {
-    Some(CommandView::Answered(answer.into()))
-}
-
-fn refreshed(credentials: &str) -> Option<CommandView> {
-    success(Refreshed {
-        changed: true,
-        credentials: credentials.to_owned(),
-        served: Vec::new(),
-        restarted: Vec::new(),
-        kubelet: None,
-        published: true,
-    })
-}
-
-/// A snapshot that nobody took.
-fn snapshot() -> Option<CommandView> {
-    let time = "20270119T120000Z";
-    success(SnapshotTaken {
-        time: time.to_owned(),
-        key: format!("clusters/trial/etcd-snapshots/{time}"),
-        size: 0,
-        sha256: String::new(),
-        revision: 0,
-        version: String::new(),
-        sealed_under: String::new(),
-        seconds: 0,
-    })
-}
-
-fn drained(node: &str) -> Option<CommandView> {
-    success(DrainRecord::new(node).answer(true))
-}
-
 impl Mistaken {
     /// What the state is believed to be.
     fn forgets(&self, state: &mut Rollout) {
         match self.bug {
             Bug::ForgetsWhomToSkip => {
-                if let Some(active) = &mut state.active {
+                if let Some(active) = state.active_mut() {
                     active.skipped.clear();
                 }
             }
             Bug::TakesTwoStepsAtOnce => {
-                for going in state.destroy.iter_mut().flat_map(|open| &mut open.stacks) {
+                for going in state.destroy_mut().into_iter().flat_map(|open| &mut open.stacks) {
                     if matches!(going.state, GoingState::Deleting(_)) {
                         going.state = GoingState::Gone;
                     }
                 }
             }
             Bug::TakesTheNetworkFirst => {
-                if let Some(open) = &mut state.destroy {
+                if let Some(open) = state.destroy_mut() {
                     open.stacks.sort_by_key(|going| going.kind.wave());
                 }
             }
             Bug::IgnoresWindows => {
-                if let Some(active) = &mut state.active {
+                if let Some(active) = state.active_mut() {
                     active.nodes.windows.clear();
                 }
             }
             Bug::WaitsThoughUrgent => {
-                if let Some(active) = &mut state.active {
+                if let Some(active) = state.active_mut() {
                     active.nodes.deadline = slipway_core::renewal::Deadline::default();
                 }
             }
             Bug::GoesOnAfterAFailure => {
-                for step in state.active.iter_mut().flat_map(|active| &mut active.nodes.steps) {
-                    if matches!(step.state, NodeState::Failed(_)) {
-                        step.state = NodeState::Done;
+                for step in state.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps) {
+                    if step.failure().is_some() {
+                        is_done(step);
                     }
                 }
             }
@@ -232,12 +205,12 @@ impl Mistaken {
     /// What is believed to be seen.
     fn sees(&self, state: &Rollout, seen: &mut Observed, memory: &mut Memory) {
         let asked: Vec<Command> = state
-            .active
-            .iter()
+            .active()
+            .into_iter()
             .flat_map(|active| &active.nodes.steps)
-            .flat_map(|step| &step.asked)
-            .chain(state.departures.values().filter_map(|one| one.asked.as_ref()))
-            .chain(state.destroy.iter().flat_map(|open| &open.asked))
+            .flat_map(NodeStep::asked)
+            .chain(state.departures.values().filter_map(Departure::asked))
+            .chain(state.destroy().into_iter().flat_map(Destroy::asked))
             .map(|asked| asked.command.clone())
             .collect();
         if self.bug == Bug::ApprovesByItself
@@ -272,7 +245,7 @@ impl Mistaken {
                         health.alarms.clear();
                     }
                 }
-                (Bug::BelievesTheLastSnapshot, Verb::EtcdSnapshot) if state.destroy.is_some() => {
+                (Bug::BelievesTheLastSnapshot, Verb::EtcdSnapshot) if state.destroy().is_some() => {
                     *answer = snapshot();
                 }
                 (Bug::LeavesRecords, Verb::EtcdRetire) => {
@@ -306,14 +279,14 @@ impl Mistaken {
             }
         }
         if self.bug == Bug::LeavesThePool {
-            let leaving = state.active.iter().flat_map(|active| &active.nodes.steps);
-            for step in leaving.filter(|step| step.work == Work::Remove && step.state == NodeState::Leave) {
+            let leaving = state.active().into_iter().flat_map(|active| &active.nodes.steps);
+            for step in leaving.filter(|step| step.place() == Place::Delete) {
                 seen.stacks.insert(step.stack.clone(), None);
             }
         }
         if self.bug == Bug::EmptiesNothing {
-            let leaving = state.active.iter().flat_map(|active| &active.nodes.steps);
-            for step in leaving.filter(|step| step.work == Work::Remove) {
+            let leaving = state.active().into_iter().flat_map(|active| &active.nodes.steps);
+            for step in leaving.filter(|step| step.work() == Work::Remove) {
                 let group = seen.groups.get_mut(&step.group).and_then(Option::as_mut);
                 group.into_iter().for_each(|group| group.machines.clear());
             }
@@ -324,6 +297,11 @@ impl Mistaken {
                     memory.groups.insert(name.clone(), group.clone());
                 }
                 group.clone_from(&memory.groups[name]);
+            }
+        }
+        if self.bug == Bug::ForgetsTargets {
+            for group in seen.groups.values_mut().flatten() {
+                group.machines.values_mut().for_each(|machine| machine.target = TargetHealth::Healthy);
             }
         }
         if self.bug == Bug::StopsTheOnlyController {
@@ -351,7 +329,7 @@ impl Mistaken {
     /// What was forgotten while it was decided is not forgotten for ever.
     fn remembers(&self, before: &Rollout, decision: &mut Decision) {
         if self.bug == Bug::ForgetsWhomToSkip
-            && let (Some(was), Some(is)) = (&before.active, &mut decision.next.active)
+            && let (Some(was), Some(is)) = (before.active(), decision.next.active_mut())
         {
             is.skipped.extend(was.skipped.iter().cloned());
         }
@@ -445,7 +423,7 @@ impl Mistaken {
             (Bug::LeavesThePool, Effect::DeleteStack { .. }) => false,
             (Bug::ForgetsTheSnapshot, Effect::Send(command)) => command.verb != Verb::EtcdSnapshot,
             (Bug::BelievesTheLastSnapshot, Effect::Send(command)) => {
-                decision.next.destroy.is_none() || command.verb != Verb::EtcdSnapshot
+                decision.next.destroy().is_none() || command.verb != Verb::EtcdSnapshot
             }
             (Bug::LeavesRecords, Effect::Send(command)) => command.verb != Verb::EtcdRetire,
             (Bug::TakesTheLeader, Effect::Send(command)) => command.verb != Verb::EtcdMoveLeader,
@@ -453,9 +431,9 @@ impl Mistaken {
             _ => true,
         });
         if self.bug == Bug::DoneTooEarly {
-            for step in decision.next.active.iter_mut().flat_map(|active| &mut active.nodes.steps) {
-                if !step.done.is_empty() || step.drained.is_some() && step.state == NodeState::Waiting {
-                    step.state = NodeState::Done;
+            for step in decision.next.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps) {
+                if has_begun(step) {
+                    is_done(step);
                 }
             }
         }
@@ -481,6 +459,7 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::TwoControllersAtOnce | Bug::SetsTheSizeTwice => {
             (0.0, People::ByChance, &[(2, Controllers), (3, Controllers)])
         }
+        Bug::ForgetsTargets => (0.0, People::ByChance, &[(1, Controllers), (0, Controllers)]),
         Bug::StopsTheOnlyController => (0.0, People::ByChance, &[(0, Controllers), (1, Controllers)]),
         Bug::SkipsTheDrain
         | Bug::ForcesTheDrain

@@ -2,24 +2,16 @@
 
 use slipway_sim::year::{Change, Trial};
 
-use super::seeds::{base, number, rates, told};
+use super::seeds::{Case, all_end_well, base, rates, told};
 
 /// As [`super::seeds`]' trials, on these clusters in turns, each of which is about to be changed so.
 fn every_seed_ends_well(change: Change, shapes: &[usize]) {
-    let seeds = number("SLIPWAY_SEEDS").map_or(2 * shapes.len() as u64, |seeds| seeds as u64);
-    let first = number("SLIPWAY_FIRST").map_or(0, |seed| seed as u64);
-    let mut wrong = Vec::new();
-    for seed in first..first + seeds {
+    all_end_well(&format!("{change:?}"), 2 * shapes.len() as u64, true, |seed| {
         let faults = [0.0, 0.05, 0.02, 0.1][(seed as usize + seed as usize / shapes.len()) % 4];
         let shape = shapes[seed as usize % shapes.len()];
         let trial = Trial { rates: rates(), ..Trial::on(seed, faults, shape, change) };
-        let verdict = trial.run(base(trial.base()), None);
-        if !verdict.violations.is_empty() || faults == 0.0 && verdict.first != "succeeded" {
-            wrong.push(told(trial, &verdict));
-        }
-    }
-    let some: String = wrong.iter().take(3).map(String::as_str).collect();
-    assert!(wrong.is_empty(), "{change:?}: {} of {seeds}: {some}", wrong.len());
+        Case { trial, base: base(trial.base()), on: format!("SLIPWAY_ON={shape}/{change:?} ") }
+    });
 }
 
 /// The checker holds that its machines are empty before they go; at the end it looks for whatever is left.

@@ -1,7 +1,7 @@
 //! What a roll takes where nothing goes wrong, by the world's own time.
 
 use jiff::Timestamp;
-use slipway_rollout::{Decision, Observed, Rollout, decide};
+use slipway_rollout::{Decision, Observed, Rollout, Task, decide};
 use slipway_sim::year::{Meddler, Roll, Rolled};
 
 fn rolled(workers: u32, max_unavailable: u32, surge: u32) -> Rolled {
@@ -34,8 +34,12 @@ struct NoCanary;
 impl Meddler for NoCanary {
     fn decide(&self, rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
         let mut state = rollout.clone();
-        for step in state.active.iter_mut().flat_map(|active| &mut active.nodes.steps) {
-            step.crew.proved = true;
+        for step in state.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps) {
+            if let Task::Workers(workers) = &mut step.task
+                && let Some(crew) = workers.phase.state_mut()
+            {
+                crew.proved = true;
+            }
         }
         decide(&state, observed, now)
     }

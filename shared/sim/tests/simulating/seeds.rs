@@ -53,12 +53,17 @@ fn digest(verdict: &Verdict) -> String {
 
 /// What was wrong, how to see it again, and what led to it.
 pub(super) fn told(trial: Trial, verdict: &Verdict) -> String {
+    told_on("", trial, verdict)
+}
+
+/// As [`told`]; `on` says what it goes on from, where that does not follow from the seed.
+fn told_on(on: &str, trial: Trial, verdict: &Verdict) -> String {
     let people = match trial.people {
         People::ByChance => String::new(),
         people => format!("SLIPWAY_PEOPLE={people:?} "),
     };
     let mut text = format!(
-        "seed {} with faults {}: `{people}SLIPWAY_SEED={0} SLIPWAY_FAULTS={1} cargo test --locked --workspace --test simulating -- one --nocapture`\n",
+        "seed {} with faults {}: `{on}{people}SLIPWAY_SEED={0} SLIPWAY_FAULTS={1} cargo test --locked --workspace --test simulating -- one --nocapture`\n",
         trial.seed, trial.faults
     );
     for violation in &verdict.violations {
@@ -72,9 +77,23 @@ pub(super) fn told(trial: Trial, verdict: &Verdict) -> String {
     text
 }
 
-#[test]
-fn p2_p3_p4_p5_p6_p8_p10_every_seed_ends_well_and_breaks_no_promise() {
-    let most = number("SLIPWAY_SEEDS").map_or(100, |seeds| seeds as u64);
+/// A trial, what it goes on from, and what else the command that replays it has to say.
+pub(super) struct Case<'b> {
+    pub(super) trial: Trial,
+    pub(super) base: &'b Base,
+    pub(super) on: String,
+}
+
+/// Lives through so many trials, from the first seed on, on all processors, and fails if a promise is broken in any of them, or if
+/// one in which nothing goes wrong by itself does not succeed at once and `succeeds` is asked for.
+#[allow(clippy::print_stdout, reason = "the figures are part of what it is run for")]
+pub(super) fn all_end_well<'b>(
+    what: &str,
+    usual: u64,
+    succeeds: bool,
+    case: impl Fn(u64) -> Case<'b> + Sync,
+) {
+    let most = number("SLIPWAY_SEEDS").map_or(usual, |seeds| seeds as u64);
     let first = number("SLIPWAY_FIRST").map_or(0, |seed| seed as u64);
     let (next, threads) =
         (AtomicU64::new(first), std::thread::available_parallelism().map_or(2, usize::from));
@@ -85,12 +104,13 @@ fn p2_p3_p4_p5_p6_p8_p10_every_seed_ends_well_and_breaks_no_promise() {
             if seed >= first + most {
                 return (ends, wrong, digests);
             }
-            let trial = trial(seed);
-            let verdict = run(trial);
+            let case = case(seed);
+            let verdict = case.trial.run(case.base, None);
             *ends.entry(verdict.first.clone()).or_default() += 1;
             digests.push((seed, digest(&verdict)));
-            if !verdict.violations.is_empty() {
-                wrong.push((trial, verdict));
+            let failed = succeeds && case.trial.faults == 0.0 && verdict.first != "succeeded";
+            if !verdict.violations.is_empty() || failed {
+                wrong.push((case, verdict));
             }
         }
     };
@@ -110,18 +130,32 @@ fn p2_p3_p4_p5_p6_p8_p10_every_seed_ends_well_and_breaks_no_promise() {
     digests.sort();
     let digests: String = digests.into_iter().map(|(_, digest)| digest).collect();
     println!(
-        "{most} rollouts ended first as: {ends:?}; transcripts: {}",
+        "{what}: {most} ended first as: {ends:?}; transcripts: {}",
         &sha256_hex(digests.as_bytes())[..20]
     );
-    wrong.sort_by_key(|(trial, _)| trial.seed);
-    let told: String = wrong.iter().take(5).map(|(trial, verdict)| told(*trial, verdict)).collect();
-    let mut kinds = BTreeMap::<String, Vec<u64>>::new();
-    for (trial, verdict) in &wrong {
-        let first = verdict.violations.first().unwrap();
-        let words: String = first.what.chars().filter(|c| !c.is_ascii_digit()).take(60).collect();
-        kinds.entry(format!("{} {words}", first.promise)).or_default().push(trial.seed);
+    wrong.sort_by_key(|(case, _)| case.trial.seed);
+    let mut text: String = wrong.iter().map(|(case, verdict)| in_a_line(case, verdict)).collect();
+    text.extend(wrong.iter().take(2).map(|(case, verdict)| told_on(&case.on, case.trial, verdict)));
+    assert!(wrong.is_empty(), "{what}: {} of {most}:\n{text}", wrong.len());
+}
+
+/// What was wrong first, in a line.
+fn in_a_line(case: &Case<'_>, verdict: &Verdict) -> String {
+    let (seed, faults) = (case.trial.seed, case.trial.faults);
+    match verdict.violations.first() {
+        Some(wrong) => {
+            format!("  {}{seed}, {faults}: {} at {}: {}\n", case.on, wrong.promise, wrong.at, wrong.what)
+        }
+        None => format!("  {}{seed}, {faults}: it ended first as {}\n", case.on, verdict.first),
     }
-    assert!(wrong.is_empty(), "{} of {most}: {kinds:#?}\n{told}", wrong.len());
+}
+
+#[test]
+fn p2_p3_p4_p5_p6_p8_p10_every_seed_ends_well_and_breaks_no_promise() {
+    all_end_well("every seed", 100, false, |seed| {
+        let trial = trial(seed);
+        Case { trial, base: base(trial.base()), on: String::new() }
+    });
 }
 
 #[test]
@@ -147,13 +181,32 @@ fn p4_while_an_alarm_of_etcd_is_raised_no_member_goes_and_the_rollout_says_why_i
     }
 }
 
+/// The change of that name.
+fn change(name: &str) -> Change {
+    let found = Change::ALL.into_iter().find(|change| format!("{change:?}") == name);
+    found.unwrap_or_else(|| panic!("{name} is no change of {:?}", Change::ALL))
+}
+
+/// The shape and the change that a variable names, as `12/Workers`.
+fn shape_and_change(variable: &str) -> Option<(usize, Change)> {
+    let text = std::env::var(variable).ok()?;
+    let (shape, name) = text.split_once('/').unwrap();
+    Some((shape.parse().unwrap(), change(name)))
+}
+
 #[test]
 fn one() {
     let Some(seed) = number("SLIPWAY_SEED") else { return };
     let seed = seed as u64;
     let faults = number("SLIPWAY_FAULTS").unwrap_or(trial(seed).faults);
-    let trial = Trial { faults, ..trial(seed) };
-    let verdict = run(trial);
+    let mut trial = Trial { faults, ..trial(seed) };
+    if let Some((shape, change)) = shape_and_change("SLIPWAY_ON") {
+        trial.on = Trial::on(seed, faults, shape, change).on;
+    }
+    let verdict = match shape_and_change("SLIPWAY_WITH") {
+        Some((shape, change)) => trial.run(&Base::with(shape, change), None),
+        None => run(trial),
+    };
     for (at, line) in &verdict.transcript {
         println!("{at} {line}");
     }

@@ -2,23 +2,17 @@
 
 use slipway_sim::year::{Base, Change, SIZES, Trial};
 
-use super::seeds::number;
+use super::seeds::{Case, all_end_well, rates};
 
 /// As [`super::seeds`]' trials, each on a cluster of another size that is about to be changed so.
 fn every_seed_ends_well(change: Change) {
-    let seeds = number("SLIPWAY_SEEDS").map_or(SIZES as u64, |seeds| seeds as u64);
     let bases: Vec<Base> = (0..SIZES).map(|shape| Base::with(shape, change)).collect();
-    for (seed, base) in (0..seeds).zip(bases.iter().cycle()) {
+    all_end_well(&format!("{change:?}"), SIZES as u64, true, |seed| {
+        let shape = seed as usize % SIZES;
         let faults = [0.0, 0.05, 0.02, 0.1][(seed as usize + seed as usize / SIZES) % 4];
-        let verdict = Trial::new(seed, faults).run(base, None);
-        let told: Vec<String> =
-            verdict.transcript.iter().rev().take(60).rev().map(|(at, line)| format!("{at} {line}")).collect();
-        let told = told.join("\n");
-        assert!(verdict.violations.is_empty(), "seed {seed}, {faults}: {:#?}\n{told}", verdict.violations);
-        if faults == 0.0 {
-            assert_eq!(verdict.first, "succeeded", "seed {seed}: {told}");
-        }
-    }
+        let trial = Trial { rates: rates(), ..Trial::new(seed, faults) };
+        Case { trial, base: &bases[shape], on: format!("SLIPWAY_WITH={shape}/{change:?} ") }
+    });
 }
 
 /// From 1.36 to 1.37, and from etcd 3.6 to 3.7. The checker holds the versions of all machines against each other after every event.

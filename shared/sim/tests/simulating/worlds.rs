@@ -98,7 +98,7 @@ struct NoTickForNodes;
 
 impl Meddler for NoTickForNodes {
     fn hears(&self, by: Waker, state: Option<&Rollout>) -> Option<Waker> {
-        let active = state.and_then(|state| state.active.as_ref());
+        let active = state.and_then(|state| state.active());
         let at_nodes = active.is_some_and(|one| one.steps.iter().all(|step| step.state == StepState::Done));
         (by != Waker::Tick || !at_nodes).then_some(by)
     }
@@ -106,7 +106,7 @@ impl Meddler for NoTickForNodes {
 
 #[test]
 fn a_mistake_that_only_a_lost_event_shows_is_seen_in_a_small_world() {
-    let base = Base::small(1, 1, Change::Controllers);
+    let base = Base::small(1, 1, Change::Workers);
     let small = Small::new(&base, Some(&NoTickForNodes));
     assert_eq!(small.explore(0).wrong, []);
     let found = small.explore(1);

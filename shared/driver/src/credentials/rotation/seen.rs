@@ -111,7 +111,7 @@ pub(crate) async fn standing_releases<A: Objects>(assets: &A, cluster: &str) -> 
     let Some(rollout) = rollout else { return Ok(Vec::new()) };
     let mut stacks: BTreeSet<(Option<String>, String)> =
         rollout.standing().into_iter().map(|(stack, release)| (Some(stack), release)).collect();
-    stacks.extend(rollout.active.map(|active| (None, active.target)));
+    stacks.extend(rollout.active().map(|active| (None, active.target.clone())));
     let ids: BTreeSet<String> = stacks.iter().map(|(_, release)| release.clone()).collect();
     let loads = ids.into_iter().map(|id| async move {
         let key = keys::release(cluster, &id);

@@ -66,3 +66,77 @@ fn p10_a_machine_that_a_person_says_to_leave_is_left_and_the_others_are_replaced
         assert!(yard.report.message.contains("left as they are, as told"), "{}", yard.report.message);
     }
 }
+
+/// Whether `line` says that something was done to the machine `id`; that it takes pods again is part of leaving it.
+fn touches(line: &str, id: &str) -> bool {
+    line.starts_with(&format!("{id} goes"))
+        || line.starts_with(&format!("{id} takes new"))
+        || line.ends_with(&format!(" drains {id}"))
+}
+
+#[test]
+fn p10_a_machine_is_left_whenever_a_person_says_so_before_it_is_told_to_go() {
+    // Also where that is said when what was decided is stored, and nothing of it done, since its function died.
+    for (change, left) in [
+        (Change::Machines, "etcd-1.0"),
+        (Change::Machines, "controller.1"),
+        (Change::Machines, "pool-a.1"),
+        (Change::Credentials, "etcd-1.0"),
+        (Change::Credentials, "controller.1"),
+        (Change::Credentials, "pool-a.1"),
+    ] {
+        for (moment, dies) in (1..90).flat_map(|moment| [(moment, false), (moment, true)]) {
+            let mut yard = Yard::new(&SMALL, change, &|_| true, &auto());
+            (0..moment).for_each(|_| yard.wake(None));
+            // One that is being drained may still be left.
+            let gone = |line: &String| touches(line, left) && !line.contains(" drains ");
+            if yard.state.active().is_none() || yard.log.iter().any(gone) {
+                break;
+            }
+            let skip = Order::Skip { instance: left.to_owned() };
+            if dies {
+                let decision = yard.decides(None);
+                let now = Timestamp::from_second(yard.now).unwrap();
+                let given = Given { order: skip, at: now };
+                let state = heard(&decision.next, &given, Some(&yard.wanted.desired), now);
+                let before = yard.log.len();
+                yard.performs(state.outbox.iter().map(|pending| pending.effect.clone()).collect());
+                let done: Vec<&String> =
+                    yard.log[before..].iter().filter(|line| touches(line, left)).collect();
+                assert!(done.is_empty(), "{left} at {moment}: {done:?}");
+                yard.state = Rollout { outbox: Vec::new(), ..state };
+            } else {
+                yard.wake(Some(skip));
+            }
+            let before = yard.log.len();
+            assert_eq!(yard.run(), "succeeded", "{left} at {moment}: {}", yard.report.message);
+            let after: Vec<&String> = yard.log[before..].iter().filter(|line| touches(line, left)).collect();
+            assert!(after.is_empty(), "{left} at {moment}, {dies}: {:#?}", yard.log);
+        }
+    }
+}
+
+#[test]
+fn p10_a_rollout_that_makes_way_for_a_newer_spec_begins_nothing_in_the_same_moment() {
+    let mut made_way = 0;
+    for change in [Change::Machines, Change::Credentials] {
+        for moment in 0..60 {
+            let mut yard = Yard::new(&SMALL, change, &|_| true, &auto());
+            (0..moment).for_each(|_| yard.wake(None));
+            if yard.state.active().is_none() && moment > 0 {
+                break;
+            }
+            yard.wanted.plan.id = "newer".to_owned();
+            yard.wanted.plan.to = "newer".to_owned();
+            yard.wanted.desired.plan = "newer".to_owned();
+            yard.wanted.desired.target = "newer".to_owned();
+            let decision = yard.decides(None);
+            if decision.report.state == "superseded" {
+                made_way += 1;
+                let begins: Vec<&Effect> = decision.effects.iter().filter(|effect| effect.begins()).collect();
+                assert!(begins.is_empty(), "{moment}: {begins:?}");
+            }
+        }
+    }
+    assert!(made_way > 5, "{made_way}");
+}

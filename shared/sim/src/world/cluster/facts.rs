@@ -20,6 +20,10 @@ pub struct ClusterFacts {
     pub snapshots: Vec<Timestamp>,
     /// The machines whose API server answers.
     pub api_servers: Vec<String>,
+    /// The controllers to which load balancers send: each is healthy in all target groups of its group.
+    pub targets: Vec<String>,
+    /// No controller has passed its health checks, and all that are checked have failed them: load balancers send to all.
+    pub fails_open: bool,
     /// Pods that a workload has, by node, also those that are still ending: `kubectl drain` waits until a pod is gone. The empty name has
     /// those that are nowhere.
     pub pods: BTreeMap<String, usize>,
@@ -119,6 +123,8 @@ impl World {
             alarm: cluster.etcd.alarm.as_ref().map(|(_, kind)| *kind),
             snapshots: cluster.etcd.snapshots.clone(),
             api_servers: self.api_servers(name),
+            targets: self.healthy_targets(name),
+            fails_open: self.fails_open(name),
             pods: pods.into_iter().map(|(node, count)| (node.to_owned(), count)).collect(),
             cordoned: nodes.map(|(name, _)| name.clone()).collect(),
             losses: cluster.losses.clone(),

@@ -18,6 +18,9 @@ use super::World;
 use super::execute::Task;
 use super::fleet::{Machine, Power};
 
+/// What an API server listens on.
+pub(super) const API_PORT: u32 = 6443;
+
 /// A cluster.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cluster {
@@ -123,20 +126,44 @@ impl World {
 
     /// The machines whose API server answers, in the order of their ids.
     pub(super) fn api_servers(&self, cluster: &str) -> Vec<String> {
-        if self.fleet.clusters.get(cluster).is_none_or(|one| one.etcd.leader.is_none()) {
+        if !self.has_leader(cluster) {
             return Vec::new();
         }
-        let machines = self.fleet.machines.values();
-        let serves = machines.filter(|machine| {
-            machine.cluster() == Some(cluster)
-                && machine.role() == "controller"
-                && machine.power == Power::Up
-                && machine.ready
-                && !machine.expired
-                && !machine.silent
-                && machine.restarting.is_none_or(|until| until <= self.now)
-        });
+        let serves = self.controllers(cluster).filter(|machine| self.runs_api_server(machine));
         serves.map(|machine| machine.id.clone()).collect()
+    }
+
+    /// Whether a controller's API server answers: it is ready (`/readyz`) only with its etcd.
+    pub(super) fn is_api_server(&self, machine: &Machine) -> bool {
+        self.runs_api_server(machine) && machine.cluster().is_some_and(|cluster| self.has_leader(cluster))
+    }
+
+    fn has_leader(&self, cluster: &str) -> bool {
+        self.fleet.clusters.get(cluster).is_some_and(|one| one.etcd.leader.is_some())
+    }
+
+    fn runs_api_server(&self, machine: &Machine) -> bool {
+        machine.power == Power::Up
+            && machine.ready
+            && !machine.expired
+            && !machine.silent
+            && machine.restarting.is_none_or(|until| until <= self.now)
+    }
+
+    fn controllers(&self, cluster: &str) -> impl Iterator<Item = &Machine> {
+        let machines = self.fleet.machines.values();
+        machines.filter(move |machine| machine.cluster() == Some(cluster) && machine.role() == "controller")
+    }
+
+    /// The machines of a cluster's API to which load balancers send, in the order of their ids.
+    fn healthy_targets(&self, cluster: &str) -> Vec<String> {
+        let healthy = self.controllers(cluster).filter(|machine| self.is_healthy_target(machine));
+        healthy.map(|machine| machine.id.clone()).collect()
+    }
+
+    /// Whether every target of a cluster's API has failed its health checks.
+    fn fails_open(&self, cluster: &str) -> bool {
+        self.controllers(cluster).all(|machine| self.has_failed_checks(machine))
     }
 }
 

@@ -110,6 +110,7 @@ impl World {
             if let Some(machine) = self.fleet.machines.get_mut(&machine.id) {
                 machine.restarting = Some(until);
             }
+            self.restarted_at(until, &machine.id);
         }
     }
 

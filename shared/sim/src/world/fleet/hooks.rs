@@ -33,6 +33,13 @@ impl World {
         self.queue.insert((at, self.sequence), Task::Fleet(task));
     }
 
+    /// What is started again on a machine answers at that time.
+    pub(in crate::world) fn restarted_at(&mut self, at: jiff::Timestamp, id: &str) {
+        self.sequence += 1;
+        let task = FleetTask::Restarted { machine: id.to_owned() };
+        self.queue.insert((at, self.sequence), Task::Fleet(task));
+    }
+
     /// Prolongs the hook in which a machine waits; `false`: it waits in none of that name.
     pub(super) fn heartbeat(&mut self, id: &str, hook: &str) -> bool {
         let now = self.now;
@@ -122,6 +129,7 @@ impl World {
         }
         let machine = machine.clone();
         self.tell(format!("{id} of {} is in service", machine.group));
+        self.register(id);
         self.launched(&machine);
         if self.fleet.groups.get(&machine.group).is_some_and(|group| group.ahead.is_some()) {
             self.look_soon(&machine.group);

@@ -135,8 +135,10 @@ impl World {
             rebalances: before.as_ref().is_some_and(|group| group.rebalances),
             replaces_spot: properties.get("CapacityRebalance") == Some(&Value::Bool(true)),
             suspended: before.map(|group| group.suspended).unwrap_or_default(),
+            target_groups: texts(properties, "TargetGroupARNs"),
         };
         self.fleet.groups.insert(name.to_owned(), group);
+        self.registers_all(name);
         self.look_soon(name);
     }
 
@@ -218,6 +220,11 @@ impl World {
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn texts(value: &Value, key: &str) -> BTreeSet<String> {
+    let found = value.get(key).and_then(Value::as_array).into_iter().flatten();
+    found.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn number(value: &Value, key: &str) -> Option<u32> {

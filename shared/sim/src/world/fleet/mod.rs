@@ -15,6 +15,7 @@ mod others;
 mod scaling;
 mod shown;
 mod silence;
+mod targets;
 mod userdata;
 mod view;
 mod zones;
@@ -31,6 +32,7 @@ pub use faults::{Fate, FleetFaults};
 pub(super) use made::groups_of;
 pub use others::Process;
 pub(crate) use shown::{ShownGroup, ShownMachine};
+pub(crate) use targets::ShownTarget;
 pub use view::{GroupFacts, MachineFacts};
 
 use super::cluster::Cluster;
@@ -91,6 +93,8 @@ pub(crate) struct Group {
     pub(crate) replaces_spot: bool,
     /// Processes that somebody has suspended.
     pub(crate) suspended: BTreeSet<Process>,
+    /// Where it registers its machines, by their ARNs.
+    pub(crate) target_groups: BTreeSet<String>,
 }
 
 /// A machine that a group launches beyond its desired capacity, and what goes once it is in service.
@@ -154,6 +158,8 @@ pub(crate) struct Machine {
     pub(crate) protected: bool,
     pub(crate) waits: Option<Waits>,
     pub(crate) fate: Fate,
+    /// What it is in the target groups of its group.
+    pub(crate) targets: Vec<targets::Target>,
 }
 
 /// A hook that waits.
@@ -240,6 +246,8 @@ pub(crate) enum FleetTask {
     Leaves { machine: String },
     /// The API servers take a silent machine's node for `NotReady`.
     NotReady { machine: String },
+    /// What was started again on a machine answers.
+    Restarted { machine: String },
 }
 
 impl FleetTask {
@@ -257,7 +265,8 @@ impl FleetTask {
             | Self::Reclaimed { machine }
             | Self::Speaks { machine }
             | Self::Leaves { machine }
-            | Self::NotReady { machine } => machine,
+            | Self::NotReady { machine }
+            | Self::Restarted { machine } => machine,
         }
     }
 }

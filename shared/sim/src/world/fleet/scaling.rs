@@ -40,6 +40,8 @@ impl World {
             FleetTask::Speaks { machine } => self.speaks(&machine),
             FleetTask::Leaves { machine } => self.leaves(&machine),
             FleetTask::NotReady { machine } => self.node_is_not_ready(&machine),
+            // Its health checks pass from now on: see `World::note_targets`.
+            FleetTask::Restarted { .. } => {}
         }
     }
 
@@ -130,6 +132,7 @@ impl World {
             protected: false,
             waits: None,
             fate,
+            targets: Vec::new(),
         };
         self.tell(format!("{name} launches {id} in {}", machine.zone));
         self.fleet.machines.insert(id.clone(), machine);

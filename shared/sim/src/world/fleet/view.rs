@@ -90,6 +90,26 @@ impl World {
         counts
     }
 
+    /// Whether all that was sent with that comment has come to its end, however it ended.
+    #[must_use]
+    pub fn is_over(&self, comment: &str) -> bool {
+        let mut sent = self.fleet.commands.iter().rev().filter(|sent| sent.comment == comment).peekable();
+        sent.peek().is_some() && sent.all(|sent| sent.details.is_over())
+    }
+
+    /// Whether between two versions of a launch template there is one that says something else than the first does: the group of whoever was
+    /// launched by the first was to launch others since.
+    #[must_use]
+    pub fn changed_between(&self, first: &TemplateVersion, last: &TemplateVersion) -> bool {
+        let (Ok(from), Ok(to)) = (first.version.parse::<u64>(), last.version.parse::<u64>()) else {
+            return false;
+        };
+        let Some(versions) = self.fleet.templates.get(&first.id).filter(|_| first.id == last.id) else {
+            return false;
+        };
+        from < to && versions.range(from..=to).any(|(_, data)| Some(data) != versions.get(&from))
+    }
+
     /// The tags of the group of that name; `None`: there is none.
     #[must_use]
     pub fn group_tags(&self, name: &str) -> Option<&BTreeMap<String, String>> {

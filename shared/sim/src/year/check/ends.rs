@@ -81,6 +81,13 @@ impl Checker {
         self.ends.called_off = self.ends.called_off.max(Some(at));
     }
 
+    /// What was obeyed goes on no longer, since it was called off at `at`.
+    pub fn stopped_ending(&mut self, at: Timestamp) {
+        if self.ends.obeyed.is_some() {
+            self.called_off(at);
+        }
+    }
+
     /// Everything is said to be gone: what was ordered until now is over.
     pub fn gone(&mut self) {
         let Ends { given, told, over, without, unsaved, .. } = std::mem::take(&mut self.ends);

@@ -4,15 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CLOCKS, Checker, GRACE, RESTARTS, Violation};
-use crate::world::{ClusterFacts, World};
+use super::targets::reached;
+use super::{CLOCKS, Checker, GRACE, INVOCATION, RESTARTS, Violation};
+use crate::world::{ClusterFacts, MachineFacts, World};
 
 impl Checker {
     /// Looks at the world.
     pub fn look(&mut self, world: &World) {
         let now = world.now();
         let Some(facts) = world.cluster_facts(&self.cluster) else { return };
+        let late = |one: &&MachineFacts| one.leaving && !one.ready;
+        let boot: Vec<String> = self.machines.values().filter(late).map(|one| one.id.clone()).collect();
         world.update_machines(&mut self.machines);
+        self.joined.extend(
+            boot.into_iter()
+                .filter(|id| self.machines.get(id).is_some_and(|one| one.ready))
+                .map(|id| (id, now)),
+        );
         for (id, machine) in &self.machines {
             if !self.roles.contains_key(id) {
                 self.roles.insert(id.clone(), machine.role.clone());
@@ -24,13 +32,14 @@ impl Checker {
         self.in_force(now);
         self.note_members(&facts, now);
         self.note_well(&facts, now);
+        self.note_targets(&facts, now);
         self.alarmed_at = facts.alarm.and(self.alarmed_at.or(Some(now)));
         self.note_back(world, &facts, now);
         self.note_stacks(world, now);
         self.note_standstill(now);
         self.note_removals(world);
         for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
-            if self.goes_with_its_stack(&loss.machine) {
+            if self.goes_with_its_stack(&loss.machine) || self.faults && self.joined_too_late(&loss.machine) {
                 continue;
             }
             let what = format!(
@@ -46,12 +55,18 @@ impl Checker {
         self.facts = Some(facts);
     }
 
+    /// Whether a machine that its group took down while it booted became a node when its drain had found none, or after its hook was
+    /// ended: nobody can keep pods from it then, nor drain it any more.
+    fn joined_too_late(&self, machine: &str) -> bool {
+        let joined = self.joined.get(machine).zip(self.released.get(machine));
+        joined.is_some_and(|(joined, released)| released.duration_since(*joined) <= INVOCATION)
+    }
+
     /// What holds at every moment where nothing goes wrong by itself.
     fn quiet(&mut self, facts: &ClusterFacts, now: Timestamp) {
         let (all, up) =
             (facts.members.len(), facts.members.values().filter(|one| one.voter && one.up).count());
-        let is_whole =
-            up == all && facts.leader.is_some() && facts.api_servers.len() >= self.rules.controllers;
+        let is_whole = up == all && facts.leader.is_some() && reached(facts) >= self.rules.controllers;
         if self.is_apart(is_whole) {
             return;
         }
@@ -68,20 +83,33 @@ impl Checker {
         // Where etcd itself is a single machine that is exchanged, no API server can serve.
         if serve < needed && (all > 1 || up == all) {
             self.wrong(now, "P5", format!("{serve} of {wanted} API servers serve"));
+        } else if all > 1 || up == all {
+            self.reach(facts, needed, now);
         }
     }
 
     /// P7: what a machine has in force has not ended.
     fn in_force(&mut self, now: Timestamp) {
-        let Some((end, machine)) = self.validity.nearest(self.machines.values()) else { return };
+        let Some((end, _)) = self.validity.nearest(self.machines.values()) else { return };
         let left = end.duration_since(now);
         if left <= self.rules.emergency + CLOCKS {
             self.hurried_at = Some(now);
         }
         if left <= SignedDuration::ZERO {
             self.expired_at = Some(now);
+        } else {
+            return;
         }
-        if left <= SignedDuration::ZERO && self.rules.renews {
+        // A person's word to leave a machine as it is counts for more (P10): its certificates end with it as it is, and stay ended until
+        // the next upload.
+        let told = self.machines.values().filter(|one| self.skipped.contains(&one.id));
+        let told = told
+            .filter(|one| self.validity.nearest(std::iter::once(*one)).is_some_and(|(end, _)| end <= now));
+        let told: Vec<String> = told.map(|one| one.id.clone()).collect();
+        self.ended_as_told.extend(told);
+        let kept = self.machines.values().filter(|one| !self.ended_as_told.contains(&one.id));
+        let Some((end, machine)) = self.validity.nearest(kept) else { return };
+        if end <= now && self.rules.renews {
             let what = format!("a certificate of {}, a {}, ended at {end}", machine.id, machine.role);
             self.wrong(now, "P7", what);
         }
@@ -121,13 +149,16 @@ impl Checker {
         // Any machine of a group stands in for any other: those that went first have theirs first.
         self.taken.reverse();
         self.taken.retain(|taken| {
-            if let Some(credentials) = &taken.restart {
+            if let Some((credentials, command)) = &taken.restart {
                 let Some(machine) = machines.get(&taken.machine) else { return false };
                 let ill = match facts.members.get(&taken.role) {
                     Some(member) => !member.up,
                     None => !facts.api_servers.contains(&taken.machine),
                 };
-                let asked = machine.credentials != *credentials && now.duration_since(taken.at) < RESTARTS;
+                // One whose command ended without it having taken them was not started anew, and will not be by that command.
+                let asked = machine.credentials != *credentials
+                    && now.duration_since(taken.at) < RESTARTS
+                    && !world.is_over(command);
                 return asked || ill;
             }
             if let Some(member) = facts.members.get(&taken.role) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::Checker;
-use crate::world::{ClusterFacts, MemberFacts};
+use crate::world::{ClusterFacts, MachineFacts, MemberFacts, Power};
 
 impl Checker {
     /// No member goes while an alarm is raised that whoever decided could know of.
@@ -115,6 +115,12 @@ impl Checker {
             {
                 *died.entry(role.clone()).or_default() += 1;
             }
+        }
+        // One that died when it had only just come was never well, and Auto Scaling has it in service until it finds out.
+        let never_well = |one: &&MachineFacts| !self.last_well.contains_key(&one.id);
+        let dead = |one: &&MachineFacts| one.serves && one.power != Power::Up && !one.leaving;
+        for one in self.machines.values().filter(|one| self.faults && dead(one) && never_well(one)) {
+            *died.entry(one.role.clone()).or_default() += 1;
         }
         died
     }

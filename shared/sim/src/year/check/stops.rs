@@ -22,6 +22,18 @@ pub struct Stops {
     called_off: Option<Timestamp>,
 }
 
+impl Stops {
+    /// Of what stops now, what did already as of `then`; a rollout that has begun since is stopped by nothing of before.
+    pub(super) fn as_of(&self, then: &Self) -> Self {
+        Self {
+            paused_at: then.paused_at,
+            aborted: self.aborted && then.aborted,
+            skipped: self.skipped.intersection(&then.skipped).cloned().collect(),
+            called_off: self.called_off.min(then.called_off),
+        }
+    }
+}
+
 impl Checker {
     /// What stops, as far as it is known, to be taken back when whoever was to hear of more did not.
     #[must_use]

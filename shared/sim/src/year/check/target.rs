@@ -82,7 +82,12 @@ impl Target {
         let Some(node) = self.role(&machine.role) else { return true };
         let launched = |template: Option<&_>| template.and_then(|template| world.launched_as(template));
         let now = world.group_facts(&machine.group).and_then(|group| group.template);
-        machine.config != node.config_digest || launched(machine.template.as_ref()) != launched(now.as_ref())
+        // One that was launched by an update that was rolled back is the same as the update that is made again launches, and by no number
+        // that whoever decides is told.
+        let again = machine.template.as_ref().zip(now.as_ref());
+        machine.config != node.config_digest
+            || launched(machine.template.as_ref()) != launched(now.as_ref())
+            || again.is_some_and(|(was, is)| world.changed_between(was, is))
     }
 
     /// Whether those are the credentials that the release has for a role.
@@ -109,7 +114,7 @@ impl Checker {
         };
         let is_approved = self.approved.contains(&begun.plan);
         let unapproved = self.rules.manual && !is_approved;
-        if unapproved && !self.is_hurried(now) {
+        if unapproved && !self.was_hurried(now) {
             self.wrong(
                 now,
                 "P3",

@@ -1,0 +1,554 @@
+//! One machine on its way out.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::Scene;
+use crate::drain::{Drain, DrainLook, Patience};
+use crate::errand::{Asked, PAUSE, Sender, TRIES};
+use crate::fleet::{GroupView, Lifecycle, MachineView};
+use crate::nodes::{CONSISTENT, PATIENCE, RECONSIDERED};
+use crate::states::{Wakes, Way, leads};
+use crate::waits::{Departs, HowFar};
+use crate::{Effect, Observed};
+use slipway_core::node::{FailureCode, Uncordoned, Verb};
+use slipway_core::pki::Role;
+
+/// How long pods may hold up a worker that a rollout replaces: they may be jobs that end by themselves overnight.
+const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
+
+/// How often a hook is prolonged. It waits for half an hour, so that two heartbeats may be lost.
+const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
+
+/// How often a machine that stays is told so: its API may be down for a while.
+const UNCORDONS: u32 = 10 * TRIES;
+
+/// What a look says of a departure: there is still something to do, or nothing is left of it.
+const STAYS: bool = true;
+const GONE: bool = false;
+
+/// A machine on its way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Departure {
+    /// Its pool.
+    pub role: Role,
+    /// Its Auto Scaling group.
+    pub group: String,
+    /// Who wants it to go.
+    pub cause: Cause,
+    /// What comes after its drain.
+    pub ends: Ending,
+    /// How far it is.
+    pub state: DepartureState,
+    /// When it came there.
+    pub since: Timestamp,
+    /// Seconds after which its drain may be forced by all the other rules; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force_after_s: Option<u32>,
+    /// How often something was asked.
+    #[serde(default)]
+    pub rounds: u32,
+    /// Why it does not go after all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Who wants a machine to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cause {
+    /// A rollout.
+    Rollout,
+    /// Auto Scaling itself.
+    AutoScaling,
+}
+
+/// What comes after the drain of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Ending {
+    /// It goes, and another takes its place.
+    Replaced,
+    /// It goes as one too many, and none comes for it.
+    Surplus {
+        /// How many machines its group wanted when it was chosen.
+        of: u32,
+    },
+    /// It stays where it is until its stack is deleted.
+    Rests,
+}
+
+/// How far a [`Departure`] is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum DepartureState {
+    /// Its pods are evicted.
+    Drain {
+        /// How far that is.
+        drain: Drain,
+        /// When its terminate hook was prolonged last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prolonged: Option<Timestamp>,
+    },
+    /// It is drained, and goes.
+    Leave {
+        /// When Auto Scaling was told so last.
+        told: Timestamp,
+    },
+    /// It is drained, and stays until its stack goes.
+    Rest,
+    /// It does not go after all: its drain comes to its end.
+    Withdraw {
+        /// The drain that may still run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asked: Option<Asked>,
+        /// When it was taken back last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<Timestamp>,
+    },
+    /// It is told to take pods again.
+    Uncordon {
+        /// The controller that was asked for that last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asked: Option<Asked>,
+        /// How often that failed.
+        #[serde(default)]
+        tries: u32,
+    },
+}
+
+/// The states of a departure. From each it is over when the machine is gone.
+pub(crate) const WAYS: &[Way] = &[
+    Way::new(
+        "drain",
+        "its pods are evicted, and its terminate hook is kept alive",
+        &[Wakes::Command, Wakes::Machine],
+        &["leave", "rest", "withdraw", "gone"],
+    ),
+    Way::new("leave", "it is drained, and goes", &[Wakes::Machine], &["drain", "withdraw", "gone"]),
+    Way::new(
+        "rest",
+        "it is drained, and stays until its stack goes",
+        &[Wakes::Machine],
+        &["drain", "withdraw", "gone"],
+    ),
+    Way::new(
+        "withdraw",
+        "it stays after all: its drain is taken back",
+        &[Wakes::Command],
+        &["uncordon", "drain", "gone"],
+    ),
+    Way::new("uncordon", "it is told to take pods again", &[Wakes::Command], &["drain", "withdraw", "gone"]),
+    Way::new("gone", "nothing is left to do", &[], &[]),
+];
+
+impl DepartureState {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Drain { .. } => "drain",
+            Self::Leave { .. } => "leave",
+            Self::Rest => "rest",
+            Self::Withdraw { .. } => "withdraw",
+            Self::Uncordon { .. } => "uncordon",
+        }
+    }
+
+    fn drains() -> Self {
+        Self::Drain { drain: Drain::default(), prolonged: None }
+    }
+
+    fn asked(&self) -> Option<&Asked> {
+        match self {
+            Self::Drain { drain, .. } => drain.asked.as_ref(),
+            Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => asked.as_ref(),
+            Self::Leave { .. } | Self::Rest => None,
+        }
+    }
+
+    fn asked_mut(&mut self) -> Option<&mut Option<Asked>> {
+        match self {
+            Self::Drain { drain, .. } => Some(&mut drain.asked),
+            Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => Some(asked),
+            Self::Leave { .. } | Self::Rest => None,
+        }
+    }
+}
+
+/// How its group holds a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// It serves.
+    Free,
+    /// It waits in its terminate hook.
+    Hook,
+    /// Its terminate hook ran out before it was drained: it runs on until somebody terminates it once more
+    /// (docs.aws.amazon.com/autoscaling/ec2/userguide, "Manage retained instances").
+    Kept,
+}
+
+impl Hold {
+    /// Whether Auto Scaling does not count on it any more.
+    const fn must_go(self) -> bool {
+        match self {
+            Self::Free => false,
+            Self::Hook | Self::Kept => true,
+        }
+    }
+}
+
+impl Departure {
+    /// One that Auto Scaling wants to go.
+    pub(super) fn by_auto_scaling(
+        role: Role,
+        group: &str,
+        force_after_s: Option<u32>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            role,
+            group: group.to_owned(),
+            cause: Cause::AutoScaling,
+            ends: Ending::Replaced,
+            state: DepartureState::drains(),
+            since: now,
+            force_after_s,
+            rounds: 0,
+            problem: None,
+        }
+    }
+
+    /// One that was cordoned and does not go after all; `asked`: the drain that may still run.
+    pub(crate) fn called_off(role: Role, group: &str, asked: Option<Asked>, now: Timestamp) -> Self {
+        let state = DepartureState::Withdraw { asked, told: None };
+        Self { cause: Cause::Rollout, state, ..Self::by_auto_scaling(role, group, None, now) }
+    }
+
+    /// One of a pool that goes as a whole: it stays, empty, until all are.
+    pub(crate) fn to_rest(
+        role: &Role,
+        group: &GroupView,
+        force_after_s: Option<u32>,
+        now: Timestamp,
+    ) -> Self {
+        Self { ends: Ending::Rests, ..Self::by_rollout(role, group, false, force_after_s, now) }
+    }
+
+    /// One that a rollout begins; `is_surplus`: none comes for it.
+    pub(crate) fn by_rollout(
+        role: &Role,
+        group: &GroupView,
+        is_surplus: bool,
+        force_after_s: Option<u32>,
+        now: Timestamp,
+    ) -> Self {
+        let ends = if is_surplus { Ending::Surplus { of: group.desired } } else { Ending::Replaced };
+        let one = Self::by_auto_scaling(role.clone(), &group.name, force_after_s, now);
+        Self { cause: Cause::Rollout, ends, ..one }
+    }
+
+    /// Whether none comes for it.
+    pub(crate) const fn is_surplus(&self) -> bool {
+        matches!(self.ends, Ending::Surplus { .. })
+    }
+
+    /// What a controller was asked for it last.
+    #[must_use]
+    pub fn asked(&self) -> Option<&Asked> {
+        self.state.asked()
+    }
+
+    /// The drain that a controller is asked for.
+    pub(super) fn drain_asked(&self) -> Option<&Asked> {
+        match &self.state {
+            DepartureState::Drain { drain, .. } => drain.asked.as_ref(),
+            DepartureState::Leave { .. }
+            | DepartureState::Rest
+            | DepartureState::Withdraw { .. }
+            | DepartureState::Uncordon { .. } => None,
+        }
+    }
+
+    /// Run Command would not take the command of that token.
+    pub(crate) fn was_refused(&mut self, token: &str, reason: &str) {
+        if let Some(Some(asked)) = self.state.asked_mut() {
+            asked.was_refused(token, reason);
+        }
+    }
+
+    /// The command of that token was never sent.
+    pub(crate) fn not_sent(&mut self, token: &str) {
+        if let Some(asked) = self.state.asked_mut()
+            && asked.as_ref().is_some_and(|one| one.command.token == token)
+        {
+            *asked = None;
+        }
+    }
+
+    /// How far it is, for a person.
+    pub(crate) fn departs(&self, id: &str) -> Departs {
+        let how = match &self.state {
+            DepartureState::Drain { drain, .. } => HowFar::Drains(drain.held.clone()),
+            DepartureState::Leave { .. } => HowFar::Leaves,
+            DepartureState::Rest => HowFar::Empty,
+            DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => HowFar::Stays,
+        };
+        Departs { machine: id.to_owned(), how }
+    }
+
+    fn enter(&mut self, state: DepartureState, now: Timestamp) -> bool {
+        debug_assert!(
+            leads(WAYS, self.state.name(), state.name()),
+            "no table leads from {} to {}",
+            self.state.name(),
+            state.name()
+        );
+        self.state = state;
+        self.since = now;
+        STAYS
+    }
+
+    /// It goes: Auto Scaling is told so now.
+    pub(super) fn leaves(&mut self, now: Timestamp) {
+        self.enter(DepartureState::Leave { told: now }, now);
+    }
+
+    /// It does not go after all: what was asked for it is taken back, and pods may come again once that has ended.
+    pub(crate) fn withdraw(&mut self, why: Option<String>, now: Timestamp) -> bool {
+        self.problem = why.or_else(|| self.problem.take());
+        let asked = self.state.asked().cloned();
+        self.enter(DepartureState::Withdraw { asked, told: None }, now)
+    }
+
+    pub(super) fn look(
+        &mut self,
+        id: &str,
+        machine: Option<&MachineView>,
+        scene: &Scene<'_>,
+        free: &mut usize,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let hold = match machine.map(|machine| machine.lifecycle) {
+            None => return GONE,
+            // On its way out without a hook that would wait for anybody.
+            Some(Lifecycle::Terminating) if scene.now.duration_since(self.since) > PATIENCE => return GONE,
+            Some(Lifecycle::Terminating) => return STAYS,
+            Some(Lifecycle::TerminatingWait) => Hold::Hook,
+            Some(Lifecycle::Retained) => Hold::Kept,
+            Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => Hold::Free,
+        };
+        // A controller that its group takes down leaves by itself.
+        if hold.must_go() && self.role == Role::Controller {
+            return GONE;
+        }
+        match &self.state {
+            DepartureState::Drain { .. } => self.drain(id, hold, scene, free, effects),
+            DepartureState::Leave { told } => {
+                let told = *told;
+                self.leave(id, told, hold, scene, effects)
+            }
+            DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. }
+                if hold.must_go() =>
+            {
+                // Auto Scaling wants it now.
+                self.cause = Cause::AutoScaling;
+                self.problem = None;
+                self.enter(DepartureState::drains(), scene.now)
+            }
+            DepartureState::Rest if scene.goes_on => STAYS,
+            DepartureState::Rest => self.withdraw(None, scene.now),
+            DepartureState::Withdraw { .. } => self.take_back(scene, effects),
+            DepartureState::Uncordon { .. } => self.uncordon(id, scene, free, effects),
+        }
+    }
+
+    fn drain(
+        &mut self,
+        id: &str,
+        hold: Hold,
+        scene: &Scene<'_>,
+        free: &mut usize,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let now = scene.now;
+        let DepartureState::Drain { drain, prolonged } = &mut self.state else { return STAYS };
+        if hold == Hold::Hook && prolonged.is_none_or(|at| now.duration_since(at) >= HEARTBEAT) {
+            *prolonged = Some(now);
+            effects.push(Effect::ProlongTermination { group: self.group.clone(), instance: id.to_owned() });
+        }
+        if !hold.must_go() && self.cause == Cause::AutoScaling {
+            // An answer may be of before it was in its hook (docs/aws.md). After a while it is not: somebody took it out of the group's hands.
+            return if now.duration_since(self.since) < CONSISTENT { STAYS } else { GONE };
+        }
+        if !hold.must_go() && !scene.goes_on {
+            return self.withdraw(None, now);
+        }
+        if scene.paused {
+            return STAYS;
+        }
+        let runs = drain.asked.is_some();
+        let patience = (!hold.must_go()).then_some(Patience { since: self.since, most: DRAIN_PATIENCE });
+        match drain.look(id, scene.observed, now, patience) {
+            DrainLook::Runs => {}
+            DrainLook::Pauses => *free += usize::from(runs),
+            DrainLook::Empty => self.is_empty(id, hold, scene, effects),
+            DrainLook::GivenUp(why) => {
+                *free += 1;
+                return self.withdraw(Some(why), now);
+            }
+            DrainLook::Idle => {
+                *free += usize::from(runs);
+                if *free > 0
+                    && let Some(asked) = self.ask(id, Drain::verb(id, self.force_after_s), scene, effects)
+                {
+                    *free -= 1;
+                    if let DepartureState::Drain { drain, .. } = &mut self.state {
+                        drain.asked = Some(asked);
+                    }
+                }
+            }
+        }
+        STAYS
+    }
+
+    /// Asks the controller that has least to do; `None`: none serves.
+    fn ask(&mut self, id: &str, verb: Verb, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> Option<Asked> {
+        // Of several each time another, and not the same for all.
+        let count = scene.controllers.len().max(1);
+        let at = id.bytes().fold(self.rounds as usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
+        let mut busy = scene.busy.borrow_mut();
+        let in_turn = (0..scene.controllers.len()).map(|more| scene.controllers[(at % count + more) % count]);
+        let controller = in_turn.min_by_key(|id| busy.get(*id).copied().unwrap_or_default())?;
+        *busy.entry(controller.clone()).or_default() += 1;
+        self.rounds += 1;
+        let (of, name) = (format!("{id} {}", self.since), self.role.to_string());
+        let sender = Sender { of: &of, cluster: scene.cluster, name: &name };
+        let command = sender.command(self.rounds, controller.clone(), verb);
+        effects.push(Effect::Send(command.clone()));
+        Some(Asked { role: Role::Controller, command, at: scene.now, refused: None })
+    }
+
+    /// Its drain is taken back, again and again until it has ended: Run Command may not list it yet, and promises nothing.
+    fn take_back(&mut self, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
+        let now = scene.now;
+        let DepartureState::Withdraw { asked, told } = &mut self.state else { return STAYS };
+        let Some(asked) = asked.as_ref().filter(|asked| still_runs(asked, scene.observed, now)) else {
+            return self.enter(DepartureState::Uncordon { asked: None, tries: 0 }, now);
+        };
+        if told.is_none_or(|at| now.duration_since(at) >= PAUSE) {
+            effects.extend(asked.take_back());
+            *told = Some(now);
+        }
+        STAYS
+    }
+
+    /// Its pods are gone: it goes, too.
+    fn is_empty(&mut self, id: &str, hold: Hold, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
+        if self.ends == Ending::Rests && !hold.must_go() {
+            self.enter(DepartureState::Rest, scene.now);
+            return;
+        }
+        let (group, instance) = (self.group.clone(), id.to_owned());
+        effects.push(match hold {
+            Hold::Hook => Effect::CompleteTermination { group, instance },
+            // What its group keeps is none of those that the group wants.
+            Hold::Kept => Effect::Terminate { group, instance, then_desired: None },
+            Hold::Free => Effect::Terminate { group, instance, then_desired: self.then_desired(scene) },
+        });
+        self.leaves(scene.now);
+    }
+
+    /// How many machines its group is to want once it is gone. Where somebody else, such as a cluster autoscaler, has made the group smaller
+    /// since it was chosen as one too many, or it is as small as it may be, it is one too many no longer: another takes its place.
+    fn then_desired(&self, scene: &Scene<'_>) -> Option<u32> {
+        let Ending::Surplus { of } = self.ends else { return None };
+        let group = scene.observed.groups.get(&self.group)?.as_ref()?;
+        let mut shrunk = scene.shrunk.borrow_mut();
+        let shrunk = shrunk.entry(self.group.clone()).or_default();
+        let size = group.desired.checked_sub(*shrunk + 1)?;
+        if group.desired < of || size < group.min {
+            return None;
+        }
+        *shrunk += 1;
+        Some(size)
+    }
+
+    /// Auto Scaling would not terminate it. As one too many it might not go since its group is as small as it may be: it goes as one
+    /// that is replaced. Else it stays, and takes pods again.
+    pub(crate) fn not_terminated(&mut self, reason: &str) {
+        self.state = if self.is_surplus() {
+            self.ends = Ending::Replaced;
+            DepartureState::drains()
+        } else {
+            self.problem = Some(reason.to_owned());
+            DepartureState::Withdraw { asked: None, told: None }
+        };
+    }
+
+    fn leave(
+        &mut self,
+        id: &str,
+        told: Timestamp,
+        hold: Hold,
+        scene: &Scene<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        if hold.must_go() && scene.now.duration_since(told) >= PAUSE {
+            self.state = DepartureState::Leave { told: scene.now };
+            let (group, instance) = (self.group.clone(), id.to_owned());
+            effects.push(if hold == Hold::Hook {
+                Effect::CompleteTermination { group, instance }
+            } else {
+                // Its hook ran out before anybody could complete it. To terminate it once more begins its hook anew.
+                Effect::Terminate { group, instance, then_desired: None }
+            });
+        }
+        // It was to be terminated and is not: what that was decided on became too old. Nothing is left on it to be evicted.
+        if !hold.must_go() && scene.now.duration_since(self.since) > RECONSIDERED {
+            return self.enter(DepartureState::drains(), scene.now);
+        }
+        if self.problem.is_none() && scene.now.duration_since(self.since) > PATIENCE {
+            let minutes = PATIENCE.as_mins();
+            self.problem = Some(format!("{id} was terminated and is still there after {minutes} minutes"));
+        }
+        STAYS
+    }
+
+    fn uncordon(&mut self, id: &str, scene: &Scene<'_>, free: &mut usize, effects: &mut Vec<Effect>) -> bool {
+        let DepartureState::Uncordon { asked, tries } = &mut self.state else { return STAYS };
+        if scene.paused && scene.goes_on {
+            return STAYS;
+        }
+        if let Some(asked) = asked {
+            match asked.answer::<Uncordoned>(scene.observed, scene.now) {
+                None => return STAYS,
+                Some(Ok(_)) => return GONE,
+                Some(Err(_)) if scene.now.duration_since(asked.at) < PAUSE => return STAYS,
+                Some(Err(_)) if asked.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
+                // A try that failed counts once, when another is made.
+                Some(Err(_)) if *free == 0 => return STAYS,
+                Some(Err(_)) => {
+                    *tries += 1;
+                    if *tries >= UNCORDONS {
+                        return GONE;
+                    }
+                }
+            }
+        }
+        // A whole pool may come back at once.
+        let tries = *tries;
+        if *free > 0
+            && let Some(asked) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
+        {
+            *free -= 1;
+            self.state = DepartureState::Uncordon { asked: Some(asked), tries };
+        }
+        STAYS
+    }
+}
+
+/// Whether a drain that was taken back may still run.
+fn still_runs(asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
+    let is_late = now.duration_since(asked.at) > asked.command.verb.answers_within();
+    asked.outcome(observed, now).is_none() && !is_late
+}

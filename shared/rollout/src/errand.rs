@@ -1,0 +1,225 @@
+//! What machines are asked through Run Command, and what became of it.
+//!
+//! Commands are sent in rounds. Each has a token of its own, so that a function that dies between two calls sends none twice, and the
+//! number of the round is part of the token, so that no answer to an earlier round counts for a later one.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, Observed};
+use slipway_core::digest::sha256_hex;
+use slipway_core::node::answer::OfVerb;
+use slipway_core::node::{Answer, Command, CommandView, FailureCode, HowUnanswered, Unanswered, Verb};
+use slipway_core::pki::Role;
+use slipway_core::renewal::deadline;
+
+/// How often one machine's work is tried: what fails for the third time does not fail by chance.
+pub(super) const TRIES: u32 = deadline::TRIES;
+
+/// Before machines are asked again how they are: once a tick.
+pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
+
+/// A command that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Asked {
+    /// The role of the machine.
+    pub role: Role,
+    /// What.
+    pub command: Command,
+    /// When.
+    pub at: Timestamp,
+    /// Why Run Command would not take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// Who sends commands: no two senders share a token.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sender<'a> {
+    /// What names the sender among all of its cluster, such as its rollout.
+    pub(super) of: &'a str,
+    /// `clusterName`.
+    pub(super) cluster: &'a str,
+    /// What it works on.
+    pub(super) name: &'a str,
+}
+
+impl Sender<'_> {
+    /// A command of that round.
+    pub(super) fn command(&self, round: u32, instance: String, verb: Verb) -> Command {
+        let Self { of, cluster, name } = self;
+        let whole = format!("{of} {name} {round} {instance} {} {:?}", verb.document(), verb.parameters());
+        let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+        let token = format!(
+            "{}/{}/{round}/{}",
+            short(cluster, 44),
+            short(name, 24),
+            &sha256_hex(whole.as_bytes())[..24]
+        );
+        Command { token, instance, verb }
+    }
+}
+
+/// Commands that were sent together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Round(Vec<Asked>);
+
+impl Round {
+    /// The commands of round `number`.
+    pub(super) fn new(
+        sender: Sender<'_>,
+        number: u32,
+        whom: Vec<(Role, String, Verb)>,
+        now: Timestamp,
+    ) -> Self {
+        let asked = whom.into_iter().map(|(role, instance, verb)| {
+            let command = sender.command(number, instance, verb);
+            Asked { role, command, at: now, refused: None }
+        });
+        Self(asked.collect())
+    }
+
+    /// Each command and whom it was sent to.
+    pub fn iter(&self) -> std::slice::Iter<'_, Asked> {
+        self.0.iter()
+    }
+
+    /// Whether nobody is asked anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn first(&self) -> Option<&Asked> {
+        self.0.first()
+    }
+
+    pub(super) fn as_slice(&self) -> &[Asked] {
+        &self.0
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [Asked] {
+        &mut self.0
+    }
+
+    /// The command of that token was never sent.
+    pub(super) fn forget(&mut self, token: &str) {
+        self.0.retain(|asked| asked.command.token != token);
+    }
+
+    pub(super) fn into_first(self) -> Option<Asked> {
+        self.0.into_iter().next()
+    }
+
+    /// What each answered; `None`: some are still to answer.
+    pub(super) fn answers<T: OfVerb>(
+        &self,
+        observed: &Observed,
+        now: Timestamp,
+    ) -> Option<Vec<(&Asked, Result<T, String>)>> {
+        self.0.iter().map(|asked| Some((asked, asked.answer(observed, now)?))).collect()
+    }
+
+    /// The answer of a round that asks one machine; `None`: it is still to come.
+    pub(super) fn only_answer<T: OfVerb>(
+        &self,
+        observed: &Observed,
+        now: Timestamp,
+    ) -> Option<Result<T, String>> {
+        let nobody = || Some(Err("nobody was asked".to_owned()));
+        self.first().map_or_else(nobody, |asked| asked.answer(observed, now))
+    }
+
+    /// When it began; `None`: nobody was asked.
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        self.0.iter().map(|asked| asked.at).max()
+    }
+
+    /// Whether it is time to ask once more.
+    pub(super) fn may_ask_again(&self, now: Timestamp) -> bool {
+        self.at().is_none_or(|at| now.duration_since(at) >= PAUSE)
+    }
+}
+
+impl Asked {
+    /// Run Command would not take it, if its token is that one.
+    pub(super) fn was_refused(&mut self, token: &str, reason: &str) {
+        if self.command.token == token {
+            self.refused = Some(reason.to_owned());
+        }
+    }
+
+    /// Takes it back, if that is of use. What only asks ends within moments, and a machine that takes new credentials is seen to its
+    /// end: half of that is worse than all of it.
+    pub(super) fn take_back(&self) -> Option<Effect> {
+        match self.command.verb {
+            Verb::Drain { .. } | Verb::EtcdSnapshot => Some(Effect::Cancel(self.command.clone())),
+            Verb::Status
+            | Verb::Refresh { .. }
+            | Verb::EtcdHealth
+            | Verb::EtcdMoveLeader
+            | Verb::EtcdRemove { .. }
+            | Verb::EtcdRetire
+            | Verb::Uncordon { .. } => None,
+        }
+    }
+
+    fn view<'o>(&self, observed: &'o Observed) -> Option<&'o CommandView> {
+        observed.answers.get(&self.command.token).and_then(Option::as_ref)
+    }
+
+    /// Whether it was answered by an error of that code.
+    pub(super) fn failed_with(&self, observed: &Observed, code: FailureCode) -> bool {
+        self.view(observed).is_some_and(|view| view.failed_with(code))
+    }
+
+    /// Whether it never ran: its machine was off, or its agent had too much to do. That tells nothing of what was asked.
+    pub(super) fn never_ran(&self, observed: &Observed) -> bool {
+        match self.view(observed) {
+            Some(CommandView::Unanswered(Unanswered { how, .. })) => *how == HowUnanswered::Undelivered,
+            Some(CommandView::Pending) => true,
+            Some(CommandView::InProgress | CommandView::Answered(_) | CommandView::Failed(_)) => false,
+            None => self.refused.is_none(),
+        }
+    }
+
+    /// The answer, where its verb answers with `T`; `None`: it is under way.
+    pub(super) fn answer<T: OfVerb>(&self, observed: &Observed, now: Timestamp) -> Option<Result<T, String>> {
+        let answer = self.outcome(observed, now)?;
+        let verb = self.command.verb.document();
+        Some(answer.and_then(|answer| {
+            T::of(answer).ok_or_else(|| format!("{verb} gave the answer of another verb"))
+        }))
+    }
+
+    /// What became of it, whatever its verb; `None`: it is under way.
+    pub(super) fn outcome<'o>(
+        &self,
+        observed: &'o Observed,
+        now: Timestamp,
+    ) -> Option<Result<&'o Answer, String>> {
+        if let Some(refused) = &self.refused {
+            return Some(Err(refused.clone()));
+        }
+        let waits = now.duration_since(self.at);
+        let verb = self.command.verb.document();
+        // `None`: it was sent only now, and was not looked at.
+        let view = observed.answers.get(&self.command.token)?;
+        let late = |what: &str| {
+            (waits > self.command.verb.answers_within())
+                .then(|| Err(format!("{verb} {what} for {} minutes", waits.as_mins())))
+        };
+        match view {
+            None => late("was not heard of"),
+            Some(CommandView::Pending | CommandView::InProgress) => late("was not answered"),
+            Some(CommandView::Answered(answer)) => Some(Ok(answer)),
+            Some(CommandView::Failed(failure)) => Some(Err(failure.message.clone())),
+            Some(CommandView::Unanswered(Unanswered { problem, .. })) => {
+                let problem = problem.as_deref().unwrap_or("Run Command does not say why");
+                Some(Err(format!("{verb}: {problem}")))
+            }
+        }
+    }
+}

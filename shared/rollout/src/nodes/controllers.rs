@@ -1,0 +1,530 @@
+//! Controllers that are replaced, that take new credentials in place, or of which there is one too many.
+//!
+//! One at a time, and only while every other API server is well (P5); who is replaced goes only once there is one more than there need be.
+//!
+//! A controller is well when its API server says so and when every load balancer that it is a target of sends requests to it: clients come
+//! by these, and a target takes several health checks until it counts. So its successor serves them before an only controller goes.
+//!
+//! Between two minors (kubernetes.io/releases/version-skew-policy) the step ends only when no API server of the older one is left, since what
+//! comes after it, workers and add-ons, may be newer than none of them.
+
+mod state;
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::Effect;
+use super::super::departures::Departure;
+use super::super::drain::{Drain, DrainLook, Patience};
+use super::super::errand::{Asked, Round};
+use super::super::fleet::GroupView;
+use super::super::outbox::{FRESH, Seen};
+use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, List, Looked, Many, Waits};
+use super::credentials::{Taken, earlier_boot, outdated, takers};
+use super::idle::surely;
+use super::machine::{Machine, Move, State, waited};
+use super::member::goes_on;
+use super::members::{no_snapshot, snapshot, take_snapshot};
+use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving};
+use slipway_core::node::{NodeStatus, Verb};
+use slipway_core::pki::Role;
+use slipway_core::renewal::Urgency;
+
+pub use state::{Controllers, ControllersState, ControllersWork, Cordon};
+
+/// How long pods may hold up a controller: they are few, and their budgets are the cluster's own.
+const DRAIN_PATIENCE: SignedDuration = slipway_core::renewal::deadline::CONTROLLER_DRAIN;
+
+type To = Move<ControllersState>;
+
+impl Machine for Controllers {
+    type State = ControllersState;
+
+    fn phase_mut(&mut self) -> &mut Phase<ControllersState> {
+        &mut self.phase
+    }
+
+    fn look(&mut self, state: ControllersState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+        let Some(view) = turn.observed.groups.get(turn.group) else {
+            return Move::Stay(state, Waits::Look(Looked::Machines));
+        };
+        let Some(group) = view else { return Move::Fail(turn.no_group()) };
+        match state {
+            ControllersState::Look { idle_since } => self.choose(idle_since, since, turn, group),
+            ControllersState::Check(round) => self.check(round, *since, turn, group),
+            ControllersState::Snapshot(round) => match snapshot(&round, turn) {
+                None => Move::Stay(ControllersState::Snapshot(round), Waits::Snapshot),
+                Some(Ok(())) => Move::To(ControllersState::Check(Round::default())),
+                Some(Err(why)) => self.target.again("a snapshot before", &why),
+            },
+            ControllersState::Refresh(round) => self.refresh(round, turn),
+            ControllersState::OneMore => self.one_more(*since, turn, group),
+            ControllersState::Drain(drain) => self.drain(drain, *since, turn, group),
+            ControllersState::Leave => self.leave(*since, turn, group),
+            ControllersState::Verify(round) => self.verify(round, *since, turn, group),
+        }
+    }
+}
+
+impl Controllers {
+    /// Whether machines of before are gone, or have changed, when it is done.
+    const fn renews(&self) -> bool {
+        match self.work {
+            ControllersWork::Refresh { .. } | ControllersWork::Replace => true,
+            ControllersWork::Fewer { .. } => false,
+        }
+    }
+
+    /// Certificates that have expired are why the others do not answer (P7): only a refresh can do without them.
+    pub(super) const fn has_expired(&self, urgency: Urgency) -> bool {
+        match self.work {
+            ControllersWork::Refresh { .. } => urgency.has_expired(),
+            ControllersWork::Replace | ControllersWork::Fewer { .. } => false,
+        }
+    }
+
+    /// Those that serve and still have to change.
+    fn outdated<'g>(&self, turn: &Turn<'_>, group: &'g GroupView) -> Vec<&'g String> {
+        if self.renews() { outdated(&self.done, turn, group) } else { Vec::new() }
+    }
+
+    /// Whether there are more controllers than there are to be: a rollout that ended early may have left one, and the next takes it away,
+    /// whatever else it does to them. Where nothing may hold it up, that waits. One that the group does not want is Auto Scaling's own: it
+    /// launches first and terminates then where it balances the zones, and takes it away by itself.
+    fn too_many(&self, turn: &Turn<'_>, group: &GroupView) -> bool {
+        !self.has_expired(turn.urgency) && self.has_spare(group)
+    }
+
+    /// Whether one more than there are to be was asked for, and is there.
+    fn has_spare(&self, group: &GroupView) -> bool {
+        group.desired > self.size && counting(group).count() > self.size as usize
+    }
+
+    /// Whether one more serves than there are to be.
+    fn can_spare(&self, group: &GroupView) -> bool {
+        self.has_spare(group) && serving(group).count() > self.size as usize
+    }
+
+    /// A controller too many that its group wants and has not launched yet, since one died meanwhile: it goes when it has come. To want one
+    /// less at once would have Auto Scaling choose who goes.
+    fn still_to_come(&self, turn: &Turn<'_>, group: &GroupView) -> Option<Danger> {
+        (!self.has_expired(turn.urgency) && group.desired > self.size).then(|| Danger::StillToCome {
+            group: turn.group.to_owned(),
+            desired: group.desired,
+            size: self.size,
+        })
+    }
+
+    /// The drain that a controller is asked for, if one is.
+    pub(super) fn drain_asked(&self) -> Option<Asked> {
+        match self.phase.state()? {
+            ControllersState::Drain(drain) => drain.asked.clone(),
+            ControllersState::Look { .. }
+            | ControllersState::Check(_)
+            | ControllersState::Snapshot(_)
+            | ControllersState::Refresh(_)
+            | ControllersState::OneMore
+            | ControllersState::Leave
+            | ControllersState::Verify(_) => None,
+        }
+    }
+
+    /// A controller that was cordoned does not go now: pods may come to it again ([`Departure`]). `asked`: the drain that may still run.
+    pub(super) fn call_off(
+        &mut self,
+        asked: Option<Asked>,
+        role: &Role,
+        group: &str,
+        departures: &mut BTreeMap<String, Departure>,
+        now: Timestamp,
+    ) {
+        let Some(cordon) = self.cordon.take() else { return };
+        departures.insert(cordon.machine, Departure::called_off(role.clone(), group, asked, now));
+    }
+
+    fn choose(
+        &mut self,
+        idle_since: Option<Timestamp>,
+        since: &mut Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        since.get_or_insert(turn.now);
+        let mut outdated = self.outdated(turn, group);
+        // One more than there are to be, left by whoever died between two calls: the last of them goes as the others did.
+        if outdated.is_empty() && self.too_many(turn, group) {
+            outdated.extend(serving(group).map(|(id, _)| id).filter(|id| !turn.skipped.contains(*id)).last());
+        }
+        // One whose pods have left already goes first; else the choice is made anew each time, since it depends on who is there.
+        let cordoned = self.cordon.as_ref().map(|cordon| &cordon.machine);
+        let kept = cordoned.filter(|id| outdated.contains(id)).cloned();
+        let first = kept.or_else(|| first_to_go(&outdated, group).cloned());
+        if cordoned != first.as_ref() {
+            self.call_off(None, turn.role, turn.group, turn.departures, turn.now);
+        }
+        // What was called off takes pods again before anything else is done to it.
+        if let Some(id) = outdated.iter().find(|id| turn.departures.contains_key(**id)) {
+            return Move::Stay(ControllersState::look(), Waits::Uncordon((*id).clone()));
+        }
+        let Some(first) = first else { return self.none_to_go(idle_since, *since, turn, group) };
+        if !turn.may_start() {
+            return Move::Stay(ControllersState::look(), turn.window());
+        }
+        self.target.choose(Some(first));
+        Move::To(ControllersState::Check(Round::default()))
+    }
+
+    fn none_to_go(
+        &mut self,
+        idle_since: Option<Timestamp>,
+        since: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        // One of before that is still coming up has to come up first.
+        let comes = self.renews() && earlier_boot(&self.done, turn, group);
+        if comes && waited(since, turn.now) <= PATIENCE {
+            let boots = Boot::of(group, &turn.observed.booting);
+            return Move::Stay(ControllersState::look(), Waits::Boot(Comes::Earlier, boots));
+        }
+        if let Some(why) = holds_back(turn, group) {
+            return Move::Fail(why);
+        }
+        let idle_since = idle_since.unwrap_or(turn.now);
+        if self.renews() && self.done.is_empty() && !surely(idle_since, turn.now) {
+            let state = ControllersState::Look { idle_since: Some(idle_since) };
+            return Move::Stay(state, Waits::SecondLook(Many::Several));
+        }
+        Move::To(ControllersState::Verify(Round::default()))
+    }
+
+    /// What keeps a controller from being taken down, `goes` if it is known which; `None`: it is not known yet.
+    fn dangers(
+        &self,
+        round: &Round,
+        turn: &Turn<'_>,
+        group: &GroupView,
+        goes: Option<&String>,
+    ) -> Option<Vec<Danger>> {
+        let answers = round.answers::<NodeStatus>(turn.observed, turn.now)?.into_iter();
+        let statuses = answers.map(|(asked, status)| (asked.command.instance.clone(), status)).collect();
+        let mut dangers = danger::of_controller(&statuses);
+        // Where certificates have expired nobody asked.
+        if !self.has_expired(turn.urgency) {
+            dangers.extend(danger::of_targets(serving(group).filter(|(id, _)| Some(*id) != goes)));
+        }
+        let serve = serving(group).count();
+        if serve < self.size as usize {
+            let boots = Boot::of(group, &turn.observed.booting);
+            dangers.push(Danger::TooFew { serve, size: self.size, boots });
+        }
+        Some(dangers)
+    }
+
+    fn check(
+        &mut self,
+        round: Round,
+        since: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        let may_go = |id: &String| !turn.skipped.contains(id) && serves(group, id);
+        let Some(id) = self.target.machine.clone().filter(may_go) else {
+            return Move::To(ControllersState::look());
+        };
+        let alone = serving(group).count() == 1 && self.size == 1;
+        let refreshes = matches!(self.work, ControllersWork::Refresh { .. });
+        if self.has_expired(turn.urgency) || (alone && refreshes) {
+            return self.act(id, &round, since, alone, turn, group);
+        }
+        let asks = |round| Move::Stay(ControllersState::Check(round), Waits::Answers(Asks::OtherControllers));
+        // Where nobody else serves, the one that is to go says how it is: another joins it first.
+        let except = (!alone).then_some(&id);
+        let round = if round.is_empty() {
+            let round = ask_the_others(turn, group, except);
+            if !round.is_empty() {
+                return asks(round);
+            }
+            round
+        } else {
+            round
+        };
+        let Some(dangers) = self.dangers(&round, turn, group, Some(&id)) else { return asks(round) };
+        if !dangers.is_empty() {
+            return match patience(round, since, turn, group, "may not be taken down", dangers, except) {
+                Ok((round, waits)) => Move::Stay(ControllersState::Check(round), waits),
+                Err(why) => Move::Fail(why),
+            };
+        }
+        if round.at().is_none_or(|at| turn.now.duration_since(at) > FRESH) {
+            return asks(ask_the_others(turn, group, except));
+        }
+        if !turn.may_start() {
+            return Move::To(ControllersState::look());
+        }
+        self.act(id, &round, since, alone, turn, group)
+    }
+
+    /// Takes `id` down, or has it take its credentials; `round`: what the others said.
+    fn act(
+        &mut self,
+        id: String,
+        round: &Round,
+        since: Option<Timestamp>,
+        alone: bool,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        let is_outdated = self.outdated(turn, group).contains(&&id);
+        match &self.work {
+            ControllersWork::Refresh { credentials } if is_outdated => {
+                // A single API server is never stopped: what it reads at its start alone needs another machine first (P5).
+                let restart = !alone || self.has_expired(turn.urgency);
+                let verb = Verb::Refresh { credentials: credentials.clone(), restart };
+                // Where nothing may hold it up, it is not decided on what the others said.
+                let (seen, at) = match round.at() {
+                    Some(at) if !self.has_expired(turn.urgency) => (Seen::Controllers, at),
+                    Some(_) | None => (Seen::World, turn.now),
+                };
+                let round = turn.ask_on(seen, at, vec![(turn.role.clone(), id, verb)]);
+                let waits = takers(&round);
+                Move::Enter(ControllersState::Refresh(round), waits)
+            }
+            // What it was chosen for may be over: another went meanwhile.
+            ControllersWork::Refresh { .. } | ControllersWork::Fewer { .. } | ControllersWork::Replace
+                if !is_outdated && !self.too_many(turn, group) =>
+            {
+                Move::To(ControllersState::look())
+            }
+            ControllersWork::Refresh { .. } | ControllersWork::Fewer { .. } | ControllersWork::Replace => {
+                self.replace(id, round, since, turn, group)
+            }
+        }
+    }
+
+    /// There is one more than there are to be: this one goes. Or else one more comes.
+    fn replace(
+        &mut self,
+        id: String,
+        round: &Round,
+        since: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        // Once an API server of another minor writes to etcd, what it wrote may be for that minor alone: the way back is a snapshot.
+        let first = turn.minor.is_some() && !counting(group).any(|(_, machine)| is_current(group, machine));
+        if first && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
+            return match take_snapshot(turn) {
+                Some(round) => Move::Enter(ControllersState::Snapshot(round), Waits::Snapshot),
+                None if waited(since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
+                None => Move::Stay(ControllersState::Check(Round::default()), Waits::Snapshot),
+            };
+        }
+        if self.can_spare(group) {
+            let is_empty = self.cordon.as_ref().is_some_and(|one| one.machine == id && one.drained);
+            if !is_empty {
+                return Move::To(ControllersState::Drain(Drain::default()));
+            }
+            let (group, then_desired) = (turn.group.to_owned(), Some(self.size));
+            let effect = Effect::Terminate { group, instance: id, then_desired };
+            turn.effects.push_on(effect, Seen::Controllers, round.at().unwrap_or(turn.now));
+            return Move::Enter(ControllersState::Leave, Waits::ControllerLeaves);
+        }
+        if group.max <= self.size {
+            return Move::Fail(format!(
+                "{} may have {} machines at most, and one more than {} has to come before one goes: upload the spec again, which lets it",
+                turn.group, group.max, self.size
+            ));
+        }
+        if group.desired <= self.size {
+            turn.effects.push(Effect::SetDesired { group: turn.group.to_owned(), desired: self.size + 1 });
+        }
+        Move::Enter(ControllersState::OneMore, Waits::OneMoreController)
+    }
+
+    /// Its pods are evicted, by another controller; then it is looked at once more.
+    fn drain(
+        &mut self,
+        mut drain: Drain,
+        since: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        let Some(id) = self.target.machine.clone().filter(|id| serves(group, id)) else {
+            return Move::To(ControllersState::look());
+        };
+        if turn.skipped.contains(&id) {
+            self.call_off(drain.asked, turn.role, turn.group, turn.departures, turn.now);
+            return Move::To(ControllersState::look());
+        }
+        let patience = since.map(|since| Patience { since, most: DRAIN_PATIENCE });
+        match drain.look(&id, turn.observed, turn.now, patience) {
+            DrainLook::Runs | DrainLook::Pauses => {}
+            DrainLook::Empty => {
+                self.cordon = Some(Cordon { machine: id, drained: true });
+                return Move::To(ControllersState::Check(Round::default()));
+            }
+            DrainLook::GivenUp(why) => return Move::Fail(why),
+            DrainLook::Idle => {
+                // Another one each time: one may be out of reach.
+                let others: Vec<&String> =
+                    serving(group).map(|(one, _)| one).filter(|one| **one != id).collect();
+                let turns = *turn.rounds as usize % others.len().max(1);
+                let Some(other) = others.get(turns).copied() else {
+                    if waited(since, turn.now) > PATIENCE {
+                        return Move::Fail(format!("no controller serves that could drain {id}"));
+                    }
+                    return Move::Stay(ControllersState::Drain(drain), Waits::Drainer(id));
+                };
+                let verb = Drain::verb(&id, self.force_after_s);
+                drain.asked = turn.ask(vec![(turn.role.clone(), other.clone(), verb)]).into_first();
+                self.cordon = Some(Cordon { machine: id.clone(), drained: false });
+            }
+        }
+        let waits = Departs { machine: id, how: HowFar::Drains(drain.held.clone()) };
+        Move::Stay(ControllersState::Drain(drain), Waits::Departure(waits))
+    }
+
+    fn one_more(&mut self, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
+        // Who goes depends on the zone in which it came.
+        if self.can_spare(group) {
+            return Move::To(ControllersState::look());
+        }
+        // It was decided and never done.
+        if waited(since, turn.now) > RECONSIDERED && group.desired <= self.size {
+            return Move::To(ControllersState::look());
+        }
+        let boots = Boot::of(group, &turn.observed.booting);
+        if waited(since, turn.now) > PATIENCE {
+            return Move::Fail(format!(
+                "no new controller came within {} minutes: {}; {} wants {} machines until a rollout goes on",
+                PATIENCE.as_mins(),
+                Boots(&boots),
+                turn.group,
+                self.size + 1
+            ));
+        }
+        Move::Stay(ControllersState::OneMore, Waits::Boot(Comes::OneMore, boots))
+    }
+
+    fn leave(&mut self, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
+        let Some(id) = self.target.machine.clone().filter(|id| group.machines.contains_key(id)) else {
+            self.cordon = None;
+            return Move::To(ControllersState::Verify(Round::default()));
+        };
+        // It was decided and never done.
+        if waited(since, turn.now) > RECONSIDERED && serves(group, &id) {
+            return Move::To(ControllersState::look());
+        }
+        if waited(since, turn.now) > PATIENCE {
+            let minutes = PATIENCE.as_mins();
+            return Move::Fail(format!("{id} was terminated and is still there after {minutes} minutes"));
+        }
+        let waits = Departs { machine: id, how: HowFar::Leaves };
+        Move::Stay(ControllersState::Leave, Waits::Departure(waits))
+    }
+
+    fn refresh(&mut self, round: Round, turn: &Turn<'_>) -> To {
+        let ControllersWork::Refresh { credentials } = &self.work else {
+            return Move::To(ControllersState::look());
+        };
+        let Some(taken) = Taken::of(&round, credentials, turn) else {
+            let waits = takers(&round);
+            return Move::Stay(ControllersState::Refresh(round), waits);
+        };
+        self.done.extend(taken.by);
+        match taken.failed {
+            None => {
+                self.target.tries = 0;
+                Move::To(ControllersState::Verify(Round::default()))
+            }
+            Some((_, why)) => self.target.again("refreshing", &why),
+        }
+    }
+
+    fn verify(
+        &mut self,
+        round: Round,
+        since: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        let asks = |round| Move::Stay(ControllersState::Verify(round), Waits::Answers(Asks::Controllers));
+        let round = if round.is_empty() {
+            let round = ask_the_others(turn, group, None);
+            if !round.is_empty() {
+                return asks(round);
+            }
+            round
+        } else {
+            round
+        };
+        let Some(mut dangers) = self.dangers(&round, turn, group, None) else { return asks(round) };
+        let more = self.too_many(turn, group) || !self.outdated(turn, group).is_empty();
+        if !more {
+            dangers.extend(linger(turn, group));
+            dangers.extend(self.still_to_come(turn, group));
+        }
+        if dangers.is_empty() || (goes_on(self.has_expired(turn.urgency), since, turn.now) && more) {
+            if more {
+                return Move::To(ControllersState::look());
+            }
+            return Move::Done { left: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
+        }
+        match patience(round, since, turn, group, "the controllers are not well", dangers, None) {
+            Ok((round, waits)) => Move::Stay(ControllersState::Verify(round), waits),
+            Err(why) => Move::Fail(why),
+        }
+    }
+}
+
+/// Of machines that are to go the first of the zone that has most: where the zones are balanced without it, Auto Scaling has no reason to
+/// balance them (docs.aws.amazon.com/autoscaling/ec2/userguide/auto-scaling-benefits.html, "Rebalancing activities").
+fn first_to_go<'g>(outdated: &[&'g String], group: &GroupView) -> Option<&'g String> {
+    let in_zone = |zone: &str| counting(group).filter(|(_, machine)| machine.zone == zone).count();
+    let most = |id: &&&String| group.machines.get(**id).map(|machine| in_zone(&machine.zone));
+    // Of several that are equal, the last wins: so the first of all is looked at last.
+    outdated.iter().rev().max_by_key(most).copied()
+}
+
+/// A controller of an older minor that a person said to leave: nothing may be newer than its API server.
+fn holds_back(turn: &Turn<'_>, group: &GroupView) -> Option<String> {
+    let minor = turn.minor?;
+    let (left, _) = serving(group).find(|(id, one)| turn.skipped.contains(*id) && !is_current(group, one))?;
+    Some(format!(
+        "{left} is left as it is, as it was told, in the midst of {minor}: workers and add-ons may not be newer than its API server. \
+         Upload the spec again, which does not leave it"
+    ))
+}
+
+/// API servers of an older minor that answer as long as their machine is there, on its way out or not.
+fn linger(turn: &Turn<'_>, group: &GroupView) -> Vec<Danger> {
+    let of_before =
+        group.machines.iter().filter(|(_, machine)| turn.minor.is_some() && !is_current(group, machine));
+    of_before.map(|(id, _)| Danger::Lingers(id.clone())).collect()
+}
+
+/// Asks all controllers but `except` how they are.
+fn ask_the_others(turn: &mut Turn<'_>, group: &GroupView, except: Option<&String>) -> Round {
+    let others = serving(group).filter(|(id, _)| Some(*id) != except);
+    let whom = others.map(|(id, _)| (turn.role.clone(), id.clone(), Verb::Status)).collect();
+    turn.ask(whom)
+}
+
+/// Waits until `dangers` are over, and asks once more when it is time; not for ever. The error says why it is given up.
+fn patience(
+    round: Round,
+    since: Option<Timestamp>,
+    turn: &mut Turn<'_>,
+    group: &GroupView,
+    what: &str,
+    dangers: Vec<Danger>,
+    except: Option<&String>,
+) -> Result<(Round, Waits), String> {
+    if waited(since, turn.now) > PATIENCE {
+        return Err(format!("{what} after {} minutes: {}", PATIENCE.as_mins(), List(&dangers)));
+    }
+    let round = if round.may_ask_again(turn.now) { ask_the_others(turn, group, except) } else { round };
+    Ok((round, Waits::Dangers(dangers)))
+}

@@ -1,0 +1,222 @@
+//! Workers that take new credentials in place: first one, then as many as the pool allows. They are not drained: their pods go on while
+//! their kubelets start anew.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::states::{Wakes, Way};
+
+use super::super::errand::{Asked, Round};
+use super::super::fleet::GroupView;
+use super::super::waits::{Boot, Comes, Looked, Many, Waits};
+use super::idle::surely;
+use super::machine::{Machine, Move, Place, State, waited};
+use super::{AT_A_TIME, PATIENCE, Phase, Target, Turn, counting, is_current, serving};
+use slipway_core::cluster::Pace;
+use slipway_core::node::{Refreshed, Verb};
+
+/// Workers that take new credentials in place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolRefresh {
+    /// Digest of the credentials that they take.
+    pub credentials: String,
+    /// How many may take them at once.
+    pub pace: Pace,
+    /// The machine whose turn it is, or that failed last.
+    #[serde(default)]
+    pub target: Target,
+    /// Machines that took them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub done: BTreeSet<String>,
+    /// How far it is.
+    pub phase: Phase<PoolRefreshState>,
+}
+
+/// How far a [`PoolRefresh`] is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum PoolRefreshState {
+    /// Looks for what is to be done.
+    Look {
+        /// Since when nothing seems to be.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idle_since: Option<Timestamp>,
+    },
+    /// Machines take their credentials.
+    Refresh(Round),
+}
+
+impl State for PoolRefreshState {
+    const WAYS: &'static [Way] = &[
+        Way::new(
+            "look",
+            "looks who still has the old credentials; waits for a window",
+            &[Wakes::Machine],
+            &["refresh", "done", "failed"],
+        ),
+        Way::new("refresh", "some take the new ones", &[Wakes::Command], &["look", "failed"]),
+        Way::new("done", "nothing is left to do", &[], &[]),
+        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+    ];
+
+    fn look() -> Self {
+        Self::Look { idle_since: None }
+    }
+
+    fn place(&self) -> Place {
+        match self {
+            Self::Look { .. } => Place::Look,
+            Self::Refresh(_) => Place::Refresh,
+        }
+    }
+
+    fn asked(&self) -> &[Asked] {
+        match self {
+            Self::Refresh(round) => round.as_slice(),
+            Self::Look { .. } => &[],
+        }
+    }
+
+    fn asked_mut(&mut self) -> &mut [Asked] {
+        match self {
+            Self::Refresh(round) => round.as_mut_slice(),
+            Self::Look { .. } => &mut [],
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        match self {
+            Self::Refresh(_) => true,
+            Self::Look { .. } => false,
+        }
+    }
+}
+
+/// The machines that still have to change, and serve: not `done`, and not left as a person said.
+pub(super) fn outdated<'g>(
+    done: &BTreeSet<String>,
+    turn: &Turn<'_>,
+    group: &'g GroupView,
+) -> Vec<&'g String> {
+    let found = serving(group).filter(|(id, machine)| {
+        !is_current(group, machine) && !done.contains(*id) && !turn.skipped.contains(*id)
+    });
+    found.map(|(id, _)| id).collect()
+}
+
+/// Whether machines that still have to change boot.
+pub(super) fn earlier_boot(done: &BTreeSet<String>, turn: &Turn<'_>, group: &GroupView) -> bool {
+    counting(group)
+        .any(|(id, machine)| !is_current(group, machine) && !done.contains(id) && !turn.skipped.contains(id))
+}
+
+/// What became of machines that take new credentials.
+pub(super) struct Taken {
+    /// Those that have them.
+    pub(super) by: Vec<String>,
+    /// One that failed, and why.
+    pub(super) failed: Option<(String, String)>,
+}
+
+impl Taken {
+    /// `None`: some are still at it.
+    pub(super) fn of(round: &Round, credentials: &str, turn: &Turn<'_>) -> Option<Self> {
+        let mut taken = Self { by: Vec::new(), failed: None };
+        for (asked, answer) in round.answers::<Refreshed>(turn.observed, turn.now)? {
+            let instance = asked.command.instance.clone();
+            match answer {
+                Ok(answer) if answer.credentials == credentials => taken.by.push(instance),
+                Ok(answer) => {
+                    taken.failed = Some((instance, format!("it has the credentials {}", answer.credentials)));
+                }
+                Err(why) => taken.failed = Some((instance, why)),
+            }
+        }
+        Some(taken)
+    }
+}
+
+/// Who takes new credentials in that round.
+pub(super) fn takers(round: &Round) -> Waits {
+    Waits::Credentials(round.iter().map(|asked| asked.command.instance.clone()).collect())
+}
+
+type To = Move<PoolRefreshState>;
+
+impl Machine for PoolRefresh {
+    type State = PoolRefreshState;
+
+    fn phase_mut(&mut self) -> &mut Phase<PoolRefreshState> {
+        &mut self.phase
+    }
+
+    fn look(&mut self, state: PoolRefreshState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+        let Some(view) = turn.observed.groups.get(turn.group) else {
+            return Move::Stay(state, Waits::Look(Looked::Machines));
+        };
+        let Some(group) = view else { return Move::Fail(turn.no_group()) };
+        match state {
+            PoolRefreshState::Look { idle_since } => self.choose(idle_since, since, turn, group),
+            PoolRefreshState::Refresh(round) => self.refresh(round, turn),
+        }
+    }
+}
+
+impl PoolRefresh {
+    fn choose(
+        &mut self,
+        idle_since: Option<Timestamp>,
+        since: &mut Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To {
+        since.get_or_insert(turn.now);
+        let outdated = outdated(&self.done, turn, group);
+        let Some(first) = outdated.first() else {
+            // One of before that is still coming up has to come up first.
+            if earlier_boot(&self.done, turn, group) && waited(*since, turn.now) <= PATIENCE {
+                let boots = Boot::of(group, &turn.observed.booting);
+                return Move::Stay(PoolRefreshState::look(), Waits::Boot(Comes::Earlier, boots));
+            }
+            let idle_since = idle_since.unwrap_or(turn.now);
+            if self.done.is_empty() && !surely(idle_since, turn.now) {
+                let state = PoolRefreshState::Look { idle_since: Some(idle_since) };
+                return Move::Stay(state, Waits::SecondLook(Many::Several));
+            }
+            return Move::Done { left: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
+        };
+        if !turn.may_start() {
+            return Move::Stay(PoolRefreshState::look(), turn.window());
+        }
+        self.target.choose(Some((*first).clone()));
+        // Before the first has taken them, nobody else does.
+        let of = u32::try_from(counting(group).count()).unwrap_or(u32::MAX);
+        let width = if self.done.is_empty() { 1 } else { self.pace.may_miss(of).clamp(1, AT_A_TIME) };
+        let verb = Verb::Refresh { credentials: self.credentials.clone(), restart: true };
+        let whom = outdated.into_iter().take(width as usize);
+        let round = turn.ask(whom.map(|id| (turn.role.clone(), id.clone(), verb.clone())).collect());
+        let waits = takers(&round);
+        Move::Enter(PoolRefreshState::Refresh(round), waits)
+    }
+
+    fn refresh(&mut self, round: Round, turn: &Turn<'_>) -> To {
+        let Some(taken) = Taken::of(&round, &self.credentials, turn) else {
+            let waits = takers(&round);
+            return Move::Stay(PoolRefreshState::Refresh(round), waits);
+        };
+        if !taken.by.is_empty() && taken.failed.is_none() {
+            self.target.tries = 0;
+        }
+        self.done.extend(taken.by);
+        match taken.failed {
+            None => Move::To(PoolRefreshState::look()),
+            Some((instance, why)) => {
+                self.target.machine = Some(instance);
+                self.target.again("refreshing", &why)
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A snapshot of etcd before members join (P4): what joins is a change of the membership, and the way back from one that goes wrong is a
+//! snapshot from before it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::states::{Wakes, Way};
+
+use super::super::errand::{Asked, Round};
+use super::super::waits::Waits;
+use super::machine::{Machine, Move, Place, State, waited};
+use super::members::{no_snapshot, snapshot, take_snapshot};
+use super::{PATIENCE, Phase, Target, Turn, danger};
+
+/// A snapshot before members join.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Saver {
+    /// How often it failed.
+    #[serde(default)]
+    pub target: Target,
+    /// How far it is.
+    pub phase: Phase<SaverState>,
+}
+
+/// How far a [`Saver`] is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SaverState {
+    /// Looks whether there is a snapshot that is new enough.
+    Look,
+    /// One is being taken.
+    Snapshot(Round),
+}
+
+impl State for SaverState {
+    const WAYS: &'static [Way] = &[
+        Way::new(
+            "look",
+            "looks whether there is a snapshot that is new enough",
+            &[Wakes::Machine],
+            &["snapshot", "done", "failed"],
+        ),
+        Way::new("snapshot", "one is taken", &[Wakes::Command], &["look", "done", "failed"]),
+        Way::new("done", "nothing is left to do", &[], &[]),
+        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+    ];
+
+    fn look() -> Self {
+        Self::Look
+    }
+
+    fn place(&self) -> Place {
+        match self {
+            Self::Look => Place::Look,
+            Self::Snapshot(_) => Place::Snapshot,
+        }
+    }
+
+    fn asked(&self) -> &[Asked] {
+        match self {
+            Self::Look => &[],
+            Self::Snapshot(round) => round.as_slice(),
+        }
+    }
+
+    fn asked_mut(&mut self) -> &mut [Asked] {
+        match self {
+            Self::Look => &mut [],
+            Self::Snapshot(round) => round.as_mut_slice(),
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
+}
+
+impl Machine for Saver {
+    type State = SaverState;
+
+    fn phase_mut(&mut self) -> &mut Phase<SaverState> {
+        &mut self.phase
+    }
+
+    fn look(
+        &mut self,
+        state: SaverState,
+        since: &mut Option<Timestamp>,
+        turn: &mut Turn<'_>,
+    ) -> Move<SaverState> {
+        match state {
+            SaverState::Look => {
+                since.get_or_insert(turn.now);
+                if danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
+                    return Move::Done { left: false };
+                }
+                match take_snapshot(turn) {
+                    Some(round) => {
+                        self.target.choose(round.first().map(|asked| asked.command.instance.clone()));
+                        Move::Enter(SaverState::Snapshot(round), Waits::Snapshot)
+                    }
+                    None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
+                    None => Move::Stay(SaverState::Look, Waits::Snapshot),
+                }
+            }
+            SaverState::Snapshot(round) => match snapshot(&round, turn) {
+                None => Move::Stay(SaverState::Snapshot(round), Waits::Snapshot),
+                Some(Ok(())) => Move::Done { left: false },
+                Some(Err(why)) => self.target.again("a snapshot, before members join, on", &why),
+            },
+        }
+    }
+}

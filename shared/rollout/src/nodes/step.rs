@@ -1,0 +1,357 @@
+//! The step of one role, whatever is done to its machines.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::super::Effect;
+use super::super::departures::Departure;
+use super::super::errand::Asked;
+use super::super::waits::Waits;
+use super::machine::{Open, Place, run};
+use super::{
+    Controllers, ControllersWork, Leaver, Member, MemberWork, Phase, PoolRefresh, PoolRefreshState, Removal,
+    Saver, Turn, Workers,
+};
+use slipway_core::node::Command;
+use slipway_core::pki::Role;
+use slipway_core::render::StackKind;
+use slipway_core::renewal::Urgency;
+
+/// What is to be done to the machines of a role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeStep {
+    /// The role.
+    pub role: Role,
+    /// The stack that its group is in.
+    pub stack: String,
+    /// Its Auto Scaling group.
+    pub group: String,
+    /// Pools that come first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Role>,
+    /// `Kubernetes 1.36 → 1.37`, where its machines go to another minor release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minor: Option<String>,
+    /// How often machines were asked something.
+    #[serde(default)]
+    pub rounds: u32,
+    /// What is done, and how far it is.
+    pub task: Task,
+}
+
+/// What is done to the machines of a role, and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Task {
+    /// A member of etcd is replaced, or takes new credentials.
+    Member(Member),
+    /// A snapshot of etcd is taken, before members join.
+    Saver(Saver),
+    /// A member of etcd leaves the membership, before its group goes.
+    Leaver(Leaver),
+    /// Controllers are replaced, take new credentials, or are one too many.
+    Controllers(Controllers),
+    /// Workers take new credentials.
+    PoolRefresh(PoolRefresh),
+    /// Workers are replaced.
+    Workers(Workers),
+    /// A pool goes, and its stack with it.
+    Removal(Removal),
+}
+
+/// What is done to a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// It takes new credentials in place.
+    Refresh,
+    /// Another takes its place.
+    Replace,
+    /// Nothing: a snapshot is taken on it, or on another, before members join.
+    Save,
+    /// There is one too many, and it goes; the others stay as they are.
+    Fewer,
+    /// A member of etcd leaves the membership, before its group goes.
+    Leave,
+    /// It goes, and its stack with it.
+    Remove,
+}
+
+impl Work {
+    /// Whether machines of before are gone, or have changed, when it is done.
+    pub(crate) const fn renews(self) -> bool {
+        match self {
+            Self::Refresh | Self::Replace => true,
+            Self::Save | Self::Fewer | Self::Leave | Self::Remove => false,
+        }
+    }
+}
+
+impl Task {
+    fn open(&self) -> &dyn Open {
+        match self {
+            Self::Member(task) => &task.phase,
+            Self::Saver(task) => &task.phase,
+            Self::Leaver(task) => &task.phase,
+            Self::Controllers(task) => &task.phase,
+            Self::PoolRefresh(task) => &task.phase,
+            Self::Workers(task) => &task.phase,
+            Self::Removal(task) => &task.phase,
+        }
+    }
+
+    fn open_mut(&mut self) -> &mut dyn Open {
+        match self {
+            Self::Member(task) => &mut task.phase,
+            Self::Saver(task) => &mut task.phase,
+            Self::Leaver(task) => &mut task.phase,
+            Self::Controllers(task) => &mut task.phase,
+            Self::PoolRefresh(task) => &mut task.phase,
+            Self::Workers(task) => &mut task.phase,
+            Self::Removal(task) => &mut task.phase,
+        }
+    }
+
+    /// Takes it as far as what was observed allows: what it waits for in the end, if it does.
+    pub(super) fn look(&mut self, turn: &mut Turn<'_>) -> Option<Waits> {
+        match self {
+            Self::Member(task) => run(task, turn),
+            Self::Saver(task) => run(task, turn),
+            Self::Leaver(task) => run(task, turn),
+            Self::Controllers(task) => run(task, turn),
+            Self::PoolRefresh(task) => run(task, turn),
+            Self::Workers(task) => run(task, turn),
+            Self::Removal(task) => run(task, turn),
+        }
+    }
+
+    const fn work(&self) -> Work {
+        match self {
+            Self::Member(Member { work: MemberWork::Replace, .. }) | Self::Workers(_) => Work::Replace,
+            Self::Member(Member { work: MemberWork::Refresh { .. }, .. }) | Self::PoolRefresh(_) => {
+                Work::Refresh
+            }
+            Self::Saver(_) => Work::Save,
+            Self::Leaver(_) => Work::Leave,
+            Self::Controllers(Controllers { work, .. }) => match work {
+                ControllersWork::Refresh { .. } => Work::Refresh,
+                ControllersWork::Replace => Work::Replace,
+                ControllersWork::Fewer { .. } => Work::Fewer,
+            },
+            Self::Removal(_) => Work::Remove,
+        }
+    }
+
+    /// How many machines more its group wants than there are to be; `None`: it is not rolled.
+    pub(super) const fn left_over(&self) -> Option<u32> {
+        match self {
+            Self::Workers(workers) => Some(workers.left_over),
+            Self::Member(_)
+            | Self::Saver(_)
+            | Self::Leaver(_)
+            | Self::Controllers(_)
+            | Self::PoolRefresh(_)
+            | Self::Removal(_) => None,
+        }
+    }
+
+    /// The machine that is worked on, how many are done, and how many have begun.
+    fn counts(&self) -> (Option<String>, usize, usize) {
+        match self {
+            Self::Member(task) => (task.target.machine.clone(), usize::from(task.renewed.is_some()), 0),
+            Self::Saver(_) => (None, 0, 0),
+            Self::Leaver(task) => (task.target.machine.clone(), 0, 0),
+            Self::Controllers(task) => (task.target.machine.clone(), task.done.len(), 0),
+            Self::PoolRefresh(task) => (task.target.machine.clone(), task.done.len(), 0),
+            Self::Workers(task) => {
+                let crew = task.phase.state();
+                (None, crew.map_or(0, |crew| crew.done.len()), crew.map_or(0, |crew| crew.begun.len()))
+            }
+            Self::Removal(task) => (None, task.empty.len(), task.begun.len()),
+        }
+    }
+}
+
+/// After the stacks of which wave the machines of `role` are worked on.
+const fn wave(role: &Role) -> u8 {
+    match role {
+        Role::Etcd(_) => StackKind::Etcd.wave(),
+        Role::Controller => StackKind::ControlPlane.wave(),
+        Role::Pool(_) | Role::Admin => StackKind::Pool.wave(),
+    }
+}
+
+impl NodeStep {
+    /// What is done to its machines.
+    #[must_use]
+    pub const fn work(&self) -> Work {
+        self.task.work()
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.task.open().place()
+    }
+
+    /// What changes when it goes on.
+    pub(crate) fn progress(&self) -> impl PartialEq + use<> {
+        (self.place(), self.task.counts())
+    }
+
+    /// Whether nothing is left to do.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.place() == Place::Done
+    }
+
+    /// Whether it is done, and a machine was left as it is.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.task.open().is_left()
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.task.open().failure()
+    }
+
+    /// What its machines were asked last.
+    #[must_use]
+    pub fn asked(&self) -> &[Asked] {
+        self.task.open().asked()
+    }
+
+    /// After the stacks of which wave it is done.
+    pub(super) fn wave(&self) -> u8 {
+        let own = wave(&self.role);
+        let is_before = match &self.task {
+            Task::Saver(_) | Task::Leaver(_) => true,
+            Task::Controllers(task) => task.work == ControllersWork::Fewer { before_stack: true },
+            Task::Member(_) | Task::PoolRefresh(_) | Task::Workers(_) | Task::Removal(_) => false,
+        };
+        if is_before { own.saturating_sub(1) } else { own }
+    }
+
+    /// Whether something was begun that had better be ended before anything else begins.
+    pub(super) fn is_busy(&self) -> bool {
+        let is_emptied = match &self.task {
+            Task::Controllers(task) => task.cordon.is_some() && self.place() == Place::Check,
+            Task::Member(_)
+            | Task::Saver(_)
+            | Task::Leaver(_)
+            | Task::PoolRefresh(_)
+            | Task::Workers(_)
+            | Task::Removal(_) => false,
+        };
+        is_emptied || self.task.open().is_busy()
+    }
+
+    /// Whether load balancers are asked about its machines: they are controllers, and their certificates have not expired.
+    pub(super) const fn asks_balancers(&self, urgency: Urgency) -> bool {
+        match &self.task {
+            Task::Controllers(task) => !task.has_expired(urgency),
+            Task::Member(_)
+            | Task::Saver(_)
+            | Task::Leaver(_)
+            | Task::PoolRefresh(_)
+            | Task::Workers(_)
+            | Task::Removal(_) => false,
+        }
+    }
+
+    /// Whether CloudFormation was told to delete the stack of its pool, and has not said that it is gone.
+    pub(super) fn is_deleting(&self) -> bool {
+        self.place() == Place::Delete
+    }
+
+    /// Whether its member may be out of etcd's membership.
+    pub(super) fn may_be_out(&self) -> bool {
+        match &self.task {
+            Task::Leaver(_) => matches!(self.place(), Place::Remove | Place::Verify | Place::Done),
+            Task::Member(_)
+            | Task::Saver(_)
+            | Task::Controllers(_)
+            | Task::PoolRefresh(_)
+            | Task::Workers(_)
+            | Task::Removal(_) => false,
+        }
+    }
+
+    /// The commands whose outcome is to be looked at.
+    pub(super) fn commands(&self) -> impl Iterator<Item = Command> {
+        self.asked().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone())
+    }
+
+    pub(super) fn fail(&mut self, why: &str) {
+        self.task.open_mut().fail(why);
+    }
+
+    pub(super) fn resumed(&mut self, at: Timestamp) {
+        self.task.open_mut().resumed(at);
+    }
+
+    pub(super) fn not_sent(&mut self, token: &str) {
+        self.task.open_mut().not_sent(token);
+    }
+
+    /// The machine that the command of that token would have refreshed is left as it is: the others that were asked with it answer still.
+    pub(super) fn not_refreshed(&mut self, token: &str) {
+        let is_alone = self.asked().len() == 1;
+        match &mut self.task {
+            Task::PoolRefresh(PoolRefresh {
+                phase: Phase::Open { state: PoolRefreshState::Refresh(round), .. },
+                ..
+            }) if !is_alone => round.forget(token),
+            Task::Member(_)
+            | Task::Saver(_)
+            | Task::Leaver(_)
+            | Task::Controllers(_)
+            | Task::PoolRefresh(_)
+            | Task::Workers(_)
+            | Task::Removal(_) => {
+                if self.place() == Place::Refresh {
+                    self.not_sent(token);
+                }
+            }
+        }
+    }
+
+    /// Run Command would not take the command of that token.
+    pub(super) fn refused(&mut self, token: &str, reason: &str) {
+        for asked in self.task.open_mut().asked_mut() {
+            asked.was_refused(token, reason);
+        }
+    }
+
+    /// Its rollout ends: what was asked for and still runs is taken back, and machines that were cordoned stay.
+    pub(super) fn called_off(
+        &mut self,
+        departures: &mut BTreeMap<String, Departure>,
+        now: Timestamp,
+    ) -> Vec<Effect> {
+        let place = self.place();
+        let is_snapshot = place == Place::Snapshot;
+        let effects = self.asked().iter().filter(|_| is_snapshot).filter_map(Asked::take_back).collect();
+        match &mut self.task {
+            // Also one that was told to go, since that may not have been performed; one that goes has no need of it.
+            Task::Controllers(task) => {
+                let asked = task.drain_asked();
+                task.call_off(asked, &self.role, &self.group, departures, now);
+            }
+            Task::Removal(task) if place != Place::Delete => {
+                task.let_all_stay(&self.role, &self.group, departures, now);
+            }
+            Task::Removal(_)
+            | Task::Member(_)
+            | Task::Saver(_)
+            | Task::Leaver(_)
+            | Task::PoolRefresh(_)
+            | Task::Workers(_) => {}
+        }
+        effects
+    }
+}

@@ -1,0 +1,197 @@
+//! The state machines as tables: what each state is, what wakes it besides the tick, and where it leads.
+//!
+//! Moves that a table does not know are refused in debug builds, which all tests and the simulator's trials are, so that docs/states.md,
+//! which is written from the tables, shows what really happens.
+
+use super::{departures, nodes};
+
+/// What wakes a state before the next tick does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    /// A command has ended.
+    Command,
+    /// Auto Scaling has launched or terminated a machine.
+    Machine,
+    /// CloudFormation has ended an operation on a stack.
+    Stack,
+    /// A person gives an order, or uploads a spec.
+    Person,
+}
+
+impl Wakes {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Command => "the end of a command",
+            Self::Machine => "a machine of its group that comes or goes",
+            Self::Stack => "the end of an operation on its stack",
+            Self::Person => "an order, or another spec",
+        }
+    }
+}
+
+/// A state of a state machine.
+pub(crate) struct Way {
+    /// Its name.
+    pub(crate) from: &'static str,
+    /// What it is.
+    pub(crate) is: &'static str,
+    /// What wakes it, besides the tick.
+    pub(crate) wakes: &'static [Wakes],
+    /// Where it leads.
+    pub(crate) to: &'static [&'static str],
+}
+
+impl Way {
+    pub(crate) const fn new(
+        from: &'static str,
+        is: &'static str,
+        wakes: &'static [Wakes],
+        to: &'static [&'static str],
+    ) -> Self {
+        Self { from, is, wakes, to }
+    }
+}
+
+/// Whether `ways` lead from one state to the other.
+pub(crate) fn leads(ways: &[Way], from: &str, to: &str) -> bool {
+    from == to || ways.iter().any(|way| way.from == from && way.to.contains(&to))
+}
+
+/// What a stack's step does.
+pub(crate) const STACK: &[Way] = &[
+    Way::new(
+        "waiting",
+        "its turn has not come, or an earlier failed creation is deleted",
+        &[Wakes::Stack],
+        &["changeSet", "executing", "done", "failed"],
+    ),
+    Way::new(
+        "changeSet",
+        "CloudFormation makes its change set",
+        &[],
+        &["waiting", "executing", "done", "failed"],
+    ),
+    Way::new(
+        "executing",
+        "CloudFormation executes the change set",
+        &[Wakes::Stack],
+        &["changeSet", "waiting", "done", "failed"],
+    ),
+    Way::new("done", "the stack is as the plan says", &[], &[]),
+    Way::new("failed", "it failed: the rollout ends", &[], &[]),
+];
+
+/// What a cluster does.
+const DOING: &[Way] = &[
+    Way::new("idle", "nothing", &[Wakes::Person], &["rolling", "going"]),
+    Way::new("rolling", "a rollout is open", &[Wakes::Person], &["idle", "ending"]),
+    Way::new("ending", "the rollout ends, and the cluster goes after it", &[Wakes::Stack], &["going"]),
+    Way::new(
+        "going",
+        "it is taken away, or that has stopped half-way",
+        &[Wakes::Stack, Wakes::Command, Wakes::Person],
+        &["gone", "calledOff", "idle"],
+    ),
+    Way::new("calledOff", "that was called off half-way", &[Wakes::Person], &["rolling", "going"]),
+    Way::new("gone", "it was taken away", &[Wakes::Person], &["rolling", "going", "idle"]),
+];
+
+/// What a stack does that goes.
+pub(crate) const GOING: &[Way] = &[
+    Way::new(
+        "stands",
+        "it stands, or was not looked at",
+        &[Wakes::Stack, Wakes::Command],
+        &["deleting", "gone", "notOurs", "failed"],
+    ),
+    Way::new(
+        "deleting",
+        "CloudFormation deletes it",
+        &[Wakes::Stack],
+        &["stands", "gone", "notOurs", "failed"],
+    ),
+    Way::new("gone", "it is gone", &[], &[]),
+    Way::new("notOurs", "it is somebody else's, and is left alone", &[Wakes::Person], &["stands"]),
+    Way::new(
+        "failed",
+        "it could not be deleted, until a person has deleted it or gives the order again",
+        &[Wakes::Person],
+        &["stands", "gone", "notOurs"],
+    ),
+];
+
+/// The name of a step's state in [`STACK`].
+pub(crate) const fn step_name(state: &super::StepState) -> &'static str {
+    match state {
+        super::StepState::Waiting => "waiting",
+        super::StepState::ChangeSet => "changeSet",
+        super::StepState::Executing => "executing",
+        super::StepState::Done => "done",
+        super::StepState::Failed(_) => "failed",
+    }
+}
+
+pub(crate) const fn going_name(state: &super::GoingState) -> &'static str {
+    match state {
+        super::GoingState::Stands => "stands",
+        super::GoingState::Deleting(_) => "deleting",
+        super::GoingState::Gone => "gone",
+        super::GoingState::NotOurs => "notOurs",
+        super::GoingState::Failed(_) => "failed",
+    }
+}
+
+/// The page that draws all state machines.
+#[must_use]
+pub fn page() -> String {
+    let mut page = String::from(
+        "# The states of a rollout\n\nWritten from the tables in `shared/rollout/src` by the test `every_state_is_drawn_as_its_table_has_it` \
+         (tests/tests/documents.rs,\n`UPDATE_DOCS=1 cargo test -p slipway-tests --test documents every_state`). A look that moves nodes, a stack or a departure as no \
+         table has it\nfails every test and every trial of the simulator. Beside what is named, the tick wakes every state once a minute while anything \
+         is open, and a\ndaily look wakes what lost its tick.\n\nA command that was never sent, since a person said to stop or what it was decided on grew \
+         too old, leads back to `look`, but from\n`verify`, which asks again. A resume leads there from the states that only prepare: `snapshot`, `check`, \
+         `moveLeader`.\n",
+    );
+    let kinds = nodes::kinds();
+    let all = [("A cluster", DOING), ("A stack of a rollout", STACK)];
+    let rest = [("A machine on its way out", departures::WAYS), ("A stack of a cluster that goes", GOING)];
+    for (name, ways) in all.into_iter().chain(kinds).chain(rest) {
+        page.push_str(&format!("\n## {name}\n\n```mermaid\nstateDiagram-v2\n"));
+        page.push_str(&format!("    [*] --> {}\n", ways[0].from));
+        for way in ways {
+            way.to.iter().for_each(|to| page.push_str(&format!("    {} --> {to}\n", way.from)));
+            if way.to.is_empty() {
+                page.push_str(&format!("    {} --> [*]\n", way.from));
+            }
+        }
+        page.push_str("```\n\n| state | what it is | what wakes it |\n|---|---|---|\n");
+        for way in ways {
+            let wakes: Vec<&str> = way.wakes.iter().map(|wakes| wakes.words()).collect();
+            let ends = if way.to.is_empty() { "nothing: it is over" } else { "the tick" };
+            let wakes = if wakes.is_empty() { ends.to_owned() } else { wakes.join("; ") };
+            page.push_str(&format!("| `{}` | {} | {wakes} |\n", way.from, way.is));
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::departures;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_state_can_be_reached_and_leads_to_an_end() {
+        let all = [DOING, STACK, GOING, departures::WAYS].into_iter().map(|ways| ("", ways));
+        for (name, ways) in nodes::kinds().into_iter().chain(all) {
+            let known: BTreeSet<&str> = ways.iter().map(|way| way.from).collect();
+            let reached: BTreeSet<&str> = ways.iter().flat_map(|way| way.to).copied().collect();
+            assert!(reached.is_subset(&known), "{name}: {reached:?}");
+            let unreached: Vec<&str> =
+                ways[1..].iter().map(|way| way.from).filter(|at| !reached.contains(at)).collect();
+            assert_eq!(unreached, [""; 0], "{name}");
+        }
+        assert!(leads(STACK, "waiting", "changeSet") && !leads(STACK, "done", "waiting"));
+    }
+}

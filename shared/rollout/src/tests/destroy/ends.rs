@@ -1,0 +1,52 @@
+//! The last moments of a destruction.
+
+use super::*;
+
+#[test]
+fn controllers_whose_stack_goes_are_not_waited_for_in_their_terminate_hooks() {
+    let mut quay = Quay::new();
+    quay.hooked = vec!["i-cp"];
+    quay.wake(Some(ordered(0, false)));
+    while !quay.deletions().contains(&"c-control-plane") {
+        quay.wake(None);
+    }
+    quay.harbour.fake.stacks.insert("c-control-plane".to_owned(), StackStatus::DeleteInProgress);
+    quay.wake(None);
+    assert!(quay.log.contains(&"let i-cp go".to_owned()), "{:?}", quay.log);
+}
+
+#[test]
+fn what_is_called_off_when_the_last_of_it_is_gone_was_destroyed() {
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, false)));
+    while !quay.deletions().contains(&"c-network") {
+        quay.wake(None);
+    }
+    quay.harbour.fake.stacks.clear();
+    let minute = quay.minute;
+    let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
+    assert_eq!(
+        report.state, "destroyed",
+        "nothing is left that an upload could bring back: {}",
+        report.message
+    );
+    assert!(quay.state.was_destroyed().is_some());
+}
+
+#[test]
+fn p10_a_pool_that_is_half_gone_and_no_longer_wanted_is_taken_away_by_the_next_rollout() {
+    for (wants_it, left) in [(true, &[][..]), (false, &["c-pool-b"][..])] {
+        let mut quay = Quay::new();
+        let mut release = exporting(2, true);
+        if !wants_it {
+            release.stacks.retain(|stack| stack.name != "c-pool-b");
+            release.roles.remove(&Role::Pool("b".to_owned()));
+        }
+        let spec = quay.harbour.plan(&quay.state, &release);
+        quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
+        quay.wanted = Some(spec);
+        assert_eq!(quay.run(ordered(0, false)).state, "failed");
+        assert!(!quay.state.deployed.contains_key("c-pool-b"), "it cannot be updated any more");
+        assert_eq!(quay.state.left.keys().collect::<Vec<_>>(), left, "wanted: {wants_it}");
+    }
+}

@@ -1,0 +1,254 @@
+//! What is waited for, in words.
+
+use std::fmt::{self, Display, Formatter};
+
+use jiff::Timestamp;
+
+use super::{
+    Asks, Boot, ChangeSetWaits, Comes, Departs, Figure, HeldBy, HeldPod, HowFar, Idle, Kept, Looked, Many,
+    StackWaits, Waits, WorkersWait,
+};
+use slipway_core::words::{count, moment};
+
+/// Several, with `; ` between them.
+pub(crate) struct List<'a, T>(pub(crate) &'a [T]);
+
+impl<T: Display> Display for List<'_, T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (at, one) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str("; ")?;
+            }
+            one.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// What machines that boot say of themselves.
+pub(crate) struct Boots<'a>(pub(crate) &'a [Boot]);
+
+impl Display for Boots<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("no machine boots");
+        }
+        for (at, boot) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{} boots", boot.machine)?;
+            if let Figure(Some(step)) = &boot.step {
+                write!(f, " ({step})")?;
+            }
+            if let Some(failure) = &boot.failure {
+                write!(f, ": {failure}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The wait for a maintenance window.
+struct Window(Option<Timestamp>);
+
+impl Display for Window {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("waits for the next maintenance window")?;
+        match self.0.map(moment) {
+            Some(from) => write!(
+                f,
+                ", or for {from}: from then on certificates in use are so near their end that no window holds it up"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Waits {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) => f.write_str(why),
+            Self::Look(what) => what.fmt(f),
+            Self::Boot(comes, boots) => write!(f, "{comes}: {}", Boots(boots)),
+            Self::SecondLook(Many::One) => f.write_str("makes sure that its machine is as planned"),
+            Self::SecondLook(Many::Several) => f.write_str("makes sure that its machines are as planned"),
+            Self::Window { at_most_until } => Window(*at_most_until).fmt(f),
+            Self::Snapshot => f.write_str("waits for a snapshot"),
+            Self::Answers(whose) => whose.fmt(f),
+            Self::Dangers(dangers) => write!(f, "waits: {}", List(dangers)),
+            Self::Leader => f.write_str("moves leadership to another member"),
+            Self::Replaced => f.write_str("is replaced"),
+            Self::Credentials(whom) => match whom.as_slice() {
+                [] => f.write_str("takes its new credentials"),
+                [one] => write!(f, "{one} takes its new credentials"),
+                _ => write!(f, "{} machines take their new credentials", whom.len()),
+            },
+            Self::TakenOut => f.write_str("is taken out of the membership"),
+            Self::MemberThatStays => f.write_str("waits for a member that stays"),
+            Self::Uncordon(id) => write!(f, "has {id} take pods again"),
+            Self::ControllerLeaves => f.write_str("a controller leaves"),
+            Self::OneMoreController => f.write_str("one more controller comes"),
+            Self::Drainer(id) => write!(f, "waits for a controller that drains {id}"),
+            Self::Departure(departs) => departs.fmt(f),
+            Self::Workers(waits) => waits.fmt(f),
+            Self::Removal { departs, idle, empty: Figure((empty, of)) } => {
+                List(departs).fmt(f)?;
+                if let Some(idle) = idle {
+                    idle.fmt(f)?;
+                }
+                write!(f, " ({empty} of {of} empty)")
+            }
+            Self::Kept(kept) => kept.fmt(f),
+            Self::StackBusy(status) => {
+                write!(f, "CloudFormation is at work on its stack ({status})")
+            }
+            Self::DeletionBegins { emptied: true } => {
+                f.write_str("its machines are empty, and its stack is deleted")
+            }
+            Self::DeletionBegins { emptied: false } => f.write_str("its stack is deleted"),
+            Self::Deletion { left: Figure(left), kept } => {
+                write!(f, "CloudFormation deletes its stack ({} left)", count(*left, "machine"))?;
+                match kept {
+                    Some(kept) => write!(f, "; {kept}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl Display for Looked {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Machine => "looks at its machine",
+            Self::Machines => "looks at its machines",
+            Self::MachinesAndStack => "looks at its machines and its stack",
+        })
+    }
+}
+
+impl Display for Comes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => f.write_str("waits for its machine"),
+            Self::Successor => f.write_str("waits for its new machine"),
+            Self::Earlier => f.write_str("waits for a machine of before"),
+            Self::OneMore => f.write_str("waits for one more controller"),
+            Self::First(1) => f.write_str("1 more machine comes first"),
+            Self::First(more) => write!(f, "{more} more machines come first"),
+        }
+    }
+}
+
+impl Display for Asks {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Members => "asks all members how they are",
+            Self::MembersLeft => "asks the members that are left how they are",
+            Self::Controllers => "asks all controllers how they are",
+            Self::OtherControllers => "asks the other controllers how they are",
+        })
+    }
+}
+
+impl Display for Departs {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { machine, how } = self;
+        match how {
+            HowFar::Drains(Some(HeldBy::Pods(pods))) => {
+                write!(f, "drains {machine}, which waits for {}", List(pods))
+            }
+            HowFar::Drains(Some(HeldBy::Failure(why))) => {
+                write!(f, "drains {machine} again, since the last try failed: {why}")
+            }
+            HowFar::Drains(None) => write!(f, "drains {machine}"),
+            HowFar::Leaves => write!(f, "waits for {machine} to leave"),
+            HowFar::Empty => write!(f, "{machine} is empty"),
+            HowFar::Stays => write!(f, "has {machine} take pods again"),
+        }
+    }
+}
+
+impl Display for HeldBy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pods(pods) => List(pods).fmt(f),
+            Self::Failure(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Display for HeldPod {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.pod, self.why.0)
+    }
+}
+
+impl Display for WorkersWait {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut said: Vec<String> = self.departs.iter().map(ToString::to_string).collect();
+        said.extend(self.in_all.map(|Figure(all)| format!("and others, {all} in all")));
+        said.extend(
+            self.whole.as_ref().map(|boots| format!("waits until all its machines serve: {}", Boots(boots))),
+        );
+        said.extend(self.idle.as_ref().map(ToString::to_string));
+        write!(f, "{} ({} done)", said.join("; "), self.done.0)
+    }
+}
+
+impl Display for Idle {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NewerSpec => f.write_str("makes way for a newer spec"),
+            Self::Window { at_most_until } => Window(*at_most_until).fmt(f),
+            Self::NoRoom { group, max } => write!(
+                f,
+                "waits for room: none of its machines may be missing, and {group} may have no more than {max}"
+            ),
+            Self::Others => f.write_str("waits for others that are drained"),
+        }
+    }
+}
+
+impl Display for Kept {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { group, machine } = self;
+        write!(
+            f,
+            "{group} keeps {machine}, which nobody has drained: drain its node (`kubectl drain`), then `aws autoscaling \
+             terminate-instance-in-auto-scaling-group --instance-id {machine} --no-should-decrement-desired-capacity`"
+        )
+    }
+}
+
+impl Display for StackWaits {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Turn => f.write_str("waits for its turn"),
+            Self::ChangeSet(waits) => waits.fmt(f),
+            Self::AtWork(Some(status)) => write!(f, "CloudFormation is at work ({status})"),
+            Self::AtWork(None) => f.write_str("CloudFormation is at work"),
+            Self::Starts => f.write_str("CloudFormation is about to start"),
+            Self::Executes => f.write_str("executing the change set"),
+            Self::Wreck => f.write_str("deleting what an earlier failed creation left"),
+            Self::CreationCalledOff => f.write_str("its creation was called off, and it is deleted"),
+            Self::NotBegun => f.write_str("was not begun"),
+            Self::Done(Some(status)) => status.fmt(f),
+            Self::Done(None) => f.write_str("done"),
+            Self::NothingToChange => f.write_str("nothing to change"),
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Display for ChangeSetWaits {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "asking for a change set",
+            Self::Made => "its change set is being made",
+            Self::Making => "CloudFormation is making the change set",
+            Self::Anew => "somebody else changed the stack; making a new change set",
+        })
+    }
+}

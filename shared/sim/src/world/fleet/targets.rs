@@ -1,0 +1,227 @@
+//! Machines as targets of load balancers: Auto Scaling registers what it puts in service in the target groups of its group, and a target
+//! is healthy once it has passed its health checks.
+//!
+//! "It can take a few minutes for the registration process to complete and health checks to start" (Elastic Load Balancing, Network Load
+//! Balancers, "Health checks for Network Load Balancer target groups"). Until as many checks in a row as `HealthyThresholdCount` have passed
+//! a target is `initial`; after `UnhealthyThresholdCount` in a row that failed it is `unhealthy`, every `HealthCheckIntervalSeconds` seconds
+//! one (botocore, `CreateTargetGroup`, which has the defaults, and `TargetHealth`, which has the states and their reasons). Where no target
+//! is healthy a load balancer sends to all of them, which nothing here counts on.
+//!
+//! When in its interval a check comes nobody knows: passing takes as long as it may at most, failing as long as it does at least.
+//!
+//! No check is an event: what a target answers changes when something happens to its machine, and how it stands follows from how long that
+//! has been so.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::super::error::{ApiError, ApiResult};
+use super::super::{World, cluster, physical};
+use super::{Machine, Power, State};
+
+const TARGET_GROUP: &str = "AWS::ElasticLoadBalancingV2::TargetGroup";
+
+/// From a machine's `InService` to its first health check.
+const REGISTERS_S: (f64, f64) = (5.0, 60.0);
+/// What a target group checks by that says nothing else (botocore, `CreateTargetGroup`).
+const INTERVAL_S: u32 = 30;
+const PASSES: u32 = 5;
+const FAILURES: u32 = 2;
+
+/// A machine in one target group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The ARN of the target group.
+    group: String,
+    /// When its checks begin.
+    checked_from: Timestamp,
+    /// So long it has to pass its checks, and may fail them.
+    passes_for: SignedDuration,
+    fails_for: SignedDuration,
+    /// Whether its machine answers them, and since when that is so.
+    answers: bool,
+    since: Timestamp,
+    /// What it was then.
+    was: Health,
+}
+
+/// What a target's checks have come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Health {
+    Initial,
+    Healthy,
+    Unhealthy,
+}
+
+impl Target {
+    fn health(&self, now: Timestamp) -> Health {
+        let checked_since = self.since.max(self.checked_from);
+        let (long, becomes) = if self.answers {
+            (self.passes_for, Health::Healthy)
+        } else {
+            (self.fails_for, Health::Unhealthy)
+        };
+        if now.duration_since(checked_since) >= long { becomes } else { self.was }
+    }
+
+    fn turn(&mut self, answers: bool, now: Timestamp) {
+        if self.answers != answers {
+            (self.was, self.answers, self.since) = (self.health(now), answers, now);
+        }
+    }
+}
+
+/// A target, as `DescribeTargetHealth` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShownTarget {
+    pub(crate) machine: String,
+    pub(crate) port: u32,
+    pub(crate) state: &'static str,
+    pub(crate) reason: Option<&'static str>,
+}
+
+impl World {
+    /// `DescribeTargetHealth`: the targets of the target group of that ARN, in the order of their machines.
+    pub(crate) fn target_health(&mut self, arn: &str) -> ApiResult<Vec<ShownTarget>> {
+        self.enter("DescribeTargetHealth")?;
+        self.note_targets();
+        let attached = self.fleet.groups.values().any(|group| group.target_groups.contains(arn));
+        // One that a spec names was there before.
+        if !attached && self.target_group(arn).is_none() {
+            return Err(ApiError::target_group_not_found());
+        }
+        let port = self.checks(arn).port;
+        let machines = self.fleet.machines.values();
+        let targets = machines.filter_map(|machine| {
+            let target = machine.targets.iter().find(|target| target.group == arn)?;
+            let (state, reason) = match (machine.state, target.health(self.now)) {
+                (State::InService, Health::Healthy) => ("healthy", None),
+                (State::InService, Health::Initial) if self.now < target.checked_from => {
+                    ("initial", Some("Elb.RegistrationInProgress"))
+                }
+                (State::InService, Health::Initial) => ("initial", Some("Elb.InitialHealthChecking")),
+                (State::InService, Health::Unhealthy) => ("unhealthy", Some("Target.FailedHealthChecks")),
+                (
+                    State::Pending
+                    | State::PendingWait
+                    | State::PendingProceed
+                    | State::TerminatingWait
+                    | State::TerminatingProceed
+                    | State::TerminatingRetained,
+                    Health::Initial | Health::Healthy | Health::Unhealthy,
+                ) => ("draining", Some("Target.DeregistrationInProgress")),
+            };
+            Some(ShownTarget { machine: machine.id.clone(), port, state, reason })
+        });
+        Ok(targets.collect())
+    }
+
+    /// A machine has come into service: its group registers it.
+    pub(super) fn register(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get(id) else { return };
+        let Some(group) = self.fleet.groups.get(&machine.group) else { return };
+        let known = machine.targets.iter().map(|target| &target.group).collect::<BTreeSet<_>>();
+        let new: Vec<String> =
+            group.target_groups.iter().filter(|arn| !known.contains(arn)).cloned().collect();
+        let gone: Vec<String> =
+            known.into_iter().filter(|arn| !group.target_groups.contains(*arn)).cloned().collect();
+        let answers = self.answers(machine);
+        let mut targets = Vec::new();
+        for arn in new {
+            let checks = self.checks(&arn);
+            let seconds = self.draw_s("registers a target", REGISTERS_S.0, REGISTERS_S.1);
+            let seconds = SignedDuration::from_secs_f64(seconds * self.config.pace);
+            let of = |count: u32| SignedDuration::from_secs(i64::from(checks.interval_s * count));
+            targets.push(Target {
+                group: arn,
+                checked_from: self.now + seconds,
+                passes_for: of(checks.passes),
+                fails_for: of(checks.failures.saturating_sub(1)),
+                answers,
+                since: self.now,
+                was: Health::Initial,
+            });
+        }
+        if let Some(machine) = self.fleet.machines.get_mut(id) {
+            machine.targets.retain(|target| !gone.contains(&target.group));
+            machine.targets.extend(targets);
+        }
+    }
+
+    /// The machines of a group are registered in its target groups, and in no others.
+    pub(super) fn registers_all(&mut self, group: &str) {
+        for id in self.machines_of(group) {
+            if self.fleet.machines[&id].state == State::InService {
+                self.register(&id);
+            }
+        }
+    }
+
+    /// Whatever has happened to machines: what they answer may be another from now on.
+    pub(in crate::world) fn note_targets(&mut self) {
+        let machines = self.fleet.machines.values().filter(|machine| !machine.targets.is_empty());
+        let turned: Vec<(String, bool)> = machines
+            .map(|machine| (machine, self.answers(machine)))
+            .filter(|(machine, answers)| machine.targets.iter().any(|target| target.answers != *answers))
+            .map(|(machine, answers)| (machine.id.clone(), answers))
+            .collect();
+        let now = self.now;
+        for (id, answers) in turned {
+            let machine = self.fleet.machines.get_mut(&id);
+            machine
+                .into_iter()
+                .flat_map(|machine| &mut machine.targets)
+                .for_each(|one| one.turn(answers, now));
+        }
+    }
+
+    /// Whether load balancers send to a machine: it is healthy in each target group of its group.
+    pub(in crate::world) fn is_healthy_target(&self, machine: &Machine) -> bool {
+        machine.state == State::InService
+            && machine.targets.iter().all(|target| target.health(self.now) == Health::Healthy)
+    }
+
+    /// Whether a machine is no target, or has failed its health checks.
+    pub(in crate::world) fn has_failed_checks(&self, machine: &Machine) -> bool {
+        machine.state != State::InService
+            || machine.targets.iter().any(|target| target.health(self.now) == Health::Unhealthy)
+    }
+
+    /// Whether a machine answers health checks.
+    fn answers(&self, machine: &Machine) -> bool {
+        match machine.role() {
+            "controller" => self.is_api_server(machine),
+            _ => machine.power == Power::Up && machine.ready && !machine.silent,
+        }
+    }
+
+    fn target_group(&self, arn: &str) -> Option<&Value> {
+        let identity = physical::identity(TARGET_GROUP, arn, &Value::Null);
+        let found = self.things.get(&(TARGET_GROUP.to_owned(), identity));
+        found.map(|thing| &thing.properties)
+    }
+
+    fn checks(&self, arn: &str) -> Checks {
+        let properties = self.target_group(arn);
+        let number = |key: &str| {
+            let found = properties?.get(key)?;
+            u32::try_from(found.as_u64().or_else(|| found.as_str()?.parse().ok())?).ok()
+        };
+        Checks {
+            interval_s: number("HealthCheckIntervalSeconds").unwrap_or(INTERVAL_S),
+            passes: number("HealthyThresholdCount").unwrap_or(PASSES),
+            failures: number("UnhealthyThresholdCount").unwrap_or(FAILURES),
+            port: number("Port").unwrap_or(cluster::API_PORT),
+        }
+    }
+}
+
+/// What a target group checks by.
+struct Checks {
+    interval_s: u32,
+    passes: u32,
+    failures: u32,
+    port: u32,
+}

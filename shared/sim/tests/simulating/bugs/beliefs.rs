@@ -1,0 +1,66 @@
+//! What whoever is mistaken believes: answers that nobody gave, and steps that are not done.
+
+use slipway_core::node::{Answer, CommandView, DrainRecord, Refreshed, SnapshotTaken};
+use slipway_rollout::{NodeStep, Phase, Place, Task};
+
+pub(super) fn success(answer: impl Into<Answer>) -> Option<CommandView> {
+    Some(CommandView::Answered(answer.into()))
+}
+
+pub(super) fn refreshed(credentials: &str) -> Option<CommandView> {
+    success(Refreshed {
+        changed: true,
+        credentials: credentials.to_owned(),
+        served: Vec::new(),
+        restarted: Vec::new(),
+        kubelet: None,
+        published: true,
+    })
+}
+
+/// A snapshot that nobody took.
+pub(super) fn snapshot() -> Option<CommandView> {
+    let time = "20270119T120000Z";
+    success(SnapshotTaken {
+        time: time.to_owned(),
+        key: format!("clusters/trial/etcd-snapshots/{time}"),
+        size: 0,
+        sha256: String::new(),
+        revision: 0,
+        version: String::new(),
+        sealed_under: String::new(),
+        seconds: 0,
+    })
+}
+
+pub(super) fn drained(node: &str) -> Option<CommandView> {
+    success(DrainRecord::new(node).answer(true))
+}
+
+/// Believes that nothing is left to do.
+pub(super) fn is_done(step: &mut NodeStep) {
+    match &mut step.task {
+        Task::Member(task) => task.phase = Phase::Done { left: false },
+        Task::Saver(task) => task.phase = Phase::Done { left: false },
+        Task::Leaver(task) => task.phase = Phase::Done { left: false },
+        Task::Controllers(task) => task.phase = Phase::Done { left: false },
+        Task::PoolRefresh(task) => task.phase = Phase::Done { left: false },
+        Task::Workers(task) => task.phase = Phase::Done { left: false },
+        Task::Removal(task) => task.phase = Phase::Done { left: false },
+    }
+}
+
+/// Whether a machine of that role was seen to already.
+pub(super) fn has_begun(step: &NodeStep) -> bool {
+    match &step.task {
+        Task::Member(task) => task.renewed.is_some(),
+        Task::Controllers(task) => {
+            let drained = task.cordon.as_ref().is_some_and(|cordon| cordon.drained);
+            !task.done.is_empty() || drained && step.place() == Place::Look
+        }
+        Task::PoolRefresh(task) => !task.done.is_empty(),
+        Task::Workers(task) => task.phase.state().is_some_and(|crew| !crew.done.is_empty()),
+        Task::Removal(task) => !task.empty.is_empty(),
+        Task::Saver(_) | Task::Leaver(_) => false,
+    }
+}
