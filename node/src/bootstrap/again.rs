@@ -40,7 +40,8 @@ impl<C: Commands> Bootstrap<C> {
     ///
     /// # Errors
     /// What is in the way, once it does not pass: then the reason was told.
-    pub async fn again(&self) -> Outcome<Value> {
+    pub async fn again(mut self) -> Outcome<Value> {
+        self.served = true;
         let steps: Vec<Step> = self.steps().into_iter().filter(|step| *step != Step::Hook).collect();
         match self.go_through(&steps).await {
             Ok(()) => Ok(self.came_up(&steps).await),

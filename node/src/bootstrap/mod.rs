@@ -73,6 +73,8 @@ pub struct Bootstrap<C> {
     aws: Aws,
     host: Host<C>,
     patience: Patience,
+    /// Whether it has been in service.
+    served: bool,
 }
 
 /// The verb. `again`: on a node that is in service.
@@ -152,7 +154,7 @@ impl<C: Commands> Bootstrap<C> {
             return Err(damaged("config.json", &problem, fetched));
         }
         let instance = aws.imds().instance().await?;
-        Ok(Self { node, config, instance, aws, host, patience })
+        Ok(Self { node, config, instance, aws, host, patience, served: false })
     }
 
     /// The steps of this node's role, in their order.

@@ -15,6 +15,7 @@ fn report(
     node: &NodeFile,
     instance: &str,
     state: BootstrapState,
+    served: bool,
     step: Option<String>,
     failure: Option<&Failure>,
 ) -> BootstrapReport {
@@ -26,6 +27,7 @@ fn report(
         credentials: node.credentials.clone(),
         agent: env!("CARGO_PKG_VERSION").to_owned(),
         state,
+        served,
         step,
         failure: failure.map(|failure| BootstrapFailure {
             code: failure.code.into(),
@@ -39,7 +41,7 @@ fn report(
 /// Tells of a node that could not even be read, whose hook is not known; its group is told to take it away.
 pub(super) async fn unread(aws: &Aws, node: &NodeFile, failure: &Failure) {
     let Ok(instance) = aws.imds().instance().await else { return };
-    let report = report(node, &instance.id, BootstrapState::GivenUp, None, Some(failure));
+    let report = report(node, &instance.id, BootstrapState::GivenUp, false, None, Some(failure));
     let key = keys::bootstrap_report(&node.cluster, &node.role, &instance.id);
     let text = serde_json::to_vec(&report).unwrap_or_default();
     // Nobody is left to tell of what fails here.
@@ -54,7 +56,8 @@ impl<C: Commands> Bootstrap<C> {
         failure: Option<&Failure>,
     ) -> BootstrapReport {
         let step = step.map(|step| step.name().to_owned());
-        report(&self.node, &self.instance.id, state, step, failure)
+        let served = self.served || state == BootstrapState::Healthy;
+        report(&self.node, &self.instance.id, state, served, step, failure)
     }
 
     /// On the machine. Nothing depends on it: what cannot be told is not told.
@@ -70,6 +73,13 @@ impl<C: Commands> Bootstrap<C> {
         self.progress(state, step, failure);
         let text = serde_json::to_vec(&self.report(state, step, failure)).unwrap_or_default();
         let key = keys::bootstrap_report(&self.node.cluster, &self.node.role, &self.instance.id);
-        let _ = self.aws.bucket(&self.node.asset_bucket).put(&key, &text).await;
+        // That a machine serves is what lets its pods be drained before it goes: it is told more than once.
+        let tries = if state == BootstrapState::Healthy { 5 } else { 1 };
+        for again in 1..=tries {
+            if self.aws.bucket(&self.node.asset_bucket).put(&key, &text).await.is_ok() || again == tries {
+                return;
+            }
+            tokio::time::sleep(self.patience.longest).await;
+        }
     }
 }

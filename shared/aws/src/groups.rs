@@ -66,6 +66,10 @@ impl Groups for AutoScaling {
             subject: group.to_owned(),
             message: message.to_owned(),
         };
+        // Somebody else, a cluster autoscaler for example, may have made it larger meanwhile: to set a size would take machines away.
+        if self.group(group).await?.is_some_and(|seen| seen.desired >= desired) {
+            return Ok(());
+        }
         let desired = i32::try_from(desired).map_err(|_| refused("no group has so many machines"))?;
         // A rollout's own pace is the better cooldown.
         let call = self.client.set_desired_capacity().honor_cooldown(false);
@@ -229,6 +233,8 @@ fn machine(instance: &Instance) -> Option<MachineView> {
         healthy: instance.health_status().is_some_and(|health| health.eq_ignore_ascii_case("healthy")),
         template: instance.launch_template().and_then(version),
         target: fleet::TargetHealth::NotAsked,
+        // Said of groups with weights alone.
+        weight: instance.weighted_capacity().and_then(|weight| weight.parse().ok()).unwrap_or(1),
     })
 }
 

@@ -461,11 +461,12 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
     }
     store::keep(ports.assets, &keys::plan(cluster, &plan.id), store::json(&plan)).await?;
     let desired = Desired { plan: plan.id.clone(), ..desired.clone() };
+    // First: who dies between the two announces it twice, and not never.
+    ports.bus.publish(&[plan_ready(&plan, &desired.spec_version, now)]).await?;
     if store::save(ports.assets, &keys::desired(cluster), stored, desired.clone()).await?.is_none() {
         // A newer spec: the next wake takes that one.
         return Ok(None);
     }
-    ports.bus.publish(&[plan_ready(&plan, &desired.spec_version, now)]).await?;
     Ok(Some(Wanted { desired, plan, release }))
 }
 

@@ -12,12 +12,12 @@ mod departure;
 mod notice;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::waits::{Departs, List};
-use super::{Effect, Observed, Rollout, StepState, ToObserve};
+use super::{Effect, Observed, Rollout, Step, StepState, ToObserve};
 use slipway_core::pki::Role;
 use slipway_core::render::{StackKind, stack_name};
 
@@ -31,8 +31,17 @@ pub(super) const MOST_DRAINS: usize = 20;
 /// `agent/appconfig/constants.go`, `DefaultCommandWorkersLimit`); the others are for whoever asks how the controller is.
 const DRAINS_OF_ONE: usize = 3;
 
+/// Machines that one controller is asked at a time to have take pods again: drains that last for hours hold none of them up.
+const UNCORDONS_OF_ONE: usize = 1;
+
 /// A pool whose group is looked at for machines that Auto Scaling takes down, at each wake while a rollout is open: so many, in turn.
 const LOOKS: usize = 5;
+
+/// How many commands more controllers may be asked in this look.
+struct Slots {
+    drains: usize,
+    uncordons: usize,
+}
 
 /// What a look at all departures sees.
 struct Scene<'a> {
@@ -64,14 +73,17 @@ impl Rollout {
         (stands && !pool.is_empty()).then(|| Role::Pool(pool.to_owned()))
     }
 
-    /// Whether the open rollout makes that stack: it stands in no release yet.
+    /// Whether the open rollout, or the last one, makes that stack or deletes what an earlier creation left of it: it stands in no release
+    /// yet, and its machines may wait in their terminate hooks all the same.
     fn makes(&self, stack: &str) -> bool {
-        let steps = self.active().into_iter().flat_map(|active| &active.steps);
-        let made = steps.filter(|step| match step.state {
-            StepState::Executing | StepState::Failed(_) => true,
-            StepState::Waiting | StepState::ChangeSet | StepState::Done => false,
-        });
-        !self.deployed.contains_key(stack) && made.into_iter().any(|step| step.stack == stack)
+        !self.deployed.contains_key(stack) && self.steps_of_stacks().any(|step| step.stack == stack)
+    }
+
+    /// Steps of the rollout that is open, or of the last one.
+    fn steps_of_stacks(&self) -> impl Iterator<Item = &Step> {
+        let last = self.last.iter().flat_map(|last| &last.steps).filter(|_| self.active().is_none());
+        let steps = self.active().into_iter().flat_map(|active| &active.steps).chain(last);
+        steps.filter(|step| step.state != StepState::Done)
     }
 
     /// What becomes of workers while no rollout is open, in words.
@@ -86,8 +98,15 @@ impl Rollout {
     #[must_use]
     pub fn groups_to_look_at(&self, now: Timestamp) -> Vec<String> {
         const MOST: usize = 50;
-        let pools: Vec<&String> =
-            self.deployed.keys().chain(self.left.keys()).filter(|stack| self.drains(stack)).collect();
+        let made = self.steps_of_stacks().map(|step| &step.stack);
+        let pools: BTreeSet<&String> = self
+            .deployed
+            .keys()
+            .chain(self.left.keys())
+            .chain(made)
+            .filter(|stack| self.drains(stack))
+            .collect();
+        let pools: Vec<&String> = pools.into_iter().collect();
         let days = usize::try_from(now.as_second() / 86_400).unwrap_or_default();
         (0..pools.len().min(MOST)).map(|at| pools[(days * MOST + at) % pools.len()].clone()).collect()
     }
@@ -140,18 +159,33 @@ pub(super) fn advance(
         busy: RefCell::default(),
         shrunk: RefCell::default(),
     };
-    for asked in departures.values().filter_map(Departure::drain_asked) {
-        *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
+    let mut slots = Slots {
+        drains: MOST_DRAINS.min(scene.controllers.len() * DRAINS_OF_ONE),
+        uncordons: scene.controllers.len() * UNCORDONS_OF_ONE,
+    };
+    for one in departures.values() {
+        if let Some(asked) = one.drain_asked().filter(|asked| asked.outcome(observed, now).is_none()) {
+            *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
+            slots.drains = slots.drains.saturating_sub(1);
+        }
+        if let Some(asked) = one.uncordon_asked().filter(|asked| asked.outcome(observed, now).is_none()) {
+            *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
+            slots.uncordons = slots.uncordons.saturating_sub(1);
+        }
     }
-    let draining = departures.values().filter_map(Departure::drain_asked).count();
-    let mut free = MOST_DRAINS.min(scene.controllers.len() * DRAINS_OF_ONE).saturating_sub(draining);
-    departures.retain(|id, one| {
+    // Whoever was asked for least often comes first: drains that their pods hold up for ever leave room for others.
+    let mut order: Vec<String> = departures.keys().cloned().collect();
+    order.sort_by_key(|id| departures[id].rounds);
+    for id in order {
+        let Some(one) = departures.get_mut(&id) else { continue };
         // What was not looked at stays as it is.
-        let Some(group) = observed.groups.get(&one.group) else { return true };
-        let machine = group.as_ref().and_then(|group| group.machines.get(id));
+        let Some(group) = observed.groups.get(&one.group) else { continue };
+        let machine = group.as_ref().and_then(|group| group.machines.get(&id));
         // A state leads to another in the same look at most so often.
-        (0..4).all(|_| one.look(id, machine, &scene, &mut free, &mut effects))
-    });
+        if !(0..4).all(|_| one.look(&id, machine, &scene, &mut slots, &mut effects)) {
+            departures.remove(&id);
+        }
+    }
     rollout.departures = departures;
     effects
 }

@@ -229,7 +229,7 @@ impl Destroy {
         if no_snapshot {
             self.does_without()
         } else {
-            self.saves_again(at)
+            self.saves_anew(at)
         }
         for going in &mut self.stacks {
             if matches!(going.state, GoingState::Failed(_) | GoingState::NotOurs) {

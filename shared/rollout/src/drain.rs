@@ -58,6 +58,15 @@ impl Drain {
         Verb::Drain { node: node.to_owned(), for_s: ROUND_S, force_after_s }
     }
 
+    fn too_late(&self, node: &str, patience: Patience) -> String {
+        let hours = patience.most.as_hours();
+        let held = self
+            .held
+            .as_ref()
+            .map_or_else(|| "no controller had time for it".to_owned(), ToString::to_string);
+        format!("{node} could not be drained within {hours} hours: {held}")
+    }
+
     /// Looks at it once. Without `patience` the node has to go, and is drained for as long as it takes.
     pub(super) fn look(
         &mut self,
@@ -66,7 +75,11 @@ impl Drain {
         now: Timestamp,
         patience: Option<Patience>,
     ) -> DrainLook {
+        let late = patience.filter(|one| now.duration_since(one.since) > one.most);
         let Some(asked) = &self.asked else {
+            if let Some(patience) = late {
+                return DrainLook::GivenUp(self.too_late(node, patience));
+            }
             let pauses = self.failed_at.is_some_and(|at| now.duration_since(at) < PAUSE);
             return if pauses { DrainLook::Pauses } else { DrainLook::Idle };
         };
@@ -75,21 +88,16 @@ impl Drain {
         let is_no_node = asked.failed_with(observed, FailureCode::DrainNoNode);
         let never_ran = asked.never_ran(observed);
         self.asked = None;
-        let late = patience.filter(|one| now.duration_since(one.since) > one.most);
         match answer {
             Ok(answer) if answer.done => DrainLook::Empty,
             Err(_) if is_no_node => DrainLook::Empty,
             Ok(answer) => {
                 (self.tries, self.failed_at) = (0, None);
-                let held = HeldBy::Pods(HeldPod::of(&answer));
-                if let Some(patience) = late {
-                    let hours = patience.most.as_hours();
-                    return DrainLook::GivenUp(format!(
-                        "{node} could not be drained within {hours} hours: {held}"
-                    ));
+                self.held = Some(HeldBy::Pods(HeldPod::of(&answer)));
+                match late {
+                    Some(patience) => DrainLook::GivenUp(self.too_late(node, patience)),
+                    None => DrainLook::Idle,
                 }
-                self.held = Some(held);
-                DrainLook::Idle
             }
             Err(why) => {
                 self.tries += u32::from(!never_ran);

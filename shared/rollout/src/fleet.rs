@@ -131,6 +131,8 @@ pub struct MachineView {
     /// Whether load balancers send requests to it.
     #[serde(default)]
     pub target: TargetHealth,
+    /// How many units of its group's capacity it counts as: one, but where the group weighs its instance types.
+    pub weight: u32,
 }
 
 impl MachineView {
@@ -183,6 +185,7 @@ mod tests {
             healthy: true,
             template: None,
             target: TargetHealth::NotAsked,
+            weight: 1,
         };
         let group = GroupView {
             name: "c-control-plane".to_owned(),

@@ -289,7 +289,7 @@ pub enum Effect {
     Send(Command),
     /// Take back what a machine was asked for, if it has not answered yet.
     Cancel(Command),
-    /// Set how many machines a group wants.
+    /// Have a group want that many machines at least.
     SetDesired {
         /// The group.
         group: String,

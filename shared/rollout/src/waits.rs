@@ -60,6 +60,8 @@ pub enum Waits {
         /// `None`: it waits for a window whatever happens.
         at_most_until: Option<Timestamp>,
     },
+    /// For another try a while after the last one, which failed for that reason.
+    AnotherTry(String),
     /// For a snapshot of etcd.
     Snapshot,
     /// For answers of machines that are asked how they are.
@@ -222,8 +224,10 @@ pub enum HowFar {
     Leaves,
     /// It is drained, and stays until its stack goes.
     Empty,
-    /// It stays after all.
+    /// It stays after all, and is told to take pods again.
     Stays,
+    /// It stays after all, and cannot be told to take pods again; why.
+    StaysCordoned(String),
 }
 
 /// What holds up a drain.

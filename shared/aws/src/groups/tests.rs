@@ -226,8 +226,9 @@ async fn p8_a_hook_that_waits_for_nothing_is_settled() {
     let nothing = refusal("ValidationError", "No active Lifecycle Action found with instance ID i-1");
     let unknown = refusal("ValidationError", "Lifecycle hook not found");
     let throttled = refusal("Throttling", "Rate exceeded");
+    let denied = refusal("AccessDenied", "no");
     let (server, groups) =
-        groups(&[EMPTY, nothing, unknown, EMPTY, nothing, throttled, EMPTY, refusal("AccessDenied", "no")]);
+        groups(&[EMPTY, nothing, unknown, EMPTY, nothing, throttled, NO_GROUP, EMPTY, NO_GROUP, denied]);
     groups.complete_termination("g", "i-1").await.unwrap();
     groups.complete_termination("g", "i-1").await.unwrap();
     assert_eq!(groups.complete_termination("g", "i-1").await.unwrap_err().kind, ErrorKind::Invalid);
@@ -247,6 +248,16 @@ async fn p8_a_hook_that_waits_for_nothing_is_settled() {
     }
     assert!(bodies[3].contains("Action=RecordLifecycleActionHeartbeat"), "{}", bodies[3]);
     for part in ["Action=SetDesiredCapacity", "DesiredCapacity=4", "HonorCooldown=false"] {
-        assert!(bodies[6].contains(part), "{}", bodies[6]);
+        assert!(bodies[7].contains(part), "{}", bodies[7]);
     }
+}
+
+#[tokio::test]
+async fn p6_a_group_that_somebody_made_larger_meanwhile_is_not_made_smaller() {
+    let (server, groups) = groups(&[group(""), group(""), EMPTY]);
+    let sets = || server.requests().iter().filter(|one| one.body.contains("SetDesiredCapacity")).count();
+    groups.set_desired("a-pool-x", 3).await.unwrap();
+    assert_eq!(sets(), 0, "it wants three already");
+    groups.set_desired("a-pool-x", 4).await.unwrap();
+    assert_eq!(sets(), 1);
 }

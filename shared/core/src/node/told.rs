@@ -23,6 +23,9 @@ pub struct BootstrapReport {
     pub agent: String,
     /// How far it came.
     pub state: BootstrapState,
+    /// Whether it may have been in service: its bootstrap is that of a reboot, or has come to its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
     /// The step that it is at, or failed at; `None` once it is healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,

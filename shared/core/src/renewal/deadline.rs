@@ -23,6 +23,11 @@ pub const PATIENCE: SignedDuration = SignedDuration::from_mins(60);
 /// How often one machine's step is tried: what fails for the third time does not fail by chance.
 pub const TRIES: u32 = 3;
 
+/// The pauses between them. A machine that was terminated outside of its group serves as Auto Scaling has it until its health check, some
+/// minutes later, and is asked in vain until then.
+pub const BETWEEN_TRIES: [SignedDuration; TRIES as usize - 1] =
+    [SignedDuration::from_mins(1), SignedDuration::from_mins(5)];
+
 /// How long pods may hold up a controller that is drained: they are few, and their budgets are the cluster's own.
 pub const CONTROLLER_DRAIN: SignedDuration = SignedDuration::from_hours(4);
 
@@ -94,7 +99,8 @@ impl Roll {
                 (times(PATIENCE, 3) + tries(Verb::EtcdSnapshot) + refresh, times(PATIENCE, 3) + refresh)
             }
         };
-        times(STACK, 2) + times(member, self.members) + times(controller, self.controllers)
+        let pauses = BETWEEN_TRIES.into_iter().sum::<SignedDuration>();
+        times(STACK, 2) + times(member + pauses, self.members) + times(controller + pauses, self.controllers)
     }
 
     /// So long before the first certificate ends neither a maintenance window nor an approval holds its renewal up: `emergencyDays`, and

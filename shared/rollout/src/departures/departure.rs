@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::Scene;
+use super::{Scene, Slots};
 use crate::drain::{Drain, DrainLook, Patience};
 use crate::errand::{Asked, PAUSE, Sender, TRIES};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
@@ -20,8 +20,11 @@ const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
 /// How often a hook is prolonged. It waits for half an hour, so that two heartbeats may be lost.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
 
-/// How often a machine that stays is told so: its API may be down for a while.
+/// After so many tries a machine that stays is told so less often, and holds up nobody any more: the API may be down for hours.
 const UNCORDONS: u32 = 10 * TRIES;
+
+/// How often it is told so then.
+const SELDOM: SignedDuration = SignedDuration::from_mins(10);
 
 /// What a look says of a departure: there is still something to do, or nothing is left of it.
 const STAYS: bool = true;
@@ -258,6 +261,22 @@ impl Departure {
         self.state.asked()
     }
 
+    /// What a controller is asked for so that it takes pods again.
+    pub(super) fn uncordon_asked(&self) -> Option<&Asked> {
+        match &self.state {
+            DepartureState::Uncordon { asked, .. } => asked.as_ref(),
+            DepartureState::Drain { .. }
+            | DepartureState::Leave { .. }
+            | DepartureState::Rest
+            | DepartureState::Withdraw { .. } => None,
+        }
+    }
+
+    /// Whether it stays, and could not be told to take pods again for long: that goes on, and a rollout may take it meanwhile.
+    pub(crate) const fn only_stays_cordoned(&self) -> bool {
+        matches!(self.state, DepartureState::Uncordon { tries, .. } if tries >= UNCORDONS)
+    }
+
     /// The drain that a controller is asked for.
     pub(super) fn drain_asked(&self) -> Option<&Asked> {
         match &self.state {
@@ -291,7 +310,11 @@ impl Departure {
             DepartureState::Drain { drain, .. } => HowFar::Drains(drain.held.clone()),
             DepartureState::Leave { .. } => HowFar::Leaves,
             DepartureState::Rest => HowFar::Empty,
-            DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => HowFar::Stays,
+            DepartureState::Withdraw { .. } => HowFar::Stays,
+            DepartureState::Uncordon { .. } => match &self.problem {
+                Some(why) if self.only_stays_cordoned() => HowFar::StaysCordoned(why.clone()),
+                Some(_) | None => HowFar::Stays,
+            },
         };
         Departs { machine: id.to_owned(), how }
     }
@@ -325,7 +348,7 @@ impl Departure {
         id: &str,
         machine: Option<&MachineView>,
         scene: &Scene<'_>,
-        free: &mut usize,
+        slots: &mut Slots,
         effects: &mut Vec<Effect>,
     ) -> bool {
         let hold = match machine.map(|machine| machine.lifecycle) {
@@ -342,7 +365,7 @@ impl Departure {
             return GONE;
         }
         match &self.state {
-            DepartureState::Drain { .. } => self.drain(id, hold, scene, free, effects),
+            DepartureState::Drain { .. } => self.drain(id, hold, scene, slots, effects),
             DepartureState::Leave { told } => {
                 let told = *told;
                 self.leave(id, told, hold, scene, effects)
@@ -358,7 +381,7 @@ impl Departure {
             DepartureState::Rest if scene.goes_on => STAYS,
             DepartureState::Rest => self.withdraw(None, scene.now),
             DepartureState::Withdraw { .. } => self.take_back(scene, effects),
-            DepartureState::Uncordon { .. } => self.uncordon(id, scene, free, effects),
+            DepartureState::Uncordon { .. } => self.uncordon(id, scene, slots, effects),
         }
     }
 
@@ -367,7 +390,7 @@ impl Departure {
         id: &str,
         hold: Hold,
         scene: &Scene<'_>,
-        free: &mut usize,
+        slots: &mut Slots,
         effects: &mut Vec<Effect>,
     ) -> bool {
         let now = scene.now;
@@ -386,22 +409,16 @@ impl Departure {
         if scene.paused {
             return STAYS;
         }
-        let runs = drain.asked.is_some();
         let patience = (!hold.must_go()).then_some(Patience { since: self.since, most: DRAIN_PATIENCE });
         match drain.look(id, scene.observed, now, patience) {
-            DrainLook::Runs => {}
-            DrainLook::Pauses => *free += usize::from(runs),
+            DrainLook::Runs | DrainLook::Pauses => {}
             DrainLook::Empty => self.is_empty(id, hold, scene, effects),
-            DrainLook::GivenUp(why) => {
-                *free += 1;
-                return self.withdraw(Some(why), now);
-            }
+            DrainLook::GivenUp(why) => return self.withdraw(Some(why), now),
             DrainLook::Idle => {
-                *free += usize::from(runs);
-                if *free > 0
+                if slots.drains > 0
                     && let Some(asked) = self.ask(id, Drain::verb(id, self.force_after_s), scene, effects)
                 {
-                    *free -= 1;
+                    slots.drains -= 1;
                     if let DepartureState::Drain { drain, .. } = &mut self.state {
                         drain.asked = Some(asked);
                     }
@@ -448,6 +465,10 @@ impl Departure {
             self.enter(DepartureState::Rest, scene.now);
             return;
         }
+        if hold.must_go() {
+            // Auto Scaling took it down meanwhile, and launches another for it: if there is one too many, there still is.
+            self.ends = Ending::Replaced;
+        }
         let (group, instance) = (self.group.clone(), id.to_owned());
         effects.push(match hold {
             Hold::Hook => Effect::CompleteTermination { group, instance },
@@ -476,13 +497,13 @@ impl Departure {
     /// Auto Scaling would not terminate it. As one too many it might not go since its group is as small as it may be: it goes as one
     /// that is replaced. Else it stays, and takes pods again.
     pub(crate) fn not_terminated(&mut self, reason: &str) {
-        self.state = if self.is_surplus() {
+        let DepartureState::Leave { told } = self.state else { return };
+        if self.is_surplus() {
             self.ends = Ending::Replaced;
-            DepartureState::drains()
+            self.enter(DepartureState::drains(), told);
         } else {
-            self.problem = Some(reason.to_owned());
-            DepartureState::Withdraw { asked: None, told: None }
-        };
+            self.withdraw(Some(reason.to_owned()), told);
+        }
     }
 
     fn leave(
@@ -514,7 +535,13 @@ impl Departure {
         STAYS
     }
 
-    fn uncordon(&mut self, id: &str, scene: &Scene<'_>, free: &mut usize, effects: &mut Vec<Effect>) -> bool {
+    fn uncordon(
+        &mut self,
+        id: &str,
+        scene: &Scene<'_>,
+        slots: &mut Slots,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         let DepartureState::Uncordon { asked, tries } = &mut self.state else { return STAYS };
         if scene.paused && scene.goes_on {
             return STAYS;
@@ -523,24 +550,24 @@ impl Departure {
             match asked.answer::<Uncordoned>(scene.observed, scene.now) {
                 None => return STAYS,
                 Some(Ok(_)) => return GONE,
-                Some(Err(_)) if scene.now.duration_since(asked.at) < PAUSE => return STAYS,
                 Some(Err(_)) if asked.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
-                // A try that failed counts once, when another is made.
-                Some(Err(_)) if *free == 0 => return STAYS,
-                Some(Err(_)) => {
-                    *tries += 1;
-                    if *tries >= UNCORDONS {
-                        return GONE;
+                Some(Err(why)) => {
+                    let pause = if *tries < UNCORDONS { PAUSE } else { SELDOM };
+                    // A try that failed counts once, when another is made.
+                    if scene.now.duration_since(asked.at) < pause || slots.uncordons == 0 {
+                        return STAYS;
                     }
+                    *tries += u32::from(!asked.never_ran(scene.observed));
+                    self.problem = Some(why);
                 }
             }
         }
         // A whole pool may come back at once.
         let tries = *tries;
-        if *free > 0
+        if slots.uncordons > 0
             && let Some(asked) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
         {
-            *free -= 1;
+            slots.uncordons -= 1;
             self.state = DepartureState::Uncordon { asked: Some(asked), tries };
         }
         STAYS

@@ -69,10 +69,33 @@ pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp)
 /// Scaling runs the terminate hook after that, too (observed in AWS in September 2026 by others, radkawar/stackd,
 /// `lifecycle_native.json`; its user guide does not say), and would keep the machine if nobody ended the hook.
 fn never_served(rollout: &Rollout, group: &str, report: Option<&BootstrapReport>) -> bool {
-    match report.map(|report| report.state) {
-        Some(BootstrapState::Healthy) => false,
-        Some(BootstrapState::Working | BootstrapState::GivenUp) => true,
+    match report.map(|report| (report.state, report.served)) {
+        Some((BootstrapState::Healthy, _) | (_, true)) => false,
+        Some((BootstrapState::Working | BootstrapState::GivenUp, false)) => true,
         // One that never ran the agent told nothing. Of a stack that stands it may be a report that was lost.
         None => rollout.makes(group),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn p6_a_worker_that_was_in_service_is_drained_although_its_reboot_comes_to_nothing() {
+        let rollout = Rollout::new("c");
+        let report = |state: &str, served: bool| -> BootstrapReport {
+            serde_json::from_value(json!({
+                "format": 1, "instance": "i-1", "role": "pool-a", "config": "", "credentials": "", "agent": "1", "state": state,
+                "served": served, "at": "2026-11-22T12:00:00Z",
+            }))
+            .unwrap()
+        };
+        let never = |state, served| never_served(&rollout, "c-pool-a", Some(&report(state, served)));
+        assert!(never("working", false) && never("given-up", false));
+        assert!(!never("working", true) && !never("healthy", true) && !never("healthy", false));
+        assert!(!never_served(&rollout, "c-pool-a", None), "a report may be lost");
     }
 }

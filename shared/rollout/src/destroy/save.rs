@@ -90,15 +90,23 @@ impl Destroy {
     /// It goes on after it has stood still: what was written since is in no snapshot, nor for certain in one that was being taken, so that
     /// another is the last, unless etcd goes already.
     pub(in super::super) fn saves_again(&mut self, now: Timestamp) {
+        match &self.snapshot {
+            LastSnapshot::Taken(_) | LastSnapshot::Leader(_) | LastSnapshot::Taking(_) => {
+                self.saves_anew(now)
+            }
+            LastSnapshot::Declined | LastSnapshot::Needless => {}
+        }
+    }
+
+    /// The newest order asks for a last snapshot, whatever an earlier one said: whether there is an etcd is looked at.
+    pub(super) fn saves_anew(&mut self, now: Timestamp) {
         let stands =
             |going: &super::Going| going.kind == StackKind::Etcd && going.state == GoingState::Stands;
         if !self.stacks.iter().any(stands) {
             return;
         }
-        match &self.snapshot {
-            LastSnapshot::Taken(key) => self.earlier = Some(key.clone()),
-            LastSnapshot::Leader(_) | LastSnapshot::Taking(_) => {}
-            LastSnapshot::Declined | LastSnapshot::Needless => return,
+        if let LastSnapshot::Taken(key) = &self.snapshot {
+            self.earlier = Some(key.clone());
         }
         self.snapshot = LastSnapshot::Leader(Inquiry::new(now));
     }

@@ -26,7 +26,7 @@ use super::idle::surely;
 use super::machine::{Machine, Move, State, waited};
 use super::member::goes_on;
 use super::members::{no_snapshot, snapshot, take_snapshot};
-use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving};
+use super::{PATIENCE, Phase, RECONSIDERED, Target, Turn, counting, danger, is_current, serves, serving};
 use slipway_core::node::{NodeStatus, Verb};
 use slipway_core::pki::Role;
 use slipway_core::renewal::Urgency;
@@ -45,6 +45,10 @@ impl Machine for Controllers {
         &mut self.phase
     }
 
+    fn target(&self) -> Option<&Target> {
+        Some(&self.target)
+    }
+
     fn look(&mut self, state: ControllersState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(state, Waits::Look(Looked::Machines));
@@ -56,7 +60,7 @@ impl Machine for Controllers {
             ControllersState::Snapshot(round) => match snapshot(&round, turn) {
                 None => Move::Stay(ControllersState::Snapshot(round), Waits::Snapshot),
                 Some(Ok(())) => Move::To(ControllersState::Check(Round::default())),
-                Some(Err(why)) => self.target.again("a snapshot before", &why),
+                Some(Err(why)) => self.target.again("a snapshot before", &why, turn.now),
             },
             ControllersState::Refresh(round) => self.refresh(round, turn),
             ControllersState::OneMore => self.one_more(*since, turn, group),
@@ -116,6 +120,11 @@ impl Controllers {
         })
     }
 
+    /// Windows bound the start: one that is cordoned has begun, and would stay so until the next window.
+    fn may_go_on(&self, id: &String, turn: &Turn<'_>) -> bool {
+        self.cordon.as_ref().is_some_and(|cordon| cordon.machine == *id) || turn.may_start()
+    }
+
     /// The drain that a controller is asked for, if one is.
     pub(super) fn drain_asked(&self) -> Option<Asked> {
         match self.phase.state()? {
@@ -164,11 +173,13 @@ impl Controllers {
             self.call_off(None, turn.role, turn.group, turn.departures, turn.now);
         }
         // What was called off takes pods again before anything else is done to it.
-        if let Some(id) = outdated.iter().find(|id| turn.departures.contains_key(**id)) {
+        if let Some(id) = outdated.iter().find(|id| turn.departs(id)) {
             return Move::Stay(ControllersState::look(), Waits::Uncordon((*id).clone()));
         }
         let Some(first) = first else { return self.none_to_go(idle_since, *since, turn, group) };
-        if !turn.may_start() {
+        // Nobody of before is waited for yet.
+        *since = None;
+        if !self.may_go_on(&first, turn) {
             return Move::Stay(ControllersState::look(), turn.window());
         }
         self.target.choose(Some(first));
@@ -260,7 +271,7 @@ impl Controllers {
         if round.at().is_none_or(|at| turn.now.duration_since(at) > FRESH) {
             return asks(ask_the_others(turn, group, except));
         }
-        if !turn.may_start() {
+        if !self.may_go_on(&id, turn) {
             return Move::To(ControllersState::look());
         }
         self.act(id, &round, since, alone, turn, group)
@@ -379,6 +390,8 @@ impl Controllers {
                 };
                 let verb = Drain::verb(&id, self.force_after_s);
                 drain.asked = turn.ask(vec![(turn.role.clone(), other.clone(), verb)]).into_first();
+                // It need not take pods again any more.
+                turn.departures.remove(&id);
                 self.cordon = Some(Cordon { machine: id.clone(), drained: false });
             }
         }
@@ -436,10 +449,10 @@ impl Controllers {
         self.done.extend(taken.by);
         match taken.failed {
             None => {
-                self.target.tries = 0;
+                self.target.failures = None;
                 Move::To(ControllersState::Verify(Round::default()))
             }
-            Some((_, why)) => self.target.again("refreshing", &why),
+            Some((_, why)) => self.target.again("refreshing", &why, turn.now),
         }
     }
 

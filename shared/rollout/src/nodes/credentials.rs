@@ -153,6 +153,10 @@ impl Machine for PoolRefresh {
         &mut self.phase
     }
 
+    fn target(&self) -> Option<&Target> {
+        Some(&self.target)
+    }
+
     fn look(&mut self, state: PoolRefreshState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(state, Waits::Look(Looked::Machines));
@@ -173,9 +177,9 @@ impl PoolRefresh {
         turn: &mut Turn<'_>,
         group: &GroupView,
     ) -> To {
-        since.get_or_insert(turn.now);
         let outdated = outdated(&self.done, turn, group);
         let Some(first) = outdated.first() else {
+            since.get_or_insert(turn.now);
             // One of before that is still coming up has to come up first.
             if earlier_boot(&self.done, turn, group) && waited(*since, turn.now) <= PATIENCE {
                 let boots = Boot::of(group, &turn.observed.booting);
@@ -188,6 +192,7 @@ impl PoolRefresh {
             }
             return Move::Done { left: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
         };
+        *since = None;
         if !turn.may_start() {
             return Move::Stay(PoolRefreshState::look(), turn.window());
         }
@@ -208,14 +213,14 @@ impl PoolRefresh {
             return Move::Stay(PoolRefreshState::Refresh(round), waits);
         };
         if !taken.by.is_empty() && taken.failed.is_none() {
-            self.target.tries = 0;
+            self.target.failures = None;
         }
         self.done.extend(taken.by);
         match taken.failed {
             None => Move::To(PoolRefreshState::look()),
             Some((instance, why)) => {
                 self.target.machine = Some(instance);
-                self.target.again("refreshing", &why)
+                self.target.again("refreshing", &why, turn.now)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is unsafe to take down, and why (P4, P5). Whoever takes a machine down asks here first, and nowhere else.
+//! Which member or controller is unsafe to take down, and why (P4, P5). Whoever takes one down asks here first.
 //!
 //! Everything is judged by what machines said moments before, each of itself and of its fellows. What did not answer is not well.
 

@@ -154,20 +154,24 @@ impl Machine for Leaver {
         &mut self.phase
     }
 
+    fn target(&self) -> Option<&Target> {
+        Some(&self.target)
+    }
+
     fn look(&mut self, state: LeaverState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         match state {
             LeaverState::Look => self.choose(since, turn),
             LeaverState::Snapshot(round) => match snapshot(&round, turn) {
                 None => Move::Stay(LeaverState::Snapshot(round), Waits::Snapshot),
                 Some(Ok(())) => checks(turn),
-                Some(Err(why)) => self.target.again("a snapshot before", &why),
+                Some(Err(why)) => self.target.again("a snapshot before", &why, turn.now),
             },
             LeaverState::Check(round) => self.check(round, *since, turn),
             LeaverState::MoveLeader(round) => self.leader(round, turn),
             LeaverState::Remove(round) => match round.only_answer::<MemberRemoved>(turn.observed, turn.now) {
                 None => Move::Stay(LeaverState::Remove(round), Waits::TakenOut),
                 Some(Ok(_)) => verifies(turn),
-                Some(Err(why)) => self.target.again("removing", &why),
+                Some(Err(why)) => self.target.again("removing", &why, turn.now),
             },
             LeaverState::Verify(round) => verify(round, *since, turn),
         }
@@ -220,7 +224,6 @@ fn verify(round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
 
 impl Leaver {
     fn choose(&mut self, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
-        since.get_or_insert(turn.now);
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(LeaverState::Look, Waits::Look(Looked::Machine));
         };
@@ -232,8 +235,10 @@ impl Leaver {
             ));
         }
         if !turn.may_start() {
+            *since = None;
             return Move::Stay(LeaverState::Look, turn.window());
         }
+        since.get_or_insert(turn.now);
         if danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
             return checks(turn);
         }
@@ -314,7 +319,7 @@ impl Leaver {
             None => Move::Stay(LeaverState::MoveLeader(round), Waits::Leader),
             // All are asked once more: time went by, and somebody else leads.
             Some(Ok(_)) => checks(turn),
-            Some(Err(why)) => self.target.again("moving leadership from", &why),
+            Some(Err(why)) => self.target.again("moving leadership from", &why, turn.now),
         }
     }
 }

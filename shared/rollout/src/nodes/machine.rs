@@ -7,6 +7,7 @@ use super::super::errand::{Asked, TRIES};
 use super::super::states::{Way, leads};
 use super::super::waits::Waits;
 use super::Turn;
+use slipway_core::renewal::deadline::BETWEEN_TRIES;
 
 /// How far a state machine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -236,6 +237,11 @@ pub(super) trait Machine {
 
     fn phase_mut(&mut self) -> &mut Phase<Self::State>;
 
+    /// The machine that is worked on, where it is one at a time.
+    fn target(&self) -> Option<&Target> {
+        None
+    }
+
     /// What a look at a state leads to. `since`: when it came there.
     fn look(
         &mut self,
@@ -250,6 +256,11 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
     // Each look moves it at least a state on, and no machine has more than a dozen.
     for _ in 0..64 {
         let from = machine.phase_mut().place();
+        if from == Place::Look
+            && let Some(waits) = machine.target().and_then(|target| target.pauses(turn.now))
+        {
+            return Some(waits);
+        }
         let phase = std::mem::replace(machine.phase_mut(), Phase::Done { left: false });
         let (phase, waits) = match phase {
             Phase::Open { state, mut since } => match machine.look(state, &mut since, turn) {
@@ -294,23 +305,43 @@ pub struct Target {
     /// `i-…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// How often its work failed.
-    #[serde(default)]
+    /// How its work failed, if the last try did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<Failures>,
+}
+
+/// Tries that failed, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Failures {
+    /// How many.
     pub tries: u32,
+    /// When the last one did.
+    pub at: Timestamp,
+    /// Why the last one did.
+    pub why: String,
 }
 
 impl Target {
     /// That machine is worked on from now on.
     pub(super) fn choose(&mut self, machine: Option<String>) {
         if self.machine != machine {
-            *self = Self { machine, tries: 0 };
+            *self = Self { machine, failures: None };
         }
     }
 
-    /// Its work failed: it is begun anew, or given up.
-    pub(super) fn again<S: State>(&mut self, what: &str, why: &str) -> Move<S> {
-        self.tries += 1;
-        if self.tries < TRIES {
+    /// What it waits for where its last try failed only just now.
+    fn pauses(&self, now: Timestamp) -> Option<Waits> {
+        let failures = self.failures.as_ref()?;
+        let pause = BETWEEN_TRIES.get(failures.tries as usize - 1)?;
+        (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(failures.why.clone()))
+    }
+
+    /// Its work failed: it is begun anew after a while, or given up.
+    pub(super) fn again<S: State>(&mut self, what: &str, why: &str, now: Timestamp) -> Move<S> {
+        let tries = self.failures.as_ref().map_or(0, |failures| failures.tries) + 1;
+        if tries < TRIES {
+            self.failures = Some(Failures { tries, at: now, why: why.to_owned() });
             return Move::To(S::look());
         }
         let machine = self.machine.as_deref().unwrap_or("its machine");

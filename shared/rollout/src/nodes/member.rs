@@ -15,7 +15,9 @@ use super::super::outbox::Seen;
 use super::super::waits::{Asks, Boot, Boots, Comes, Looked, Many, Waits};
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, waited};
-use super::members::{Age, age, answers, ask_everyone, leads, machine, patience, snapshot, take_snapshot};
+use super::members::{
+    Age, age, answers, ask_everyone, leads, machine, no_snapshot, patience, snapshot, take_snapshot,
+};
 use super::{PATIENCE, Phase, RECONSIDERED, Target, Turn, danger, is_current, serving};
 use slipway_core::node::{LeaderMoved, Refreshed, Verb};
 
@@ -190,6 +192,10 @@ impl Machine for Member {
         &mut self.phase
     }
 
+    fn target(&self) -> Option<&Target> {
+        Some(&self.target)
+    }
+
     fn look(&mut self, state: MemberState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(state, Waits::Look(Looked::Machine));
@@ -200,7 +206,7 @@ impl Machine for Member {
             MemberState::Snapshot(round) => match snapshot(&round, turn) {
                 None => Move::Stay(MemberState::Snapshot(round), Waits::Snapshot),
                 Some(Ok(())) => checks(turn),
-                Some(Err(why)) => self.target.again("a snapshot before", &why),
+                Some(Err(why)) => self.target.again("a snapshot before", &why, turn.now),
             },
             // The machine may have gone since.
             MemberState::Check(_) | MemberState::MoveLeader(_) if machine(group) != self.target.machine => {
@@ -218,7 +224,7 @@ impl Machine for Member {
                     None => Move::Stay(MemberState::MoveLeader(round), Waits::Leader),
                     // All are asked once more: time went by, and somebody else leads.
                     Some(Ok(_)) => checks(turn),
-                    Some(Err(why)) => self.target.again("moving leadership from", &why),
+                    Some(Err(why)) => self.target.again("moving leadership from", &why, turn.now),
                 }
             }
             MemberState::Refresh(round) => self.refresh(round, turn),
@@ -259,8 +265,8 @@ impl Member {
         turn: &mut Turn<'_>,
         group: &GroupView,
     ) -> To {
-        since.get_or_insert(turn.now);
         let Some(id) = machine(group) else {
+            since.get_or_insert(turn.now);
             let boots = Boot::of(group, &turn.observed.booting);
             if waited(*since, turn.now) > PATIENCE {
                 return Move::Fail(format!(
@@ -273,6 +279,7 @@ impl Member {
             return Move::Stay(MemberState::look(), Waits::Boot(Comes::Own, boots));
         };
         if self.is_as_planned(group) {
+            *since = None;
             let idle_since = idle_since.unwrap_or(turn.now);
             if self.renewed.is_none() && !surely(idle_since, turn.now) {
                 let state = MemberState::Look { idle_since: Some(idle_since) };
@@ -284,6 +291,7 @@ impl Member {
             return Move::Done { left: true };
         }
         if !turn.may_start() {
+            *since = None;
             return Move::Stay(MemberState::look(), turn.window());
         }
         self.target.choose(Some(id));
@@ -293,7 +301,11 @@ impl Member {
         }
         match take_snapshot(turn) {
             Some(round) => Move::Enter(MemberState::Snapshot(round), Waits::Snapshot),
-            None => Move::Stay(MemberState::look(), Waits::Snapshot),
+            None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
+            None => {
+                since.get_or_insert(turn.now);
+                Move::Stay(MemberState::look(), Waits::Snapshot)
+            }
         }
     }
 
@@ -364,7 +376,7 @@ impl Member {
                 self.renewed.clone_from(&self.target.machine);
                 verifies(turn)
             }
-            Err(why) => self.target.again("refreshing", &why),
+            Err(why) => self.target.again("refreshing", &why, turn.now),
         }
     }
 

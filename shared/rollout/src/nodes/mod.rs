@@ -164,6 +164,11 @@ impl Turn<'_> {
         self.urgency.overrides() || window_is_open(self.windows, self.now)
     }
 
+    /// Whether that machine is on its way out, or back.
+    fn departs(&self, machine: &str) -> bool {
+        self.departures.get(machine).is_some_and(|one| !one.only_stays_cordoned())
+    }
+
     /// What it says that waits for a window.
     fn window(&self) -> Waits {
         Waits::Window { at_most_until: self.urgent_from }

@@ -180,7 +180,7 @@ impl Removal {
             let width = self.pace.may_miss(of).max(1) as usize;
             let free = width.saturating_sub(self.begun.len());
             let free = free.min(MOST_DRAINS.saturating_sub(turn.departures.len()));
-            let next = todo.iter().filter(|id| !turn.departures.contains_key(**id)).take(free);
+            let next = todo.iter().filter(|id| !turn.departs(id)).take(free);
             for id in next.map(|id| (*id).clone()).collect::<Vec<_>>() {
                 let one = Departure::to_rest(turn.role, group, self.force_after_s, turn.now);
                 turn.departures.insert(id.clone(), one);

@@ -83,6 +83,10 @@ impl Machine for Saver {
         &mut self.phase
     }
 
+    fn target(&self) -> Option<&Target> {
+        Some(&self.target)
+    }
+
     fn look(
         &mut self,
         state: SaverState,
@@ -107,7 +111,7 @@ impl Machine for Saver {
             SaverState::Snapshot(round) => match snapshot(&round, turn) {
                 None => Move::Stay(SaverState::Snapshot(round), Waits::Snapshot),
                 Some(Ok(())) => Move::Done { left: false },
-                Some(Err(why)) => self.target.again("a snapshot, before members join, on", &why),
+                Some(Err(why)) => self.target.again("a snapshot, before members join, on", &why, turn.now),
             },
         }
     }

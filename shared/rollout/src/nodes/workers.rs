@@ -188,6 +188,12 @@ impl Machine for Workers {
             return Move::Fail(why);
         }
         crew.follow(group.desired, turn.now);
+        // An answer of before, or the group was never told: without those that come first nobody may go for them.
+        if crew.expected.is_some_and(|expected| group.desired < expected.desired) {
+            let waits = comes_first(&crew, turn, group);
+            self.left_over = crew.extra.unwrap_or_default();
+            return Move::Stay(crew, waits);
+        }
         let extra = crew.extra.unwrap_or_default();
         self.left_over = extra;
         let pool = self.survey(&crew, turn, group);
@@ -283,7 +289,7 @@ fn shortage(
 
 impl Workers {
     fn survey<'g>(&self, crew: &Crew, turn: &Turn<'_>, group: &'g GroupView) -> Pool<'g> {
-        let goes = |id: &String| turn.departures.contains_key(id);
+        let goes = |id: &String| turn.departs(id);
         let healthy = serving(group).filter(|(id, machine)| machine.healthy && !goes(id));
         let available = u32::try_from(healthy.count()).unwrap_or(u32::MAX);
         let comes = counting(group).filter(|(id, machine)| {
@@ -293,9 +299,9 @@ impl Workers {
         let going = u32::try_from(group.machines.keys().filter(|id| goes(id)).count()).unwrap_or(u32::MAX);
         let mut outdated: Vec<&String> = outdated(&crew.done, turn, group);
         outdated.retain(|id| !goes(id) && !crew.given_up.contains_key(*id) && group.machines[*id].healthy);
-        // How many machines a group wants that counts units of capacity is seen by those that it has.
+        // How many machines a group wants that counts units of capacity is seen by those that it has, and by the units that they lack.
         let wanted = if self.weighted {
-            available + comes + going
+            available + comes + going + lacking(group)
         } else {
             group.desired.saturating_sub(crew.extra.unwrap_or_default())
         };
@@ -385,7 +391,7 @@ impl Workers {
 /// Who goes next: of the zone that has most machines, the first.
 fn next(outdated: &mut Vec<&String>, turn: &Turn<'_>, group: &GroupView, shrink: bool) -> Option<String> {
     let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, machine) in serving(group).filter(|(id, _)| !turn.departures.contains_key(*id)) {
+    for (_, machine) in serving(group).filter(|(id, _)| !turn.departs(id)) {
         *zones.entry(&machine.zone).or_default() += 1;
     }
     let most = |id: &&String| zones.get(group.machines[*id].zone.as_str()).copied().unwrap_or_default();
@@ -395,9 +401,16 @@ fn next(outdated: &mut Vec<&String>, turn: &Turn<'_>, group: &GroupView, shrink:
         return Some(first.clone());
     }
     // Nobody is outdated, and there is one too many.
-    let stays = serving(group).map(|(id, _)| id).filter(|id| !turn.departures.contains_key(*id));
+    let stays = serving(group).map(|(id, _)| id).filter(|id| !turn.departs(id));
     let stays = stays.filter(|id| shrink && !turn.skipped.contains(*id));
     stays.max_by_key(most).cloned()
+}
+
+/// How many machines a group with weights lacks at least: so many of the heaviest that it has.
+fn lacking(group: &GroupView) -> u32 {
+    let weights: Vec<u32> = counting(group).map(|(_, machine)| machine.weight).collect();
+    let units = weights.iter().copied().fold(0, u32::saturating_add);
+    group.desired.saturating_sub(units).div_ceil(weights.into_iter().max().unwrap_or(1).max(1))
 }
 
 fn comes_first(crew: &Crew, turn: &Turn<'_>, group: &GroupView) -> Waits {

@@ -72,6 +72,7 @@ impl Quay {
             healthy: true,
             template: None,
             target: TargetHealth::NotAsked,
+            weight: 1,
         };
         let members = (0..self.members).filter(|index| name == format!("c-etcd-{index}"));
         let serves = members.map(|index| (format!("i-{index}"), machine(Lifecycle::InService)));

@@ -94,6 +94,7 @@ impl Store {
                 healthy: true,
                 template: None,
                 target: TargetHealth::NotAsked,
+                weight: 1,
             };
             let view = GroupView {
                 name: group.clone(),

@@ -3,6 +3,7 @@
 
 mod machines;
 mod members;
+mod nights;
 mod stops;
 
 use serde_json::{Value, json};
@@ -63,6 +64,9 @@ struct Yard {
     silent: BTreeSet<String>,
     stuck: BTreeSet<String>,
     alarm: bool,
+    /// Whether its groups hear what they are to want, and launch what they want.
+    deaf: bool,
+    launches: bool,
     /// How many raft entries members lack.
     behind: u64,
     /// How many of the next commands of a document fail.
@@ -157,6 +161,8 @@ impl Yard {
             silent: BTreeSet::new(),
             stuck: BTreeSet::new(),
             alarm: false,
+            deaf: false,
+            launches: true,
             behind: 0,
             failing: BTreeMap::new(),
             launched: 0,
@@ -331,7 +337,9 @@ impl Yard {
                 }
                 Effect::SetDesired { group, desired } => {
                     self.log.push(format!("{group} wants {desired}"));
-                    self.groups.get_mut(&group).unwrap().desired = desired;
+                    if !self.deaf {
+                        self.groups.get_mut(&group).unwrap().desired = desired;
+                    }
                 }
                 Effect::Terminate { group, instance, then_desired } => {
                     let none = if then_desired.is_some() { ", and none comes" } else { "" };
@@ -387,7 +395,7 @@ impl Yard {
                 one.target_from = now + 60 * checks;
             }
             let counts = |one: &&Machine| matches!(one.lifecycle, Lifecycle::Pending | Lifecycle::InService);
-            while (group.machines.values().filter(counts).count() as u32) < group.desired {
+            while self.launches && (group.machines.values().filter(counts).count() as u32) < group.desired {
                 self.launched += 1;
                 let (until, role) = (Some(now + 60 * boots), name.trim_start_matches("c-"));
                 let role = if role == "control-plane" { "controller" } else { role };
@@ -423,6 +431,7 @@ fn view(name: &str, group: &Group) -> GroupView {
             healthy: true,
             template: Some(template(one.current)),
             target: TargetHealth::NotAsked,
+            weight: 1,
         };
         (id.clone(), view)
     };

@@ -159,6 +159,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
             healthy: true,
             template: Some(template(*current)),
             target: TargetHealth::NoTargetGroup,
+            weight: 1,
         };
         ((*id).to_owned(), view)
     };

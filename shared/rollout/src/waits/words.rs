@@ -74,6 +74,9 @@ impl Display for Waits {
             Self::SecondLook(Many::One) => f.write_str("makes sure that its machine is as planned"),
             Self::SecondLook(Many::Several) => f.write_str("makes sure that its machines are as planned"),
             Self::Window { at_most_until } => Window(*at_most_until).fmt(f),
+            Self::AnotherTry(why) => {
+                write!(f, "tries again in some minutes, since the last try failed: {why}")
+            }
             Self::Snapshot => f.write_str("waits for a snapshot"),
             Self::Answers(whose) => whose.fmt(f),
             Self::Dangers(dangers) => write!(f, "waits: {}", List(dangers)),
@@ -166,6 +169,11 @@ impl Display for Departs {
             HowFar::Leaves => write!(f, "waits for {machine} to leave"),
             HowFar::Empty => write!(f, "{machine} is empty"),
             HowFar::Stays => write!(f, "has {machine} take pods again"),
+            HowFar::StaysCordoned(why) => write!(
+                f,
+                "{machine} stays cordoned, since it could not be told to take pods again ({why}): that is tried every ten minutes, or \
+                 `kubectl uncordon` its node"
+            ),
         }
     }
 }

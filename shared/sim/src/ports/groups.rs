@@ -42,6 +42,9 @@ impl Groups for SimulatedGroups {
     }
 
     async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+        if self.group(group).await?.is_some_and(|seen| seen.desired >= desired) {
+            return Ok(());
+        }
         let set = lock(&self.world).set_desired_capacity(group, desired);
         set.map_err(|error| port_error("autoscaling:SetDesiredCapacity", group, &error))
     }
@@ -118,5 +121,6 @@ fn seen(machine: &ShownMachine) -> MachineView {
         healthy: machine.healthy,
         template: machine.template.clone(),
         target: TargetHealth::NotAsked,
+        weight: 1,
     }
 }

@@ -264,7 +264,7 @@ impl Account {
             stacks: &life.of(&Watched::new(&stacks, &self.journal)),
             groups: &life.of(&Watched::new(&groups, &self.journal)),
             commands: &life.of(&Watched::new(&commands, &self.journal)),
-            bus: &life.of(&self.bus),
+            bus: &life.of(&Watched::new(&self.bus, &self.journal)),
             ticks: &life.of(&ticks),
             clock: Clock(&clock),
         };

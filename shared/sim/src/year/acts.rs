@@ -1,10 +1,11 @@
 //! What the rollout function does to the world, written down as it does it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use slipway_core::event::Event;
 use slipway_core::node::{Command, CommandView};
-use slipway_driver::ports::{Commands, Groups, PortResult, Stacks};
+use slipway_driver::ports::{Bus, Commands, Groups, PortResult, Stacks};
 use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 
@@ -43,19 +44,36 @@ impl fmt::Display for Act {
 
 /// What was done, in order.
 #[derive(Debug, Clone, Default)]
-pub struct Journal(Arc<Mutex<Vec<Act>>>);
+pub struct Journal(Arc<Mutex<Written>>);
+
+#[derive(Debug, Default)]
+struct Written {
+    acts: Vec<Act>,
+    /// How much had been done when the bus was told last that a rollout starts.
+    before_start: Option<usize>,
+}
 
 impl Journal {
     /// Takes what was done since the last call.
     #[must_use]
     pub fn drain(&self) -> Vec<Act> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.written()).acts
+    }
+
+    /// How much of it was done before the bus was told that a rollout starts; `None`: it was not told so.
+    #[must_use]
+    pub fn before_start(&self) -> Option<usize> {
+        self.written().before_start
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How much was done since the last call of [`Journal::drain`].
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.written().acts.len()
     }
 
     /// Whether nothing was.
@@ -66,7 +84,7 @@ impl Journal {
 
     fn note(&self, act: impl FnOnce() -> Act, done: PortResult<()>) -> PortResult<()> {
         if done.is_ok() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(act());
+            self.written().acts.push(act());
         }
         done
     }
@@ -83,6 +101,17 @@ impl<T: Clone> Watched<T> {
     /// `port`, whose calls go into `journal`.
     pub(super) fn new(port: &T, journal: &Journal) -> Self {
         Self { port: port.clone(), journal: journal.clone() }
+    }
+}
+
+impl<T: Bus> Bus for Watched<T> {
+    async fn publish(&self, events: &[Event]) -> PortResult<()> {
+        self.port.publish(events).await?;
+        if events.iter().any(|event| matches!(event, Event::RolloutStarted(_))) {
+            let mut written = self.journal.written();
+            written.before_start = Some(written.acts.len());
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,6 @@ mod target;
 mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{Command, Verb};
@@ -27,7 +26,7 @@ use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::left_behind;
 use stops::Stops;
-pub(super) use target::Begun;
+pub(super) use target::{Begun, Told};
 use target::{Spent, Target};
 
 /// What was seen to be wrong.
@@ -207,9 +206,9 @@ impl Checker {
         self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= known)
     }
 
-    /// Looks at what was done in an invocation, one after the other; what was seen last is what was so before it. Of `unheard` those
-    /// who did them knew no more than what stopped them then.
-    pub fn acts(&mut self, world: &World, acts: &[Act], unheard: Option<(Range<usize>, Stops)>) {
+    /// Looks at what was done in an invocation, one after the other; what was seen last is what was so before it. Each by
+    /// what was `told` then.
+    pub(super) fn acts(&mut self, world: &World, acts: &[Act], told: Told) {
         if acts.is_empty() {
             return;
         }
@@ -217,13 +216,18 @@ impl Checker {
         let facts = &facts;
         self.nothing_twice(acts, world.now());
         for (at, act) in acts.iter().enumerate() {
-            let then = unheard.as_ref().filter(|(of, _)| of.contains(&at)).map(|(_, then)| then);
+            let then = told.unheard.as_ref().filter(|(of, _)| of.contains(&at)).map(|(_, then)| then);
             let now = then.map(|then| {
                 let now = self.stops();
                 self.not_heard(now.as_of(then));
                 now
             });
+            let earlier = told.earlier.as_ref().filter(|earlier| at < earlier.until);
+            let newer = earlier.map(|earlier| self.target.replace(earlier.target.clone()));
             self.act(world, facts, act);
+            if let Some(newer) = newer {
+                self.target = newer;
+            }
             now.into_iter().for_each(|now| self.not_heard(now));
         }
     }
@@ -396,7 +400,10 @@ impl Checker {
                 self.wrong(now, "P6", format!("{down} machines of {role} are away, and {may} may be"));
             }
         }
-        self.in_window(&role, Some(machine), now);
+        // Windows bound the start: what was drained in one goes on.
+        if restart || !self.drained.contains_key(&machine.id) {
+            self.in_window(&role, Some(machine), now);
+        }
     }
 
     fn takes_member(&mut self, facts: &ClusterFacts, role: &str, restart: bool, now: Timestamp) {
@@ -517,7 +524,7 @@ impl Checker {
                 if self.skipped.contains(node) {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
                 }
-                if is_first && machine.role != "controller" {
+                if is_first {
                     self.in_window(&machine.role, Some(&machine), now);
                 }
             }

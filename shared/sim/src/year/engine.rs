@@ -20,7 +20,7 @@ use slipway_rollout::Effect;
 
 use super::account::{Account, Woken};
 use super::acts::Act;
-use super::check::{Begun, Checker};
+use super::check::{Begun, Checker, Told};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::{Rates, Trouble};
@@ -364,6 +364,7 @@ impl<'m> Engine<'m> {
         self.tally.scheduled +=
             u64::from(tried == 0 && matches!(who, Woken::Rollout(Waker::Tick) | Woken::Scans));
         self.tally.scans += u64::from(matches!(who, Woken::Scan(_)));
+        let before_start = self.account.journal.before_start();
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
         // What another does in the midst of an invocation that has stored nothing yet has not heard what that one brings.
@@ -377,17 +378,18 @@ impl<'m> Engine<'m> {
         // A bus that is down holds up no step: what it could not be told lies in the outbox.
         let unsaid = if result.is_err() { self.unsaid_start() } else { Vec::new() };
         let said: Vec<&Event> = events.iter().chain(&unsaid).collect();
+        let earlier = before_start.and_then(|until| self.checker.until(until));
         let (ended, gone) = self.begins(&said, midst.as_ref().map(|midst| &midst.before));
         if let Some(midst) = midst {
             // What was done before time passed is held against what was so then.
-            self.checker.acts(&midst.before, &midst.acts, None);
+            self.checker.acts(&midst.before, &midst.acts, Told::default());
             self.checker.look(&midst.before);
             self.checker.look(&midst.after);
             self.transcript.extend(midst.acts.iter().map(|act| (began, format!("  {act}"))));
         }
         {
             let mut world = lock(&self.account.world);
-            self.checker.acts(&world, &acts, unheard);
+            self.checker.acts(&world, &acts, Told { unheard, earlier });
             if let Some(well) = ended {
                 self.checker.ended(well);
             }

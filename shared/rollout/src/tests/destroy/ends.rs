@@ -50,3 +50,21 @@ fn p10_a_pool_that_is_half_gone_and_no_longer_wanted_is_taken_away_by_the_next_r
         assert_eq!(quay.state.left.keys().collect::<Vec<_>>(), left, "wanted: {wants_it}");
     }
 }
+
+#[test]
+fn p4_an_order_with_a_last_snapshot_counts_after_one_without() {
+    for etcd_stands in [true, false] {
+        let mut quay = Quay::new();
+        if !etcd_stands {
+            quay.members = 0;
+            quay.state.deployed.remove("c-etcd");
+        }
+        quay.wake(Some(ordered(0, true)));
+        let minute = quay.minute;
+        assert_eq!(quay.run(ordered(minute, false)).state, "destroyed");
+        let gone = quay.log.iter().position(|line| line == "delete c-etcd");
+        let taken = quay.log.iter().position(|line| line.starts_with("Slipway-EtcdSnapshot"));
+        assert_eq!(taken.is_some(), etcd_stands, "{:?}", quay.log);
+        assert!(taken.is_none_or(|taken| gone.is_some_and(|gone| taken < gone)), "{:?}", quay.log);
+    }
+}

@@ -15,8 +15,8 @@ use crate::year::acts::Act;
 pub(super) struct Ends {
     /// When each was given that may have been heard, and is not over.
     given: BTreeSet<Timestamp>,
-    /// One of them does without a last snapshot.
-    without: bool,
+    /// Those of them that do without a last snapshot.
+    waived: BTreeSet<Timestamp>,
     /// When the newest was given that was heard, and is obeyed.
     obeyed: Option<Timestamp>,
     /// When it was told to go on after a pause.
@@ -33,6 +33,13 @@ pub(super) struct Ends {
     over: Option<Timestamp>,
     /// The cluster that is gone went without a snapshot.
     unsaved: bool,
+}
+
+impl Ends {
+    /// Whether the order that is obeyed, or one that was given after it, does without a last snapshot.
+    fn does_without(&self) -> bool {
+        self.waived.iter().any(|at| self.obeyed.is_none_or(|obeyed| *at >= obeyed))
+    }
 }
 
 /// In the how-manieth step a stack goes: pools first, and last what all others stand in. `None`: it is none of the cluster's.
@@ -64,7 +71,7 @@ impl Checker {
             return;
         }
         self.ends.given.insert(at);
-        self.ends.without |= without_snapshot;
+        self.ends.waived.extend(without_snapshot.then_some(at));
     }
 
     /// That was heard; `obeyed`: and is what goes on now.
@@ -90,7 +97,8 @@ impl Checker {
 
     /// Everything is said to be gone: what was ordered until now is over.
     pub fn gone(&mut self) {
-        let Ends { given, told, over, without, unsaved, .. } = std::mem::take(&mut self.ends);
+        let without = self.ends.does_without();
+        let Ends { given, told, over, unsaved, .. } = std::mem::take(&mut self.ends);
         let (over, unsaved) = (over.max(given.last().copied()), without || unsaved && given.is_empty());
         self.ends = Ends { told, apart: true, over, unsaved, ..Ends::default() };
     }
@@ -213,7 +221,9 @@ impl Checker {
     /// Whether there is a snapshot of after the order, or need be none.
     fn is_saved(&mut self, facts: &ClusterFacts, stack: &str, now: Timestamp) {
         let since = self.ends.obeyed.or(self.ends.given.first().copied()).max(self.ends.resumed);
-        let Some(since) = since.filter(|_| !self.ends.without && !facts.members.is_empty()) else { return };
+        let Some(since) = since.filter(|_| !self.ends.does_without() && !facts.members.is_empty()) else {
+            return;
+        };
         // What no snapshot of after a later order could save any more is saved by one of after the first.
         let etcd_goes = self.ends.told.contains(&format!("{}-etcd", self.cluster));
         let since = if etcd_goes { self.ends.given.first().copied().unwrap_or(since) } else { since };

@@ -2,12 +2,13 @@
 //! holds. A plan is no part of it: it says what the render function believes to have changed, and the decision follows it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use slipway_core::render::{NodeRole, Rendering};
 
-use super::{CLOCKS, Checker};
+use super::{CLOCKS, Checker, Stops};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
 /// What has begun, as the bus says it.
@@ -37,6 +38,23 @@ pub(super) struct Target {
     failed: Option<(String, Timestamp)>,
     /// Of each pool, the machine that goes first; `true`: it was replaced, and its pool whole after it.
     canaries: BTreeMap<String, (String, bool)>,
+}
+
+/// What an invocation had been told, and when.
+#[derive(Debug, Default)]
+pub(in super::super) struct Told {
+    /// Those acts of which who did them knew no more than what stopped them then.
+    pub(in super::super) unheard: Option<(Range<usize>, Stops)>,
+    /// Those acts that were done for the rollout before the one that it starts.
+    pub(in super::super) earlier: Option<Earlier>,
+}
+
+/// A rollout that makes way for another in the midst of an invocation.
+#[derive(Debug)]
+pub(in super::super) struct Earlier {
+    /// So many acts are for it.
+    pub(super) until: usize,
+    pub(super) target: Target,
 }
 
 /// What was rolled out, and did not end well.
@@ -102,6 +120,11 @@ impl Target {
 }
 
 impl Checker {
+    /// What an invocation does for the rollout that is open: its first acts, so many, before it starts another.
+    pub(in super::super) fn until(&self, until: usize) -> Option<Earlier> {
+        Some(Earlier { until, target: self.target.clone()? })
+    }
+
     /// A rollout has begun.
     pub fn begun(&mut self, world: &World, begun: Option<Begun>) {
         let now = world.now();

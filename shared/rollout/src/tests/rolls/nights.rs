@@ -1,0 +1,161 @@
+//! Sequences that an operator of Auto Scaling and etcd has seen at night.
+
+use super::*;
+use crate::nodes::Task;
+
+fn surging() -> RolloutPolicy {
+    RolloutPolicy { surge: CountOrPercent::Count(1), max_unavailable: CountOrPercent::Count(0), ..auto() }
+}
+
+#[test]
+fn p6_no_worker_goes_for_one_that_was_to_come_first_and_that_nobody_asked_for() {
+    let mut yard = Yard::new(&Size { workers: 1, ..SMALL }, Change::Machines, &is_worker, &surging());
+    yard.deaf = true;
+    (0..12).for_each(|_| yard.wake(None));
+    let went = |yard: &Yard| yard.log.iter().any(|line| line.contains("drains") || line.contains("goes"));
+    assert!(!went(&yard), "{:?}", yard.log);
+    yard.deaf = false;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!((went(&yard), yard.groups["c-pool-a"].desired), (true, 1));
+}
+
+#[test]
+fn p6_a_pool_with_weights_is_whole_only_when_its_units_are() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
+    yard.launches = false;
+    yard.wake(None);
+    for step in &mut yard.state.active_mut().unwrap().nodes.steps {
+        if let Task::Workers(workers) = &mut step.task {
+            workers.weighted = true;
+        }
+    }
+    assert_eq!(yard.run(), "failed", "{:?}", yard.log);
+    let gone: Vec<&String> = yard.log.iter().filter(|line| line.contains("goes")).collect();
+    assert_eq!(gone, ["pool-a.0 goes"], "its canary has no successor");
+    assert!(yard.report.message.contains("it is not whole after 60 minutes"), "{}", yard.report.message);
+}
+
+#[test]
+fn p7_what_fails_at_once_is_tried_again_only_after_minutes() {
+    for (whom, role) in
+        [(&is_member as Whom<'_>, "etcd-0"), (&is_controller, "controller"), (&is_worker, "pool-a")]
+    {
+        let mut yard = Yard::new(&SMALL, Change::Credentials, whom, &auto());
+        // Its machine is gone, and its group says so only four minutes later.
+        yard.failing.insert("Slipway-Refresh", 1_000);
+        let fails = |yard: &Yard| 1_000 - yard.failing["Slipway-Refresh"];
+        while fails(&yard) == 0 {
+            yard.wake(None);
+        }
+        (0..4).for_each(|_| yard.wake(None));
+        assert!((1..=2).contains(&fails(&yard)), "{role}: {}", fails(&yard));
+        assert!(yard.report.message.contains("tries again in some minutes"), "{}", yard.report.message);
+        yard.failing.clear();
+        assert_eq!(yard.run(), "succeeded", "{role}: {}", yard.report.message);
+    }
+    // And not for ever.
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &auto());
+    yard.failing.insert("Slipway-Refresh", 1_000);
+    assert_eq!(yard.run(), "failed");
+    assert_eq!(yard.failing["Slipway-Refresh"], 997);
+}
+
+#[test]
+fn p6_drains_that_never_end_leave_room_for_others() {
+    let size = Size { controllers: 1, workers: 5, ..SMALL };
+    let mut yard = Yard::new(&size, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
+    for number in 0..5 {
+        let id = format!("pool-a.{number}");
+        if number < 4 {
+            yard.stuck.insert(id.clone());
+        }
+        let group = yard.groups.get_mut("c-pool-a").unwrap();
+        group.machines.get_mut(&id).unwrap().lifecycle = Lifecycle::TerminatingWait;
+    }
+    (0..30).for_each(|_| yard.wake(None));
+    assert!(yard.log.contains(&"pool-a.4 is let go".to_owned()), "{:?}", yard.log);
+    // Each of the others has had its turns.
+    for number in 0..4 {
+        let drains = format!("controller.0 drains pool-a.{number}");
+        assert!(yard.log.iter().filter(|line| **line == drains).count() >= 2, "{drains}: {:?}", yard.log);
+    }
+}
+
+#[test]
+fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_until_it_does() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
+    yard.stuck.insert("pool-a.0".to_owned());
+    (0..10).for_each(|_| yard.wake(None));
+    yard.failing.insert("Slipway-Uncordon", 60);
+    yard.wake(Some(Order::Abort { plan: None }));
+    (0..120).for_each(|_| yard.wake(None));
+    assert!(yard.state.active().is_none() && !yard.state.departures.is_empty(), "it is not forgotten");
+    let words =
+        "pool-a.0 stays cordoned, since it could not be told to take pods again (it does not want to)";
+    assert!(yard.report.message.contains(words), "{}", yard.report.message);
+    assert!(yard.failing["Slipway-Uncordon"] > 15, "hours later it is tried less often");
+    (0..300).for_each(|_| yard.wake(None));
+    assert_eq!(yard.log.last().unwrap(), "pool-a.0 takes pods again");
+    assert!(yard.state.departures.is_empty());
+}
+
+/// A window that is open from the 10th minute of the roll for `length` minutes, once a day.
+fn in_ten_minutes(length: u16) -> RolloutPolicy {
+    let start_minute = (minute_of_day(1_000_000) + 10) % 1_440;
+    let window = MaintenanceWindow { days: Vec::new(), start_minute, length_min: length };
+    RolloutPolicy { windows: vec![window], ..auto() }
+}
+
+#[test]
+fn p4_a_machine_that_dies_while_a_window_is_waited_for_has_an_hour_to_be_replaced() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &in_ten_minutes(30));
+    // The day's window is over before it begins.
+    yard.now += 60 * 60;
+    (0..180).for_each(|_| yard.wake(None));
+    assert!(yard.report.message.contains("window"), "{}", yard.report.message);
+    yard.boots = 20;
+    let group = yard.groups.get_mut("c-etcd-0").unwrap();
+    group.machines.get_mut("etcd-0.0").unwrap().lifecycle = Lifecycle::Terminating;
+    (0..15).for_each(|_| yard.wake(None));
+    assert_eq!(yard.report.state, "running", "{}", yard.report.message);
+    // What Auto Scaling launched for it is as planned already.
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert!(!yard.log.iter().any(|line| line.contains("goes")), "{:?}", yard.log);
+}
+
+#[test]
+fn p5_a_controller_that_was_drained_within_a_window_goes_after_it() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_controller, &in_ten_minutes(10));
+    yard.stuck.insert("controller.0".to_owned());
+    (0..25).for_each(|_| yard.wake(None));
+    assert!(yard.log.contains(&"controller.1 drains controller.0".to_owned()), "{:?}", yard.log);
+    yard.stuck.clear();
+    (0..20).for_each(|_| yard.wake(None));
+    assert!(yard.log.contains(&"controller.0 goes, and none comes".to_owned()), "{:?}", yard.log);
+    // The next one begins in the next window.
+    assert!(!yard.log.iter().any(|line| line.contains("drains controller.1")), "{:?}", yard.log);
+}
+
+#[test]
+fn p6_one_too_many_that_auto_scaling_takes_down_itself_leaves_one_too_many() {
+    let mut yard = Yard::new(&Size { workers: 2, ..SMALL }, Change::Machines, &is_worker, &surging());
+    let goes_as_surplus = |yard: &Yard| {
+        let one = yard.state.departures.iter().find(|(_, one)| one.is_surplus());
+        one.map(|(id, _)| id.clone())
+    };
+    let id = loop {
+        yard.wake(None);
+        // Its drain takes a while.
+        yard.stuck.extend(yard.groups["c-pool-a"].machines.keys().cloned());
+        if let Some(id) = goes_as_surplus(&yard) {
+            break id;
+        }
+        yard.stuck.clear();
+    };
+    let group = yard.groups.get_mut("c-pool-a").unwrap();
+    group.machines.get_mut(&id).unwrap().lifecycle = Lifecycle::TerminatingWait;
+    yard.wake(None);
+    yard.stuck.clear();
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.groups["c-pool-a"].desired, 2, "{:?}", yard.log);
+}
