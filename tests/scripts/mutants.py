@@ -31,8 +31,11 @@ OUT = ROOT / "target/mutants"
 TREE = OUT / "tree"
 FILES = ["shared/rollout/src/**", "shared/core/src/renewal/**", "shared/core/src/drain/**", "shared/driver/src/launch.rs",
          "shared/driver/src/launch/**"]
-# The packages whose unit tests judge their own mistakes, and the filters that keep them to what is mutated.
+# The packages whose unit tests judge, and the filters that keep them to what is mutated. The engine's judge the others' mistakes, too.
 UNIT_TESTS = {"slipway-rollout": [], "slipway-core": ["drain::", "renewal::"], "slipway-driver": []}
+# `--fail-fast` is libtest's own, and still asks for this.
+FAIL_FAST = ["-Zunstable-options", "--fail-fast", "--test-threads=1"]
+ROLLS = ["seeds::p2_p3", "rare::", "ends::", "upgrades::"]
 SWITCH = '''
 /// Which mistake is made: tests/scripts/mutants.py wrote this.
 pub mod mutant {
@@ -356,11 +359,10 @@ def build(sources, env):
 
 
 def run(executable, arguments, number, patience, **more):
-    env = {**os.environ, "SLIPWAY_MUTANT": str(number), "RUST_BACKTRACE": "0", **more}
     folder = TREE / more.pop("folder", "shared/sim")
-    env["CARGO_MANIFEST_DIR"] = str(folder)
+    env = {**os.environ, "SLIPWAY_MUTANT": str(number), "RUST_BACKTRACE": "0", "RUSTC_BOOTSTRAP": "1", "CARGO_MANIFEST_DIR": str(folder), **more}
     try:
-        done = subprocess.run([executable, *arguments], cwd=folder, env=env, capture_output=True, timeout=patience)
+        done = subprocess.run([executable, *FAIL_FAST, *arguments], cwd=folder, env=env, capture_output=True, timeout=patience)
         return done.returncode != 0
     except subprocess.TimeoutExpired:
         return True
@@ -407,13 +409,14 @@ def main():
     simulating = executables["simulating"]
     library = {package: executables[package.replace("-", "_")] for package in UNIT_TESTS}
     folders = {package: f"shared/{package.removeprefix('slipway-')}" for package in UNIT_TESTS}
-    stages = [("40 seeds of each kind", ["--test-threads=1"], "40"), (f"{options.seeds} seeds", ["--test-threads=1", "every_seed"], str(options.seeds))]
+    stages = [("60 seeds", ROLLS[:1], "60"), ("15 seeds of each kind", ROLLS, "15"), (f"{options.seeds} seeds", ROLLS[:1], str(options.seeds))]
 
     def judge(mutant):
         package = mutant["package"]
         number = mutant["number"]
-        if run(library[package], ["--test-threads=1", *UNIT_TESTS[package]], number, 120, folder=folders[package]):
-            return mutant, "unit tests"
+        for judging in dict.fromkeys([package, "slipway-rollout"]):
+            if run(library[judging], UNIT_TESTS[judging], number, 120, folder=folders[judging]):
+                return mutant, "unit tests"
         for name, arguments, seeds in stages if options.seeds else []:
             if run(simulating, arguments, number, 1200, SLIPWAY_SEEDS=seeds):
                 return mutant, name
@@ -421,9 +424,9 @@ def main():
 
     begun = time.time()
     for package, executable in library.items():
-        if run(executable, ["--test-threads=1", *UNIT_TESTS[package]], 2**31, 600, folder=folders[package]):
+        if run(executable, UNIT_TESTS[package], 2**31, 600, folder=folders[package]):
             sys.exit(f"the unit tests of {package} fail without any mistake")
-    if run(simulating, stages[0][1], 2**31, 1200, SLIPWAY_SEEDS=stages[0][2]):
+    if options.seeds and run(simulating, stages[1][1], 2**31, 1200, SLIPWAY_SEEDS=stages[1][2]):
         sys.exit("the simulator fails without any mistake")
     print(f"without a mistake {time.time() - begun:.0f} s", flush=True)
 

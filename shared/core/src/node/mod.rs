@@ -140,6 +140,17 @@ pub enum NodeConfig {
 }
 
 impl NodeConfig {
+    /// The Auto Scaling group that a configuration names, whatever else it says.
+    #[must_use]
+    pub fn auto_scaling_group(text: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct OfGroup {
+            auto_scaling_group: String,
+        }
+        serde_json::from_str::<OfGroup>(text).ok().map(|config| config.auto_scaling_group)
+    }
+
     /// Reads a configuration by the role that it names.
     ///
     /// # Errors

@@ -3,14 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use super::super::Wanted;
 use super::{
     Controllers, ControllersState, ControllersWork, Crew, Leaver, LeaverState, Member, MemberState,
     MemberWork, NodeStep, Nodes, Phase, PoolRefresh, PoolRefreshState, Removal, RemovalState, Saver,
     SaverState, Target, Task, Work, Workers,
 };
+use slipway_core::node::NodeConfig;
 use slipway_core::pki::Role;
 use slipway_core::plan::{MinorChange, NodeAction, NodePlan, Plan};
 use slipway_core::render::{NodeRole, Rendering};
@@ -169,9 +168,7 @@ fn controllers(plan: &Plan, work: ControllersWork, size: u32) -> Controllers {
 
 /// The name of the group of `role`, which its agent was told too.
 fn group_of(role: &Role, node: &NodeRole) -> String {
-    let config: Option<Value> = serde_json::from_str(&node.config).ok();
-    let told = config.as_ref().and_then(|config| config.get("autoScalingGroup")?.as_str()).map(str::to_owned);
-    told.unwrap_or_else(|| match role {
+    NodeConfig::auto_scaling_group(&node.config).unwrap_or_else(|| match role {
         Role::Etcd(index) => format!("{}-{index}", node.stack),
         Role::Controller | Role::Pool(_) | Role::Admin => node.stack.clone(),
     })

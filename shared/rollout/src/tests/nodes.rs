@@ -81,7 +81,7 @@ fn controllers() -> Rollout {
 /// Two controllers of the first version of their group's template, and what an answer says that the group launches.
 fn answer(template: &str) -> Observed {
     let machine = serde_json::json!({
-        "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "template": {"id": "lt-1", "version": "1"},
+        "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": {"id": "lt-1", "version": "1"},
     });
     let group = serde_json::json!({
         "name": "c-control-plane", "desired": 2, "min": 2, "max": 3, "template": {"id": "lt-1", "version": template},

@@ -56,7 +56,7 @@ fn active(steps: Value, expires: &[&str]) -> Active {
 /// Two controllers serve, both of before.
 fn observed() -> Observed {
     let machine = json!({
-        "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "template": {"id": "lt-1", "version": "1"},
+        "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": {"id": "lt-1", "version": "1"},
     });
     let group = json!({
         "name": "c-control-plane", "desired": 2, "min": 2, "max": 3, "template": {"id": "lt-1", "version": "2"},
