@@ -80,11 +80,16 @@ worlds: ## Every way in which a rollout of a small cluster is brought events and
 		--features mimalloc --test simulating -- --nocapture every_small_world
 
 .PHONY: mutants
-# All are hours. By default a part, another one each day; WHICH="--file shared/rollout/src/departures.rs" is one file's.
+# All take an hour or two. By default a part, another one each day; WHICH="--only shared/rollout/src/departures.rs" is one file's.
 PARTS ?= 40
 WHICH ?= --shard $(shell echo $$(($$(date +%s) / 86400 % $(PARTS))))/$(PARTS)
-mutants: $(MUTANTS) ## Mistakes planted inside the rollout engine, one at a time: each must be seen; WHICH="--shard 0/40" SEEDS=300
-	@tests/scripts/mutants.sh $(MUTANTS) $(WHICH)
+JUDGES ?= 1000
+MUTANTS_PYTHON := .tools/mutants-python
+mutants: $(MUTANTS) ## Mistakes planted inside the rollout engine, one at a time: each must be seen; WHICH="--shard 0/1" JUDGES=1000
+	@cmp -s tests/requirements-mutants.txt $(MUTANTS_PYTHON)/installed.txt || { rm -rf $(MUTANTS_PYTHON) && python3 -m venv $(MUTANTS_PYTHON) && \
+		$(MUTANTS_PYTHON)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements-mutants.txt && \
+		cp tests/requirements-mutants.txt $(MUTANTS_PYTHON)/installed.txt; }
+	@$(MUTANTS_PYTHON)/bin/python tests/scripts/mutants.py $(MUTANTS) $(WHICH) --seeds $(JUDGES)
 
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes

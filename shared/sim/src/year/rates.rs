@@ -52,9 +52,7 @@ pub enum Trouble {
 /// What it is called, and how likely: so many times `faults`.
 const TABLE: [(Trouble, &str, f64); 21] = [
     (Trouble::AbandonedHooks, "abandoned-hooks", 5.0),
-    // Off until the engine believes no single answer about which template a group launches (E1), and the checker counts a controller
-    // as back whose refresh has ended as failed (C1).
-    (Trouble::StaleGroups, "stale-groups", 0.0),
+    (Trouble::StaleGroups, "stale-groups", 1.0),
     (Trouble::Rebalances, "rebalances", 20.0),
     (Trouble::Hangs, "hangs", 2.0),
     (Trouble::Reclaims, "reclaims", 2.0),
@@ -63,8 +61,7 @@ const TABLE: [(Trouble, &str, f64); 21] = [
     (Trouble::Protects, "protects", 1.0),
     (Trouble::Undescribed, "undescribed", 1.0),
     (Trouble::CutAnswers, "cut-answers", 0.5),
-    // Off until an outbox that has waited is decided anew (E2), and a drained worker whose hook ran out is let go of (E3).
-    (Trouble::LongOutages, "long-outages", 0.0),
+    (Trouble::LongOutages, "long-outages", 1.0),
     (Trouble::HandChanges, "hand-changes", 2.0),
     (Trouble::ChangeSetsDeleted, "change-sets-deleted", 2.0),
     (Trouble::RollbacksFail, "rollbacks-fail", 5.0),
