@@ -86,6 +86,7 @@ class Source:
         grouped = defaultdict(list)
         for mutant in self.mutants:
             start, end = self.at(mutant["span"]["start"]), self.at(mutant["span"]["end"])
+            # One for each genre of cargo-mutants, by its name.
             place = getattr(self, mutant["genre"].lower(), lambda *_: None)(mutant, start, end)
             if place is None:
                 self.unplaced.append(mutant)
@@ -93,11 +94,6 @@ class Source:
                 grouped[place].append(mutant)
         for (kind, start, end), mutants in grouped.items():
             self.edits[(start, end, kind)] = mutants
-
-    def inside(self, kind, start, end, inner=False):
-        for node in self.nodes[kind]:
-            if (inner and node.start_byte <= start and end <= node.end_byte) or (node.start_byte, node.end_byte) == (start, end):
-                yield node
 
     def fnvalue(self, mutant, start, end):
         around = [node.child_by_field_name("body") for node in self.nodes["function_item"]]

@@ -363,6 +363,8 @@ impl Controllers {
         group: &GroupView,
     ) -> To {
         let Some(id) = self.target.machine.clone().filter(|id| serves(group, id)) else {
+            // It is gone, or the answer is late: then what was asked for would cordon it after it has been told to take pods again.
+            self.call_off(drain.asked, turn.role, turn.group, turn.departures, turn.now);
             return Move::To(ControllersState::look());
         };
         if turn.skipped.contains(&id) {

@@ -159,3 +159,25 @@ fn p6_one_too_many_that_auto_scaling_takes_down_itself_leaves_one_too_many() {
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     assert_eq!(yard.groups["c-pool-a"].desired, 2, "{:?}", yard.log);
 }
+
+/// One late answer that does not show the controller that is being drained is no reason to forget who drains it: it would be cordoned after it
+/// had been told to take pods again.
+#[test]
+fn p10_a_controller_that_one_late_answer_does_not_show_takes_pods_again_after_its_drain() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_controller, &auto());
+    let drains = |yard: &Yard| yard.log.iter().any(|line| line.contains("drains controller.0"));
+    while !drains(&yard) {
+        yard.wake(None);
+    }
+    let shows = |yard: &mut Yard, lifecycle| {
+        let group = yard.groups.get_mut("c-control-plane").unwrap();
+        group.machines.get_mut("controller.0").unwrap().lifecycle = lifecycle;
+    };
+    shows(&mut yard, Lifecycle::Pending);
+    yard.answers.retain(|_, answer| !matches!(answer, CommandView::Answered(Answer::Drain(_))));
+    yard.wake(None);
+    shows(&mut yard, Lifecycle::InService);
+    let asked = yard.state.departures.get("controller.0").and_then(|one| one.asked());
+    assert!(asked.is_some_and(|asked| matches!(asked.command.verb, Verb::Drain { .. })), "{:?}", yard.log);
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+}
