@@ -177,7 +177,7 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
     let arn = format!("arn:aws:elasticloadbalancing:{REGION}:{ACCOUNT}:targetgroup/none/0123456789abcdef");
     note(&mut told, "targets of a target group that is not there", groups.targets(&arn).await);
     note(&mut told, "the group", Ok(shape(Some(serving(1).await))));
-    note(&mut told, "growing", groups.set_desired(GROUP, 2).await);
+    note(&mut told, "growing", groups.raise_desired(GROUP, 2).await);
     let grown = serving(2).await;
     let first = grown.machines.keys().next().unwrap().clone();
     note(&mut told, "the group grown", Ok(shape(Some(grown))));
@@ -213,8 +213,8 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
     note(&mut told, "the group that has shrunk", Ok(shape(Some(left.clone()))));
     note(&mut told, "taking it again", groups.terminate(GROUP, &first, Some(0)).await);
     let last = left.machines.keys().next().unwrap();
-    note(&mut told, "a size of a group that is not there", groups.set_desired("none", 1).await);
-    note(&mut told, "growing over the maximum", groups.set_desired(GROUP, 3).await);
+    note(&mut told, "a size of a group that is not there", groups.raise_desired("none", 1).await);
+    note(&mut told, "growing over the maximum", groups.raise_desired(GROUP, 3).await);
     note(&mut told, "taking the last", groups.terminate(GROUP, last, Some(0)).await);
     told
 }

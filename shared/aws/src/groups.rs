@@ -58,7 +58,7 @@ impl Groups for AutoScaling {
         }
     }
 
-    async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+    async fn raise_desired(&self, group: &str, desired: u32) -> PortResult<()> {
         const OPERATION: &str = "autoscaling:SetDesiredCapacity";
         let refused = |message: &str| PortError {
             kind: ErrorKind::Invalid,

@@ -300,8 +300,8 @@ async fn a_group_of_three_is_seen_grows_and_loses_the_machine_that_is_named() {
     };
     assert!(seen.machines.values().all(ready), "{:?}", seen.machines);
 
-    groups.set_desired("prod-pool-general", 4).await.unwrap();
-    groups.set_desired("prod-pool-general", 4).await.unwrap();
+    groups.raise_desired("prod-pool-general", 4).await.unwrap();
+    groups.raise_desired("prod-pool-general", 4).await.unwrap();
     assert_eq!(look().await.machines.len(), 4);
     let gone = seen.machines.keys().next().unwrap();
     for _ in 0..2 {

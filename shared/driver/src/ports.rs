@@ -274,8 +274,9 @@ pub trait Groups: Send + Sync {
     /// How the load balancers that use it take the targets of a target group, named by its ARN; `None` if there is none.
     /// `elasticloadbalancing:DescribeTargetHealth`.
     fn targets(&self, target_group: &str) -> impl Future<Output = PortResult<Option<Targets>>> + Send;
-    /// Has the group want that many machines at least. A level, so that twice is once. `autoscaling:SetDesiredCapacity`.
-    fn set_desired(&self, group: &str, desired: u32) -> impl Future<Output = PortResult<()>> + Send;
+    /// Has the group want that many machines at least. A level, so that twice is once, and no call where it wants as
+    /// many already: somebody else may have made it larger. `autoscaling:SetDesiredCapacity`.
+    fn raise_desired(&self, group: &str, desired: u32) -> impl Future<Output = PortResult<()>> + Send;
     /// Terminates a machine of the group, through its terminate hook. `then_desired`: where the group wants more machines than that, it wants
     /// one less from then on, and none is launched for it. One that is on its way out, or no longer in the group, is success, and
     /// nothing shrinks again. `autoscaling:TerminateInstanceInAutoScalingGroup`.

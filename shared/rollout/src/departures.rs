@@ -164,13 +164,14 @@ pub(super) fn advance(
         uncordons: scene.controllers.len() * UNCORDONS_OF_ONE,
     };
     for one in departures.values() {
-        if let Some(asked) = one.drain_asked().filter(|asked| asked.outcome(observed, now).is_none()) {
+        let (asked, free) = match (one.drain_asked(), one.uncordon_asked()) {
+            (Some(asked), _) => (asked, &mut slots.drains),
+            (None, Some(asked)) => (asked, &mut slots.uncordons),
+            (None, None) => continue,
+        };
+        if asked.outcome(observed, now).is_none() {
             *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
-            slots.drains = slots.drains.saturating_sub(1);
-        }
-        if let Some(asked) = one.uncordon_asked().filter(|asked| asked.outcome(observed, now).is_none()) {
-            *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
-            slots.uncordons = slots.uncordons.saturating_sub(1);
+            *free = free.saturating_sub(1);
         }
     }
     // Whoever was asked for least often comes first: drains that their pods hold up for ever leave room for others.

@@ -131,7 +131,8 @@ pub struct MachineView {
     /// Whether load balancers send requests to it.
     #[serde(default)]
     pub target: TargetHealth,
-    /// How many units of its group's capacity it counts as: one, but where the group weighs its instance types.
+    /// How many units of its group's capacity it counts as: one, but where the group weighs its instance types
+    /// (docs.aws.amazon.com/autoscaling/ec2/userguide/asg-instance-weighting.html).
     pub weight: u32,
 }
 

@@ -295,8 +295,8 @@ impl<T: Groups> Groups for Mortal<T> {
         self.life.call(Billed::Free, self.port.targets(target_group)).await
     }
 
-    async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.set_desired(group, desired)).await
+    async fn raise_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+        self.life.change(Billed::Free, self.port.raise_desired(group, desired)).await
     }
 
     async fn terminate(&self, group: &str, instance: &str, then_desired: Option<u32>) -> PortResult<()> {

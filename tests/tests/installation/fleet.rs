@@ -67,7 +67,7 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     let seen = groups.group(pool).await.unwrap().unwrap();
     assert_eq!(seen.tags["slipway:cluster"], "minimal");
     // It may size it; of so many machines Auto Scaling itself thinks otherwise.
-    let too_large = groups.set_desired(pool, TOO_LARGE).await.unwrap_err();
+    let too_large = groups.raise_desired(pool, TOO_LARGE).await.unwrap_err();
     assert_eq!(too_large.kind, ErrorKind::Invalid, "{too_large:?}");
 
     // A verb runs, and is asked for once a token.
@@ -147,7 +147,7 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
         let (groups, commands) = (aws(key).groups(), aws(key).commands());
         let again = Command { token: format!("{key}/status"), ..status.clone() };
         let tried = BTreeMap::from([
-            ("set", groups.set_desired(pool, TOO_LARGE).await.map_err(|error| error.kind)),
+            ("set", groups.raise_desired(pool, TOO_LARGE).await.map_err(|error| error.kind)),
             ("send", commands.send(&again).await.map_err(|error| error.kind)),
         ]);
         tried

@@ -36,7 +36,7 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
     // One more than the spec asks for: only Auto Scaling knows of it.
     let pool = facts(&world.cloud).into_iter().find(|one| one.role == "pool-general-a").unwrap();
     let groups = SimulatedGroups::new(Arc::clone(&world.cloud));
-    groups.set_desired(&pool.group, 3).await.unwrap();
+    groups.raise_desired(&pool.group, 3).await.unwrap();
     let later = lock(&world.cloud).now() + SignedDuration::from_mins(30);
     lock(&world.cloud).advance(later);
     let (machines, mut now) = (facts(&world.cloud), launch() + days(10));

@@ -235,8 +235,8 @@ async fn p8_a_hook_that_waits_for_nothing_is_settled() {
     groups.prolong_termination("g", "i-1").await.unwrap();
     groups.prolong_termination("g", "i-1").await.unwrap();
     assert_eq!(groups.prolong_termination("g", "i-1").await.unwrap_err().kind, ErrorKind::Transient);
-    groups.set_desired("g", 4).await.unwrap();
-    assert_eq!(groups.set_desired("g", 4).await.unwrap_err().kind, ErrorKind::Denied);
+    groups.raise_desired("g", 4).await.unwrap();
+    assert_eq!(groups.raise_desired("g", 4).await.unwrap_err().kind, ErrorKind::Denied);
 
     let bodies: Vec<String> = server.requests().into_iter().map(|request| request.body).collect();
     for part in [
@@ -256,8 +256,8 @@ async fn p8_a_hook_that_waits_for_nothing_is_settled() {
 async fn p6_a_group_that_somebody_made_larger_meanwhile_is_not_made_smaller() {
     let (server, groups) = groups(&[group(""), group(""), EMPTY]);
     let sets = || server.requests().iter().filter(|one| one.body.contains("SetDesiredCapacity")).count();
-    groups.set_desired("a-pool-x", 3).await.unwrap();
+    groups.raise_desired("a-pool-x", 3).await.unwrap();
     assert_eq!(sets(), 0, "it wants three already");
-    groups.set_desired("a-pool-x", 4).await.unwrap();
+    groups.raise_desired("a-pool-x", 4).await.unwrap();
     assert_eq!(sets(), 1);
 }

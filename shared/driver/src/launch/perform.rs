@@ -146,7 +146,7 @@ async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
         Effect::PointAddons(pointer) => point_addons(ports.assets, cluster, pointer).await?,
         Effect::Send(command) => ports.commands.send(command).await?,
         Effect::Cancel(command) => ports.commands.cancel(command).await?,
-        Effect::SetDesired { group, desired } => ports.groups.set_desired(group, *desired).await?,
+        Effect::SetDesired { group, desired } => ports.groups.raise_desired(group, *desired).await?,
         Effect::Terminate { group, instance, then_desired } => {
             ports.groups.terminate(group, instance, *then_desired).await?;
         }

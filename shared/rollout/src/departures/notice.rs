@@ -8,6 +8,7 @@ use slipway_core::pki::Role;
 
 use super::Departure;
 use crate::fleet::{GroupView, Lifecycle};
+use crate::stack_step::OWNER_TAG;
 use crate::{Effect, Observed, Rollout};
 
 /// Machines that Auto Scaling wants to go and that were not taken note of yet, whose reports are read in one look: an invocation stays
@@ -35,7 +36,7 @@ pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp)
     let (mut found, mut effects) = (BTreeMap::new(), Vec::new());
     for (name, group) in &observed.groups {
         let (Some(role), Some(group)) = (rollout.pool_of(name), group) else { continue };
-        if group.tags.get("slipway:cluster") != Some(&rollout.cluster) {
+        if group.tags.get(OWNER_TAG) != Some(&rollout.cluster) {
             continue;
         }
         for (id, machine) in group.machines.iter().filter(|(_, machine)| machine.must_be_drained()) {

@@ -41,7 +41,7 @@ impl Groups for SimulatedGroups {
         }
     }
 
-    async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+    async fn raise_desired(&self, group: &str, desired: u32) -> PortResult<()> {
         if self.group(group).await?.is_some_and(|seen| seen.desired >= desired) {
             return Ok(());
         }

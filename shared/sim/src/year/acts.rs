@@ -124,8 +124,8 @@ impl<T: Groups> Groups for Watched<T> {
         self.port.targets(target_group).await
     }
 
-    async fn set_desired(&self, group: &str, desired: u32) -> PortResult<()> {
-        let done = self.port.set_desired(group, desired).await;
+    async fn raise_desired(&self, group: &str, desired: u32) -> PortResult<()> {
+        let done = self.port.raise_desired(group, desired).await;
         self.journal.note(|| Act::SetDesired(group.to_owned(), desired), done)
     }
 

@@ -185,7 +185,7 @@ async fn p6_a_drained_worker_goes_without_a_loss_and_one_that_nobody_drained_is_
     let controller = fleet.of_role("controller").remove(0);
     let workers = fleet.of_role("pool-general-a");
     let (drained, left) = (workers[0].id.clone(), workers[1].id.clone());
-    fleet.groups.set_desired("production-pool-general-a", 3).await.unwrap();
+    fleet.groups.raise_desired("production-pool-general-a", 3).await.unwrap();
     fleet.pass(400);
     let before = fleet.facts().pods[&drained];
     assert!(before > 0);
