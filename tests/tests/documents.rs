@@ -15,7 +15,7 @@ const AGENT: &str = "/var/lib/slipway/slipway-node";
 
 /// Each document, and the words of its command with good parameters.
 const DOCUMENTS: [(&str, &str); 10] = [
-    ("Slipway-Drain", "drain i-0abc123def4567890 --for 3000 --force-after never"),
+    ("Slipway-Drain", "drain i-0abc123def4567890 --for 600 --force-after never"),
     ("Slipway-EtcdHealth", "etcd health"),
     ("Slipway-EtcdMoveLeader", "etcd move-leader"),
     ("Slipway-EtcdRemove", "etcd remove --member etcd-4"),
@@ -36,7 +36,7 @@ const DOCUMENTS: [(&str, &str); 10] = [
 /// Good values of each parameter; the first is the one in [`DOCUMENTS`].
 const GOOD: [(&str, &[&str]); 9] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
-    ("For", &["3000", "1", "86400"]),
+    ("For", &["600", "1", "799"]),
     ("Member", &["etcd-4", "etcd-0", "etcd-10"]),
     ("Snapshot", &["20261121T204500Z"]),
     ("Token", &["auto", "production-20261121T204500Z.2"]),
@@ -204,7 +204,7 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         Verb::EtcdRemove { member },
         Verb::EtcdRetire,
         Verb::Drain { node: node.clone(), for_s: 1, force_after_s: None },
-        Verb::Drain { node: node.clone(), for_s: 86_400, force_after_s: Some(172_800) },
+        Verb::Drain { node: node.clone(), for_s: 799, force_after_s: Some(172_800) },
         Verb::Uncordon { node },
     ];
     let mut named = BTreeSet::from(["Slipway-EtcdRestore"]);
@@ -248,14 +248,17 @@ async fn the_simulator_has_the_documents_of_the_template() {
     assert_eq!(documents.keys().collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-/// A drain ends by itself before Systems Manager ends it, and says then what it waits for.
+/// A drain ends by itself before Systems Manager ends it, and says then what it waits for. One that hangs does not hold a worker of its
+/// machine's agent for long: there are five, and nothing else could be asked of that machine.
 #[tokio::test]
-async fn a_drain_has_more_time_than_it_may_be_told_to_take() {
+async fn a_drain_has_more_time_than_it_may_be_told_to_take_and_not_much_more() {
     let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();
     let content = &template["Resources"]["DrainDocument"]["Properties"]["Content"];
-    assert_eq!(content["mainSteps"][0]["inputs"]["timeoutSeconds"], "172800");
-    let longest = Regex::new(content["parameters"]["For"]["allowedPattern"].as_str().unwrap()).unwrap();
-    assert!(longest.is_match("99999") && !longest.is_match("100000"));
+    let timeout: u32 =
+        content["mainSteps"][0]["inputs"]["timeoutSeconds"].as_str().unwrap().parse().unwrap();
+    let allowed = Regex::new(content["parameters"]["For"]["allowedPattern"].as_str().unwrap()).unwrap();
+    let longest = (1..=172_800).rev().find(|seconds: &u32| allowed.is_match(&seconds.to_string())).unwrap();
+    assert!((longest + 60..=longest + 120).contains(&timeout), "{longest} of {timeout}");
 }
 
 #[test]

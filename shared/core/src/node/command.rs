@@ -77,7 +77,8 @@ impl Verb {
             Self::Status | Self::EtcdHealth | Self::EtcdRetire | Self::Uncordon { .. } => 120,
             Self::EtcdMoveLeader | Self::EtcdRemove { .. } => 300,
             Self::Refresh { .. } | Self::EtcdSnapshot => 1_800,
-            Self::Drain { .. } => 172_800,
+            // Not more than a round: one that hangs holds one of five workers of its machine's agent until then.
+            Self::Drain { .. } => 900,
         }
     }
 
@@ -86,18 +87,7 @@ impl Verb {
     pub const fn answers_within(&self) -> SignedDuration {
         /// Delivery is given two minutes, and Run Command tells of a command's end within moments.
         const LATE_S: i64 = 240;
-        match self {
-            Self::Status
-            | Self::Refresh { .. }
-            | Self::EtcdHealth
-            | Self::EtcdMoveLeader
-            | Self::EtcdSnapshot
-            | Self::EtcdRemove { .. }
-            | Self::EtcdRetire
-            | Self::Uncordon { .. } => SignedDuration::from_secs(self.timeout_s() as i64 + LATE_S),
-            // It ends by itself, done or not.
-            Self::Drain { for_s, .. } => SignedDuration::from_secs(*for_s as i64 + LATE_S + 60),
-        }
+        SignedDuration::from_secs(self.timeout_s() as i64 + LATE_S)
     }
 
     /// The document's parameters.

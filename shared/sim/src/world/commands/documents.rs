@@ -61,10 +61,10 @@ const DOCUMENTS: [Document; 9] = [
         name: "Slipway-Drain",
         parameters: &[
             ("Node", None, is_node),
-            ("For", Some("3000"), is_seconds),
+            ("For", Some("600"), is_seconds),
             ("ForceAfter", Some("never"), is_force),
         ],
-        timeout_s: 172_800,
+        timeout_s: 900,
         takes_s: (1.0, 1.0),
     },
     Document {
