@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker as TaskWaker};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
+use slipway_core::node::BootstrapReport;
 use slipway_core::render::{Rendering, Site};
 use slipway_core::renewal::Asked;
 use slipway_core::status::Report;
@@ -328,6 +329,14 @@ impl Account {
         let release: Arc<Rendering> = Arc::new(self.read(&key)?);
         self.releases.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&release));
         Some(release)
+    }
+
+    /// What agents told of their bootstrap lies in the asset bucket.
+    pub(super) fn keep_reports(&self, reports: Vec<(String, BootstrapReport)>) {
+        for (cluster, report) in reports {
+            let key = keys::bootstrap_report(&cluster, &report.role, &report.instance);
+            self.assets.upload(&key, serde_json::to_vec(&report).unwrap_or_default());
+        }
     }
 
     /// A JSON object in the asset bucket; `None`: there is none, or it is none of these.

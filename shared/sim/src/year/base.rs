@@ -75,9 +75,8 @@ pub(super) const SHAPES: [Shape; 14] = [
     Shape { members: 3, controllers: 3, pools: &[4, 3], manual: false, windows: "", days: 30, broad: true },
 ];
 
-/// How many more workers pools of [`Shape::broad`] may have. 0 until the checker
-/// counts a surge from the size that a pool had, and whom it stands in for.
-const SURGE: u32 = 0;
+/// How many more workers pools of [`Shape::broad`] may have.
+const SURGE: u32 = 1;
 
 /// What is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,6 +10,7 @@ mod looks;
 mod membership;
 mod pods;
 mod stops;
+mod surge;
 mod target;
 mod targets;
 
@@ -26,6 +27,7 @@ use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::left_behind;
 use stops::Stops;
+use surge::Surges;
 pub(super) use target::{Begun, Told};
 use target::{Spent, Target};
 
@@ -89,6 +91,7 @@ pub struct Checker {
     /// The role of every machine that ever was.
     roles: BTreeMap<String, String>,
     taken: Vec<Taken>,
+    surges: Surges,
     /// Machines whose pods were asked to go, and when they were first.
     drained: BTreeMap<String, Timestamp>,
     /// Machines that became nodes when they were on their way out already, and when.
@@ -155,6 +158,7 @@ impl Checker {
             facts: None,
             roles: BTreeMap::new(),
             taken: Vec::new(),
+            surges: Surges::default(),
             drained: BTreeMap::new(),
             joined: BTreeMap::new(),
             kept_no_more: BTreeSet::new(),
@@ -238,7 +242,12 @@ impl Checker {
         }
         self.may_start(world, act);
         match act {
-            Act::Terminate(group, machine, _) => self.terminates(world, facts, group, machine),
+            Act::Terminate(group, machine, shrinks) => {
+                self.terminates(world, facts, group, machine);
+                if *shrinks {
+                    self.surges.shrunk(group);
+                }
+            }
             Act::Send(command) => self.sends(world, facts, command),
             Act::SetDesired(group, desired) => self.sizes(world, facts, group, *desired),
             Act::Execute(stack, _) => self.changes(stack, true, world.now()),
@@ -272,10 +281,11 @@ impl Checker {
     /// P10: nothing begins after a pause or an abort, nor when nothing is open.
     fn may_start(&mut self, world: &World, act: &Act) {
         let now = world.now();
-        // One that Auto Scaling takes down by itself is no rollout's doing; a pause holds its drain, too.
+        // One that Auto Scaling takes down by itself is no rollout's doing; a pause holds its drain, too. One that is gone by now, as an
+        // answer that was late did not say, has nothing left to be evicted.
         let goes_anyway = |node: &String| {
             let machines = world.machines();
-            machines.iter().any(|machine| machine.id == *node && machine.leaving) && !self.is_paused()
+            machines.iter().find(|one| one.id == *node).is_none_or(|one| one.leaving) && !self.is_paused()
         };
         let begins = match act {
             Act::Send(command) => match command.verb {
@@ -396,7 +406,9 @@ impl Checker {
             let of_role = self.machines.values().filter(|one| one.role == role && one.id != machine.id);
             let died = of_role.filter(|one| one.leaving && !mine(&one.id)).count();
             let may = self.rules.may_miss(&role) + if self.faults { died } else { 0 };
-            if down > may {
+            // Where others may stand in for it, that was looked at when its drain began.
+            let stood_in_for = self.rules.has_surge(&role) && self.drained.contains_key(&machine.id);
+            if down > may && !stood_in_for {
                 self.wrong(now, "P6", format!("{down} machines of {role} are away, and {may} may be"));
             }
         }
@@ -525,6 +537,7 @@ impl Checker {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
                 }
                 if is_first {
+                    self.is_stood_in_for(&machine, now);
                     self.in_window(&machine.role, Some(&machine), now);
                 }
             }
@@ -549,7 +562,7 @@ impl Checker {
             let what = format!("{group} is to have {desired} machines, and none of it is to be replaced");
             self.wrong(world.now(), "P2", what);
         }
-        let most = self.rules.size(&role) + self.rules.surge(&role);
+        let most = self.most(&role, group);
         if desired as usize > most {
             self.wrong(
                 world.now(),
@@ -557,6 +570,7 @@ impl Checker {
                 format!("{group} is to have {desired} machines, and {most} are the most"),
             );
         }
+        self.surges.sized(group, desired as usize);
     }
 
     fn completes(&mut self, facts: &ClusterFacts, machine: &str, now: Timestamp) {

@@ -151,6 +151,7 @@ impl<'m> Engine<'m> {
             slow_boot: faults,
             dead_boot: faults / 2.0,
             failed_boot: faults / 2.0,
+            report_lost: faults,
             abandoned_hooks: (faults * self.rates.of(Trouble::AbandonedHooks)).min(1.0),
             stale_groups: faults * self.rates.of(Trouble::StaleGroups),
             rebalances: (faults * self.rates.of(Trouble::Rebalances)).min(1.0),
@@ -223,7 +224,7 @@ impl<'m> Engine<'m> {
 
     /// The world goes on, and what it says is sent on its way.
     pub(super) fn go_on(&mut self, at: Timestamp) {
-        let (sent, story) = {
+        let (sent, story, reports) = {
             let mut world = lock(&self.account.world);
             world.advance(at);
             let story = world.story();
@@ -231,8 +232,9 @@ impl<'m> Engine<'m> {
             if !self.unseen {
                 self.checker.look(&world);
             }
-            (world.drain(), story)
+            (world.drain(), story, world.bootstrap_reports())
         };
+        self.account.keep_reports(reports);
         self.transcript.extend(story);
         for outgoing in sent {
             if let Some((who, durable)) = bus::woken(&outgoing) {

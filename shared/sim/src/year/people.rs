@@ -110,6 +110,20 @@ impl Engine<'_> {
         !begun && plan.is_some_and(|plan| plan.needs_approval() && !plan.is_empty())
     }
 
+    /// The last workers of a cluster, of a pool whose creation rolls back for example, keep pods that fit nowhere else. That is said, and a
+    /// person's to decide.
+    fn takes_down(&mut self) {
+        let mut world = lock(&self.account.world);
+        let workers: Vec<_> =
+            world.machines().into_iter().filter(|one| one.role.starts_with("pool-")).collect();
+        if workers.iter().any(|one| one.ready && !one.leaving) {
+            return;
+        }
+        for machine in workers.iter().filter(|one| one.leaving) {
+            world.kill_machine(&machine.id);
+        }
+    }
+
     /// A person does something.
     pub(super) fn does(&mut self, deed: Deed) {
         let now = self.now();
@@ -128,6 +142,7 @@ impl Engine<'_> {
                 let version = self.account.specs.upload(&key, text);
                 return self.send(Woken::Spec(version), true);
             }
+            Deed::TakeDown => return self.takes_down(),
             Deed::Say(order) => order,
             Deed::ApproveWaiting if !self.waits_for_approval() => return,
             Deed::Approve | Deed::ApproveWaiting => {

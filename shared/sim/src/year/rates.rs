@@ -52,8 +52,7 @@ pub enum Trouble {
 /// What it is called, and how likely: so many times `faults`.
 const TABLE: [(Trouble, &str, f64); 21] = [
     (Trouble::AbandonedHooks, "abandoned-hooks", 5.0),
-    // Off until the checker knows that a drain of a machine that is gone harms nobody (seed 6061 with it).
-    (Trouble::StaleGroups, "stale-groups", 0.0),
+    (Trouble::StaleGroups, "stale-groups", 1.0),
     (Trouble::Rebalances, "rebalances", 20.0),
     (Trouble::Hangs, "hangs", 2.0),
     (Trouble::Reclaims, "reclaims", 2.0),
@@ -62,8 +61,7 @@ const TABLE: [(Trouble, &str, f64); 21] = [
     (Trouble::Protects, "protects", 1.0),
     (Trouble::Undescribed, "undescribed", 1.0),
     (Trouble::CutAnswers, "cut-answers", 0.5),
-    // Off until machines here tell of their bootstrap, by which it is known that one of a new pool has served (seed 6159 with it).
-    (Trouble::LongOutages, "long-outages", 0.0),
+    (Trouble::LongOutages, "long-outages", 1.0),
     (Trouble::HandChanges, "hand-changes", 2.0),
     (Trouble::ChangeSetsDeleted, "change-sets-deleted", 2.0),
     (Trouble::RollbacksFail, "rollbacks-fail", 5.0),

@@ -96,6 +96,11 @@ impl Rules {
         }
     }
 
+    /// Whether a role is a pool that may have more machines for a while.
+    pub(super) fn has_surge(&self, role: &str) -> bool {
+        self.pools.get(role).is_some_and(|pool| pool.2 > 0)
+    }
+
     /// Whether something disruptive starts in windows alone.
     pub(super) fn has_windows(&self) -> bool {
         !self.windows.is_empty()

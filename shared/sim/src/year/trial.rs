@@ -380,6 +380,7 @@ fn heal(base: &Base, engine: &mut Engine<'_>) {
     }
     drop(world);
     engine.person_after(SignedDuration::from_mins(20), Deed::Say(Order::Resume));
+    engine.person_after(SignedDuration::from_hours(6), Deed::TakeDown);
     if base.shape.manual && base.change != Change::Deadline {
         engine.person_after(SignedDuration::from_mins(30), Deed::Approve);
     }

@@ -1,6 +1,6 @@
 //! From a machine's start to its agent's word that it is healthy.
 
-use slipway_core::node::LAUNCH_HOOK;
+use slipway_core::node::{BootstrapReport, BootstrapState, LAUNCH_HOOK};
 
 use super::super::World;
 use super::{Fate, FleetTask, HookResult, Power, State};
@@ -35,6 +35,7 @@ impl World {
             return;
         }
         if machine.fate == Fate::GivesUp {
+            self.reports(id, BootstrapState::GivenUp);
             self.settle_hook(id, LAUNCH_HOOK, HookResult::Abandon);
             return;
         }
@@ -44,6 +45,7 @@ impl World {
         if !self.joins_its_cluster(id) {
             return self.fleet_after_s(LOOKS_S, FleetTask::Bootstraps { machine: id.to_owned() });
         }
+        self.reports(id, BootstrapState::Healthy);
         if let Some(machine) = self.fleet.machines.get_mut(id) {
             machine.ready = true;
             if machine.state == State::Pending {
@@ -52,6 +54,38 @@ impl World {
                 self.settle_hook(id, LAUNCH_HOOK, HookResult::Continue);
             }
         }
+    }
+
+    /// An agent tells of its bootstrap, in the bucket. It tries five times where its machine serves, so that this is never lost here; and
+    /// once where it gives up (`node/src/bootstrap/telling.rs`).
+    fn reports(&mut self, id: &str, state: BootstrapState) {
+        let served = state == BootstrapState::Healthy;
+        if !served && self.chance("a report is lost", self.fleet.faults.report_lost) {
+            return;
+        }
+        let Some(node) = self.fleet.machines.get(id).and_then(|machine| machine.node.as_ref()) else {
+            return;
+        };
+        let report = BootstrapReport {
+            format: BootstrapReport::FORMAT,
+            instance: id.to_owned(),
+            role: node.role.clone(),
+            config: node.config.clone(),
+            credentials: node.credentials.clone(),
+            agent: String::new(),
+            state,
+            served,
+            step: None,
+            failure: None,
+            at: self.now,
+        };
+        self.fleet.reports.push((node.cluster.clone(), report));
+    }
+
+    /// What agents told of their bootstrap since the last call, with the cluster's name.
+    #[must_use]
+    pub fn bootstrap_reports(&mut self) -> Vec<(String, BootstrapReport)> {
+        std::mem::take(&mut self.fleet.reports)
     }
 
     /// A member of etcd lets its name be known, whatever comes of it. Nothing but itself ever takes that back.

@@ -11,6 +11,8 @@ pub struct FleetFaults {
     pub dead_boot: f64,
     /// A machine's agent gives it up.
     pub failed_boot: f64,
+    /// What an agent tells of its bootstrap does not reach the bucket when it gives up.
+    pub report_lost: f64,
     /// A launch that is abandoned passes through the terminate hook.
     pub abandoned_hooks: f64,
     /// What a group is shown as is some seconds behind.

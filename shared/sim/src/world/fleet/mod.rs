@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use slipway_core::node::NodeFile;
+use slipway_core::node::{BootstrapReport, NodeFile};
 use slipway_rollout::fleet::TemplateVersion;
 
 pub(crate) use api::Termination;
@@ -65,6 +65,8 @@ pub(crate) struct Fleet {
     pub(super) launched: u64,
     /// What groups were like, newest last, for answers that are behind.
     pub(super) past: BTreeMap<String, VecDeque<(Timestamp, ShownGroup)>>,
+    /// What agents told of their bootstrap, with the cluster's name.
+    pub(super) reports: Vec<(String, BootstrapReport)>,
     /// What happened, a line each.
     pub(super) story: Vec<(Timestamp, String)>,
 }

@@ -131,6 +131,7 @@ impl Checker {
         self.begun_at = Some(now);
         self.aborted = false;
         self.skipped.clear();
+        self.surges.begun();
         let Some(begun) = begun else {
             self.wrong(now, "P3", "a rollout begins of which there is no plan, or no release".to_owned());
             return;

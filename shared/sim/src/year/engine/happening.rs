@@ -56,4 +56,6 @@ pub enum Deed {
     ApproveWaiting,
     /// Has a machine skipped, by chance.
     Skip(u64),
+    /// Takes down workers that are on their way out and that no drain can empty: there is no other worker for their pods.
+    TakeDown,
 }

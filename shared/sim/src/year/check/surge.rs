@@ -1,0 +1,91 @@
+//! How many machines a pool is to have when its surge is left out. Somebody else may have had it grow, so that it is more than the spec's
+//! least; what a rollout has added is known from what it did.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::Checker;
+use crate::world::{MachineFacts, World};
+
+/// Of each pool with a surge, by its group.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Surges(BTreeMap<String, Surge>);
+
+#[derive(Debug, Clone, Default)]
+struct Surge {
+    /// How many machines its group wants.
+    wanted: usize,
+    /// How many of them a rollout has added.
+    added: usize,
+    /// The most that it was to have besides in this rollout. Where somebody else takes one down, nobody can tell whether that was the one
+    /// that was added.
+    most: usize,
+}
+
+impl Surges {
+    /// A rollout begins.
+    pub(super) fn begun(&mut self) {
+        self.0.values_mut().for_each(|surge| surge.most = surge.wanted - surge.added);
+    }
+
+    /// A rollout has a group want so many.
+    pub(super) fn sized(&mut self, group: &str, wanted: usize) {
+        if let Some(surge) = self.0.get_mut(group).filter(|surge| wanted > surge.wanted) {
+            surge.added += wanted - surge.wanted;
+            surge.wanted = wanted;
+        }
+    }
+
+    /// A rollout has a machine go for which none comes.
+    pub(super) fn shrunk(&mut self, group: &str) {
+        if let Some(surge) = self.0.get_mut(group) {
+            surge.added = surge.added.saturating_sub(1);
+            surge.wanted = surge.wanted.saturating_sub(1);
+        }
+    }
+}
+
+impl Checker {
+    /// Looks at how many machines groups want: others change it, too.
+    pub(super) fn note_sizes(&mut self, world: &World) {
+        let surges = self.machines.values().filter(|one| self.rules.has_surge(&one.role));
+        for machine in surges {
+            if let Some(group) = world.group_facts(&machine.group) {
+                let surge = self.surges.0.entry(machine.group.clone()).or_default();
+                surge.wanted = group.desired as usize;
+                surge.added = surge.added.min(surge.wanted);
+                surge.most = surge.most.max(surge.wanted - surge.added);
+            }
+        }
+    }
+
+    /// How many machines a group may want, its surge included.
+    pub(super) fn most(&self, role: &str, group: &str) -> usize {
+        let besides = self.surges.0.get(group).map_or(0, |surge| surge.most);
+        besides.max(self.rules.size(role)) + self.rules.surge(role)
+    }
+
+    /// P6, of a pool with a surge: where a drain begins, so many others take pods that no more than `maxUnavailable` of those that there are
+    /// to be without the surge are missing.
+    pub(super) fn is_stood_in_for(&mut self, machine: &MachineFacts, now: Timestamp) {
+        let role = machine.role.as_str();
+        if !self.rules.has_surge(role) {
+            return;
+        }
+        let wanted = self.surges.0.get(&machine.group).map_or(0, |surge| surge.wanted - surge.added);
+        let wanted = wanted.max(self.rules.size(role));
+        let others = self.machines.values().filter(|one| one.role == role && one.id != machine.id);
+        let serve = others
+            .filter(|one| !self.drained.contains_key(&one.id) && self.counts_as_well(&one.id, now))
+            .count();
+        let may = self.rules.may_miss(role);
+        if serve + may < wanted {
+            let what = format!(
+                "{} is drained while {serve} others of {role} serve, of {wanted}, and {may} may be missing",
+                machine.id
+            );
+            self.wrong(now, "P6", what);
+        }
+    }
+}
