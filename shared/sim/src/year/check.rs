@@ -199,6 +199,11 @@ impl Checker {
         self.violations.push(Violation { at, promise, what });
     }
 
+    /// From now on things break by themselves.
+    pub fn breaks(&mut self) {
+        self.faults = true;
+    }
+
     /// A person approved a plan, and may have been heard.
     pub fn approved(&mut self, plan: &str) {
         self.approved.insert(plan.to_owned());

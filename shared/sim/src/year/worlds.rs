@@ -2,19 +2,21 @@
 //! its events are lost, come twice, late or in another order, up to a bound of such turns in one life.
 //!
 //! A world is cloned before each invocation, and goes on from there once for each turn that it may take. What is read before a process dies
-//! makes no difference to anybody, so that a process dies before one of its calls that change something, and in no other way. Nothing breaks
-//! by itself, so the checker makes no allowance: at each moment all members but one serve, and the rollout has to succeed at once.
+//! makes no difference to anybody, so that a process dies before one of its calls that change something, and in no other way. A machine may
+//! die, and a person may interfere, before any event. Where no machine dies nothing breaks by itself, so the checker makes no allowance: at
+//! each moment all members but one serve; and where nobody interferes either the rollout has to succeed at once.
 
 use std::fmt;
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_driver::launch::Waker;
+use slipway_rollout::Order;
 
 use super::account::Woken;
 use super::base::Base;
 use super::check::Violation;
-use super::engine::{Engine, Happening};
+use super::engine::{Deed, Engine, Happening};
 use super::meddle::Meddler;
 use super::trial::Trial;
 use crate::mortal::Life;
@@ -25,6 +27,8 @@ const WINDOW: SignedDuration = SignedDuration::from_secs(30);
 const LATE: SignedDuration = SignedDuration::from_secs(70);
 /// An event that comes twice comes again when what it led to is under way.
 const AGAIN: SignedDuration = SignedDuration::from_secs(100);
+/// After so long a person resumes.
+const PAUSED: SignedDuration = SignedDuration::from_mins(30);
 /// So many worlds that are not in order are kept.
 const KEPT: usize = 20;
 
@@ -43,6 +47,30 @@ pub enum Turn {
     Late,
     /// The event comes after the one that was to come after it.
     After,
+    /// The machine of that number, of all that there are, dies before it.
+    Death(usize),
+    /// A person pauses before it, and resumes half an hour later.
+    Paused,
+    /// A person aborts before it.
+    Aborted,
+    /// A person has the machine of that number left as it is before it.
+    Skipped(u64),
+}
+
+impl Turn {
+    /// Whether the rollout need not succeed for it: it failed for cause, or was told to end or to leave something out.
+    const fn excuses(self) -> bool {
+        match self {
+            Self::Death(_) | Self::Aborted | Self::Skipped(_) => true,
+            Self::Dies(_)
+            | Self::Stands(_)
+            | Self::Lost
+            | Self::Twice
+            | Self::Late
+            | Self::After
+            | Self::Paused => false,
+        }
+    }
 }
 
 impl fmt::Display for Turn {
@@ -54,6 +82,10 @@ impl fmt::Display for Turn {
             Self::Twice => f.write_str("twice"),
             Self::Late => f.write_str("late"),
             Self::After => f.write_str("after"),
+            Self::Death(machine) => write!(f, "death{machine}"),
+            Self::Paused => f.write_str("paused"),
+            Self::Aborted => f.write_str("aborted"),
+            Self::Skipped(machine) => write!(f, "skipped{machine}"),
         }
     }
 }
@@ -62,17 +94,20 @@ impl FromStr for Turn {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = |rest: &str| rest.parse().map_err(|_| format!("{text} names no call"));
-        Ok(match text {
+        let split = text.find(|letter: char| letter.is_ascii_digit()).unwrap_or(text.len());
+        let number = || text[split..].parse().map_err(|_| format!("{text} names no call and no machine"));
+        Ok(match &text[..split] {
             "lost" => Self::Lost,
             "twice" => Self::Twice,
             "late" => Self::Late,
             "after" => Self::After,
-            _ => match (text.strip_prefix("dies"), text.strip_prefix("stands")) {
-                (Some(rest), _) => Self::Dies(number(rest)?),
-                (_, Some(rest)) => Self::Stands(number(rest)?),
-                (None, None) => return Err(format!("{text} is no turn")),
-            },
+            "paused" => Self::Paused,
+            "aborted" => Self::Aborted,
+            "dies" => Self::Dies(number()?),
+            "stands" => Self::Stands(number()?),
+            "skipped" => Self::Skipped(number()?),
+            "death" => Self::Death(usize::try_from(number()?).unwrap_or_default()),
+            _ => return Err(format!("{text} is no turn")),
         })
     }
 }
@@ -132,7 +167,7 @@ impl<'b> Small<'b> {
             engine.transcript.extend(said.map(|said| (now, said)));
             bring(&mut engine, happening, turn);
         }
-        self.ends(&mut engine);
+        self.ends(&mut engine, path);
         (engine.transcript, engine.checker.violations)
     }
 
@@ -145,10 +180,13 @@ impl<'b> Small<'b> {
             && (!engine.is_quiet() || open())
     }
 
-    fn ends(&self, engine: &mut Engine<'_>) {
+    fn ends(&self, engine: &mut Engine<'_>, path: &[(usize, Turn)]) {
         if engine.checker.violations.is_empty() {
             let (mut first, mut took) = (None, SignedDuration::ZERO);
-            self.trial.ends_well(self.base, engine, &mut first, &mut took, self.began);
+            // More than none is all that counts here: nothing goes wrong besides.
+            let faults = if path.iter().any(|(_, turn)| turn.excuses()) { 1.0 } else { 0.0 };
+            let trial = Trial { faults, ..self.trial };
+            trial.ends_well(self.base, engine, &mut first, &mut took, self.began);
         }
     }
 
@@ -175,7 +213,7 @@ impl<'b> Small<'b> {
                 path.pop();
             }
         }
-        self.ends(&mut engine);
+        self.ends(&mut engine, path);
         found.worlds += 1;
         found.longest = found.longest.max(brought);
         let wrong = engine.checker.violations.into_iter().next();
@@ -204,6 +242,9 @@ fn turns(engine: &Engine<'_>, happening: &Happening, changes: u64) -> Vec<Turn> 
     if engine.queue.keys().next().is_some_and(|(at, _)| *at <= soon) {
         turns.push(Turn::After);
     }
+    let machines = engine.with_world(|world| world.machines().len());
+    turns.extend((0..machines).flat_map(|machine| [Turn::Death(machine), Turn::Skipped(machine as u64)]));
+    turns.extend([Turn::Paused, Turn::Aborted]);
     turns
 }
 
@@ -215,6 +256,24 @@ fn bring(engine: &mut Engine<'_>, happening: Happening, turn: Option<Turn>) -> u
     };
     let life = match turn {
         Some(Turn::Lost) => return 0,
+        Some(Turn::Death(machine)) => {
+            engine.checker.breaks();
+            engine.happens(Happening::Death { choice: machine as u64, zone: false });
+            Life::unending()
+        }
+        Some(Turn::Paused) => {
+            engine.does(Deed::Say(Order::Pause));
+            engine.person_after(PAUSED, Deed::Say(Order::Resume));
+            Life::unending()
+        }
+        Some(Turn::Aborted) => {
+            engine.does(Deed::Say(Order::Abort { plan: None }));
+            Life::unending()
+        }
+        Some(Turn::Skipped(machine)) => {
+            engine.does(Deed::Skip(machine));
+            Life::unending()
+        }
         Some(Turn::Late) => {
             engine.after(LATE, happening);
             return 0;
