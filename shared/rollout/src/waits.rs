@@ -3,7 +3,7 @@
 mod danger;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -209,8 +209,11 @@ pub struct Departs {
 
 impl Departs {
     /// The first of those that were told to go and have not gone.
-    pub(super) fn of(begun: &BTreeSet<String>, departures: &BTreeMap<String, Departure>) -> Vec<Self> {
-        begun.iter().filter_map(|id| Some(departures.get(id)?.departs(id))).take(3).collect()
+    pub(super) fn of<'a>(
+        begun: impl Iterator<Item = &'a String>,
+        departures: &BTreeMap<String, Departure>,
+    ) -> Vec<Self> {
+        begun.filter_map(|id| Some(departures.get(id)?.departs(id))).take(3).collect()
     }
 }
 

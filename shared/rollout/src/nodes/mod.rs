@@ -49,7 +49,7 @@ pub use removal::{Removal, RemovalState};
 pub use saver::{Saver, SaverState};
 pub use step::{NodeStep, Task, Work};
 pub use windows::{since_windows_open, window_is_open};
-pub use workers::{Crew, Expected, Workers};
+pub use workers::{Expected, Extra, Told, Workers, WorkersState};
 
 /// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
 /// half an hour; twice that leaves Auto Scaling one more try.
@@ -353,7 +353,7 @@ impl Nodes {
     pub(super) fn had_left_over(&mut self, left_over: &BTreeMap<Role, u32>) {
         for step in &mut self.steps {
             if let (Task::Workers(workers), Some(machines)) = (&mut step.task, left_over.get(&step.role)) {
-                workers.left_over = *machines;
+                workers.extra = Extra::Left(*machines);
             }
         }
     }
@@ -463,7 +463,7 @@ pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 7] {
         ("A member of etcd that leaves", LeaverState::WAYS),
         ("Controllers", ControllersState::WAYS),
         ("A pool that takes new credentials", PoolRefreshState::WAYS),
-        ("A pool whose workers are replaced", Crew::WAYS),
+        ("A pool whose workers are replaced", WorkersState::WAYS),
         ("A pool that goes", RemovalState::WAYS),
     ]
 }

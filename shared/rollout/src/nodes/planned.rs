@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Wanted;
 use super::{
-    Controllers, ControllersState, ControllersWork, Crew, Leaver, LeaverState, Member, MemberState,
+    Controllers, ControllersState, ControllersWork, Extra, Leaver, LeaverState, Member, MemberState,
     MemberWork, NodeStep, Nodes, Phase, PoolRefresh, PoolRefreshState, Removal, RemovalState, Saver,
-    SaverState, Target, Task, Work, Workers,
+    SaverState, Target, Task, Work, Workers, WorkersState,
 };
 use slipway_core::node::NodeConfig;
 use slipway_core::pki::Role;
@@ -140,8 +140,11 @@ fn task(plan: &Plan, planned: &NodePlan, node: &NodeRole, work: Work) -> Option<
             pace: plan.policy.pace(name),
             weighted: node.weighted,
             force_after_s: plan.policy.force_after_s(name),
-            left_over: 0,
-            phase: Phase::new(Crew::default()),
+            extra: Extra::default(),
+            done: BTreeSet::new(),
+            given_up: BTreeMap::new(),
+            proved: false,
+            phase: Phase::new(WorkersState::Look { idle_since: None }),
         }),
         (Role::Etcd(_) | Role::Pool(_), Work::Fewer)
         | (_, Work::Save | Work::Leave | Work::Remove)

@@ -190,7 +190,7 @@ impl Removal {
         if todo.is_empty() && !held {
             return None;
         }
-        let departs = Departs::of(&self.begun, turn.departures);
+        let departs = Departs::of(self.begun.iter(), turn.departures);
         let idle = departs.is_empty().then_some(match (turn.newer, held) {
             (true, _) => Idle::NewerSpec,
             (false, true) => Idle::Window { at_most_until: turn.urgent_from },

@@ -12,7 +12,7 @@ use super::super::waits::Waits;
 use super::machine::{Open, Place, run};
 use super::{
     Controllers, ControllersWork, Leaver, Member, MemberWork, Phase, PoolRefresh, PoolRefreshState, Removal,
-    Saver, Turn, Workers,
+    Saver, Turn, Workers, WorkersState,
 };
 use slipway_core::node::Command;
 use slipway_core::pki::Role;
@@ -147,7 +147,7 @@ impl Task {
     /// How many machines more its group wants than there are to be; `None`: it is not rolled.
     pub(super) const fn left_over(&self) -> Option<u32> {
         match self {
-            Self::Workers(workers) => Some(workers.left_over),
+            Self::Workers(workers) => Some(workers.extra.machines()),
             Self::Member(_)
             | Self::Saver(_)
             | Self::Leaver(_)
@@ -165,10 +165,7 @@ impl Task {
             Self::Leaver(task) => (task.target.machine.clone(), 0, 0),
             Self::Controllers(task) => (task.target.machine.clone(), task.done.len(), 0),
             Self::PoolRefresh(task) => (task.target.machine.clone(), task.done.len(), 0),
-            Self::Workers(task) => {
-                let crew = task.phase.state();
-                (None, crew.map_or(0, |crew| crew.done.len()), crew.map_or(0, |crew| crew.begun.len()))
-            }
+            Self::Workers(task) => (None, task.done.len(), task.phase.state().map_or(0, WorkersState::begun)),
             Self::Removal(task) => (None, task.empty.len(), task.begun.len()),
         }
     }

@@ -38,44 +38,37 @@ pub struct Workers {
     /// Seconds after which a drain may be forced by all the other rules; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_after_s: Option<u32>,
-    /// How many machines more its group wants than there are to be, as an earlier rollout that ended early left it, or this one would.
+    /// How many machines more its group wants than there are to be.
     #[serde(default)]
-    pub left_over: u32,
-    /// How far it is. It has a single state, which tells of each worker.
-    pub phase: Phase<Crew>,
-}
-
-/// How the workers of a pool stand that are replaced.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Crew {
-    /// Those that were told to go.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub begun: BTreeSet<String>,
+    pub extra: Extra,
     /// Those that went.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub done: BTreeSet<String>,
-    /// Whether the first was replaced, and the pool was whole after it.
-    #[serde(default)]
-    pub proved: bool,
-    /// How many machines more its group wants than there are to be; `None`: it was not looked at yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extra: Option<u32>,
-    /// When that was changed: what was seen before does not count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resized: Option<Timestamp>,
-    /// What its group was told last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected: Option<Expected>,
-    /// Those of them that went, of which the group was told to want one less.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub shrunk: BTreeSet<String>,
     /// Those that could not be replaced, and why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub given_up: BTreeMap<String, String>,
-    /// Since when nothing seems to be left to do, though nothing was done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle_since: Option<Timestamp>,
+    /// Whether the first was replaced, and the pool was whole after it.
+    #[serde(default)]
+    pub proved: bool,
+    /// How far it is.
+    pub phase: Phase<WorkersState>,
+}
+
+/// How many machines more a group wants than there are to be. It outlives the work on the pool, also where that fails: the group wants them
+/// still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Extra {
+    /// As many as an earlier rollout left that ended early: the group was not looked at yet.
+    Left(u32),
+    /// So many.
+    Known {
+        /// How many.
+        machines: u32,
+        /// What the group was told last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expected: Option<Expected>,
+    },
 }
 
 /// How many machines a group should want after what it was told.
@@ -88,7 +81,35 @@ pub struct Expected {
     pub since: Timestamp,
 }
 
-impl State for Crew {
+/// How far [`Workers`] are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum WorkersState {
+    /// Nobody was told to go, and none is to come first.
+    Look {
+        /// Since when nothing seems to be left to do, though nothing was done.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idle_since: Option<Timestamp>,
+    },
+    /// Workers are drained and go, or more come first.
+    Roll {
+        /// Those that were told to go, and have not gone.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        begun: BTreeMap<String, Told>,
+    },
+}
+
+/// A worker that was told to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Told {
+    /// It goes.
+    Goes,
+    /// It goes, and its group was told to want one less.
+    Shrinks,
+}
+
+impl State for WorkersState {
     const WAYS: &'static [Way] = &[
         Way::new(
             "look",
@@ -107,11 +128,14 @@ impl State for Crew {
     ];
 
     fn look() -> Self {
-        Self::default()
+        Self::Look { idle_since: None }
     }
 
     fn place(&self) -> Place {
-        if self.is_busy() { Place::Roll } else { Place::Look }
+        match self {
+            Self::Look { .. } => Place::Look,
+            Self::Roll { .. } => Place::Roll,
+        }
     }
 
     fn asked(&self) -> &[Asked] {
@@ -123,26 +147,68 @@ impl State for Crew {
     }
 
     fn is_busy(&self) -> bool {
-        !self.begun.is_empty() || self.extra.is_some_and(|extra| extra > 0)
+        match self {
+            Self::Roll { .. } => true,
+            Self::Look { .. } => false,
+        }
     }
 }
 
-impl Crew {
-    /// The group was told to want so many.
-    fn expects(&mut self, desired: u32, since: Timestamp) {
-        self.expected = Some(Expected { desired, since });
+impl WorkersState {
+    /// Those that were told to go, and have not gone.
+    pub(super) fn begun(&self) -> usize {
+        match self {
+            Self::Look { .. } => 0,
+            Self::Roll { begun } => begun.len(),
+        }
+    }
+}
+
+impl Default for Extra {
+    fn default() -> Self {
+        Self::Left(0)
+    }
+}
+
+impl Extra {
+    /// How many.
+    pub(super) const fn machines(self) -> u32 {
+        match self {
+            Self::Left(machines) | Self::Known { machines, .. } => machines,
+        }
+    }
+
+    const fn expected(self) -> Option<Expected> {
+        match self {
+            Self::Left(_) => None,
+            Self::Known { expected, .. } => expected,
+        }
+    }
+
+    /// So many, and the group was told to want `desired` in all.
+    const fn told(machines: u32, desired: u32, since: Timestamp) -> Self {
+        Self::Known { machines, expected: Some(Expected { desired, since }) }
+    }
+
+    /// Whether an answer that shows `desired` is of before the group was told to want more, or it was never told.
+    fn is_to_come(self, desired: u32) -> bool {
+        self.expected().is_some_and(|expected| desired < expected.desired)
+    }
+
+    /// The group was told to want one less.
+    fn shrinks(&mut self, desired: u32, now: Timestamp) {
+        let expected = self.expected().map_or(desired, |expected| expected.desired);
+        *self = Self::told(self.machines().saturating_sub(1), expected.saturating_sub(1), now);
     }
 
     /// Somebody else changes the group's size, too: a cluster autoscaler sets absolute values from what it saw up to a minute before
     /// (kubernetes/autoscaler, cloudprovider/aws, `IncreaseSize`), and takes back a machine that has not become a node within a quarter of an hour
     /// (`removeOldUnregisteredNodes`). What it took back of the machines that were to come first is not one too many any more.
     fn follow(&mut self, desired: u32, now: Timestamp) {
-        let Some(expected) = self.expected.filter(|one| now.duration_since(one.since) > RECONSIDERED) else {
-            return;
-        };
+        let is_old = |one: &Expected| now.duration_since(one.since) > RECONSIDERED;
+        let Some(expected) = self.expected().filter(is_old) else { return };
         let taken_back = expected.desired.saturating_sub(desired);
-        self.extra = self.extra.map(|extra| extra.saturating_sub(taken_back));
-        self.expected = Some(Expected { desired, ..expected });
+        *self = Self::told(self.machines().saturating_sub(taken_back), desired, expected.since);
     }
 }
 
@@ -158,137 +224,151 @@ struct Pool<'g> {
     wanted: u32,
 }
 
-type To = Move<Crew>;
+type To = Move<WorkersState>;
+
+/// Those that were told to go, and have not gone.
+type Begun = BTreeMap<String, Told>;
 
 impl Machine for Workers {
-    type State = Crew;
+    type State = WorkersState;
 
-    fn phase_mut(&mut self) -> &mut Phase<Crew> {
+    fn phase_mut(&mut self) -> &mut Phase<WorkersState> {
         &mut self.phase
     }
 
-    fn look(&mut self, mut crew: Crew, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+    fn look(&mut self, state: WorkersState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         let controllers = turn.controllers.and_then(|name| turn.observed.groups.get(name));
         let (Some(view), Some(controllers)) = (turn.observed.groups.get(turn.group), controllers) else {
-            return Move::Stay(crew, Waits::Look(Looked::Machines));
+            return Move::Stay(state, Waits::Look(Looked::Machines));
         };
         let (Some(group), Some(_)) = (view, controllers) else {
             return Move::Fail(format!("{}, or none of controllers", turn.no_group()));
         };
-        if crew.resized == Some(turn.now) {
-            let waits = comes_first(&crew, turn, group);
-            return Move::Stay(crew, waits);
+        let (mut begun, idle_since) = match state {
+            WorkersState::Look { idle_since } => (Begun::new(), idle_since),
+            WorkersState::Roll { begun } => (begun, None),
+        };
+        if let Extra::Left(left) = self.extra {
+            self.extra = Extra::Known { machines: self.left_over(left, group), expected: None };
         }
-        // An earlier rollout may have ended with more than the spec has, or with more than the group wanted before it.
-        let too_many = group.desired.saturating_sub(self.most.max(self.size));
-        let left = too_many.max(self.left_over.min(group.desired.saturating_sub(self.size)));
-        crew.extra.get_or_insert(if self.weighted { 0 } else { left });
-        if let Some(why) = settle(&mut crew, turn, group) {
-            self.left_over = crew.extra.unwrap_or_default();
+        if let Some(why) = self.settle(&mut begun, turn, group) {
             return Move::Fail(why);
         }
-        crew.follow(group.desired, turn.now);
-        // An answer of before, or the group was never told: without those that come first nobody may go for them.
-        if crew.expected.is_some_and(|expected| group.desired < expected.desired) {
-            let waits = comes_first(&crew, turn, group);
-            self.left_over = crew.extra.unwrap_or_default();
-            return Move::Stay(crew, waits);
+        self.extra.follow(group.desired, turn.now);
+        // Without those that come first nobody may go for them.
+        if self.extra.is_to_come(group.desired) {
+            return self.stays(begun, self.comes_first(turn, group));
         }
-        let extra = crew.extra.unwrap_or_default();
-        self.left_over = extra;
-        let pool = self.survey(&crew, turn, group);
+        let pool = self.survey(turn, group);
+        let extra = self.extra.machines();
         let is_whole = pool.comes == 0 && pool.available >= pool.wanted.saturating_add(extra);
-        if crew.begun.is_empty() && is_whole && !crew.done.is_empty() {
-            crew.proved = true;
+        if begun.is_empty() && is_whole && !self.done.is_empty() {
+            self.proved = true;
         }
-        if let Some(why) = shortage(&crew, since, turn, group, &pool) {
+        if let Some(why) = self.shortage(&begun, since, turn, group, &pool) {
             return Move::Fail(why);
         }
-        if pool.outdated.is_empty() && crew.begun.is_empty() && is_whole && extra == 0 {
-            let idle_since = *crew.idle_since.get_or_insert(turn.now);
-            if crew.done.is_empty() && !surely(idle_since, turn.now) {
-                return Move::Stay(crew, Waits::SecondLook(Many::Several));
+        if pool.outdated.is_empty() && begun.is_empty() && is_whole && extra == 0 {
+            let idle_since = idle_since.unwrap_or(turn.now);
+            if self.done.is_empty() && !surely(idle_since, turn.now) {
+                let state = WorkersState::Look { idle_since: Some(idle_since) };
+                return Move::Stay(state, Waits::SecondLook(Many::Several));
             }
             let left = serving(group).any(|(id, machine)| {
-                !is_current(group, machine) || turn.skipped.contains(id) || crew.given_up.contains_key(id)
+                !is_current(group, machine) || turn.skipped.contains(id) || self.given_up.contains_key(id)
             });
             return Move::Done { left };
         }
-        crew.idle_since = None;
-        let waits = self.begin(&mut crew, turn, group, &pool);
-        self.left_over = crew.extra.unwrap_or_default();
-        Move::Stay(crew, waits)
+        let waits = self.begin(&mut begun, turn, group, &pool);
+        self.stays(begun, waits)
     }
-}
-
-/// What became of those that were told to go; why it fails, if it does.
-fn settle(crew: &mut Crew, turn: &mut Turn<'_>, group: &GroupView) -> Option<String> {
-    for id in std::mem::take(&mut crew.begun) {
-        // Told to be left while it was drained: it takes pods again.
-        let left = turn.departures.get_mut(&id).filter(|one| {
-            turn.skipped.contains(&id)
-                && matches!(one.state, DepartureState::Drain { .. })
-                && one.cause == Cause::Rollout
-        });
-        if let Some(one) = left {
-            one.withdraw(None, turn.now);
-            continue;
-        }
-        let Some(one) = turn.departures.get(&id) else {
-            if !serves(group, &id) {
-                crew.done.insert(id);
-            }
-            continue;
-        };
-        let leaves = matches!(one.state, DepartureState::Leave { .. });
-        if one.is_surplus() && leaves && crew.shrunk.insert(id.clone()) {
-            crew.extra = crew.extra.map(|extra| extra.saturating_sub(1));
-            let expected = crew.expected.map_or(group.desired, |expected| expected.desired);
-            crew.expects(expected.saturating_sub(1), turn.now);
-        }
-        let Some(why) = one.problem.clone() else {
-            crew.begun.insert(id);
-            continue;
-        };
-        turn.budget.failures += 1;
-        crew.given_up.insert(id, why.clone());
-        // What the first of a pool meets, the others would.
-        if !crew.proved || turn.budget.failures > turn.budget.allowed {
-            return Some(why);
-        }
-    }
-    None
-}
-
-/// The pool has fewer machines than it should, and nobody was told to go: its successors are late. Why it fails, if it does.
-fn shortage(
-    crew: &Crew,
-    since: &mut Option<Timestamp>,
-    turn: &mut Turn<'_>,
-    group: &GroupView,
-    pool: &Pool<'_>,
-) -> Option<String> {
-    let is_short = pool.comes > 0 || pool.available < pool.wanted;
-    if !is_short || !crew.begun.is_empty() {
-        *since = None;
-        return None;
-    }
-    since.get_or_insert(turn.now);
-    if waited(*since, turn.now) <= PATIENCE {
-        return None;
-    }
-    turn.budget.failures += 1;
-    if !crew.proved || turn.budget.failures > turn.budget.allowed {
-        let boots = Boot::of(group, &turn.observed.booting);
-        return Some(format!("it is not whole after {} minutes: {}", PATIENCE.as_mins(), Boots(&boots)));
-    }
-    // Auto Scaling goes on trying, and may do so for as long again.
-    *since = Some(turn.now);
-    None
 }
 
 impl Workers {
-    fn survey<'g>(&self, crew: &Crew, turn: &Turn<'_>, group: &'g GroupView) -> Pool<'g> {
+    /// It waits, with those that were told to go.
+    fn stays(&self, begun: Begun, waits: Waits) -> To {
+        let rolls = !begun.is_empty() || self.extra.machines() > 0;
+        let state = if rolls { WorkersState::Roll { begun } } else { WorkersState::look() };
+        Move::Stay(state, waits)
+    }
+
+    /// How many machines more the group wants than there are to be: an earlier rollout may have ended with more than the spec has, or with
+    /// more than the group wanted before it, which were so many.
+    fn left_over(&self, left: u32, group: &GroupView) -> u32 {
+        if self.weighted {
+            return 0;
+        }
+        let too_many = group.desired.saturating_sub(self.most.max(self.size));
+        too_many.max(left.min(group.desired.saturating_sub(self.size)))
+    }
+
+    /// What became of those that were told to go; why it fails, if it does.
+    fn settle(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) -> Option<String> {
+        for (id, mut told) in std::mem::take(begun) {
+            // Told to be left while it was drained: it takes pods again.
+            let left = turn.departures.get_mut(&id).filter(|one| {
+                turn.skipped.contains(&id)
+                    && matches!(one.state, DepartureState::Drain { .. })
+                    && one.cause == Cause::Rollout
+            });
+            if let Some(one) = left {
+                one.withdraw(None, turn.now);
+                continue;
+            }
+            let Some(one) = turn.departures.get(&id) else {
+                if !serves(group, &id) {
+                    self.done.insert(id);
+                }
+                continue;
+            };
+            let leaves = matches!(one.state, DepartureState::Leave { .. });
+            if one.is_surplus() && leaves && told == Told::Goes {
+                told = Told::Shrinks;
+                self.extra.shrinks(group.desired, turn.now);
+            }
+            let Some(why) = one.problem.clone() else {
+                begun.insert(id, told);
+                continue;
+            };
+            turn.budget.failures += 1;
+            self.given_up.insert(id, why.clone());
+            // What the first of a pool meets, the others would.
+            if !self.proved || turn.budget.failures > turn.budget.allowed {
+                return Some(why);
+            }
+        }
+        None
+    }
+
+    /// The pool has fewer machines than it should, and nobody was told to go: its successors are late. Why it fails, if it does.
+    fn shortage(
+        &self,
+        begun: &Begun,
+        since: &mut Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+        pool: &Pool<'_>,
+    ) -> Option<String> {
+        let is_short = pool.comes > 0 || pool.available < pool.wanted;
+        if !is_short || !begun.is_empty() {
+            *since = None;
+            return None;
+        }
+        since.get_or_insert(turn.now);
+        if waited(*since, turn.now) <= PATIENCE {
+            return None;
+        }
+        turn.budget.failures += 1;
+        if !self.proved || turn.budget.failures > turn.budget.allowed {
+            let boots = Boot::of(group, &turn.observed.booting);
+            return Some(format!("it is not whole after {} minutes: {}", PATIENCE.as_mins(), Boots(&boots)));
+        }
+        // Auto Scaling goes on trying, and may do so for as long again.
+        *since = Some(turn.now);
+        None
+    }
+
+    fn survey<'g>(&self, turn: &Turn<'_>, group: &'g GroupView) -> Pool<'g> {
         let goes = |id: &String| turn.departs(id);
         let healthy = serving(group).filter(|(id, machine)| machine.healthy && !goes(id));
         let available = u32::try_from(healthy.count()).unwrap_or(u32::MAX);
@@ -297,40 +377,38 @@ impl Workers {
         });
         let comes = u32::try_from(comes.count()).unwrap_or(u32::MAX);
         let going = u32::try_from(group.machines.keys().filter(|id| goes(id)).count()).unwrap_or(u32::MAX);
-        let mut outdated: Vec<&String> = outdated(&crew.done, turn, group);
-        outdated.retain(|id| !goes(id) && !crew.given_up.contains_key(*id) && group.machines[*id].healthy);
+        let mut outdated: Vec<&String> = outdated(&self.done, turn, group);
+        outdated.retain(|id| !goes(id) && !self.given_up.contains_key(*id) && group.machines[*id].healthy);
         // How many machines a group wants that counts units of capacity is seen by those that it has, and by the units that they lack.
         let wanted = if self.weighted {
             available + comes + going + lacking(group)
         } else {
-            group.desired.saturating_sub(crew.extra.unwrap_or_default())
+            group.desired.saturating_sub(self.extra.machines())
         };
         Pool { outdated, available, comes, wanted }
     }
 
     /// Has as many go as may be missing, or more come first; says what it waits for.
-    fn begin(&self, crew: &mut Crew, turn: &mut Turn<'_>, group: &GroupView, pool: &Pool<'_>) -> Waits {
+    fn begin(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView, pool: &Pool<'_>) -> Waits {
         let may_start = turn.may_start();
         let mut outdated = pool.outdated.clone();
-        let extra = crew.extra.unwrap_or_default();
+        let extra = self.extra.machines();
         if may_start && !turn.newer && !outdated.is_empty() {
-            let more = self.more(crew, group, pool);
+            let more = self.more(group, pool);
             if more > 0 {
                 let desired = group.desired + more;
-                crew.extra = Some(extra + more);
-                crew.resized = Some(turn.now);
-                crew.expects(desired, turn.now);
+                self.extra = Extra::told(extra + more, desired, turn.now);
                 turn.effects.push(Effect::SetDesired { group: turn.group.to_owned(), desired });
-                return comes_first(crew, turn, group);
+                return self.comes_first(turn, group);
             }
         }
-        let shrinking = crew.begun.iter().filter(|id| !crew.shrunk.contains(*id));
+        let shrinking = begun.iter().filter(|(_, told)| **told == Told::Goes);
         let shrinking =
-            shrinking.filter(|id| turn.departures.get(*id).is_some_and(Departure::is_surplus)).count();
+            shrinking.filter(|(id, _)| turn.departures.get(*id).is_some_and(Departure::is_surplus)).count();
         let mut surplus = extra.saturating_sub(u32::try_from(shrinking).unwrap_or(u32::MAX));
         let mut free = (pool.available + self.pace.may_miss(pool.wanted)).saturating_sub(pool.wanted);
-        if !crew.proved {
-            free = free.min(u32::from(crew.begun.is_empty() && pool.comes == 0));
+        if !self.proved {
+            free = free.min(u32::from(begun.is_empty() && pool.comes == 0));
         }
         let busy = u32::try_from(turn.departures.len()).unwrap_or(u32::MAX);
         free = free.min(u32::try_from(MOST_DRAINS).unwrap_or(u32::MAX).saturating_sub(busy));
@@ -346,31 +424,31 @@ impl Workers {
             free -= 1;
             let one = Departure::by_rollout(turn.role, group, shrink, self.force_after_s, turn.now);
             turn.departures.insert(id.clone(), one);
-            crew.begun.insert(id);
+            begun.insert(id, Told::Goes);
         }
-        Waits::Workers(self.waits(crew, turn, group, pool, may_start))
+        Waits::Workers(self.waits(begun, turn, group, pool, may_start))
     }
 
     /// How many machines are to come before others go.
-    fn more(&self, crew: &Crew, group: &GroupView, pool: &Pool<'_>) -> u32 {
+    fn more(&self, group: &GroupView, pool: &Pool<'_>) -> u32 {
         let outdated = u32::try_from(pool.outdated.len()).unwrap_or(u32::MAX);
         let most = if self.weighted { 0 } else { self.pace.more(pool.wanted) };
         // The first of them is a canary, too.
-        let most = if crew.proved { most } else { most.min(1) };
+        let most = if self.proved { most } else { most.min(1) };
         let room = group.max.saturating_sub(group.desired);
-        most.min(outdated).saturating_sub(crew.extra.unwrap_or_default()).min(room)
+        most.min(outdated).saturating_sub(self.extra.machines()).min(room)
     }
 
     fn waits(
         &self,
-        crew: &Crew,
+        begun: &Begun,
         turn: &Turn<'_>,
         group: &GroupView,
         pool: &Pool<'_>,
         may_start: bool,
     ) -> WorkersWait {
-        let departs = Departs::of(&crew.begun, turn.departures);
-        let in_all = (crew.begun.len() > departs.len()).then_some(Figure(crew.begun.len()));
+        let departs = Departs::of(begun.keys(), turn.departures);
+        let in_all = (begun.len() > departs.len()).then_some(Figure(begun.len()));
         let is_short = pool.comes > 0 || pool.available < pool.wanted;
         let whole = is_short.then(|| Boot::of(group, &turn.observed.booting));
         let idle = (departs.is_empty() && in_all.is_none() && whole.is_none()).then(|| {
@@ -378,13 +456,18 @@ impl Workers {
                 Idle::NewerSpec
             } else if !may_start {
                 Idle::Window { at_most_until: turn.urgent_from }
-            } else if self.pace.may_miss(pool.wanted) == 0 && crew.extra == Some(0) {
+            } else if self.pace.may_miss(pool.wanted) == 0 && self.extra.machines() == 0 {
                 Idle::NoRoom { group: turn.group.to_owned(), max: group.max }
             } else {
                 Idle::Others
             }
         });
-        WorkersWait { departs, in_all, whole, idle, done: Figure(crew.done.len()) }
+        WorkersWait { departs, in_all, whole, idle, done: Figure(self.done.len()) }
+    }
+
+    fn comes_first(&self, turn: &Turn<'_>, group: &GroupView) -> Waits {
+        let boots = Boot::of(group, &turn.observed.booting);
+        Waits::Boot(Comes::First(self.extra.machines()), boots)
     }
 }
 
@@ -411,9 +494,4 @@ fn lacking(group: &GroupView) -> u32 {
     let weights: Vec<u32> = counting(group).map(|(_, machine)| machine.weight).collect();
     let units = weights.iter().copied().fold(0, u32::saturating_add);
     group.desired.saturating_sub(units).div_ceil(weights.into_iter().max().unwrap_or(1).max(1))
-}
-
-fn comes_first(crew: &Crew, turn: &Turn<'_>, group: &GroupView) -> Waits {
-    let boots = Boot::of(group, &turn.observed.booting);
-    Waits::Boot(Comes::First(crew.extra.unwrap_or_default()), boots)
 }

@@ -30,7 +30,7 @@ fn step(role: &str, place: &str, work: &str) -> Value {
         }
         _ => {
             let pace = serde_json::to_value(slipway_core::cluster::Pace::default()).unwrap();
-            let phase = json!({"open": {"state": {}}});
+            let phase = json!({"open": {"state": {"look": {}}}});
             json!({"workers": {"size": 2, "most": 2, "pace": pace, "phase": phase}})
         }
     };

@@ -59,7 +59,7 @@ pub(super) fn has_begun(step: &NodeStep) -> bool {
             !task.done.is_empty() || drained && step.place() == Place::Look
         }
         Task::PoolRefresh(task) => !task.done.is_empty(),
-        Task::Workers(task) => task.phase.state().is_some_and(|crew| !crew.done.is_empty()),
+        Task::Workers(task) => task.phase.state().is_some() && !task.done.is_empty(),
         Task::Removal(task) => !task.empty.is_empty(),
         Task::Saver(_) | Task::Leaver(_) => false,
     }
