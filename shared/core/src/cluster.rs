@@ -22,7 +22,7 @@ pub use kubernetes::{
 };
 pub use network::{ApiEndpoint, Backing, Egress, Existing, LoadBalancer, Network, Subnet, SubnetSource, Vpc};
 pub use pools::{GroupSize, MixedInstances, NodePool, Taint, WeightedType};
-pub use rollout::{Approval, CountOrPercent, MaintenanceWindow, Pace, PoolRollout, RolloutPolicy};
+pub use rollout::{Approval, CountOrPercent, Day, MaintenanceWindow, Pace, PoolRollout, RolloutPolicy};
 pub use storage::{InstanceStore, Mount, Storage};
 
 /// The IAM path of every role and profile of ours: CloudFormation's service role may make no others

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::civil::Weekday;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How changes are rolled out.
@@ -151,10 +153,57 @@ impl Pace {
 /// A weekly window, in UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaintenanceWindow {
-    /// Days, `mon` to `sun`; empty is each day.
-    pub days: Vec<String>,
+    /// Days; empty is each day.
+    pub days: Vec<Day>,
     /// Minute of the day at which it opens.
     pub start_minute: u16,
     /// How long it is open, in minutes.
     pub length_min: u16,
+}
+
+impl MaintenanceWindow {
+    /// Whether it opens on that day.
+    #[must_use]
+    pub fn opens_on(&self, day: Day) -> bool {
+        self.days.is_empty() || self.days.contains(&day)
+    }
+}
+
+/// A day of the week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Day {
+    /// Monday.
+    Mon,
+    /// Tuesday.
+    Tue,
+    /// Wednesday.
+    Wed,
+    /// Thursday.
+    Thu,
+    /// Friday.
+    Fri,
+    /// Saturday.
+    Sat,
+    /// Sunday.
+    Sun,
+}
+
+impl Day {
+    /// All of them, from Monday on.
+    pub const ALL: [Self; 7] = [Self::Mon, Self::Tue, Self::Wed, Self::Thu, Self::Fri, Self::Sat, Self::Sun];
+}
+
+impl From<Weekday> for Day {
+    fn from(day: Weekday) -> Self {
+        match day {
+            Weekday::Monday => Self::Mon,
+            Weekday::Tuesday => Self::Tue,
+            Weekday::Wednesday => Self::Wed,
+            Weekday::Thursday => Self::Thu,
+            Weekday::Friday => Self::Fri,
+            Weekday::Saturday => Self::Sat,
+            Weekday::Sunday => Self::Sun,
+        }
+    }
 }

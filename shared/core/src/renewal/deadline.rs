@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Cluster, MaintenanceWindow, RenewalStrategy};
+use crate::cluster::{Cluster, Day, MaintenanceWindow, RenewalStrategy};
 use crate::drain::lasting;
 use crate::node::Verb;
 use crate::pki::Role;
@@ -167,10 +167,8 @@ pub fn slowest_within(
 fn waits(windows: &[MaintenanceWindow]) -> Option<Vec<usize>> {
     let mut open = vec![windows.is_empty(); WEEK_MIN];
     for window in windows {
-        let days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].iter().enumerate();
-        let listed =
-            days.filter(|(_, day)| window.days.is_empty() || window.days.iter().any(|one| one == *day));
-        for (day, _) in listed {
+        let days = Day::ALL.into_iter().enumerate();
+        for (day, _) in days.filter(|(_, day)| window.opens_on(*day)) {
             let opens = day * 24 * 60 + usize::from(window.start_minute);
             for minute in opens..opens + usize::from(window.length_min) {
                 if let Some(open) = open.get_mut(minute % WEEK_MIN) {
@@ -308,12 +306,8 @@ mod tests {
 
     use super::*;
 
-    fn window(days: &[&str], start_minute: u16, length_min: u16) -> MaintenanceWindow {
-        MaintenanceWindow {
-            days: days.iter().map(|day| (*day).to_owned()).collect(),
-            start_minute,
-            length_min,
-        }
+    fn window(days: &[Day], start_minute: u16, length_min: u16) -> MaintenanceWindow {
+        MaintenanceWindow { days: days.to_vec(), start_minute, length_min }
     }
 
     const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -358,10 +352,9 @@ mod tests {
             let open = |at: usize| {
                 windows.iter().any(|window| {
                     (0..7).any(|day: usize| {
-                        let name = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"][day];
                         let opens = day * 1_440 + usize::from(window.start_minute);
                         let since = (at % WEEK_MIN + WEEK_MIN - opens % WEEK_MIN) % WEEK_MIN;
-                        (window.days.is_empty() || window.days.iter().any(|one| one == name))
+                        (window.days.is_empty() || window.days.contains(&Day::ALL[day]))
                             && since < usize::from(window.length_min)
                     })
                 })
@@ -384,10 +377,10 @@ mod tests {
                 .unwrap()
         };
         for windows in [
-            vec![window(&["sun"], 150, 60)],
-            vec![window(&["sun"], 150, 10)],
-            vec![window(&["sat"], 23 * 60, 180), window(&[], 12 * 60, 30)],
-            vec![window(&["mon", "wed", "sat"], 360, 300)],
+            vec![window(&[Day::Sun], 150, 60)],
+            vec![window(&[Day::Sun], 150, 10)],
+            vec![window(&[Day::Sat], 23 * 60, 180), window(&[], 12 * 60, 30)],
+            vec![window(&[Day::Mon, Day::Wed, Day::Sat], 360, 300)],
         ] {
             let found = slowest_within(&windows, 3, MINUTE * 20).unwrap().as_mins();
             let walked = i64::try_from(walk(&windows, 3, 20)).unwrap();
@@ -395,9 +388,9 @@ mod tests {
         }
         // Three steps fit into an hour, one into ten minutes; who just missed the window waits for a week.
         let week = SignedDuration::from_hours(7 * 24);
-        let hour = slowest_within(&[window(&["sun"], 150, 60)], 3, MINUTE * 20).unwrap();
+        let hour = slowest_within(&[window(&[Day::Sun], 150, 60)], 3, MINUTE * 20).unwrap();
         assert_eq!(hour, week);
-        let ten = slowest_within(&[window(&["sun"], 150, 10)], 3, MINUTE * 20).unwrap();
+        let ten = slowest_within(&[window(&[Day::Sun], 150, 10)], 3, MINUTE * 20).unwrap();
         assert!(ten > week * 2 && ten < week * 3 + MINUTE * 21, "{ten}");
     }
 }

@@ -1,20 +1,9 @@
 //! Maintenance windows: when something disruptive may start.
 
-use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use slipway_core::cluster::MaintenanceWindow;
-
-const DAYS: [(&str, Weekday); 7] = [
-    ("mon", Weekday::Monday),
-    ("tue", Weekday::Tuesday),
-    ("wed", Weekday::Wednesday),
-    ("thu", Weekday::Thursday),
-    ("fri", Weekday::Friday),
-    ("sat", Weekday::Saturday),
-    ("sun", Weekday::Sunday),
-];
 
 /// Whether one of `windows` is open; none means always.
 #[must_use]
@@ -30,10 +19,7 @@ pub fn since_windows_open(windows: &[MaintenanceWindow], now: Timestamp) -> Opti
         (0..=7).filter_map(move |back: i64| {
             let day =
                 now.checked_sub(SignedDuration::from_hours(24 * back)).ok()?.to_zoned(TimeZone::UTC).date();
-            let opens_that_day = window.days.is_empty()
-                || DAYS.iter().any(|(name, weekday)| {
-                    *weekday == day.weekday() && window.days.iter().any(|one| one == name)
-                });
+            let opens_that_day = window.opens_on(day.weekday().into());
             let midnight = day.to_zoned(TimeZone::UTC).ok()?.timestamp();
             let opens = midnight.checked_add(SignedDuration::from_mins(window.start_minute.into())).ok()?;
             let open = now.duration_since(opens);
@@ -49,17 +35,18 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use slipway_core::cluster::Day;
 
     #[test]
     fn a_window_is_open_from_its_minute_on_for_its_length_over_midnight_too() {
-        let window = |days: &[&str], start_minute, length_min| MaintenanceWindow {
-            days: days.iter().map(|day| (*day).to_owned()).collect(),
+        let window = |days: &[Day], start_minute, length_min| MaintenanceWindow {
+            days: days.to_vec(),
             start_minute,
             length_min,
         };
         // 2026-11-22 is a Sunday.
         let open = |windows: &[MaintenanceWindow], at: &str| window_is_open(windows, at.parse().unwrap());
-        let night = [window(&["sat"], 23 * 60, 180)];
+        let night = [window(&[Day::Sat], 23 * 60, 180)];
         for (at, is_open) in [
             ("2026-11-21T22:59:59Z", false),
             ("2026-11-21T23:00:00Z", true),

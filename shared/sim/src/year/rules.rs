@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::cluster::{Approval, Cluster, CountOrPercent, MaintenanceWindow, RenewalStrategy};
+use slipway_core::cluster::{Approval, Cluster, CountOrPercent, Day, MaintenanceWindow, RenewalStrategy};
 use slipway_core::renewal::deadline;
 
 /// What a spec asks for.
@@ -119,19 +118,10 @@ fn opens(window: &MaintenanceWindow, now: Timestamp, grace: SignedDuration) -> b
     let of_week = i64::from(zoned.weekday().to_monday_zero_offset()) * 1_440
         + i64::from(zoned.hour()) * 60
         + i64::from(zoned.minute());
-    let days = [
-        ("mon", Weekday::Monday),
-        ("tue", Weekday::Tuesday),
-        ("wed", Weekday::Wednesday),
-        ("thu", Weekday::Thursday),
-        ("fri", Weekday::Friday),
-        ("sat", Weekday::Saturday),
-        ("sun", Weekday::Sunday),
-    ];
     let length = i64::from(window.length_min) + grace.as_mins();
-    days.iter().any(|(name, day)| {
-        let listed = window.days.is_empty() || window.days.iter().any(|one| one == name);
-        let opens = i64::from(day.to_monday_zero_offset()) * 1_440 + i64::from(window.start_minute);
+    (0..).zip(Day::ALL).any(|(from_monday, day)| {
+        let listed = window.days.is_empty() || window.days.contains(&day);
+        let opens = from_monday * 1_440 + i64::from(window.start_minute);
         listed && (of_week - opens).rem_euclid(WEEK_MIN) < length
     })
 }

@@ -8,7 +8,7 @@ use crate::cluster::{
     Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool, RenewalStrategy,
     RolloutBeforeExpiry, RolloutPolicy,
 };
-use crate::spec::model::{ApprovalSpec, CountText, Day, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
+use crate::spec::model::{ApprovalSpec, CountText, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
 use crate::spec::path::Path;
 
 const CA_DAYS: u32 = 3650;
@@ -165,20 +165,7 @@ impl Lowering<'_, '_, '_> {
         let mut days = spec.days.clone();
         days.sort_unstable();
         days.dedup();
-        let name = |day: Day| match day {
-            Day::Mon => "mon",
-            Day::Tue => "tue",
-            Day::Wed => "wed",
-            Day::Thu => "thu",
-            Day::Fri => "fri",
-            Day::Sat => "sat",
-            Day::Sun => "sun",
-        };
-        Some(MaintenanceWindow {
-            days: days.into_iter().map(|day| name(day).to_owned()).collect(),
-            start_minute: hours * 60 + minutes,
-            length_min: spec.minutes?,
-        })
+        Some(MaintenanceWindow { days, start_minute: hours * 60 + minutes, length_min: spec.minutes? })
     }
 
     pub(super) fn stack_tags(&mut self) -> BTreeMap<String, String> {

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::cluster::Day;
+
 /// How certificates are made and renewed.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
@@ -158,26 +160,6 @@ pub(crate) struct WindowSpec {
     /// For how many minutes it is open.
     #[schemars(range(min = 1, max = 10080))]
     pub(crate) minutes: Option<u16>,
-}
-
-/// A day of the week.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Day {
-    /// Monday.
-    Mon,
-    /// Tuesday.
-    Tue,
-    /// Wednesday.
-    Wed,
-    /// Thursday.
-    Thu,
-    /// Friday.
-    Fri,
-    /// Saturday.
-    Sat,
-    /// Sunday.
-    Sun,
 }
 
 /// `2` or `25%`.
