@@ -74,11 +74,7 @@ impl Round {
         whom: Vec<(Role, String, Verb)>,
         now: Timestamp,
     ) -> Self {
-        let asked = whom.into_iter().map(|(role, instance, verb)| {
-            let command = sender.command(number, instance, verb);
-            Asked { role, command, at: now, refused: None }
-        });
-        Self(asked.collect())
+        Self(whom.into_iter().map(|one| Asked::new(sender, number, one, now)).collect())
     }
 
     /// Each command and whom it was sent to.
@@ -107,10 +103,6 @@ impl Round {
     /// The command of that token was never sent.
     pub(super) fn forget(&mut self, token: &str) {
         self.0.retain(|asked| asked.command.token != token);
-    }
-
-    pub(super) fn into_first(self) -> Option<Asked> {
-        self.0.into_iter().next()
     }
 
     /// What each answered; `None`: some are still to answer.
@@ -144,6 +136,16 @@ impl Round {
 }
 
 impl Asked {
+    /// The command of round `number` to one machine.
+    pub(super) fn new(
+        sender: Sender<'_>,
+        number: u32,
+        (role, instance, verb): (Role, String, Verb),
+        now: Timestamp,
+    ) -> Self {
+        Self { role, command: sender.command(number, instance, verb), at: now, refused: None }
+    }
+
     /// Run Command would not take it, if its token is that one.
     pub(super) fn was_refused(&mut self, token: &str, reason: &str) {
         if self.command.token == token {

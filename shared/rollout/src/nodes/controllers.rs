@@ -20,13 +20,13 @@ use super::super::drain::{Drain, DrainLook, Patience};
 use super::super::errand::{Asked, Round};
 use super::super::fleet::GroupView;
 use super::super::outbox::{FRESH, Seen};
-use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, List, Looked, Many, Waits};
-use super::credentials::{Taken, earlier_boot, outdated, takers};
+use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, Looked, Many, Waits};
+use super::credentials::{earlier_boot, outdated};
 use super::idle::surely;
-use super::machine::{Machine, Move, State, waited};
+use super::machine::{Machine, Move, State, Tries, waited, waits_for};
 use super::member::goes_on;
-use super::members::{no_snapshot, snapshot, take_snapshot};
-use super::{PATIENCE, Phase, RECONSIDERED, Target, Turn, counting, danger, is_current, serves, serving};
+use super::members::{no_snapshot, refreshed, snapshot, take_snapshot};
+use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving};
 use slipway_core::node::{NodeStatus, Verb};
 use slipway_core::pki::Role;
 use slipway_core::renewal::Urgency;
@@ -45,8 +45,8 @@ impl Machine for Controllers {
         &mut self.phase
     }
 
-    fn target(&self) -> Option<&Target> {
-        Some(&self.target)
+    fn tries(&self) -> Option<&Tries> {
+        Some(&self.tries)
     }
 
     fn look(&mut self, state: ControllersState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
@@ -56,16 +56,16 @@ impl Machine for Controllers {
         let Some(group) = view else { return Move::Fail(turn.no_group()) };
         match state {
             ControllersState::Look { idle_since } => self.choose(idle_since, since, turn, group),
-            ControllersState::Check(round) => self.check(round, *since, turn, group),
-            ControllersState::Snapshot(round) => match snapshot(&round, turn) {
-                None => Move::Stay(ControllersState::Snapshot(round), Waits::Snapshot),
-                Some(Ok(())) => Move::To(ControllersState::Check(Round::default())),
-                Some(Err(why)) => self.target.again("a snapshot before", &why, turn.now),
+            ControllersState::Check { machine, round } => self.check(machine, round, *since, turn, group),
+            ControllersState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
+                None => Move::Stay(ControllersState::Snapshot { machine, asked }, Waits::Snapshot),
+                Some(Ok(())) => Move::To(checks(machine)),
+                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &why, turn.now),
             },
-            ControllersState::Refresh(round) => self.refresh(round, turn),
+            ControllersState::Refresh(asked) => self.refresh(asked, turn),
             ControllersState::OneMore => self.one_more(*since, turn, group),
-            ControllersState::Drain(drain) => self.drain(drain, *since, turn, group),
-            ControllersState::Leave => self.leave(*since, turn, group),
+            ControllersState::Drain { machine, drain } => self.drain(machine, drain, *since, turn, group),
+            ControllersState::Leave { machine } => self.leave(machine, *since, turn, group),
             ControllersState::Verify(round) => self.verify(round, *since, turn, group),
         }
     }
@@ -128,13 +128,13 @@ impl Controllers {
     /// The drain that a controller is asked for, if one is.
     pub(super) fn drain_asked(&self) -> Option<Asked> {
         match self.phase.state()? {
-            ControllersState::Drain(drain) => drain.asked.clone(),
+            ControllersState::Drain { drain, .. } => drain.asked.clone(),
             ControllersState::Look { .. }
-            | ControllersState::Check(_)
-            | ControllersState::Snapshot(_)
+            | ControllersState::Check { .. }
+            | ControllersState::Snapshot { .. }
             | ControllersState::Refresh(_)
             | ControllersState::OneMore
-            | ControllersState::Leave
+            | ControllersState::Leave { .. }
             | ControllersState::Verify(_) => None,
         }
     }
@@ -182,8 +182,8 @@ impl Controllers {
         if !self.may_go_on(&first, turn) {
             return Move::Stay(ControllersState::look(), turn.window());
         }
-        self.target.choose(Some(first));
-        Move::To(ControllersState::Check(Round::default()))
+        self.tries.choose(&first);
+        Move::To(checks(first))
     }
 
     fn none_to_go(
@@ -235,21 +235,22 @@ impl Controllers {
 
     fn check(
         &mut self,
+        id: String,
         round: Round,
         since: Option<Timestamp>,
         turn: &mut Turn<'_>,
         group: &GroupView,
     ) -> To {
-        let may_go = |id: &String| !turn.skipped.contains(id) && serves(group, id);
-        let Some(id) = self.target.machine.clone().filter(may_go) else {
+        if turn.skipped.contains(&id) || !serves(group, &id) {
             return Move::To(ControllersState::look());
-        };
+        }
         let alone = serving(group).count() == 1 && self.size == 1;
         let refreshes = matches!(self.work, ControllersWork::Refresh { .. });
         if self.has_expired(turn.urgency) || (alone && refreshes) {
             return self.act(id, &round, since, alone, turn, group);
         }
-        let asks = |round| Move::Stay(ControllersState::Check(round), Waits::Answers(Asks::OtherControllers));
+        let check = |round| ControllersState::Check { machine: id.clone(), round };
+        let asks = |round| Move::Stay(check(round), Waits::Answers(Asks::OtherControllers));
         // Where nobody else serves, the one that is to go says how it is: another joins it first.
         let except = (!alone).then_some(&id);
         let round = if round.is_empty() {
@@ -263,10 +264,8 @@ impl Controllers {
         };
         let Some(dangers) = self.dangers(&round, turn, group, Some(&id)) else { return asks(round) };
         if !dangers.is_empty() {
-            return match patience(round, since, turn, group, "may not be taken down", dangers, except) {
-                Ok((round, waits)) => Move::Stay(ControllersState::Check(round), waits),
-                Err(why) => Move::Fail(why),
-            };
+            let ask = |turn: &mut Turn<'_>| ask_the_others(turn, group, except);
+            return waits_for(dangers, round, since, turn, "may not be taken down", ask, check);
         }
         if round.at().is_none_or(|at| turn.now.duration_since(at) > FRESH) {
             return asks(ask_the_others(turn, group, except));
@@ -298,9 +297,9 @@ impl Controllers {
                     Some(at) if !self.has_expired(turn.urgency) => (Seen::Controllers, at),
                     Some(_) | None => (Seen::World, turn.now),
                 };
-                let round = turn.ask_on(seen, at, vec![(turn.role.clone(), id, verb)]);
-                let waits = takers(&round);
-                Move::Enter(ControllersState::Refresh(round), waits)
+                let waits = Waits::Credentials(vec![id.clone()]);
+                let asked = turn.ask_one_on(seen, at, turn.role, id, verb);
+                Move::Enter(ControllersState::Refresh(asked), waits)
             }
             // What it was chosen for may be over: another went meanwhile.
             ControllersWork::Refresh { .. } | ControllersWork::Fewer { .. } | ControllersWork::Replace
@@ -327,20 +326,22 @@ impl Controllers {
         let first = turn.minor.is_some() && !counting(group).any(|(_, machine)| is_current(group, machine));
         if first && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
             return match take_snapshot(turn) {
-                Some(round) => Move::Enter(ControllersState::Snapshot(round), Waits::Snapshot),
+                Some(asked) => {
+                    Move::Enter(ControllersState::Snapshot { machine: id, asked }, Waits::Snapshot)
+                }
                 None if waited(since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
-                None => Move::Stay(ControllersState::Check(Round::default()), Waits::Snapshot),
+                None => Move::Stay(checks(id), Waits::Snapshot),
             };
         }
         if self.can_spare(group) {
             let is_empty = self.cordon.as_ref().is_some_and(|one| one.machine == id && one.drained);
             if !is_empty {
-                return Move::To(ControllersState::Drain(Drain::default()));
+                return Move::To(ControllersState::Drain { machine: id, drain: Drain::default() });
             }
-            let (group, then_desired) = (turn.group.to_owned(), Some(self.size));
-            let effect = Effect::Terminate { group, instance: id, then_desired };
+            let (group, instance, then_desired) = (turn.group.to_owned(), id.clone(), Some(self.size));
+            let effect = Effect::Terminate { group, instance, then_desired };
             turn.effects.push_on(effect, Seen::Controllers, round.at().unwrap_or(turn.now));
-            return Move::Enter(ControllersState::Leave, Waits::ControllerLeaves);
+            return Move::Enter(ControllersState::Leave { machine: id }, Waits::ControllerLeaves);
         }
         if group.max <= self.size {
             return Move::Fail(format!(
@@ -357,17 +358,15 @@ impl Controllers {
     /// Its pods are evicted, by another controller; then it is looked at once more.
     fn drain(
         &mut self,
+        id: String,
         mut drain: Drain,
         since: Option<Timestamp>,
         turn: &mut Turn<'_>,
         group: &GroupView,
     ) -> To {
-        let Some(id) = self.target.machine.clone().filter(|id| serves(group, id)) else {
-            // It is gone, or the answer is late: then what was asked for would cordon it after it has been told to take pods again.
-            self.call_off(drain.asked, turn.role, turn.group, turn.departures, turn.now);
-            return Move::To(ControllersState::look());
-        };
-        if turn.skipped.contains(&id) {
+        // If it does not serve, it is gone, or the answer is late: then what was asked for would cordon it after it has been told to take pods
+        // again.
+        if !serves(group, &id) || turn.skipped.contains(&id) {
             self.call_off(drain.asked, turn.role, turn.group, turn.departures, turn.now);
             return Move::To(ControllersState::look());
         }
@@ -375,8 +374,8 @@ impl Controllers {
         match drain.look(&id, turn.observed, turn.now, patience) {
             DrainLook::Runs | DrainLook::Pauses => {}
             DrainLook::Empty => {
-                self.cordon = Some(Cordon { machine: id, drained: true });
-                return Move::To(ControllersState::Check(Round::default()));
+                self.cordon = Some(Cordon { machine: id.clone(), drained: true });
+                return Move::To(checks(id));
             }
             DrainLook::GivenUp(why) => return Move::Fail(why),
             DrainLook::Idle => {
@@ -388,17 +387,18 @@ impl Controllers {
                     if waited(since, turn.now) > PATIENCE {
                         return Move::Fail(format!("no controller serves that could drain {id}"));
                     }
-                    return Move::Stay(ControllersState::Drain(drain), Waits::Drainer(id));
+                    let waits = Waits::Drainer(id.clone());
+                    return Move::Stay(ControllersState::Drain { machine: id, drain }, waits);
                 };
                 let verb = Drain::verb(&id, self.force_after_s);
-                drain.asked = turn.ask(vec![(turn.role.clone(), other.clone(), verb)]).into_first();
+                drain.asked = Some(turn.ask_one(turn.role, other.clone(), verb));
                 // It need not take pods again any more.
                 turn.departures.remove(&id);
                 self.cordon = Some(Cordon { machine: id.clone(), drained: false });
             }
         }
-        let waits = Departs { machine: id, how: HowFar::Drains(drain.held.clone()) };
-        Move::Stay(ControllersState::Drain(drain), Waits::Departure(waits))
+        let waits = Departs { machine: id.clone(), how: HowFar::Drains(drain.held.clone()) };
+        Move::Stay(ControllersState::Drain { machine: id, drain }, Waits::Departure(waits))
     }
 
     fn one_more(&mut self, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
@@ -423,11 +423,11 @@ impl Controllers {
         Move::Stay(ControllersState::OneMore, Waits::Boot(Comes::OneMore, boots))
     }
 
-    fn leave(&mut self, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
-        let Some(id) = self.target.machine.clone().filter(|id| group.machines.contains_key(id)) else {
+    fn leave(&mut self, id: String, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
+        if !group.machines.contains_key(&id) {
             self.cordon = None;
             return Move::To(ControllersState::Verify(Round::default()));
-        };
+        }
         // It was decided and never done.
         if waited(since, turn.now) > RECONSIDERED && serves(group, &id) {
             return Move::To(ControllersState::look());
@@ -436,25 +436,20 @@ impl Controllers {
             let minutes = PATIENCE.as_mins();
             return Move::Fail(format!("{id} was terminated and is still there after {minutes} minutes"));
         }
-        let waits = Departs { machine: id, how: HowFar::Leaves };
-        Move::Stay(ControllersState::Leave, Waits::Departure(waits))
+        let waits = Departs { machine: id.clone(), how: HowFar::Leaves };
+        Move::Stay(ControllersState::Leave { machine: id }, Waits::Departure(waits))
     }
 
-    fn refresh(&mut self, round: Round, turn: &Turn<'_>) -> To {
-        let ControllersWork::Refresh { credentials } = &self.work else {
-            return Move::To(ControllersState::look());
-        };
-        let Some(taken) = Taken::of(&round, credentials, turn) else {
-            let waits = takers(&round);
-            return Move::Stay(ControllersState::Refresh(round), waits);
-        };
-        self.done.extend(taken.by);
-        match taken.failed {
-            None => {
-                self.target.failures = None;
+    fn refresh(&mut self, asked: Asked, turn: &Turn<'_>) -> To {
+        let id = asked.command.instance.clone();
+        match refreshed(&asked, turn) {
+            None => Move::Stay(ControllersState::Refresh(asked), Waits::Credentials(vec![id])),
+            Some(Ok(())) => {
+                self.done.insert(id);
+                self.tries.forget();
                 Move::To(ControllersState::Verify(Round::default()))
             }
-            Some((_, why)) => self.target.again("refreshing", &why, turn.now),
+            Some(Err(why)) => self.tries.again("refreshing", &id, &why, turn.now),
         }
     }
 
@@ -487,11 +482,15 @@ impl Controllers {
             }
             return Move::Done { left: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
         }
-        match patience(round, since, turn, group, "the controllers are not well", dangers, None) {
-            Ok((round, waits)) => Move::Stay(ControllersState::Verify(round), waits),
-            Err(why) => Move::Fail(why),
-        }
+        let ask = |turn: &mut Turn<'_>| ask_the_others(turn, group, None);
+        let what = "the controllers are not well";
+        waits_for(dangers, round, since, turn, what, ask, ControllersState::Verify)
     }
+}
+
+/// The others are to be asked whether they can do without `machine`.
+fn checks(machine: String) -> ControllersState {
+    ControllersState::Check { machine, round: Round::default() }
 }
 
 /// Of machines that are to go the first of the zone that has most: where the zones are balanced without it, Auto Scaling has no reason to
@@ -525,21 +524,4 @@ fn ask_the_others(turn: &mut Turn<'_>, group: &GroupView, except: Option<&String
     let others = serving(group).filter(|(id, _)| Some(*id) != except);
     let whom = others.map(|(id, _)| (turn.role.clone(), id.clone(), Verb::Status)).collect();
     turn.ask(whom)
-}
-
-/// Waits until `dangers` are over, and asks once more when it is time; not for ever. The error says why it is given up.
-fn patience(
-    round: Round,
-    since: Option<Timestamp>,
-    turn: &mut Turn<'_>,
-    group: &GroupView,
-    what: &str,
-    dangers: Vec<Danger>,
-    except: Option<&String>,
-) -> Result<(Round, Waits), String> {
-    if waited(since, turn.now) > PATIENCE {
-        return Err(format!("{what} after {} minutes: {}", PATIENCE.as_mins(), List(&dangers)));
-    }
-    let round = if round.may_ask_again(turn.now) { ask_the_others(turn, group, except) } else { round };
-    Ok((round, Waits::Dangers(dangers)))
 }

@@ -12,10 +12,11 @@ use super::super::errand::{Asked, Round};
 use super::super::fleet::GroupView;
 use super::super::waits::{Boot, Comes, Looked, Many, Waits};
 use super::idle::surely;
-use super::machine::{Machine, Move, Place, State, waited};
-use super::{AT_A_TIME, PATIENCE, Phase, Target, Turn, counting, is_current, serving};
+use super::machine::{Machine, Move, Place, State, Tries, waited};
+use super::members::refreshed;
+use super::{AT_A_TIME, PATIENCE, Phase, Turn, counting, is_current, serving};
 use slipway_core::cluster::Pace;
-use slipway_core::node::{Refreshed, Verb};
+use slipway_core::node::Verb;
 
 /// Workers that take new credentials in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +26,9 @@ pub struct PoolRefresh {
     pub credentials: String,
     /// How many may take them at once.
     pub pace: Pace,
-    /// The machine whose turn it is, or that failed last.
-    #[serde(default)]
-    pub target: Target,
+    /// How one failed.
+    #[serde(default, skip_serializing_if = "Tries::is_none")]
+    pub tries: Tries,
     /// Machines that took them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub done: BTreeSet<String>,
@@ -113,34 +114,8 @@ pub(super) fn earlier_boot(done: &BTreeSet<String>, turn: &Turn<'_>, group: &Gro
         .any(|(id, machine)| !is_current(group, machine) && !done.contains(id) && !turn.skipped.contains(id))
 }
 
-/// What became of machines that take new credentials.
-pub(super) struct Taken {
-    /// Those that have them.
-    pub(super) by: Vec<String>,
-    /// One that failed, and why.
-    pub(super) failed: Option<(String, String)>,
-}
-
-impl Taken {
-    /// `None`: some are still at it.
-    pub(super) fn of(round: &Round, credentials: &str, turn: &Turn<'_>) -> Option<Self> {
-        let mut taken = Self { by: Vec::new(), failed: None };
-        for (asked, answer) in round.answers::<Refreshed>(turn.observed, turn.now)? {
-            let instance = asked.command.instance.clone();
-            match answer {
-                Ok(answer) if answer.credentials == credentials => taken.by.push(instance),
-                Ok(answer) => {
-                    taken.failed = Some((instance, format!("it has the credentials {}", answer.credentials)));
-                }
-                Err(why) => taken.failed = Some((instance, why)),
-            }
-        }
-        Some(taken)
-    }
-}
-
 /// Who takes new credentials in that round.
-pub(super) fn takers(round: &Round) -> Waits {
+fn takers(round: &Round) -> Waits {
     Waits::Credentials(round.iter().map(|asked| asked.command.instance.clone()).collect())
 }
 
@@ -153,8 +128,8 @@ impl Machine for PoolRefresh {
         &mut self.phase
     }
 
-    fn target(&self) -> Option<&Target> {
-        Some(&self.target)
+    fn tries(&self) -> Option<&Tries> {
+        Some(&self.tries)
     }
 
     fn look(&mut self, state: PoolRefreshState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
@@ -196,7 +171,7 @@ impl PoolRefresh {
         if !turn.may_start() {
             return Move::Stay(PoolRefreshState::look(), turn.window());
         }
-        self.target.choose(Some((*first).clone()));
+        self.tries.choose(first);
         // Before the first has taken them, nobody else does.
         let of = u32::try_from(counting(group).count()).unwrap_or(u32::MAX);
         let width = if self.done.is_empty() { 1 } else { self.pace.may_miss(of).clamp(1, AT_A_TIME) };
@@ -208,20 +183,30 @@ impl PoolRefresh {
     }
 
     fn refresh(&mut self, round: Round, turn: &Turn<'_>) -> To {
-        let Some(taken) = Taken::of(&round, &self.credentials, turn) else {
+        let took: Option<Vec<_>> =
+            round.iter().map(|asked| Some((&asked.command.instance, refreshed(asked, turn)?))).collect();
+        let Some(took) = took else {
             let waits = takers(&round);
             return Move::Stay(PoolRefreshState::Refresh(round), waits);
         };
-        if !taken.by.is_empty() && taken.failed.is_none() {
-            self.target.failures = None;
-        }
-        self.done.extend(taken.by);
-        match taken.failed {
-            None => Move::To(PoolRefreshState::look()),
-            Some((instance, why)) => {
-                self.target.machine = Some(instance);
-                self.target.again("refreshing", &why, turn.now)
+        // Of several the first, which is the first whose turn it is again.
+        let mut failed = None;
+        for (instance, has) in took {
+            match has {
+                Ok(()) => {
+                    self.done.insert(instance.clone());
+                }
+                Err(why) => {
+                    failed.get_or_insert((instance, why));
+                }
             }
+        }
+        match failed {
+            None => {
+                self.tries.forget();
+                Move::To(PoolRefreshState::look())
+            }
+            Some((instance, why)) => self.tries.again("refreshing", instance, &why, turn.now),
         }
     }
 }

@@ -12,11 +12,12 @@ use super::super::errand::{Asked, Round};
 use super::super::outbox::Seen;
 use super::super::waits::{Asks, Looked, Waits};
 use super::danger::{self, Answers};
-use super::machine::{Machine, Move, Place, State, waited};
+use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
-    Age, age, answers, ask_everyone, everyone, leads, machine, no_snapshot, patience, snapshot, take_snapshot,
+    answers, ask_everyone, everyone, is_old, leads, machine, no_snapshot, snapshot, take_snapshot,
+    waits_for_members,
 };
-use super::{PATIENCE, Phase, Target, Turn};
+use super::{PATIENCE, Phase, Turn};
 use slipway_core::node::{EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
 use slipway_core::pki::Role;
 
@@ -24,27 +25,45 @@ use slipway_core::pki::Role;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Leaver {
-    /// Its machine.
-    #[serde(default)]
-    pub target: Target,
+    /// How its work failed.
+    #[serde(default, skip_serializing_if = "Tries::is_none")]
+    pub tries: Tries,
     /// How far it is.
     pub phase: Phase<LeaverState>,
 }
 
 /// How far a [`Leaver`] is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum LeaverState {
     /// Looks for what is to be done.
     Look,
     /// A snapshot is being taken.
-    Snapshot(Round),
+    Snapshot {
+        /// Its machine, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        machine: Option<String>,
+        /// Who takes it.
+        asked: Asked,
+    },
     /// All members are asked whether they can do without it.
-    Check(Round),
-    /// Leadership is moved to another member.
-    MoveLeader(Round),
+    Check {
+        /// Its machine, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        machine: Option<String>,
+        /// Who is asked.
+        round: Round,
+    },
+    /// It moves leadership to another member.
+    MoveLeader(Asked),
     /// A member that stays takes it out of the membership.
-    Remove(Round),
+    Remove {
+        /// Its machine, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        machine: Option<String>,
+        /// Who does.
+        asked: Asked,
+    },
     /// The members that are left are asked whether they are well.
     Verify(Round),
 }
@@ -98,50 +117,53 @@ impl State for LeaverState {
     fn place(&self) -> Place {
         match self {
             Self::Look => Place::Look,
-            Self::Snapshot(_) => Place::Snapshot,
-            Self::Check(_) => Place::Check,
+            Self::Snapshot { .. } => Place::Snapshot,
+            Self::Check { .. } => Place::Check,
             Self::MoveLeader(_) => Place::MoveLeader,
-            Self::Remove(_) => Place::Remove,
+            Self::Remove { .. } => Place::Remove,
             Self::Verify(_) => Place::Verify,
+        }
+    }
+
+    fn machine(&self) -> Option<&String> {
+        match self {
+            Self::Snapshot { machine, .. } | Self::Check { machine, .. } | Self::Remove { machine, .. } => {
+                machine.as_ref()
+            }
+            Self::MoveLeader(asked) => Some(&asked.command.instance),
+            Self::Look | Self::Verify(_) => None,
         }
     }
 
     fn asked(&self) -> &[Asked] {
         match self {
-            Self::Snapshot(round)
-            | Self::Check(round)
-            | Self::MoveLeader(round)
-            | Self::Remove(round)
-            | Self::Verify(round) => round.as_slice(),
+            Self::Snapshot { asked, .. } | Self::MoveLeader(asked) | Self::Remove { asked, .. } => {
+                std::slice::from_ref(asked)
+            }
+            Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
             Self::Look => &[],
         }
     }
 
     fn asked_mut(&mut self) -> &mut [Asked] {
         match self {
-            Self::Snapshot(round)
-            | Self::Check(round)
-            | Self::MoveLeader(round)
-            | Self::Remove(round)
-            | Self::Verify(round) => round.as_mut_slice(),
+            Self::Snapshot { asked, .. } | Self::MoveLeader(asked) | Self::Remove { asked, .. } => {
+                std::slice::from_mut(asked)
+            }
+            Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
             Self::Look => &mut [],
         }
     }
 
     fn is_busy(&self) -> bool {
         match self {
-            Self::Remove(_) | Self::Verify(_) => true,
-            Self::Look | Self::Snapshot(_) | Self::Check(_) | Self::MoveLeader(_) => false,
+            Self::Remove { .. } | Self::Verify(_) => true,
+            Self::Look | Self::Snapshot { .. } | Self::Check { .. } | Self::MoveLeader(_) => false,
         }
     }
 
     fn not_sent(&self) -> Self {
-        match self {
-            Self::Verify(_) => Self::Verify(Round::default()),
-            Self::Look | Self::Snapshot(_) | Self::Check(_) | Self::MoveLeader(_) | Self::Remove(_) => {
-                Self::Look
-            }
-        }
+        if let Self::Verify(_) = self { Self::Verify(Round::default()) } else { Self::Look }
     }
 }
 
@@ -154,32 +176,40 @@ impl Machine for Leaver {
         &mut self.phase
     }
 
-    fn target(&self) -> Option<&Target> {
-        Some(&self.target)
+    fn tries(&self) -> Option<&Tries> {
+        Some(&self.tries)
     }
 
     fn look(&mut self, state: LeaverState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         match state {
             LeaverState::Look => self.choose(since, turn),
-            LeaverState::Snapshot(round) => match snapshot(&round, turn) {
-                None => Move::Stay(LeaverState::Snapshot(round), Waits::Snapshot),
-                Some(Ok(())) => checks(turn),
-                Some(Err(why)) => self.target.again("a snapshot before", &why, turn.now),
+            LeaverState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
+                None => Move::Stay(LeaverState::Snapshot { machine, asked }, Waits::Snapshot),
+                Some(Ok(())) => checks(machine, turn),
+                Some(Err(why)) => self.tries.again("a snapshot before", called(&machine), &why, turn.now),
             },
-            LeaverState::Check(round) => self.check(round, *since, turn),
-            LeaverState::MoveLeader(round) => self.leader(round, turn),
-            LeaverState::Remove(round) => match round.only_answer::<MemberRemoved>(turn.observed, turn.now) {
-                None => Move::Stay(LeaverState::Remove(round), Waits::TakenOut),
-                Some(Ok(_)) => verifies(turn),
-                Some(Err(why)) => self.target.again("removing", &why, turn.now),
-            },
+            LeaverState::Check { machine, round } => check(machine, round, *since, turn),
+            LeaverState::MoveLeader(asked) => self.leader(asked, turn),
+            LeaverState::Remove { machine, asked } => {
+                match asked.answer::<MemberRemoved>(turn.observed, turn.now) {
+                    None => Move::Stay(LeaverState::Remove { machine, asked }, Waits::TakenOut),
+                    Some(Ok(_)) => verifies(turn),
+                    Some(Err(why)) => self.tries.again("removing", called(&machine), &why, turn.now),
+                }
+            }
             LeaverState::Verify(round) => verify(round, *since, turn),
         }
     }
 }
 
-fn checks(turn: &mut Turn<'_>) -> To {
-    Move::Enter(LeaverState::Check(ask_everyone(turn)), Waits::Answers(Asks::Members))
+/// What its machine is called where it failed.
+fn called(machine: &Option<String>) -> &str {
+    machine.as_deref().unwrap_or("its machine")
+}
+
+fn checks(machine: Option<String>, turn: &mut Turn<'_>) -> To {
+    let round = ask_everyone(turn);
+    Move::Enter(LeaverState::Check { machine, round }, Waits::Answers(Asks::Members))
 }
 
 fn verifies(turn: &mut Turn<'_>) -> To {
@@ -216,10 +246,8 @@ fn verify(round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
     if dangers.is_empty() {
         return Move::Done { left: false };
     }
-    match patience(round, since, turn, "is out of the membership, and the others are not well", dangers) {
-        Ok((round, waits)) => Move::Stay(LeaverState::Verify(round), waits),
-        Err(why) => Move::Fail(why),
-    }
+    let what = "is out of the membership, and the others are not well";
+    waits_for_members(dangers, round, since, turn, what, LeaverState::Verify)
 }
 
 impl Leaver {
@@ -227,8 +255,9 @@ impl Leaver {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(LeaverState::Look, Waits::Look(Looked::Machine));
         };
-        self.target.choose(view.as_ref().and_then(machine));
-        if let Some(id) = self.target.machine.as_ref().filter(|id| turn.skipped.contains(*id)) {
+        let machine = view.as_ref().and_then(machine);
+        self.tries.choose(called(&machine));
+        if let Some(id) = machine.as_ref().filter(|id| turn.skipped.contains(*id)) {
             return Move::Fail(format!(
                 "{id} is left as it is, as it was told, and its group would go while it is a member: upload the spec again, which does not \
                  leave it"
@@ -240,86 +269,71 @@ impl Leaver {
         }
         since.get_or_insert(turn.now);
         if danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
-            return checks(turn);
+            return checks(machine, turn);
         }
         match take_snapshot(turn) {
-            Some(round) => Move::Enter(LeaverState::Snapshot(round), Waits::Snapshot),
+            Some(asked) => Move::Enter(LeaverState::Snapshot { machine, asked }, Waits::Snapshot),
             None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
             None => Move::Stay(LeaverState::Look, Waits::Snapshot),
         }
     }
 
-    fn check(&mut self, round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
-        let Some(answers) = answers(&round, turn) else {
-            return Move::Stay(LeaverState::Check(round), Waits::Answers(Asks::Members));
+    fn leader(&mut self, asked: Asked, turn: &mut Turn<'_>) -> To {
+        let Some(view) = turn.observed.groups.get(turn.group) else {
+            return Move::Stay(LeaverState::MoveLeader(asked), Waits::Look(Looked::Machine));
         };
-        // The word of an earlier command that was lost, or of an earlier rollout that ended too early.
-        if is_out(turn.role, &answers) {
-            return verifies(turn);
-        }
-        let answers = without_those_out(turn, answers);
-        // A person said to leave it while the others were asked.
-        if self.target.machine.as_ref().is_some_and(|id| turn.skipped.contains(id)) {
+        let id = asked.command.instance.clone();
+        if view.as_ref().and_then(machine).as_ref() != Some(&id) {
             return Move::To(LeaverState::Look);
         }
-        // One that is ill itself may go, if the others can do without it.
-        let dangers = danger::of_member(None, &answers);
-        if !dangers.is_empty() && !danger::of_member(Some(turn.role), &answers).is_empty() {
-            return match patience(round, since, turn, "may not be taken out", dangers) {
-                Ok((round, waits)) => Move::Stay(LeaverState::Check(round), waits),
-                Err(why) => Move::Fail(why),
-            };
-        }
-        match age(&round, turn) {
-            Age::Fresh => {}
-            Age::Answers if waited(since, turn.now) > PATIENCE => {
-                return Move::Fail(format!("not all members answer within {} minutes", PATIENCE.as_mins()));
-            }
-            Age::Answers => {
-                let round = ask_everyone(turn);
-                return Move::Stay(LeaverState::Check(round), Waits::Answers(Asks::Members));
-            }
-            Age::Beginning => return Move::To(LeaverState::Look),
-        }
-        if leads(turn.role, &answers) {
-            return self.moves_leader(turn);
-        }
-        let answered = |role: &Role| answers.get(role).is_some_and(Result::is_ok);
-        let stays =
-            everyone(turn).into_iter().find(|(role, _)| turn.staying.contains_key(*role) && answered(role));
-        let Some((role, id)) = stays.map(|(role, id)| (role.clone(), id)) else {
-            return Move::Stay(LeaverState::Check(round), Waits::MemberThatStays);
-        };
-        let verb = Verb::EtcdRemove { member: turn.role.to_string() };
-        let at = round.at().unwrap_or(turn.now);
-        let round = turn.ask_on(Seen::Members, at, vec![(role, id, verb)]);
-        Move::Enter(LeaverState::Remove(round), Waits::TakenOut)
-    }
-
-    /// Its machine as its group shows it; `None`: it is not the one any more that was looked at.
-    fn machine(&self, turn: &Turn<'_>) -> Option<String> {
-        let view = turn.observed.groups.get(turn.group)?.as_ref()?;
-        self.target.machine.clone().filter(|_| machine(view) == self.target.machine)
-    }
-
-    fn moves_leader(&mut self, turn: &mut Turn<'_>) -> To {
-        let Some(id) = self.machine(turn) else { return Move::To(LeaverState::Look) };
-        let round = turn.ask(vec![(turn.role.clone(), id, Verb::EtcdMoveLeader)]);
-        Move::Enter(LeaverState::MoveLeader(round), Waits::Leader)
-    }
-
-    fn leader(&mut self, round: Round, turn: &mut Turn<'_>) -> To {
-        if !turn.observed.groups.contains_key(turn.group) {
-            return Move::Stay(LeaverState::MoveLeader(round), Waits::Look(Looked::Machine));
-        }
-        if self.machine(turn).is_none() {
-            return Move::To(LeaverState::Look);
-        }
-        match round.only_answer::<LeaderMoved>(turn.observed, turn.now) {
-            None => Move::Stay(LeaverState::MoveLeader(round), Waits::Leader),
+        match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
+            None => Move::Stay(LeaverState::MoveLeader(asked), Waits::Leader),
             // All are asked once more: time went by, and somebody else leads.
-            Some(Ok(_)) => checks(turn),
-            Some(Err(why)) => self.target.again("moving leadership from", &why, turn.now),
+            Some(Ok(_)) => checks(Some(id), turn),
+            Some(Err(why)) => self.tries.again("moving leadership from", &id, &why, turn.now),
         }
     }
+}
+
+fn check(own: Option<String>, round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+    let Some(answers) = answers(&round, turn) else {
+        return Move::Stay(LeaverState::Check { machine: own, round }, Waits::Answers(Asks::Members));
+    };
+    // The word of an earlier command that was lost, or of an earlier rollout that ended too early.
+    if is_out(turn.role, &answers) {
+        return verifies(turn);
+    }
+    let answers = without_those_out(turn, answers);
+    // A person said to leave it while the others were asked.
+    if own.as_ref().is_some_and(|id| turn.skipped.contains(id)) {
+        return Move::To(LeaverState::Look);
+    }
+    let checks = |round| LeaverState::Check { machine: own.clone(), round };
+    // One that is ill itself may go, if the others can do without it.
+    let dangers = danger::of_member(None, &answers);
+    if !dangers.is_empty() && !danger::of_member(Some(turn.role), &answers).is_empty() {
+        return waits_for_members(dangers, round, since, turn, "may not be taken out", checks);
+    }
+    if let Some(first) = is_old(&round, since, turn, checks) {
+        return first;
+    }
+    if leads(turn.role, &answers) {
+        // Its machine may not be the one any more that was looked at.
+        let view = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
+        let Some(id) = own.filter(|id| view.and_then(machine).as_ref() == Some(id)) else {
+            return Move::To(LeaverState::Look);
+        };
+        let asked = turn.ask_one(turn.role, id, Verb::EtcdMoveLeader);
+        return Move::Enter(LeaverState::MoveLeader(asked), Waits::Leader);
+    }
+    let answered = |role: &Role| answers.get(role).is_some_and(Result::is_ok);
+    let stays =
+        everyone(turn).into_iter().find(|(role, _)| turn.staying.contains_key(*role) && answered(role));
+    let Some((role, id)) = stays.map(|(role, id)| (role.clone(), id)) else {
+        return Move::Stay(checks(round), Waits::MemberThatStays);
+    };
+    let verb = Verb::EtcdRemove { member: turn.role.to_string() };
+    let at = round.at().unwrap_or(turn.now);
+    let asked = turn.ask_one_on(Seen::Members, at, &role, id, verb);
+    Move::Enter(LeaverState::Remove { machine: own, asked }, Waits::TakenOut)
 }

@@ -3,10 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::super::errand::{Asked, TRIES};
+use super::super::errand::{Asked, Round, TRIES};
 use super::super::states::{Way, leads};
-use super::super::waits::Waits;
-use super::Turn;
+use super::super::waits::{Danger, List, Waits};
+use super::{PATIENCE, Turn};
 use slipway_core::renewal::deadline::BETWEEN_TRIES;
 
 /// How far a state machine is.
@@ -100,10 +100,19 @@ pub(super) trait State: Sized {
 
     fn place(&self) -> Place;
 
-    /// What machines are asked in it.
-    fn asked(&self) -> &[Asked];
+    /// The machine that is worked on in it, where it is one.
+    fn machine(&self) -> Option<&String> {
+        None
+    }
 
-    fn asked_mut(&mut self) -> &mut [Asked];
+    /// What machines are asked in it.
+    fn asked(&self) -> &[Asked] {
+        &[]
+    }
+
+    fn asked_mut(&mut self) -> &mut [Asked] {
+        &mut []
+    }
 
     /// Whether what was begun in it had better be ended before anything else begins.
     fn is_busy(&self) -> bool;
@@ -147,6 +156,7 @@ impl Place {
 /// A state machine of any kind.
 pub(super) trait Open {
     fn place(&self) -> Place;
+    fn machine(&self) -> Option<&String>;
     fn asked(&self) -> &[Asked];
     fn asked_mut(&mut self) -> &mut [Asked];
     fn is_left(&self) -> bool;
@@ -166,6 +176,10 @@ impl<S: State> Open for Phase<S> {
             Self::Done { .. } => Place::Done,
             Self::Failed(_) => Place::Failed,
         }
+    }
+
+    fn machine(&self) -> Option<&String> {
+        self.state().and_then(S::machine)
     }
 
     fn asked(&self) -> &[Asked] {
@@ -237,8 +251,8 @@ pub(super) trait Machine {
 
     fn phase_mut(&mut self) -> &mut Phase<Self::State>;
 
-    /// The machine that is worked on, where it is one at a time.
-    fn target(&self) -> Option<&Target> {
+    /// How its work failed, where it is tried again.
+    fn tries(&self) -> Option<&Tries> {
         None
     }
 
@@ -257,7 +271,7 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
     for _ in 0..64 {
         let from = machine.phase_mut().place();
         if from == Place::Look
-            && let Some(waits) = machine.target().and_then(|target| target.pauses(turn.now))
+            && let Some(waits) = machine.tries().and_then(|tries| tries.pauses(turn.now))
         {
             return Some(waits);
         }
@@ -298,22 +312,17 @@ pub(super) fn waited(since: Option<Timestamp>, now: Timestamp) -> SignedDuration
     since.map_or(SignedDuration::ZERO, |since| now.duration_since(since))
 }
 
-/// The machine that is worked on, and how often that failed.
+/// How the work on a machine failed, if the last try did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Target {
-    /// `i-…`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine: Option<String>,
-    /// How its work failed, if the last try did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failures: Option<Failures>,
-}
+#[serde(transparent)]
+pub struct Tries(Option<Failures>);
 
 /// Tries that failed, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failures {
+    /// Of which machine: `i-…`.
+    pub machine: String,
     /// How many.
     pub tries: u32,
     /// When the last one did.
@@ -322,29 +331,61 @@ pub struct Failures {
     pub why: String,
 }
 
-impl Target {
-    /// That machine is worked on from now on.
-    pub(super) fn choose(&mut self, machine: Option<String>) {
-        if self.machine != machine {
-            *self = Self { machine, failures: None };
-        }
+impl Tries {
+    /// Whether the last try did not fail.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// That machine is worked on from now on: how another failed does not count.
+    pub(super) fn choose(&mut self, machine: &str) {
+        self.0 = self.0.take().filter(|failures| failures.machine == machine);
+    }
+
+    /// The last try did not fail.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
     }
 
     /// What it waits for where its last try failed only just now.
     fn pauses(&self, now: Timestamp) -> Option<Waits> {
-        let failures = self.failures.as_ref()?;
+        let failures = self.0.as_ref()?;
         let pause = BETWEEN_TRIES.get(failures.tries as usize - 1)?;
         (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(failures.why.clone()))
     }
 
-    /// Its work failed: it is begun anew after a while, or given up.
-    pub(super) fn again<S: State>(&mut self, what: &str, why: &str, now: Timestamp) -> Move<S> {
-        let tries = self.failures.as_ref().map_or(0, |failures| failures.tries) + 1;
+    /// The work on `machine` failed: it is begun anew after a while, or given up.
+    pub(super) fn again<S: State>(
+        &mut self,
+        what: &str,
+        machine: &str,
+        why: &str,
+        now: Timestamp,
+    ) -> Move<S> {
+        self.choose(machine);
+        let tries = self.0.as_ref().map_or(0, |failures| failures.tries) + 1;
         if tries < TRIES {
-            self.failures = Some(Failures { tries, at: now, why: why.to_owned() });
+            self.0 = Some(Failures { machine: machine.to_owned(), tries, at: now, why: why.to_owned() });
             return Move::To(S::look());
         }
-        let machine = self.machine.as_deref().unwrap_or("its machine");
         Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}"))
     }
+}
+
+/// Waits until `dangers` are over, and asks once more when it is time; not for ever. `what` is said where it is given up.
+pub(super) fn waits_for<S>(
+    dangers: Vec<Danger>,
+    round: Round,
+    since: Option<Timestamp>,
+    turn: &mut Turn<'_>,
+    what: &str,
+    ask: impl FnOnce(&mut Turn<'_>) -> Round,
+    state: impl FnOnce(Round) -> S,
+) -> Move<S> {
+    if waited(since, turn.now) > PATIENCE {
+        return Move::Fail(format!("{what} after {} minutes: {}", PATIENCE.as_mins(), List(&dangers)));
+    }
+    let round = if round.may_ask_again(turn.now) { ask(turn) } else { round };
+    Move::Stay(state(round), Waits::Dangers(dangers))
 }

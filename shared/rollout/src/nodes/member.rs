@@ -1,59 +1,47 @@
-//! One member of etcd: a snapshot, a look at all the others, leadership moved, then its credentials or its successor, and a look at
-//! all of them (P4).
+//! One member of etcd: a snapshot, a look at all the others, then its credentials or its successor, and a look at all of them (P4).
 //!
 //! Nothing is taken on trust from an earlier state: what counts is what each member said moments before.
+
+mod refresh;
+mod replace;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::states::{Wakes, Way};
+use crate::states::Way;
 
-use super::super::Effect;
 use super::super::errand::{Asked, Round};
-use super::super::fleet::{GroupView, MachineView};
-use super::super::outbox::Seen;
+use super::super::fleet::GroupView;
 use super::super::waits::{Asks, Boot, Boots, Comes, Looked, Many, Waits};
+use super::danger::{self, Answers};
 use super::idle::surely;
-use super::machine::{Machine, Move, Place, State, waited};
+use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
-    Age, age, answers, ask_everyone, leads, machine, no_snapshot, patience, snapshot, take_snapshot,
+    answers, ask_everyone, is_old, machine, no_snapshot, snapshot, take_snapshot, waits_for_members,
 };
-use super::{PATIENCE, Phase, RECONSIDERED, Target, Turn, danger, is_current, serving};
-use slipway_core::node::{LeaderMoved, Refreshed, Verb};
+use super::{PATIENCE, Phase, Turn, is_current, serving};
+use slipway_core::renewal::Urgency;
 
-/// A member of etcd that is replaced, or takes new credentials.
+pub use refresh::{RefreshMember, Refreshing};
+pub use replace::{ReplaceMember, Replacing};
+
+/// A member of etcd that is replaced, or takes new credentials: `W` says which, and `A` are the states of that alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Member {
+pub struct Member<W, A> {
     /// Which of the two.
-    pub work: MemberWork,
-    /// Its machine.
-    #[serde(default)]
-    pub target: Target,
-    /// The machine that took the new credentials.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub renewed: Option<String>,
+    pub work: W,
+    /// How that failed.
+    #[serde(default, skip_serializing_if = "Tries::is_none")]
+    pub tries: Tries,
     /// How far it is.
-    pub phase: Phase<MemberState>,
-}
-
-/// What is done to a member of etcd.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum MemberWork {
-    /// It takes credentials of that digest in place.
-    Refresh {
-        /// The digest.
-        credentials: String,
-    },
-    /// Another machine takes its place.
-    Replace,
+    pub phase: Phase<MemberState<A>>,
 }
 
 /// How far a [`Member`] is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum MemberState {
+pub enum MemberState<A> {
     /// Looks for what is to be done.
     Look {
         /// Since when nothing seems to be.
@@ -61,61 +49,70 @@ pub enum MemberState {
         idle_since: Option<Timestamp>,
     },
     /// A snapshot is being taken.
-    Snapshot(Round),
+    Snapshot {
+        /// Its machine.
+        machine: String,
+        /// Who takes it.
+        asked: Asked,
+    },
     /// All members are asked whether they can do without it.
-    Check(Round),
-    /// Leadership is moved to another member.
-    MoveLeader(Round),
-    /// It takes its credentials.
-    Refresh(Round),
-    /// It was terminated, and its successor comes.
-    Successor,
+    Check {
+        /// Its machine.
+        machine: String,
+        /// Who is asked.
+        round: Round,
+    },
+    /// The others can do without it: it is replaced, or takes its credentials.
+    Act(A),
     /// All members are asked whether they are well.
     Verify(Round),
 }
 
-impl State for MemberState {
-    const WAYS: &'static [Way] = &[
-        Way::new(
-            "look",
-            "looks for what is to be done; waits for its machine, or for a window",
-            &[Wakes::Machine],
-            &["snapshot", "check", "verify", "done", "failed"],
-        ),
-        Way::new(
-            "snapshot",
-            "a snapshot is taken, on another member",
-            &[Wakes::Command],
-            &["check", "look", "failed"],
-        ),
-        Way::new(
-            "check",
-            "all members are asked whether they can do without it",
-            &[Wakes::Command],
-            &["moveLeader", "refresh", "successor", "look", "failed"],
-        ),
-        Way::new(
-            "moveLeader",
-            "leadership is moved to another member",
-            &[Wakes::Command],
-            &["check", "look", "failed"],
-        ),
-        Way::new("refresh", "it takes its new credentials", &[Wakes::Command], &["verify", "look", "failed"]),
-        Way::new(
-            "successor",
-            "it was terminated, and its successor comes",
-            &[Wakes::Machine],
-            &["verify", "look", "failed"],
-        ),
-        Way::new(
-            "verify",
-            "all members are asked whether they are well",
-            &[Wakes::Command],
-            &["done", "failed"],
-        ),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
-    ];
+/// What is done to a member.
+pub(super) trait MemberWork<A> {
+    /// Certificates that have expired are why the others do not answer: waiting for them to be well would be for ever (P7). What is about
+    /// to expire has not: then quorum and the API are kept as ever. Only a refresh can do without the others.
+    fn has_expired(&self, urgency: Urgency) -> bool;
+
+    /// The machine to which it was done, if its group does not show that.
+    fn done(&self) -> Option<&String>;
+
+    /// Does it to `machine`, which the others can do without, as they said in `round`.
+    fn begin(
+        &self,
+        machine: String,
+        round: &Round,
+        answers: &Answers,
+        turn: &mut Turn<'_>,
+    ) -> Move<MemberState<A>>;
+
+    /// What a look at a state of its own leads to.
+    fn go_on(
+        &mut self,
+        act: A,
+        tries: &mut Tries,
+        since: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> Move<MemberState<A>>;
+}
+
+/// The states of one kind of work on a member.
+pub(super) trait Act {
+    /// All states of that work, and where each leads.
+    const WAYS: &'static [Way];
+
+    fn place(&self) -> Place;
+    fn machine(&self) -> &String;
+    fn asked(&self) -> &[Asked];
+    fn asked_mut(&mut self) -> &mut [Asked];
+
+    /// Whether it had better be ended before anything else begins.
+    fn is_busy(&self) -> bool;
+}
+
+impl<A: Act> State for MemberState<A> {
+    const WAYS: &'static [Way] = A::WAYS;
 
     fn look() -> Self {
         Self::Look { idle_since: None }
@@ -124,58 +121,53 @@ impl State for MemberState {
     fn place(&self) -> Place {
         match self {
             Self::Look { .. } => Place::Look,
-            Self::Snapshot(_) => Place::Snapshot,
-            Self::Check(_) => Place::Check,
-            Self::MoveLeader(_) => Place::MoveLeader,
-            Self::Refresh(_) => Place::Refresh,
-            Self::Successor => Place::Successor,
+            Self::Snapshot { .. } => Place::Snapshot,
+            Self::Check { .. } => Place::Check,
+            Self::Act(act) => act.place(),
             Self::Verify(_) => Place::Verify,
+        }
+    }
+
+    fn machine(&self) -> Option<&String> {
+        match self {
+            Self::Snapshot { machine, .. } | Self::Check { machine, .. } => Some(machine),
+            Self::Act(act) => Some(act.machine()),
+            Self::Look { .. } | Self::Verify(_) => None,
         }
     }
 
     fn asked(&self) -> &[Asked] {
         match self {
-            Self::Snapshot(round)
-            | Self::Check(round)
-            | Self::MoveLeader(round)
-            | Self::Refresh(round)
-            | Self::Verify(round) => round.as_slice(),
-            Self::Look { .. } | Self::Successor => &[],
+            Self::Snapshot { asked, .. } => std::slice::from_ref(asked),
+            Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
+            Self::Act(act) => act.asked(),
+            Self::Look { .. } => &[],
         }
     }
 
     fn asked_mut(&mut self) -> &mut [Asked] {
         match self {
-            Self::Snapshot(round)
-            | Self::Check(round)
-            | Self::MoveLeader(round)
-            | Self::Refresh(round)
-            | Self::Verify(round) => round.as_mut_slice(),
-            Self::Look { .. } | Self::Successor => &mut [],
+            Self::Snapshot { asked, .. } => std::slice::from_mut(asked),
+            Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
+            Self::Act(act) => act.asked_mut(),
+            Self::Look { .. } => &mut [],
         }
     }
 
     fn is_busy(&self) -> bool {
         match self {
-            Self::Refresh(_) | Self::Successor | Self::Verify(_) => true,
-            Self::Look { .. } | Self::Snapshot(_) | Self::Check(_) | Self::MoveLeader(_) => false,
+            Self::Act(act) => act.is_busy(),
+            Self::Verify(_) => true,
+            Self::Look { .. } | Self::Snapshot { .. } | Self::Check { .. } => false,
         }
     }
 
     fn not_sent(&self) -> Self {
-        match self {
-            Self::Verify(_) => Self::Verify(Round::default()),
-            Self::Look { .. }
-            | Self::Snapshot(_)
-            | Self::Check(_)
-            | Self::MoveLeader(_)
-            | Self::Refresh(_)
-            | Self::Successor => Self::look(),
-        }
+        if let Self::Verify(_) = self { Self::Verify(Round::default()) } else { Self::look() }
     }
 }
 
-type To = Move<MemberState>;
+type To<A> = Move<MemberState<A>>;
 
 /// Grace period after a refresh of what has expired: others may not have expired, and quorum and the API are theirs meanwhile.
 const COMES_BACK: SignedDuration = SignedDuration::from_mins(3);
@@ -185,239 +177,149 @@ pub(super) fn goes_on(has_expired: bool, since: Option<Timestamp>, now: Timestam
     has_expired && waited(since, now) >= COMES_BACK
 }
 
-impl Machine for Member {
-    type State = MemberState;
+impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
+    type State = MemberState<A>;
 
-    fn phase_mut(&mut self) -> &mut Phase<MemberState> {
+    fn phase_mut(&mut self) -> &mut Phase<MemberState<A>> {
         &mut self.phase
     }
 
-    fn target(&self) -> Option<&Target> {
-        Some(&self.target)
+    fn tries(&self) -> Option<&Tries> {
+        Some(&self.tries)
     }
 
-    fn look(&mut self, state: MemberState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+    fn look(&mut self, state: MemberState<A>, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To<A> {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(state, Waits::Look(Looked::Machine));
         };
         let Some(group) = view else { return Move::Fail(turn.no_group()) };
         match state {
-            MemberState::Look { idle_since } => self.choose(idle_since, since, turn, group),
-            MemberState::Snapshot(round) => match snapshot(&round, turn) {
-                None => Move::Stay(MemberState::Snapshot(round), Waits::Snapshot),
-                Some(Ok(())) => checks(turn),
-                Some(Err(why)) => self.target.again("a snapshot before", &why, turn.now),
+            MemberState::Look { idle_since } => choose(self, idle_since, since, turn, group),
+            MemberState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
+                None => Move::Stay(MemberState::Snapshot { machine, asked }, Waits::Snapshot),
+                Some(Ok(())) => checks(machine, turn),
+                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &why, turn.now),
             },
-            // The machine may have gone since.
-            MemberState::Check(_) | MemberState::MoveLeader(_) if machine(group) != self.target.machine => {
-                Move::To(MemberState::look())
-            }
-            // A person said to leave it while the others were asked.
-            MemberState::Check(_)
-                if self.target.machine.as_ref().is_some_and(|id| turn.skipped.contains(id)) =>
+            // The machine may have gone since, or a person said to leave it while the others were asked.
+            MemberState::Check { machine: id, .. }
+                if !still_serves(&id, group) || turn.skipped.contains(&id) =>
             {
                 Move::To(MemberState::look())
             }
-            MemberState::Check(round) => self.check(round, *since, turn),
-            MemberState::MoveLeader(round) => {
-                match round.only_answer::<LeaderMoved>(turn.observed, turn.now) {
-                    None => Move::Stay(MemberState::MoveLeader(round), Waits::Leader),
-                    // All are asked once more: time went by, and somebody else leads.
-                    Some(Ok(_)) => checks(turn),
-                    Some(Err(why)) => self.target.again("moving leadership from", &why, turn.now),
-                }
-            }
-            MemberState::Refresh(round) => self.refresh(round, turn),
-            MemberState::Successor => self.successor(*since, turn, group),
-            MemberState::Verify(round) => self.verify(round, *since, turn),
+            MemberState::Check { machine, round } => check(&self.work, machine, round, *since, turn),
+            MemberState::Act(act) => self.work.go_on(act, &mut self.tries, *since, turn, group),
+            MemberState::Verify(round) => verify(&self.work, round, *since, turn),
         }
     }
 }
 
-/// All members are asked whether they can do without one.
-fn checks(turn: &mut Turn<'_>) -> To {
-    Move::Enter(MemberState::Check(ask_everyone(turn)), Waits::Answers(Asks::Members))
+/// Whether `id` is still the machine of the member that serves.
+fn still_serves(id: &String, group: &GroupView) -> bool {
+    machine(group).as_ref() == Some(id)
 }
 
-fn verifies(turn: &mut Turn<'_>) -> To {
+/// All members are asked whether they can do without `machine`.
+fn checks<A>(machine: String, turn: &mut Turn<'_>) -> To<A> {
+    let round = ask_everyone(turn);
+    Move::Enter(MemberState::Check { machine, round }, Waits::Answers(Asks::Members))
+}
+
+fn verifies<A>(turn: &mut Turn<'_>) -> To<A> {
     Move::Enter(MemberState::Verify(ask_everyone(turn)), Waits::Answers(Asks::Members))
 }
 
-impl Member {
-    /// Certificates that have expired are why the others do not answer: waiting for them to be well would be for ever (P7). What is about
-    /// to expire has not: then quorum and the API are kept as ever. Only a refresh can do without the others.
-    fn has_expired(&self, turn: &Turn<'_>) -> bool {
-        match self.work {
-            MemberWork::Refresh { .. } => turn.urgency.has_expired(),
-            MemberWork::Replace => false,
-        }
-    }
-
-    /// Whether what is asked for is so already.
-    fn is_as_planned(&self, group: &GroupView) -> bool {
-        serving(group).any(|(id, machine)| is_current(group, machine) || self.renewed.as_ref() == Some(id))
-    }
-
-    fn choose(
-        &mut self,
-        idle_since: Option<Timestamp>,
-        since: &mut Option<Timestamp>,
-        turn: &mut Turn<'_>,
-        group: &GroupView,
-    ) -> To {
-        let Some(id) = machine(group) else {
-            since.get_or_insert(turn.now);
-            let boots = Boot::of(group, &turn.observed.booting);
-            if waited(*since, turn.now) > PATIENCE {
-                return Move::Fail(format!(
-                    "{} has no machine in service after {} minutes: {}",
-                    turn.group,
-                    PATIENCE.as_mins(),
-                    Boots(&boots)
-                ));
-            }
-            return Move::Stay(MemberState::look(), Waits::Boot(Comes::Own, boots));
-        };
-        if self.is_as_planned(group) {
-            *since = None;
-            let idle_since = idle_since.unwrap_or(turn.now);
-            if self.renewed.is_none() && !surely(idle_since, turn.now) {
-                let state = MemberState::Look { idle_since: Some(idle_since) };
-                return Move::Stay(state, Waits::SecondLook(Many::One));
-            }
-            return verifies(turn);
-        }
-        if turn.skipped.contains(&id) {
-            return Move::Done { left: true };
-        }
-        if !turn.may_start() {
-            *since = None;
-            return Move::Stay(MemberState::look(), turn.window());
-        }
-        self.target.choose(Some(id));
-        // Where nothing may hold it up there may be no majority to take a snapshot of; a refresh loses nothing.
-        if self.has_expired(turn) || danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
-            return checks(turn);
-        }
-        match take_snapshot(turn) {
-            Some(round) => Move::Enter(MemberState::Snapshot(round), Waits::Snapshot),
-            None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
-            None => {
-                since.get_or_insert(turn.now);
-                Move::Stay(MemberState::look(), Waits::Snapshot)
-            }
-        }
-    }
-
-    fn check(&mut self, round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
-        let Some(answers) = answers(&round, turn) else {
-            return Move::Stay(MemberState::Check(round), Waits::Answers(Asks::Members));
-        };
-        if !self.has_expired(turn) {
-            let dangers = danger::of_member(Some(turn.role), &answers);
-            if !dangers.is_empty() {
-                return match patience(round, since, turn, "may not be taken down", dangers) {
-                    Ok((round, waits)) => Move::Stay(MemberState::Check(round), waits),
-                    Err(why) => Move::Fail(why),
-                };
-            }
-            match age(&round, turn) {
-                Age::Fresh => {}
-                Age::Answers if waited(since, turn.now) > PATIENCE => {
-                    return Move::Fail(format!(
-                        "not all members answer within {} minutes",
-                        PATIENCE.as_mins()
-                    ));
-                }
-                Age::Answers => {
-                    let round = ask_everyone(turn);
-                    return Move::Stay(MemberState::Check(round), Waits::Answers(Asks::Members));
-                }
-                Age::Beginning => return Move::To(MemberState::look()),
-            }
-        }
-        let Some(instance) = self.target.machine.clone() else { return Move::To(MemberState::look()) };
-        match &self.work {
-            MemberWork::Replace if leads(turn.role, &answers) && answers.len() > 1 => {
-                let round = turn.ask(vec![(turn.role.clone(), instance, Verb::EtcdMoveLeader)]);
-                Move::Enter(MemberState::MoveLeader(round), Waits::Leader)
-            }
-            MemberWork::Replace => {
-                let group = turn.group.to_owned();
-                let effect = Effect::Terminate { group, instance, then_desired: None };
-                turn.effects.push_on(effect, Seen::Members, round.at().unwrap_or(turn.now));
-                Move::Enter(MemberState::Successor, Waits::Replaced)
-            }
-            MemberWork::Refresh { credentials } => {
-                // Where nothing may hold it up, it is not decided on what the others said.
-                let (seen, at) = match round.at() {
-                    Some(at) if !self.has_expired(turn) => (Seen::Members, at),
-                    Some(_) | None => (Seen::World, turn.now),
-                };
-                let verb = Verb::Refresh { credentials: credentials.clone(), restart: true };
-                let round = turn.ask_on(seen, at, vec![(turn.role.clone(), instance, verb)]);
-                Move::Enter(MemberState::Refresh(round), Waits::Credentials(Vec::new()))
-            }
-        }
-    }
-
-    fn refresh(&mut self, round: Round, turn: &mut Turn<'_>) -> To {
-        let Some(answer) = round.only_answer::<Refreshed>(turn.observed, turn.now) else {
-            return Move::Stay(MemberState::Refresh(round), Waits::Credentials(Vec::new()));
-        };
-        let has = answer.and_then(|answer| match &self.work {
-            MemberWork::Refresh { credentials } if *credentials == answer.credentials => Ok(()),
-            MemberWork::Refresh { .. } | MemberWork::Replace => {
-                Err(format!("it has the credentials {}", answer.credentials))
-            }
-        });
-        match has {
-            Ok(()) => {
-                self.renewed.clone_from(&self.target.machine);
-                verifies(turn)
-            }
-            Err(why) => self.target.again("refreshing", &why, turn.now),
-        }
-    }
-
-    fn successor(&mut self, since: Option<Timestamp>, turn: &mut Turn<'_>, group: &GroupView) -> To {
-        let is_new = |(id, machine): (&String, &MachineView)| {
-            Some(id) != self.target.machine.as_ref() && is_current(group, machine)
-        };
-        if serving(group).any(is_new) {
-            return verifies(turn);
-        }
-        // It was decided and never done: what it was decided on became too old.
-        let stays = self.target.machine.is_some() && machine(group) == self.target.machine;
-        if stays && waited(since, turn.now) > RECONSIDERED {
-            return Move::To(MemberState::look());
-        }
+fn choose<W: MemberWork<A>, A: Act>(
+    member: &mut Member<W, A>,
+    idle_since: Option<Timestamp>,
+    since: &mut Option<Timestamp>,
+    turn: &mut Turn<'_>,
+    group: &GroupView,
+) -> To<A> {
+    let Some(id) = machine(group) else {
+        since.get_or_insert(turn.now);
         let boots = Boot::of(group, &turn.observed.booting);
-        if waited(since, turn.now) > PATIENCE {
+        if waited(*since, turn.now) > PATIENCE {
             return Move::Fail(format!(
-                "nobody took the place of its machine within {} minutes: {}",
+                "{} has no machine in service after {} minutes: {}",
+                turn.group,
                 PATIENCE.as_mins(),
                 Boots(&boots)
             ));
         }
-        Move::Stay(MemberState::Successor, Waits::Boot(Comes::Successor, boots))
+        return Move::Stay(MemberState::look(), Waits::Boot(Comes::Own, boots));
+    };
+    let work = &member.work;
+    // What is asked for is so already.
+    if serving(group).any(|(id, machine)| is_current(group, machine) || work.done() == Some(id)) {
+        *since = None;
+        let idle_since = idle_since.unwrap_or(turn.now);
+        if work.done().is_none() && !surely(idle_since, turn.now) {
+            let state = MemberState::Look { idle_since: Some(idle_since) };
+            return Move::Stay(state, Waits::SecondLook(Many::One));
+        }
+        return verifies(turn);
     }
+    if turn.skipped.contains(&id) {
+        return Move::Done { left: true };
+    }
+    if !turn.may_start() {
+        *since = None;
+        return Move::Stay(MemberState::look(), turn.window());
+    }
+    member.tries.choose(&id);
+    // Where nothing may hold it up there may be no majority to take a snapshot of; a refresh loses nothing.
+    if work.has_expired(turn.urgency) || danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
+        return checks(id, turn);
+    }
+    match take_snapshot(turn) {
+        Some(asked) => Move::Enter(MemberState::Snapshot { machine: id, asked }, Waits::Snapshot),
+        None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
+        None => {
+            since.get_or_insert(turn.now);
+            Move::Stay(MemberState::look(), Waits::Snapshot)
+        }
+    }
+}
 
-    fn verify(&mut self, round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
-        let round = if round.is_empty() { ask_everyone(turn) } else { round };
-        let Some(answers) = answers(&round, turn) else {
-            return Move::Stay(MemberState::Verify(round), Waits::Answers(Asks::Members));
-        };
-        let dangers = danger::of_member(None, &answers);
-        // The others' certificates may still be those that have expired: theirs is the next turn.
-        let is_last = turn.members.keys().next_back() == Some(turn.role);
-        let goes_on = goes_on(self.has_expired(turn), since, turn.now) && !is_last;
-        if dangers.is_empty() || goes_on {
-            return Move::Done { left: false };
+fn check<A: Act>(
+    work: &impl MemberWork<A>,
+    machine: String,
+    round: Round,
+    since: Option<Timestamp>,
+    turn: &mut Turn<'_>,
+) -> To<A> {
+    let Some(answers) = answers(&round, turn) else {
+        return Move::Stay(MemberState::Check { machine, round }, Waits::Answers(Asks::Members));
+    };
+    if !work.has_expired(turn.urgency) {
+        let dangers = danger::of_member(Some(turn.role), &answers);
+        let checks = |round| MemberState::Check { machine: machine.clone(), round };
+        if !dangers.is_empty() {
+            return waits_for_members(dangers, round, since, turn, "may not be taken down", checks);
         }
-        match patience(round, since, turn, "is not well with the others", dangers) {
-            Ok((round, waits)) => Move::Stay(MemberState::Verify(round), waits),
-            Err(why) => Move::Fail(why),
+        if let Some(first) = is_old(&round, since, turn, checks) {
+            return first;
         }
     }
+    work.begin(machine, &round, &answers, turn)
+}
+
+fn verify<A: Act>(
+    work: &impl MemberWork<A>,
+    round: Round,
+    since: Option<Timestamp>,
+    turn: &mut Turn<'_>,
+) -> To<A> {
+    let round = if round.is_empty() { ask_everyone(turn) } else { round };
+    let Some(answers) = answers(&round, turn) else {
+        return Move::Stay(MemberState::Verify(round), Waits::Answers(Asks::Members));
+    };
+    let dangers = danger::of_member(None, &answers);
+    // The others' certificates may still be those that have expired: theirs is the next turn.
+    let is_last = turn.members.keys().next_back() == Some(turn.role);
+    let goes_on = goes_on(work.has_expired(turn.urgency), since, turn.now) && !is_last;
+    if dangers.is_empty() || goes_on {
+        return Move::Done { left: false };
+    }
+    waits_for_members(dangers, round, since, turn, "is not well with the others", MemberState::Verify)
 }

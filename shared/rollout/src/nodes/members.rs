@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::errand::Round;
+use super::super::errand::{Asked, Round};
 use super::super::fleet::GroupView;
 use super::super::outbox::FRESH;
-use super::super::waits::{Danger, List, Waits};
+use super::super::waits::{Asks, Danger, Waits};
 use super::danger::{self, Answers};
-use super::machine::waited;
+use super::machine::{Move, State, waited, waits_for};
 use super::{PATIENCE, Turn, serving};
-use slipway_core::node::{SnapshotTaken, Verb};
+use slipway_core::node::{Refreshed, SnapshotTaken, Verb};
 use slipway_core::pki::Role;
 
 /// After so long the member that is to go counts as silent. Healthy ones answer within seconds, and what they say counts for three minutes.
@@ -33,12 +33,12 @@ pub(super) fn everyone<'a>(turn: &Turn<'a>) -> BTreeMap<&'a Role, String> {
 
 /// Has a snapshot taken: on another member than the one that goes, which is left alone, or on that one where there is no other. `None`: no
 /// member serves.
-pub(super) fn take_snapshot(turn: &mut Turn<'_>) -> Option<Round> {
+pub(super) fn take_snapshot(turn: &mut Turn<'_>) -> Option<Asked> {
     let found = everyone(turn);
     let other =
         found.iter().find(|(role, _)| role.member() != turn.role.member()).or_else(|| found.iter().next());
     let (role, id) = other.map(|(role, id)| ((*role).clone(), id.clone()))?;
-    Some(turn.ask(vec![(role, id, Verb::EtcdSnapshot)]))
+    Some(turn.ask_one(&role, id, Verb::EtcdSnapshot))
 }
 
 /// Why there is no snapshot, where nobody has been there to take one for too long.
@@ -47,13 +47,12 @@ pub(super) fn no_snapshot() -> String {
 }
 
 /// What became of a snapshot; `None`: it is being taken.
-pub(super) fn snapshot(round: &Round, turn: &mut Turn<'_>) -> Option<Result<(), String>> {
-    let asked = round.first()?;
+pub(super) fn snapshot(asked: &Asked, turn: &mut Turn<'_>) -> Option<Result<(), String>> {
     let taken = asked.answer::<SnapshotTaken>(turn.observed, turn.now)?;
     let taken = taken.map_err(|why| format!("{why} (on {})", asked.command.instance));
     Some(taken.map(|_| {
         // As old as its beginning: what was written since is not in it.
-        *turn.snapshot_at = round.at();
+        *turn.snapshot_at = Some(asked.at);
     }))
 }
 
@@ -98,35 +97,49 @@ pub(super) fn leads(role: &Role, answers: &Answers) -> bool {
     answers.get(role).and_then(|answer| answer.as_ref().ok()).is_some_and(|own| own.leads)
 }
 
-/// Waits until `dangers` are over, and asks once more when it is time; not for ever. The error says why it is given up.
-pub(super) fn patience(
+/// Whether a machine has the credentials that it was asked to take; `None`: it is at it.
+pub(super) fn refreshed(asked: &Asked, turn: &Turn<'_>) -> Option<Result<(), String>> {
+    let answer = asked.answer::<Refreshed>(turn.observed, turn.now)?;
+    Some(answer.and_then(|answer| match &asked.command.verb {
+        Verb::Refresh { credentials, .. } if *credentials == answer.credentials => Ok(()),
+        Verb::Refresh { .. }
+        | Verb::Status
+        | Verb::Drain { .. }
+        | Verb::Uncordon { .. }
+        | Verb::EtcdHealth
+        | Verb::EtcdSnapshot
+        | Verb::EtcdMoveLeader
+        | Verb::EtcdRemove { .. }
+        | Verb::EtcdRetire => Err(format!("it has the credentials {}", answer.credentials)),
+    }))
+}
+
+/// Waits until `dangers` are over, and asks all members once more when it is time.
+pub(super) fn waits_for_members<S>(
+    dangers: Vec<Danger>,
     round: Round,
     since: Option<Timestamp>,
     turn: &mut Turn<'_>,
     what: &str,
-    dangers: Vec<Danger>,
-) -> Result<(Round, Waits), String> {
+    state: impl FnOnce(Round) -> S,
+) -> Move<S> {
+    waits_for(dangers, round, since, turn, what, ask_everyone, state)
+}
+
+/// What comes first where what is known is too old to take a member down on it: all are asked again, or the snapshot that has grown old and
+/// the window that has closed are seen to from the beginning. `None`: it is fresh.
+pub(super) fn is_old<S: State>(
+    round: &Round,
+    since: Option<Timestamp>,
+    turn: &mut Turn<'_>,
+    state: impl FnOnce(Round) -> S,
+) -> Option<Move<S>> {
+    if round.at().is_some_and(|at| turn.now.duration_since(at) <= FRESH) {
+        let may_go = danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) && turn.may_start();
+        return (!may_go).then(|| Move::To(S::look()));
+    }
     if waited(since, turn.now) > PATIENCE {
-        return Err(format!("{what} after {} minutes: {}", PATIENCE.as_mins(), List(&dangers)));
+        return Some(Move::Fail(format!("not all members answer within {} minutes", PATIENCE.as_mins())));
     }
-    let round = if round.may_ask_again(turn.now) { ask_everyone(turn) } else { round };
-    Ok((round, Waits::Dangers(dangers)))
-}
-
-/// Whether nobody may be taken down on what is known, since it is old.
-pub(super) enum Age {
-    /// It is fresh.
-    Fresh,
-    /// What was said is old: all are asked again.
-    Answers,
-    /// The snapshot has grown old, or the window has closed: that is seen to from the beginning.
-    Beginning,
-}
-
-pub(super) fn age(round: &Round, turn: &Turn<'_>) -> Age {
-    if round.at().is_none_or(|at| turn.now.duration_since(at) > FRESH) {
-        return Age::Answers;
-    }
-    let may_go = danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) && turn.may_start();
-    if may_go { Age::Fresh } else { Age::Beginning }
+    Some(Move::Stay(state(ask_everyone(turn)), Waits::Answers(Asks::Members)))
 }

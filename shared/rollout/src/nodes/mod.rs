@@ -27,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::departures::Departure;
-use super::errand::{Round, Sender};
+use super::errand::{Asked, Round, Sender};
 use super::fleet::{GroupView, Lifecycle, MachineView};
 use super::outbox::{Effects, Seen};
 use super::urgency::{Held, overridden};
@@ -42,8 +42,8 @@ pub use controllers::{Controllers, ControllersState, ControllersWork, Cordon};
 pub use credentials::{PoolRefresh, PoolRefreshState};
 pub(crate) use idle::CONSISTENT;
 pub use leaver::{Leaver, LeaverState};
-pub use machine::{Phase, Place, Target};
-pub use member::{Member, MemberState, MemberWork};
+pub use machine::{Failures, Phase, Place, Tries};
+pub use member::{Member, MemberState, RefreshMember, Refreshing, ReplaceMember, Replacing};
 pub(super) use planned::left;
 pub use removal::{Removal, RemovalState};
 pub use saver::{Saver, SaverState};
@@ -144,19 +144,27 @@ struct Budget {
 impl Turn<'_> {
     /// Asks machines something.
     fn ask(&mut self, whom: Vec<(Role, String, Verb)>) -> Round {
-        self.ask_on(Seen::World, self.now, whom)
-    }
-
-    /// As [`Turn::ask`], decided on what was seen at `at`.
-    fn ask_on(&mut self, seen: Seen, at: Timestamp, whom: Vec<(Role, String, Verb)>) -> Round {
         *self.rounds += 1;
         let name = self.role.to_string();
         let sender = Sender { of: self.token, cluster: self.cluster, name: &name };
         let round = Round::new(sender, *self.rounds, whom, self.now);
-        for asked in round.iter() {
-            self.effects.push_on(Effect::Send(asked.command.clone()), seen, at);
-        }
+        self.effects.extend(round.iter().map(|asked| Effect::Send(asked.command.clone())));
         round
+    }
+
+    /// Asks one machine something.
+    fn ask_one(&mut self, role: &Role, instance: String, verb: Verb) -> Asked {
+        self.ask_one_on(Seen::World, self.now, role, instance, verb)
+    }
+
+    /// As [`Turn::ask_one`], decided on what was seen at `at`.
+    fn ask_one_on(&mut self, seen: Seen, at: Timestamp, role: &Role, instance: String, verb: Verb) -> Asked {
+        *self.rounds += 1;
+        let name = self.role.to_string();
+        let sender = Sender { of: self.token, cluster: self.cluster, name: &name };
+        let asked = Asked::new(sender, *self.rounds, (role.clone(), instance, verb), self.now);
+        self.effects.push_on(Effect::Send(asked.command.clone()), seen, at);
+        asked
     }
 
     /// Windows bound the start of what is disruptive.
@@ -455,10 +463,11 @@ pub(super) fn advance(
 }
 
 /// Each kind of work, and its states.
-pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 7] {
+pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 8] {
     use machine::State;
     [
-        ("A member of etcd that is replaced or refreshed", MemberState::WAYS),
+        ("A member of etcd that is replaced", MemberState::<Replacing>::WAYS),
+        ("A member of etcd that takes new credentials", MemberState::<Refreshing>::WAYS),
         ("A snapshot before members join", SaverState::WAYS),
         ("A member of etcd that leaves", LeaverState::WAYS),
         ("Controllers", ControllersState::WAYS),

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::Wanted;
 use super::{
     Controllers, ControllersState, ControllersWork, Extra, Leaver, LeaverState, Member, MemberState,
-    MemberWork, NodeStep, Nodes, Phase, PoolRefresh, PoolRefreshState, Removal, RemovalState, Saver,
-    SaverState, Target, Task, Work, Workers, WorkersState,
+    NodeStep, Nodes, Phase, PoolRefresh, PoolRefreshState, RefreshMember, Removal, RemovalState,
+    ReplaceMember, Saver, SaverState, Task, Tries, Work, Workers, WorkersState,
 };
 use slipway_core::node::NodeConfig;
 use slipway_core::pki::Role;
@@ -64,7 +64,7 @@ fn after(plan: &Plan, role: &Role) -> Vec<Role> {
 /// A member that leaves etcd. What its group is called is known from its stack, since the release has it no longer.
 fn leaves(planned: &NodePlan) -> Option<NodeStep> {
     let index = planned.role.member().filter(|_| planned.action == NodeAction::Remove)?;
-    let task = Leaver { target: Target::default(), phase: Phase::new(LeaverState::Look) };
+    let task = Leaver { tries: Tries::default(), phase: Phase::new(LeaverState::Look) };
     Some(step(planned, format!("{}-{index}", planned.stack), Task::Leaver(task)))
 }
 
@@ -75,7 +75,7 @@ fn saves(plan: &Plan, release: &Rendering) -> Option<NodeStep> {
     plan.nodes.iter().filter(is_etcd).find(joins)?;
     let first = plan.nodes.iter().filter(is_etcd).find(|planned| !joins(planned))?;
     let node = release.roles.get(&first.role)?;
-    let task = Saver { target: Target::default(), phase: Phase::new(SaverState::Look) };
+    let task = Saver { tries: Tries::default(), phase: Phase::new(SaverState::Look) };
     Some(NodeStep {
         stack: node.stack.clone(),
         ..step(first, group_of(&first.role, node), Task::Saver(task))
@@ -113,9 +113,10 @@ fn task(plan: &Plan, planned: &NodePlan, node: &NodeRole, work: Work) -> Option<
     let credentials = || node.credentials_digest.clone();
     Some(match (&planned.role, work) {
         (Role::Etcd(_), Work::Refresh) => {
-            Task::Member(member(MemberWork::Refresh { credentials: credentials() }))
+            let work = RefreshMember { credentials: credentials(), renewed: None };
+            Task::MemberRefresh(member(work))
         }
-        (Role::Etcd(_), Work::Replace) => Task::Member(member(MemberWork::Replace)),
+        (Role::Etcd(_), Work::Replace) => Task::MemberReplace(member(ReplaceMember {})),
         (Role::Controller, Work::Refresh) => {
             let work = ControllersWork::Refresh { credentials: credentials() };
             Task::Controllers(controllers(plan, work, node.nodes.min))
@@ -130,7 +131,7 @@ fn task(plan: &Plan, planned: &NodePlan, node: &NodeRole, work: Work) -> Option<
         (Role::Pool(name), Work::Refresh) => Task::PoolRefresh(PoolRefresh {
             credentials: credentials(),
             pace: plan.policy.pace(name),
-            target: Target::default(),
+            tries: Tries::default(),
             done: BTreeSet::new(),
             phase: Phase::new(PoolRefreshState::Look { idle_since: None }),
         }),
@@ -152,9 +153,9 @@ fn task(plan: &Plan, planned: &NodePlan, node: &NodeRole, work: Work) -> Option<
     })
 }
 
-fn member(work: MemberWork) -> Member {
+fn member<W, A>(work: W) -> Member<W, A> {
     let phase = Phase::new(MemberState::Look { idle_since: None });
-    Member { work, target: Target::default(), renewed: None, phase }
+    Member { work, tries: Tries::default(), phase }
 }
 
 fn controllers(plan: &Plan, work: ControllersWork, size: u32) -> Controllers {
@@ -164,7 +165,7 @@ fn controllers(plan: &Plan, work: ControllersWork, size: u32) -> Controllers {
         force_after_s: plan.policy.force_after_s(""),
         done: BTreeSet::new(),
         cordon: None,
-        target: Target::default(),
+        tries: Tries::default(),
         phase: Phase::new(ControllersState::Look { idle_since: None }),
     }
 }

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use crate::states::{Wakes, Way};
 
 use super::super::departures::{Cause, Departure, DepartureState, MOST_DRAINS};
-use super::super::errand::Asked;
 use super::super::fleet::{GroupView, Lifecycle, MachineView};
 use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
 use super::super::waits::{Departs, Figure, Idle, Kept, Looked, Waits};
@@ -74,14 +73,6 @@ impl State for RemovalState {
             Self::Empty => Place::Empty,
             Self::Delete => Place::Delete,
         }
-    }
-
-    fn asked(&self) -> &[Asked] {
-        &[]
-    }
-
-    fn asked_mut(&mut self) -> &mut [Asked] {
-        &mut []
     }
 
     fn is_busy(&self) -> bool {

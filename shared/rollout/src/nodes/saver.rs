@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::states::{Wakes, Way};
 
-use super::super::errand::{Asked, Round};
+use super::super::errand::Asked;
 use super::super::waits::Waits;
-use super::machine::{Machine, Move, Place, State, waited};
+use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{no_snapshot, snapshot, take_snapshot};
-use super::{PATIENCE, Phase, Target, Turn, danger};
+use super::{PATIENCE, Phase, Turn, danger};
 
 /// A snapshot before members join.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Saver {
     /// How often it failed.
-    #[serde(default)]
-    pub target: Target,
+    #[serde(default, skip_serializing_if = "Tries::is_none")]
+    pub tries: Tries,
     /// How far it is.
     pub phase: Phase<SaverState>,
 }
@@ -30,7 +30,7 @@ pub enum SaverState {
     /// Looks whether there is a snapshot that is new enough.
     Look,
     /// One is being taken.
-    Snapshot(Round),
+    Snapshot(Asked),
 }
 
 impl State for SaverState {
@@ -60,14 +60,14 @@ impl State for SaverState {
     fn asked(&self) -> &[Asked] {
         match self {
             Self::Look => &[],
-            Self::Snapshot(round) => round.as_slice(),
+            Self::Snapshot(asked) => std::slice::from_ref(asked),
         }
     }
 
     fn asked_mut(&mut self) -> &mut [Asked] {
         match self {
             Self::Look => &mut [],
-            Self::Snapshot(round) => round.as_mut_slice(),
+            Self::Snapshot(asked) => std::slice::from_mut(asked),
         }
     }
 
@@ -83,8 +83,8 @@ impl Machine for Saver {
         &mut self.phase
     }
 
-    fn target(&self) -> Option<&Target> {
-        Some(&self.target)
+    fn tries(&self) -> Option<&Tries> {
+        Some(&self.tries)
     }
 
     fn look(
@@ -100,18 +100,21 @@ impl Machine for Saver {
                     return Move::Done { left: false };
                 }
                 match take_snapshot(turn) {
-                    Some(round) => {
-                        self.target.choose(round.first().map(|asked| asked.command.instance.clone()));
-                        Move::Enter(SaverState::Snapshot(round), Waits::Snapshot)
+                    Some(asked) => {
+                        self.tries.choose(&asked.command.instance);
+                        Move::Enter(SaverState::Snapshot(asked), Waits::Snapshot)
                     }
                     None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
                     None => Move::Stay(SaverState::Look, Waits::Snapshot),
                 }
             }
-            SaverState::Snapshot(round) => match snapshot(&round, turn) {
-                None => Move::Stay(SaverState::Snapshot(round), Waits::Snapshot),
+            SaverState::Snapshot(asked) => match snapshot(&asked, turn) {
+                None => Move::Stay(SaverState::Snapshot(asked), Waits::Snapshot),
                 Some(Ok(())) => Move::Done { left: false },
-                Some(Err(why)) => self.target.again("a snapshot, before members join, on", &why, turn.now),
+                Some(Err(why)) => {
+                    let machine = &asked.command.instance;
+                    self.tries.again("a snapshot, before members join, on", machine, &why, turn.now)
+                }
             },
         }
     }

@@ -11,8 +11,8 @@ use super::super::errand::Asked;
 use super::super::waits::Waits;
 use super::machine::{Open, Place, run};
 use super::{
-    Controllers, ControllersWork, Leaver, Member, MemberWork, Phase, PoolRefresh, PoolRefreshState, Removal,
-    Saver, Turn, Workers, WorkersState,
+    Controllers, ControllersWork, Leaver, Member, Phase, PoolRefresh, PoolRefreshState, RefreshMember,
+    Refreshing, Removal, ReplaceMember, Replacing, Saver, Turn, Workers, WorkersState,
 };
 use slipway_core::node::Command;
 use slipway_core::pki::Role;
@@ -46,8 +46,10 @@ pub struct NodeStep {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Task {
-    /// A member of etcd is replaced, or takes new credentials.
-    Member(Member),
+    /// A member of etcd is replaced.
+    MemberReplace(Member<ReplaceMember, Replacing>),
+    /// A member of etcd takes new credentials.
+    MemberRefresh(Member<RefreshMember, Refreshing>),
     /// A snapshot of etcd is taken, before members join.
     Saver(Saver),
     /// A member of etcd leaves the membership, before its group goes.
@@ -92,7 +94,8 @@ impl Work {
 impl Task {
     fn open(&self) -> &dyn Open {
         match self {
-            Self::Member(task) => &task.phase,
+            Self::MemberReplace(task) => &task.phase,
+            Self::MemberRefresh(task) => &task.phase,
             Self::Saver(task) => &task.phase,
             Self::Leaver(task) => &task.phase,
             Self::Controllers(task) => &task.phase,
@@ -104,7 +107,8 @@ impl Task {
 
     fn open_mut(&mut self) -> &mut dyn Open {
         match self {
-            Self::Member(task) => &mut task.phase,
+            Self::MemberReplace(task) => &mut task.phase,
+            Self::MemberRefresh(task) => &mut task.phase,
             Self::Saver(task) => &mut task.phase,
             Self::Leaver(task) => &mut task.phase,
             Self::Controllers(task) => &mut task.phase,
@@ -117,7 +121,8 @@ impl Task {
     /// Takes it as far as what was observed allows: what it waits for in the end, if it does.
     pub(super) fn look(&mut self, turn: &mut Turn<'_>) -> Option<Waits> {
         match self {
-            Self::Member(task) => run(task, turn),
+            Self::MemberReplace(task) => run(task, turn),
+            Self::MemberRefresh(task) => run(task, turn),
             Self::Saver(task) => run(task, turn),
             Self::Leaver(task) => run(task, turn),
             Self::Controllers(task) => run(task, turn),
@@ -129,10 +134,8 @@ impl Task {
 
     const fn work(&self) -> Work {
         match self {
-            Self::Member(Member { work: MemberWork::Replace, .. }) | Self::Workers(_) => Work::Replace,
-            Self::Member(Member { work: MemberWork::Refresh { .. }, .. }) | Self::PoolRefresh(_) => {
-                Work::Refresh
-            }
+            Self::MemberReplace(_) | Self::Workers(_) => Work::Replace,
+            Self::MemberRefresh(_) | Self::PoolRefresh(_) => Work::Refresh,
             Self::Saver(_) => Work::Save,
             Self::Leaver(_) => Work::Leave,
             Self::Controllers(Controllers { work, .. }) => match work {
@@ -148,7 +151,8 @@ impl Task {
     pub(super) const fn left_over(&self) -> Option<u32> {
         match self {
             Self::Workers(workers) => Some(workers.extra.machines()),
-            Self::Member(_)
+            Self::MemberReplace(_)
+            | Self::MemberRefresh(_)
             | Self::Saver(_)
             | Self::Leaver(_)
             | Self::Controllers(_)
@@ -157,16 +161,15 @@ impl Task {
         }
     }
 
-    /// The machine that is worked on, how many are done, and how many have begun.
-    fn counts(&self) -> (Option<String>, usize, usize) {
+    /// How many are done, and how many have begun.
+    fn counts(&self) -> (usize, usize) {
         match self {
-            Self::Member(task) => (task.target.machine.clone(), usize::from(task.renewed.is_some()), 0),
-            Self::Saver(_) => (None, 0, 0),
-            Self::Leaver(task) => (task.target.machine.clone(), 0, 0),
-            Self::Controllers(task) => (task.target.machine.clone(), task.done.len(), 0),
-            Self::PoolRefresh(task) => (task.target.machine.clone(), task.done.len(), 0),
-            Self::Workers(task) => (None, task.done.len(), task.phase.state().map_or(0, WorkersState::begun)),
-            Self::Removal(task) => (None, task.empty.len(), task.begun.len()),
+            Self::MemberRefresh(task) => (usize::from(task.work.renewed.is_some()), 0),
+            Self::MemberReplace(_) | Self::Saver(_) | Self::Leaver(_) => (0, 0),
+            Self::Controllers(task) => (task.done.len(), 0),
+            Self::PoolRefresh(task) => (task.done.len(), 0),
+            Self::Workers(task) => (task.done.len(), task.phase.state().map_or(0, WorkersState::begun)),
+            Self::Removal(task) => (task.empty.len(), task.begun.len()),
         }
     }
 }
@@ -195,7 +198,7 @@ impl NodeStep {
 
     /// What changes when it goes on.
     pub(crate) fn progress(&self) -> impl PartialEq + use<> {
-        (self.place(), self.task.counts())
+        (self.place(), self.task.open().machine().cloned(), self.task.counts())
     }
 
     /// Whether nothing is left to do.
@@ -228,7 +231,11 @@ impl NodeStep {
         let is_before = match &self.task {
             Task::Saver(_) | Task::Leaver(_) => true,
             Task::Controllers(task) => task.work == ControllersWork::Fewer { before_stack: true },
-            Task::Member(_) | Task::PoolRefresh(_) | Task::Workers(_) | Task::Removal(_) => false,
+            Task::MemberReplace(_)
+            | Task::MemberRefresh(_)
+            | Task::PoolRefresh(_)
+            | Task::Workers(_)
+            | Task::Removal(_) => false,
         };
         if is_before { own.saturating_sub(1) } else { own }
     }
@@ -237,7 +244,8 @@ impl NodeStep {
     pub(super) fn is_busy(&self) -> bool {
         let is_emptied = match &self.task {
             Task::Controllers(task) => task.cordon.is_some() && self.place() == Place::Check,
-            Task::Member(_)
+            Task::MemberReplace(_)
+            | Task::MemberRefresh(_)
             | Task::Saver(_)
             | Task::Leaver(_)
             | Task::PoolRefresh(_)
@@ -251,7 +259,8 @@ impl NodeStep {
     pub(super) const fn asks_balancers(&self, urgency: Urgency) -> bool {
         match &self.task {
             Task::Controllers(task) => !task.has_expired(urgency),
-            Task::Member(_)
+            Task::MemberReplace(_)
+            | Task::MemberRefresh(_)
             | Task::Saver(_)
             | Task::Leaver(_)
             | Task::PoolRefresh(_)
@@ -269,7 +278,8 @@ impl NodeStep {
     pub(super) fn may_be_out(&self) -> bool {
         match &self.task {
             Task::Leaver(_) => matches!(self.place(), Place::Remove | Place::Verify | Place::Done),
-            Task::Member(_)
+            Task::MemberReplace(_)
+            | Task::MemberRefresh(_)
             | Task::Saver(_)
             | Task::Controllers(_)
             | Task::PoolRefresh(_)
@@ -303,7 +313,8 @@ impl NodeStep {
                 phase: Phase::Open { state: PoolRefreshState::Refresh(round), .. },
                 ..
             }) if !is_alone => round.forget(token),
-            Task::Member(_)
+            Task::MemberReplace(_)
+            | Task::MemberRefresh(_)
             | Task::Saver(_)
             | Task::Leaver(_)
             | Task::Controllers(_)
@@ -343,7 +354,8 @@ impl NodeStep {
                 task.let_all_stay(&self.role, &self.group, departures, now);
             }
             Task::Removal(_)
-            | Task::Member(_)
+            | Task::MemberReplace(_)
+            | Task::MemberRefresh(_)
             | Task::Saver(_)
             | Task::Leaver(_)
             | Task::PoolRefresh(_)

@@ -13,7 +13,6 @@ use crate::states::{Wakes, Way};
 
 use super::super::Effect;
 use super::super::departures::{Cause, Departure, DepartureState, MOST_DRAINS};
-use super::super::errand::Asked;
 use super::super::fleet::{GroupView, Lifecycle};
 use super::super::waits::{Boot, Boots, Comes, Departs, Figure, Idle, Looked, Many, Waits, WorkersWait};
 use super::credentials::outdated;
@@ -136,14 +135,6 @@ impl State for WorkersState {
             Self::Look { .. } => Place::Look,
             Self::Roll { .. } => Place::Roll,
         }
-    }
-
-    fn asked(&self) -> &[Asked] {
-        &[]
-    }
-
-    fn asked_mut(&mut self) -> &mut [Asked] {
-        &mut []
     }
 
     fn is_busy(&self) -> bool {

@@ -18,16 +18,14 @@ fn hours_before(hours: i64) -> Timestamp {
 
 /// The step of a role that is at that place, and what is done there.
 fn step(role: &str, place: &str, work: &str) -> Value {
-    let state = if place == "look" { json!({"look": {}}) } else { json!({place: []}) };
+    let state =
+        if place == "look" { json!({"look": {}}) } else { json!({place: {"machine": "i-1", "round": []}}) };
     let phase = json!({"open": {"state": state, "since": hours_before(100)}});
-    let target = json!({"machine": "i-1"});
     let refresh = json!({"refresh": {"credentials": "new"}});
     let work = if work == "refresh" { refresh } else { json!(work) };
     let task = match role.split('-').next() {
-        Some("etcd") => json!({"member": {"work": work, "target": target, "phase": phase}}),
-        Some("controller") => {
-            json!({"controllers": {"work": work, "size": 2, "target": target, "phase": phase}})
-        }
+        Some("etcd") => json!({"memberReplace": {"work": {}, "phase": phase}}),
+        Some("controller") => json!({"controllers": {"work": work, "size": 2, "phase": phase}}),
         _ => {
             let pace = serde_json::to_value(slipway_core::cluster::Pace::default()).unwrap();
             let phase = json!({"open": {"state": {"look": {}}}});

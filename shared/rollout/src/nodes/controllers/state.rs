@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::states::{Wakes, Way};
 
-use super::super::machine::{Place, State};
-use super::super::{Phase, Target};
+use super::super::Phase;
+use super::super::machine::{Place, State, Tries};
 use crate::drain::Drain;
 use crate::errand::{Asked, Round};
 
@@ -29,9 +29,9 @@ pub struct Controllers {
     /// The one that pods were told to leave, and that has not gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<Cordon>,
-    /// The one that is worked on.
-    #[serde(default)]
-    pub target: Target,
+    /// How the work on one failed.
+    #[serde(default, skip_serializing_if = "Tries::is_none")]
+    pub tries: Tries,
     /// How far it is.
     pub phase: Phase<ControllersState>,
 }
@@ -75,17 +75,35 @@ pub enum ControllersState {
         idle_since: Option<Timestamp>,
     },
     /// The others are asked whether they are well.
-    Check(Round),
+    Check {
+        /// The one that is to change or go.
+        machine: String,
+        /// Who is asked.
+        round: Round,
+    },
     /// A snapshot of etcd is being taken.
-    Snapshot(Round),
+    Snapshot {
+        /// The one that is to change or go.
+        machine: String,
+        /// Who takes it.
+        asked: Asked,
+    },
     /// One takes its credentials.
-    Refresh(Round),
+    Refresh(Asked),
     /// One more comes before one goes.
     OneMore,
-    /// Its pods are evicted.
-    Drain(Drain),
-    /// It was terminated, and none comes for it.
-    Leave,
+    /// Pods are evicted.
+    Drain {
+        /// The one that they leave.
+        machine: String,
+        /// How far that is.
+        drain: Drain,
+    },
+    /// One was terminated, and none comes for it.
+    Leave {
+        /// Which.
+        machine: String,
+    },
     /// All are asked whether they are well.
     Verify(Round),
 }
@@ -146,53 +164,55 @@ impl State for ControllersState {
     fn place(&self) -> Place {
         match self {
             Self::Look { .. } => Place::Look,
-            Self::Check(_) => Place::Check,
-            Self::Snapshot(_) => Place::Snapshot,
+            Self::Check { .. } => Place::Check,
+            Self::Snapshot { .. } => Place::Snapshot,
             Self::Refresh(_) => Place::Refresh,
             Self::OneMore => Place::OneMore,
-            Self::Drain(_) => Place::Drain,
-            Self::Leave => Place::Leave,
+            Self::Drain { .. } => Place::Drain,
+            Self::Leave { .. } => Place::Leave,
             Self::Verify(_) => Place::Verify,
+        }
+    }
+
+    fn machine(&self) -> Option<&String> {
+        match self {
+            Self::Check { machine, .. }
+            | Self::Snapshot { machine, .. }
+            | Self::Drain { machine, .. }
+            | Self::Leave { machine } => Some(machine),
+            Self::Refresh(asked) => Some(&asked.command.instance),
+            Self::Look { .. } | Self::OneMore | Self::Verify(_) => None,
         }
     }
 
     fn asked(&self) -> &[Asked] {
         match self {
-            Self::Check(round) | Self::Snapshot(round) | Self::Refresh(round) | Self::Verify(round) => {
-                round.as_slice()
-            }
-            Self::Drain(drain) => drain.asked.as_slice(),
-            Self::Look { .. } | Self::OneMore | Self::Leave => &[],
+            Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
+            Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_ref(asked),
+            Self::Drain { drain, .. } => drain.asked.as_slice(),
+            Self::Look { .. } | Self::OneMore | Self::Leave { .. } => &[],
         }
     }
 
     fn asked_mut(&mut self) -> &mut [Asked] {
         match self {
-            Self::Check(round) | Self::Snapshot(round) | Self::Refresh(round) | Self::Verify(round) => {
-                round.as_mut_slice()
-            }
-            Self::Drain(drain) => drain.asked.as_mut_slice(),
-            Self::Look { .. } | Self::OneMore | Self::Leave => &mut [],
+            Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
+            Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_mut(asked),
+            Self::Drain { drain, .. } => drain.asked.as_mut_slice(),
+            Self::Look { .. } | Self::OneMore | Self::Leave { .. } => &mut [],
         }
     }
 
     fn is_busy(&self) -> bool {
         match self {
-            Self::Refresh(_) | Self::OneMore | Self::Drain(_) | Self::Leave | Self::Verify(_) => true,
-            Self::Look { .. } | Self::Check(_) | Self::Snapshot(_) => false,
+            Self::Refresh(_) | Self::OneMore | Self::Drain { .. } | Self::Leave { .. } | Self::Verify(_) => {
+                true
+            }
+            Self::Look { .. } | Self::Check { .. } | Self::Snapshot { .. } => false,
         }
     }
 
     fn not_sent(&self) -> Self {
-        match self {
-            Self::Verify(_) => Self::Verify(Round::default()),
-            Self::Look { .. }
-            | Self::Check(_)
-            | Self::Snapshot(_)
-            | Self::Refresh(_)
-            | Self::OneMore
-            | Self::Drain(_)
-            | Self::Leave => Self::look(),
-        }
+        if let Self::Verify(_) = self { Self::Verify(Round::default()) } else { Self::look() }
     }
 }

@@ -61,6 +61,19 @@ fn p7_what_fails_at_once_is_tried_again_only_after_minutes() {
 }
 
 #[test]
+fn p7_several_workers_that_never_take_their_credentials_are_given_up() {
+    let policy = RolloutPolicy { max_unavailable: CountOrPercent::Count(2), ..auto() };
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_worker, &policy);
+    while !yard.log.iter().any(|line| line.contains("takes new")) {
+        yard.wake(None);
+    }
+    yard.failing.insert("Slipway-Refresh", 1_000);
+    assert_eq!(yard.run(), "failed", "{:?}", yard.log);
+    assert!(yard.report.message.contains("refreshing pool-a.1 failed 3 times"), "{}", yard.report.message);
+    assert_eq!(yard.failing["Slipway-Refresh"], 1_000 - 2 * 3);
+}
+
+#[test]
 fn p6_drains_that_never_end_leave_room_for_others() {
     let size = Size { controllers: 1, workers: 5, ..SMALL };
     let mut yard = Yard::new(&size, Change::Machines, &|role| *role == Role::Etcd(0), &auto());

@@ -40,7 +40,8 @@ pub(super) fn drained(node: &str) -> Option<CommandView> {
 /// Believes that nothing is left to do.
 pub(super) fn is_done(step: &mut NodeStep) {
     match &mut step.task {
-        Task::Member(task) => task.phase = Phase::Done { left: false },
+        Task::MemberReplace(task) => task.phase = Phase::Done { left: false },
+        Task::MemberRefresh(task) => task.phase = Phase::Done { left: false },
         Task::Saver(task) => task.phase = Phase::Done { left: false },
         Task::Leaver(task) => task.phase = Phase::Done { left: false },
         Task::Controllers(task) => task.phase = Phase::Done { left: false },
@@ -53,7 +54,7 @@ pub(super) fn is_done(step: &mut NodeStep) {
 /// Whether a machine of that role was seen to already.
 pub(super) fn has_begun(step: &NodeStep) -> bool {
     match &step.task {
-        Task::Member(task) => task.renewed.is_some(),
+        Task::MemberRefresh(task) => task.work.renewed.is_some(),
         Task::Controllers(task) => {
             let drained = task.cordon.as_ref().is_some_and(|cordon| cordon.drained);
             !task.done.is_empty() || drained && step.place() == Place::Look
@@ -61,6 +62,6 @@ pub(super) fn has_begun(step: &NodeStep) -> bool {
         Task::PoolRefresh(task) => !task.done.is_empty(),
         Task::Workers(task) => task.phase.state().is_some() && !task.done.is_empty(),
         Task::Removal(task) => !task.empty.is_empty(),
-        Task::Saver(_) | Task::Leaver(_) => false,
+        Task::MemberReplace(_) | Task::Saver(_) | Task::Leaver(_) => false,
     }
 }

@@ -1,0 +1,131 @@
+//! A member of etcd that takes new credentials in place.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Act, MemberState, MemberWork, To, verifies};
+use crate::errand::{Asked, Round};
+use crate::fleet::GroupView;
+use crate::nodes::Turn;
+use crate::nodes::danger::Answers;
+use crate::nodes::machine::{Move, Place, Tries};
+use crate::nodes::members::refreshed;
+use crate::outbox::Seen;
+use crate::states::{Wakes, Way};
+use crate::waits::Waits;
+use slipway_core::node::Verb;
+use slipway_core::renewal::Urgency;
+
+/// It takes new credentials in place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RefreshMember {
+    /// Their digest.
+    pub credentials: String,
+    /// The machine that took them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed: Option<String>,
+}
+
+/// How far a member is that the others can do without, and that takes new credentials: its machine is asked to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Refreshing {
+    /// It takes them.
+    Refresh(Asked),
+}
+
+impl Act for Refreshing {
+    const WAYS: &'static [Way] = &[
+        Way::new(
+            "look",
+            "looks for what is to be done; waits for its machine, or for a window",
+            &[Wakes::Machine],
+            &["snapshot", "check", "verify", "done", "failed"],
+        ),
+        Way::new(
+            "snapshot",
+            "a snapshot is taken, on another member",
+            &[Wakes::Command],
+            &["check", "look", "failed"],
+        ),
+        Way::new(
+            "check",
+            "all members are asked whether they can do without it",
+            &[Wakes::Command],
+            &["refresh", "look", "failed"],
+        ),
+        Way::new("refresh", "it takes its new credentials", &[Wakes::Command], &["verify", "look", "failed"]),
+        Way::new(
+            "verify",
+            "all members are asked whether they are well",
+            &[Wakes::Command],
+            &["done", "failed"],
+        ),
+        Way::new("done", "nothing is left to do", &[], &[]),
+        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+    ];
+
+    fn place(&self) -> Place {
+        Place::Refresh
+    }
+
+    fn machine(&self) -> &String {
+        let Self::Refresh(asked) = self;
+        &asked.command.instance
+    }
+
+    fn asked(&self) -> &[Asked] {
+        let Self::Refresh(asked) = self;
+        std::slice::from_ref(asked)
+    }
+
+    fn asked_mut(&mut self) -> &mut [Asked] {
+        let Self::Refresh(asked) = self;
+        std::slice::from_mut(asked)
+    }
+
+    fn is_busy(&self) -> bool {
+        true
+    }
+}
+
+impl MemberWork<Refreshing> for RefreshMember {
+    fn has_expired(&self, urgency: Urgency) -> bool {
+        urgency.has_expired()
+    }
+
+    fn done(&self) -> Option<&String> {
+        self.renewed.as_ref()
+    }
+
+    fn begin(&self, machine: String, round: &Round, _: &Answers, turn: &mut Turn<'_>) -> To<Refreshing> {
+        // Where nothing may hold it up, it is not decided on what the others said.
+        let (seen, at) = match round.at() {
+            Some(at) if !self.has_expired(turn.urgency) => (Seen::Members, at),
+            Some(_) | None => (Seen::World, turn.now),
+        };
+        let verb = Verb::Refresh { credentials: self.credentials.clone(), restart: true };
+        let asked = turn.ask_one_on(seen, at, turn.role, machine, verb);
+        Move::Enter(MemberState::Act(Refreshing::Refresh(asked)), Waits::Credentials(Vec::new()))
+    }
+
+    fn go_on(
+        &mut self,
+        act: Refreshing,
+        tries: &mut Tries,
+        _: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        _: &GroupView,
+    ) -> To<Refreshing> {
+        let Refreshing::Refresh(asked) = act;
+        match refreshed(&asked, turn) {
+            None => Move::Stay(MemberState::Act(Refreshing::Refresh(asked)), Waits::Credentials(Vec::new())),
+            Some(Ok(())) => {
+                self.renewed = Some(asked.command.instance);
+                verifies(turn)
+            }
+            Some(Err(why)) => tries.again("refreshing", &asked.command.instance, &why, turn.now),
+        }
+    }
+}

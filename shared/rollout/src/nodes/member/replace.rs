@@ -1,0 +1,186 @@
+//! A member of etcd whose machine another takes the place of: leadership moved, the machine terminated, its successor come.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Act, MemberState, MemberWork, To, checks, still_serves, verifies};
+use crate::Effect;
+use crate::errand::{Asked, Round};
+use crate::fleet::{GroupView, MachineView};
+use crate::nodes::danger::Answers;
+use crate::nodes::machine::{Move, Place, State, Tries, waited};
+use crate::nodes::members::leads;
+use crate::nodes::{PATIENCE, RECONSIDERED, Turn, is_current, serving};
+use crate::outbox::Seen;
+use crate::states::{Wakes, Way};
+use crate::waits::{Boot, Boots, Comes, Waits};
+use slipway_core::node::{LeaderMoved, Verb};
+use slipway_core::renewal::Urgency;
+
+/// Another machine takes its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplaceMember {}
+
+/// How far a member is that the others can do without, and that is replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Replacing {
+    /// It moves leadership to another member.
+    MoveLeader(Asked),
+    /// It was terminated, and its successor comes.
+    Successor {
+        /// The machine of before.
+        machine: String,
+    },
+}
+
+impl Act for Replacing {
+    const WAYS: &'static [Way] = &[
+        Way::new(
+            "look",
+            "looks for what is to be done; waits for its machine, or for a window",
+            &[Wakes::Machine],
+            &["snapshot", "check", "verify", "done", "failed"],
+        ),
+        Way::new(
+            "snapshot",
+            "a snapshot is taken, on another member",
+            &[Wakes::Command],
+            &["check", "look", "failed"],
+        ),
+        Way::new(
+            "check",
+            "all members are asked whether they can do without it",
+            &[Wakes::Command],
+            &["moveLeader", "successor", "look", "failed"],
+        ),
+        Way::new(
+            "moveLeader",
+            "leadership is moved to another member",
+            &[Wakes::Command],
+            &["check", "look", "failed"],
+        ),
+        Way::new(
+            "successor",
+            "it was terminated, and its successor comes",
+            &[Wakes::Machine],
+            &["verify", "look", "failed"],
+        ),
+        Way::new(
+            "verify",
+            "all members are asked whether they are well",
+            &[Wakes::Command],
+            &["done", "failed"],
+        ),
+        Way::new("done", "nothing is left to do", &[], &[]),
+        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+    ];
+
+    fn place(&self) -> Place {
+        match self {
+            Self::MoveLeader(_) => Place::MoveLeader,
+            Self::Successor { .. } => Place::Successor,
+        }
+    }
+
+    fn machine(&self) -> &String {
+        match self {
+            Self::MoveLeader(asked) => &asked.command.instance,
+            Self::Successor { machine } => machine,
+        }
+    }
+
+    fn asked(&self) -> &[Asked] {
+        match self {
+            Self::MoveLeader(asked) => std::slice::from_ref(asked),
+            Self::Successor { .. } => &[],
+        }
+    }
+
+    fn asked_mut(&mut self) -> &mut [Asked] {
+        match self {
+            Self::MoveLeader(asked) => std::slice::from_mut(asked),
+            Self::Successor { .. } => &mut [],
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        match self {
+            Self::Successor { .. } => true,
+            Self::MoveLeader(_) => false,
+        }
+    }
+}
+
+impl MemberWork<Replacing> for ReplaceMember {
+    fn has_expired(&self, _: Urgency) -> bool {
+        false
+    }
+
+    fn done(&self) -> Option<&String> {
+        None
+    }
+
+    fn begin(&self, machine: String, round: &Round, answers: &Answers, turn: &mut Turn<'_>) -> To<Replacing> {
+        if leads(turn.role, answers) && answers.len() > 1 {
+            let asked = turn.ask_one(turn.role, machine, Verb::EtcdMoveLeader);
+            return Move::Enter(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader);
+        }
+        let (group, instance) = (turn.group.to_owned(), machine.clone());
+        let effect = Effect::Terminate { group, instance, then_desired: None };
+        turn.effects.push_on(effect, Seen::Members, round.at().unwrap_or(turn.now));
+        Move::Enter(MemberState::Act(Replacing::Successor { machine }), Waits::Replaced)
+    }
+
+    fn go_on(
+        &mut self,
+        act: Replacing,
+        tries: &mut Tries,
+        since: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+        group: &GroupView,
+    ) -> To<Replacing> {
+        match act {
+            // The machine may have gone since.
+            Replacing::MoveLeader(asked) if !still_serves(&asked.command.instance, group) => {
+                Move::To(MemberState::look())
+            }
+            Replacing::MoveLeader(asked) => match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
+                None => Move::Stay(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader),
+                // All are asked once more: time went by, and somebody else leads.
+                Some(Ok(_)) => checks(asked.command.instance, turn),
+                Some(Err(why)) => {
+                    tries.again("moving leadership from", &asked.command.instance, &why, turn.now)
+                }
+            },
+            Replacing::Successor { machine } => successor(machine, since, turn, group),
+        }
+    }
+}
+
+fn successor(
+    machine: String,
+    since: Option<Timestamp>,
+    turn: &mut Turn<'_>,
+    group: &GroupView,
+) -> To<Replacing> {
+    let is_new = |(id, one): (&String, &MachineView)| *id != machine && is_current(group, one);
+    if serving(group).any(is_new) {
+        return verifies(turn);
+    }
+    // It was decided and never done: what it was decided on became too old.
+    if still_serves(&machine, group) && waited(since, turn.now) > RECONSIDERED {
+        return Move::To(MemberState::look());
+    }
+    let boots = Boot::of(group, &turn.observed.booting);
+    if waited(since, turn.now) > PATIENCE {
+        return Move::Fail(format!(
+            "nobody took the place of its machine within {} minutes: {}",
+            PATIENCE.as_mins(),
+            Boots(&boots)
+        ));
+    }
+    let state = MemberState::Act(Replacing::Successor { machine });
+    Move::Stay(state, Waits::Boot(Comes::Successor, boots))
+}
