@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use rustls::pki_types::ServerName;
 use sha2::{Digest as _, Sha256};
 use slipway_core::digest::{hex, sha256_hex};
-use slipway_core::node::report::{Applied, ComponentHealth, Instance, Served};
+use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance, Served};
 use slipway_core::node::{NodeConfig, NodeFile, NodeStatus};
 use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
 
@@ -60,7 +60,7 @@ pub async fn of(root: &Path, instance: Option<Instance>) -> Outcome<NodeStatus> 
     let etcd = etcd?;
     let mut components = components;
     components.extend(etcd.as_ref().map(|health| ComponentHealth {
-        name: "etcd".to_owned(),
+        name: ComponentName::Etcd.into(),
         healthy: health.healthy,
         problem: (!health.healthy).then(|| health.problems.join("; ")),
     }));
@@ -138,7 +138,7 @@ pub async fn served(listener: &Listener, now: Timestamp) -> Served {
 
 pub(crate) async fn ask(component: &Component) -> ComponentHealth {
     let problem = asked(component).await.err();
-    ComponentHealth { name: component.name.to_owned(), healthy: problem.is_none(), problem }
+    ComponentHealth { name: component.name.into(), healthy: problem.is_none(), problem }
 }
 
 async fn asked(component: &Component) -> Result<(), String> {

@@ -33,7 +33,7 @@ impl<C: Commands> Bootstrap<C> {
                 for component in components(&self.host.root, &self.config) {
                     let found = status::ask(&component).await;
                     if let Some(problem) = found.problem {
-                        return Err(waiting(&found.name, &problem, "journalctl --unit kubelet"));
+                        return Err(waiting(component.name.as_str(), &problem, "journalctl --unit kubelet"));
                     }
                 }
                 Ok(())

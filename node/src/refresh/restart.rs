@@ -160,7 +160,7 @@ impl<C: Commands> Restarts<'_, C> {
             return Ok((!is_up(&found)).then(|| found.problems.join("; ")));
         }
         let all = components(&self.host.root, self.config);
-        let Some(component) = all.iter().find(|component| component.name == process.name()) else {
+        let Some(component) = all.iter().find(|component| component.name == process.component()) else {
             return Ok(None);
         };
         Ok(status::ask(component).await.problem)

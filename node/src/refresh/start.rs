@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use slipway_core::node::NodeConfig;
+use slipway_core::node::report::ComponentName;
 
 use crate::credentials::{self, Bundle};
 use crate::status::credentials_folder;
@@ -27,12 +28,18 @@ impl Process {
     /// As listeners, components and static pods are called.
     #[must_use]
     pub(super) fn name(self) -> &'static str {
+        self.component().as_str()
+    }
+
+    /// The component that it is.
+    #[must_use]
+    pub(super) const fn component(self) -> ComponentName {
         match self {
-            Self::Etcd => "etcd",
-            Self::ApiServer => "kube-apiserver",
-            Self::ControllerManager => "kube-controller-manager",
-            Self::Scheduler => "kube-scheduler",
-            Self::Kubelet => "kubelet",
+            Self::Etcd => ComponentName::Etcd,
+            Self::ApiServer => ComponentName::ApiServer,
+            Self::ControllerManager => ComponentName::ControllerManager,
+            Self::Scheduler => ComponentName::Scheduler,
+            Self::Kubelet => ComponentName::Kubelet,
         }
     }
 

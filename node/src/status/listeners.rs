@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use slipway_core::node::NodeConfig;
+use slipway_core::node::report::ComponentName;
 use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use crate::credentials::below;
@@ -35,8 +36,8 @@ pub struct Listener {
 /// One that is asked over HTTP whether it is well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// As the status names it.
-    pub name: &'static str,
+    /// Which.
+    pub name: ComponentName,
     /// Where.
     pub url: String,
     /// Who signs what it presents; `None`: nobody checks that.
@@ -123,7 +124,7 @@ pub fn listeners(root: &Path, config: &NodeConfig) -> Vec<Listener> {
 pub fn components(root: &Path, config: &NodeConfig) -> Vec<Component> {
     let kubernetes = |name: &str| below(root, KUBERNETES_DIR).join(name);
     let kubelet = Component {
-        name: "kubelet",
+        name: ComponentName::Kubelet,
         url: format!("http://127.0.0.1:{KUBELET_HEALTH}/healthz"),
         authority: None,
         identity: None,
@@ -138,13 +139,13 @@ pub fn components(root: &Path, config: &NodeConfig) -> Vec<Component> {
         NodeConfig::Etcd(_) => Vec::new(),
         NodeConfig::Controller(config) => {
             let apiserver = Component {
-                name: "kube-apiserver",
+                name: ComponentName::ApiServer,
                 url: format!("https://127.0.0.1:{}/readyz", config.control_plane.bind_port),
                 authority: Some(kubernetes("ca.pem")),
                 identity: Some((kubernetes("node-manager.pem"), kubernetes("node-manager-key.pem"))),
             };
-            let manager = own("kube-controller-manager", CONTROLLER_MANAGER);
-            vec![apiserver, manager, own("kube-scheduler", SCHEDULER), kubelet]
+            let manager = own(ComponentName::ControllerManager, CONTROLLER_MANAGER);
+            vec![apiserver, manager, own(ComponentName::Scheduler, SCHEDULER), kubelet]
         }
         NodeConfig::Worker(_) => vec![kubelet],
     }

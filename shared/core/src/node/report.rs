@@ -1,10 +1,13 @@
 //! What a node says of itself: the answers of `slipway-node status` and `slipway-node etcd health`, which scanner and rollout
 //! read. Either has a format of its own; a reader takes what it knows and leaves the rest.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use super::Word;
 
 /// The answer of `slipway-node status`: what is *served*, not what lies on the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,12 +133,51 @@ pub struct Held {
     pub not_after: Timestamp,
 }
 
-/// A component of a node.
+/// A component of a node, as it is called on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComponentName {
+    /// `etcd`.
+    Etcd,
+    /// `kube-apiserver`.
+    #[serde(rename = "kube-apiserver")]
+    ApiServer,
+    /// `kube-controller-manager`.
+    #[serde(rename = "kube-controller-manager")]
+    ControllerManager,
+    /// `kube-scheduler`.
+    #[serde(rename = "kube-scheduler")]
+    Scheduler,
+    /// `kubelet`.
+    Kubelet,
+}
+
+impl ComponentName {
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+        }
+    }
+}
+
+impl fmt::Display for ComponentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How a component of a node is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentHealth {
-    /// `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `kubelet`.
-    pub name: String,
+    /// Which.
+    pub name: Word<ComponentName>,
     /// Whether it says that it is well.
     pub healthy: bool,
     /// What it says if it is not.

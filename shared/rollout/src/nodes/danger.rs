@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::super::fleet::{MachineView, TargetHealth};
 use super::super::waits::{Danger, Figure};
-use slipway_core::node::{EtcdHealth, EtcdMemberHealth, NodeStatus};
+use slipway_core::node::report::ComponentName;
+use slipway_core::node::{EtcdHealth, EtcdMemberHealth, NodeStatus, Word};
 use slipway_core::pki::Role;
 
 /// Entries that a voter may lack of what its leader had a moment before. One that keeps up lacks none or a few: with more missing, it
@@ -130,7 +131,8 @@ pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>
             machine: machine.clone(),
             problem: component.problem.clone(),
         }));
-        if !status.components.iter().any(|component| component.name == "kube-apiserver") {
+        if !status.components.iter().any(|component| component.name == Word::Known(ComponentName::ApiServer))
+        {
             dangers.push(Danger::NoApiServer(machine.clone()));
         }
     }

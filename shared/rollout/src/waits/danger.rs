@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::words::Boots;
 use super::{Boot, Figure};
+use slipway_core::node::Word;
+use slipway_core::node::report::ComponentName;
 use slipway_core::pki::Role;
 
 /// Why a member of etcd or a controller may not be taken down now.
@@ -82,8 +84,8 @@ pub enum Danger {
     },
     /// A component of a controller is not well.
     Component {
-        /// Its name.
-        name: String,
+        /// Which.
+        name: Word<ComponentName>,
         /// `i-…`.
         machine: String,
         /// Why, as far as is known.

@@ -1,7 +1,7 @@
 //! What `slipway-node` does and answers when a document names one of its verbs.
 
 use slipway_core::node::answer::{KubeletRenewed, LeaderStays, Outcome};
-use slipway_core::node::report::{Applied, ComponentHealth, Instance};
+use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance};
 use slipway_core::node::{
     EtcdAlarm, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, LeaderMoved, NodeStatus, RecordsRetired,
     Refreshed, SnapshotTaken, Uncordoned, Verb,
@@ -251,22 +251,23 @@ impl World {
         let is_member = role.starts_with("etcd-");
         let etcd = is_member.then(|| self.etcd_health(cluster, role));
         let api = self.api_servers(cluster).contains(&machine.id);
-        let component = |name: &str, healthy: bool| ComponentHealth {
-            name: name.to_owned(),
+        let component = |name: ComponentName, healthy: bool| ComponentHealth {
+            name: name.into(),
             healthy,
             problem: (!healthy).then(|| "it does not answer".to_owned()),
         };
         let components = if let Some(etcd) = &etcd {
-            vec![component("etcd", etcd.serving)]
+            vec![component(ComponentName::Etcd, etcd.serving)]
         } else if role == "controller" {
-            let names = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+            let names =
+                [ComponentName::ApiServer, ComponentName::ControllerManager, ComponentName::Scheduler];
             names
                 .into_iter()
                 .map(|name| component(name, api))
-                .chain([component("kubelet", machine.ready)])
+                .chain([component(ComponentName::Kubelet, machine.ready)])
                 .collect()
         } else {
-            vec![component("kubelet", machine.ready)]
+            vec![component(ComponentName::Kubelet, machine.ready)]
         };
         let hex = self.hex(&format!("address {}", machine.id));
         let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap_or_default();
