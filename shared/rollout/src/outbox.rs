@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::node::Verb;
 
-use super::departures::{Cause, DepartureState};
+use super::departures::DepartureState;
 use super::{Effect, Rollout};
 
 /// How old what was seen may be when something disruptive is done: the tick comes once a minute, and may come late once.
@@ -260,7 +260,7 @@ impl Rollout {
     /// A drain may have been sent by a function that died before it could say so, so that it is taken back.
     pub(super) fn leave_alone(&mut self, machine: &str, now: Timestamp) {
         // What Auto Scaling takes down goes, whatever anybody says here.
-        if self.departures.get(machine).is_some_and(|one| one.cause == Cause::AutoScaling) {
+        if self.departures.get(machine).is_some_and(|one| !one.is_of_a_rollout()) {
             return;
         }
         let (withdrawn, rest): (Vec<Pending>, Vec<Pending>) =

@@ -40,8 +40,6 @@ pub struct Departure {
     pub group: String,
     /// Who wants it to go.
     pub cause: Cause,
-    /// What comes after its drain.
-    pub ends: Ending,
     /// How far it is.
     pub state: DepartureState,
     /// When it came there.
@@ -61,13 +59,13 @@ pub struct Departure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
-    /// A rollout.
-    Rollout,
-    /// Auto Scaling itself.
+    /// A rollout, and what comes after its drain.
+    Rollout(Ending),
+    /// Auto Scaling itself: another takes its place, or none, as its group wants.
     AutoScaling,
 }
 
-/// What comes after the drain of a machine.
+/// What comes after the drain of a machine that a rollout wants to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Ending {
@@ -212,7 +210,6 @@ impl Departure {
             role,
             group: group.to_owned(),
             cause: Cause::AutoScaling,
-            ends: Ending::Replaced,
             state: DepartureState::drains(),
             since: now,
             force_after_s,
@@ -223,8 +220,9 @@ impl Departure {
 
     /// One that was cordoned and does not go after all; `asked`: the drain that may still run.
     pub(crate) fn called_off(role: Role, group: &str, asked: Option<Asked>, now: Timestamp) -> Self {
-        let state = DepartureState::Withdraw { asked, told: None };
-        Self { cause: Cause::Rollout, state, ..Self::by_auto_scaling(role, group, None, now) }
+        let (cause, state) =
+            (Cause::Rollout(Ending::Replaced), DepartureState::Withdraw { asked, told: None });
+        Self { cause, state, ..Self::by_auto_scaling(role, group, None, now) }
     }
 
     /// One of a pool that goes as a whole: it stays, empty, until all are.
@@ -234,7 +232,8 @@ impl Departure {
         force_after_s: Option<u32>,
         now: Timestamp,
     ) -> Self {
-        Self { ends: Ending::Rests, ..Self::by_rollout(role, group, false, force_after_s, now) }
+        let one = Self::by_auto_scaling(role.clone(), &group.name, force_after_s, now);
+        Self { cause: Cause::Rollout(Ending::Rests), ..one }
     }
 
     /// One that a rollout begins; `is_surplus`: none comes for it.
@@ -247,12 +246,20 @@ impl Departure {
     ) -> Self {
         let ends = if is_surplus { Ending::Surplus { of: group.desired } } else { Ending::Replaced };
         let one = Self::by_auto_scaling(role.clone(), &group.name, force_after_s, now);
-        Self { cause: Cause::Rollout, ends, ..one }
+        Self { cause: Cause::Rollout(ends), ..one }
+    }
+
+    /// Whether a rollout wants it to go.
+    pub(crate) const fn is_of_a_rollout(&self) -> bool {
+        match self.cause {
+            Cause::Rollout(_) => true,
+            Cause::AutoScaling => false,
+        }
     }
 
     /// Whether none comes for it.
     pub(crate) const fn is_surplus(&self) -> bool {
-        matches!(self.ends, Ending::Surplus { .. })
+        matches!(self.cause, Cause::Rollout(Ending::Surplus { .. }))
     }
 
     /// What a controller was asked for it last.
@@ -461,13 +468,13 @@ impl Departure {
 
     /// Its pods are gone: it goes, too.
     fn is_empty(&mut self, id: &str, hold: Hold, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
-        if self.ends == Ending::Rests && !hold.must_go() {
+        if self.cause == Cause::Rollout(Ending::Rests) && !hold.must_go() {
             self.enter(DepartureState::Rest, scene.now);
             return;
         }
-        if hold.must_go() {
+        if hold.must_go() && self.is_of_a_rollout() {
             // Auto Scaling took it down meanwhile, and launches another for it: if there is one too many, there still is.
-            self.ends = Ending::Replaced;
+            self.cause = Cause::Rollout(Ending::Replaced);
         }
         let (group, instance) = (self.group.clone(), id.to_owned());
         effects.push(match hold {
@@ -482,7 +489,7 @@ impl Departure {
     /// How many machines its group is to want once it is gone. Where somebody else, such as a cluster autoscaler, has made the group smaller
     /// since it was chosen as one too many, or it is as small as it may be, it is one too many no longer: another takes its place.
     fn then_desired(&self, scene: &Scene<'_>) -> Option<u32> {
-        let Ending::Surplus { of } = self.ends else { return None };
+        let Cause::Rollout(Ending::Surplus { of }) = self.cause else { return None };
         let group = scene.observed.groups.get(&self.group)?.as_ref()?;
         let mut shrunk = scene.shrunk.borrow_mut();
         let shrunk = shrunk.entry(self.group.clone()).or_default();
@@ -499,7 +506,7 @@ impl Departure {
     pub(crate) fn not_terminated(&mut self, reason: &str) {
         let DepartureState::Leave { told } = self.state else { return };
         if self.is_surplus() {
-            self.ends = Ending::Replaced;
+            self.cause = Cause::Rollout(Ending::Replaced);
             self.enter(DepartureState::drains(), told);
         } else {
             self.withdraw(Some(reason.to_owned()), told);

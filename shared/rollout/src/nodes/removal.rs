@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::states::{Wakes, Way};
 
-use super::super::departures::{Cause, Departure, DepartureState, MOST_DRAINS};
+use super::super::departures::{Departure, DepartureState, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle, MachineView};
 use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
 use super::super::waits::{Departs, Figure, Idle, Kept, Looked, Waits};
@@ -111,7 +111,7 @@ impl Removal {
         now: Timestamp,
     ) {
         for id in std::mem::take(&mut self.begun) {
-            if let Some(one) = departures.get_mut(&id).filter(|one| one.cause == Cause::Rollout) {
+            if let Some(one) = departures.get_mut(&id).filter(|one| one.is_of_a_rollout()) {
                 one.withdraw(None, now);
             }
         }

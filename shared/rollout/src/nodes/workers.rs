@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::states::{Wakes, Way};
 
 use super::super::Effect;
-use super::super::departures::{Cause, Departure, DepartureState, MOST_DRAINS};
+use super::super::departures::{Departure, DepartureState, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle};
 use super::super::waits::{Boot, Boots, Comes, Departs, Figure, Idle, Looked, Many, Waits, WorkersWait};
 use super::credentials::outdated;
@@ -300,7 +300,7 @@ impl Workers {
             let left = turn.departures.get_mut(&id).filter(|one| {
                 turn.skipped.contains(&id)
                     && matches!(one.state, DepartureState::Drain { .. })
-                    && one.cause == Cause::Rollout
+                    && one.is_of_a_rollout()
             });
             if let Some(one) = left {
                 one.withdraw(None, turn.now);
