@@ -102,10 +102,10 @@ fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
             "unless etcd goes already, another last snapshot of it is taken first"
         }
         Some(LastSnapshot::Needless) => "no etcd ever stood, so that there is nothing to take a snapshot of",
-        None | Some(LastSnapshot::Leader(_) | LastSnapshot::Taking(_)) if !without_snapshot => {
+        None | Some(LastSnapshot::Wanted { .. }) if !without_snapshot => {
             "a last snapshot of etcd is taken first"
         }
-        None | Some(LastSnapshot::Leader(_) | LastSnapshot::Taking(_) | LastSnapshot::Declined) => {
+        None | Some(LastSnapshot::Wanted { .. } | LastSnapshot::Declined) => {
             "no last snapshot of etcd is taken: what is in no earlier one is lost"
         }
     };

@@ -34,7 +34,7 @@ use end::{destroyed, last_snapshot, listed};
 use machines::let_go;
 pub(super) use records::zone_cure;
 use records::{Records, retire};
-pub use save::{Inquiry, LastSnapshot};
+pub use save::{Inquiry, LastSnapshot, Save};
 use save::{member_groups, save};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::render::{StackKind, stack_name};
@@ -51,9 +51,6 @@ pub struct Destroy {
     pub attempt: u32,
     /// The last snapshot of etcd.
     pub snapshot: LastSnapshot,
-    /// Where the one lies that was the last before another order, or before it went on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub earlier: Option<String>,
     /// The records that members of etcd set themselves.
     #[serde(default)]
     pub records: Records,
@@ -68,9 +65,6 @@ pub struct Destroy {
     /// Since when it is to end, as a person said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<Timestamp>,
-    /// Why it stopped before a stack could.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
 }
 
 /// A stack that goes.
@@ -189,19 +183,17 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
     let snapshot = match (state.has_etcd(), no_snapshot) {
         (false, true) => LastSnapshot::Needless,
         (true, true) => LastSnapshot::Declined,
-        (_, false) => LastSnapshot::Leader(Inquiry::new(now)),
+        (_, false) => LastSnapshot::wanted(None, now),
     };
     Destroy {
         asked_at: at,
         attempt: 1,
         snapshot,
-        earlier: None,
         records: Records::Stand,
         stacks: stacks(state),
         rounds: 0,
         told: None,
         aborted: None,
-        failure: None,
     }
 }
 
@@ -237,7 +229,7 @@ impl Destroy {
             }
         }
         let attempt = self.attempt + 1;
-        Self { asked_at: at, attempt, aborted: None, failure: None, records: Records::Stand, ..self }
+        Self { asked_at: at, attempt, aborted: None, records: Records::Stand, ..self }
     }
 
     /// A person thought better of it; whether that was after it was ordered.
@@ -269,7 +261,7 @@ impl Destroy {
             GoingState::Failed(why) => Some(why.as_str()),
             GoingState::Stands | GoingState::Deleting(_) | GoingState::Gone | GoingState::NotOurs => None,
         });
-        self.failure.as_deref().or(failed)
+        self.snapshot.failure().or(failed)
     }
 
     /// The stacks whose turn it is, by their place: those of the first wave of which any may stand.
@@ -292,7 +284,7 @@ impl Destroy {
     }
 
     const fn saves(&self) -> bool {
-        matches!(self.snapshot, LastSnapshot::Leader(_) | LastSnapshot::Taking(_))
+        matches!(self.snapshot, LastSnapshot::Wanted { .. })
     }
 
     /// What CloudFormation refused outright.
@@ -372,7 +364,7 @@ pub(super) fn decide(
     let before = open.stacks.clone();
     if !open.has_stopped() {
         let saves = open.saves();
-        if saves && !held && open.failure.is_none() {
+        if saves && !held && open.snapshot.failure().is_none() {
             let saves = save(&next, &mut open, observed, now, &mut effects);
             waits.insert(stack_name(&next.cluster, StackKind::Etcd, ""), saves);
         }

@@ -45,7 +45,7 @@ use slipway_core::words::moment;
 pub use addons::AddonStep;
 pub use decide::{decide, to_observe};
 use departures::Departure;
-pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot};
+pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save};
 pub use doing::Doing;
 pub use drain::Drain;
 pub use errand::{Asked, Round};

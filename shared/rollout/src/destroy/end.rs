@@ -90,7 +90,7 @@ pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String
     next.last_snapshot = match &open.snapshot {
         LastSnapshot::Taken(key) => Some(key.clone()),
         LastSnapshot::Needless => next.last_snapshot.take(),
-        LastSnapshot::Leader(_) | LastSnapshot::Taking(_) | LastSnapshot::Declined => None,
+        LastSnapshot::Wanted { .. } | LastSnapshot::Declined => None,
     };
     next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"))
 }

@@ -17,14 +17,18 @@ use slipway_core::render::{StackKind, stack_name};
 /// More members than any etcd has.
 const MOST_MEMBERS: u32 = 9;
 
-/// How far the last snapshot of etcd is.
+/// What becomes of the last snapshot of etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum LastSnapshot {
-    /// Members are asked which of them leads.
-    Leader(Inquiry),
-    /// It is being taken.
-    Taking(Inquiry),
+    /// It is to be taken before anything goes.
+    Wanted {
+        /// How far that is.
+        save: Save,
+        /// Where the one lies that was the last before another order, or before it went on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        earlier: Option<String>,
+    },
     /// It is taken, verified, and lies there.
     Taken(String),
     /// A person does without.
@@ -33,18 +37,50 @@ pub enum LastSnapshot {
     Needless,
 }
 
+/// How far a last snapshot of etcd is that is to be taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Save {
+    /// Members are asked which of them leads.
+    Leader(Inquiry),
+    /// It is being taken.
+    Taking(Inquiry),
+    /// It cannot be taken, and why: another order is waited for.
+    Failed(String),
+}
+
 impl LastSnapshot {
+    /// One that is to be taken.
+    pub(super) fn wanted(earlier: Option<String>, now: Timestamp) -> Self {
+        Self::Wanted { save: Save::Leader(Inquiry::new(now)), earlier }
+    }
+
     pub(super) const fn inquiry(&self) -> Option<&Inquiry> {
         match self {
-            Self::Leader(inquiry) | Self::Taking(inquiry) => Some(inquiry),
-            Self::Taken(_) | Self::Declined | Self::Needless => None,
+            Self::Wanted { save: Save::Leader(inquiry) | Save::Taking(inquiry), .. } => Some(inquiry),
+            Self::Wanted { save: Save::Failed(_), .. } | Self::Taken(_) | Self::Declined | Self::Needless => {
+                None
+            }
         }
     }
 
     pub(super) const fn inquiry_mut(&mut self) -> Option<&mut Inquiry> {
         match self {
-            Self::Leader(inquiry) | Self::Taking(inquiry) => Some(inquiry),
-            Self::Taken(_) | Self::Declined | Self::Needless => None,
+            Self::Wanted { save: Save::Leader(inquiry) | Save::Taking(inquiry), .. } => Some(inquiry),
+            Self::Wanted { save: Save::Failed(_), .. } | Self::Taken(_) | Self::Declined | Self::Needless => {
+                None
+            }
+        }
+    }
+
+    /// Why it cannot be taken.
+    pub(super) fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Wanted { save: Save::Failed(why), .. } => Some(why),
+            Self::Wanted { save: Save::Leader(_) | Save::Taking(_), .. }
+            | Self::Taken(_)
+            | Self::Declined
+            | Self::Needless => None,
         }
     }
 }
@@ -91,10 +127,12 @@ impl Destroy {
     /// another is the last, unless etcd goes already.
     pub(in super::super) fn saves_again(&mut self, now: Timestamp) {
         match &self.snapshot {
-            LastSnapshot::Taken(_) | LastSnapshot::Leader(_) | LastSnapshot::Taking(_) => {
+            LastSnapshot::Taken(_) | LastSnapshot::Wanted { save: Save::Leader(_) | Save::Taking(_), .. } => {
                 self.saves_anew(now)
             }
-            LastSnapshot::Declined | LastSnapshot::Needless => {}
+            LastSnapshot::Wanted { save: Save::Failed(_), .. }
+            | LastSnapshot::Declined
+            | LastSnapshot::Needless => {}
         }
     }
 
@@ -102,19 +140,28 @@ impl Destroy {
     pub(super) fn saves_anew(&mut self, now: Timestamp) {
         let stands =
             |going: &super::Going| going.kind == StackKind::Etcd && going.state == GoingState::Stands;
-        if !self.stacks.iter().any(stands) {
+        if !self.stacks.iter().any(stands) && self.snapshot.failure().is_none() {
             return;
         }
-        if let LastSnapshot::Taken(key) = &self.snapshot {
-            self.earlier = Some(key.clone());
-        }
-        self.snapshot = LastSnapshot::Leader(Inquiry::new(now));
+        let earlier = match &self.snapshot {
+            LastSnapshot::Taken(key) => Some(key.clone()),
+            LastSnapshot::Wanted { earlier, .. } => earlier.clone(),
+            LastSnapshot::Declined | LastSnapshot::Needless => None,
+        };
+        self.snapshot = LastSnapshot::wanted(earlier, now);
     }
 
     /// A person does without another.
     pub(super) fn does_without(&mut self) {
-        if self.snapshot.inquiry().is_some() {
-            self.snapshot = self.earlier.take().map_or(LastSnapshot::Declined, LastSnapshot::Taken);
+        if let LastSnapshot::Wanted { earlier, .. } = &mut self.snapshot {
+            self.snapshot = earlier.take().map_or(LastSnapshot::Declined, LastSnapshot::Taken);
+        }
+    }
+
+    /// The last snapshot, which is wanted, is as far as that.
+    fn saves_by(&mut self, next: Save) {
+        if let LastSnapshot::Wanted { save, .. } = &mut self.snapshot {
+            *save = next;
         }
     }
 
@@ -176,15 +223,20 @@ pub(super) fn save(
     effects: &mut Effects,
 ) -> GoingWaits {
     match open.snapshot.clone() {
-        LastSnapshot::Leader(inquiry) => finds_leader(state, open, inquiry, observed, now, effects),
-        LastSnapshot::Taking(inquiry) => match inquiry.round.only_answer::<SnapshotTaken>(observed, now) {
-            None => GoingWaits::Snapshot,
-            Some(Ok(taken)) => {
-                open.snapshot = LastSnapshot::Taken(taken.key.clone());
-                GoingWaits::SnapshotTaken(taken.key)
+        LastSnapshot::Wanted { save: Save::Leader(inquiry), .. } => {
+            finds_leader(state, open, inquiry, observed, now, effects)
+        }
+        LastSnapshot::Wanted { save: Save::Taking(inquiry), .. } => {
+            match inquiry.round.only_answer::<SnapshotTaken>(observed, now) {
+                None => GoingWaits::Snapshot,
+                Some(Ok(taken)) => {
+                    open.snapshot = LastSnapshot::Taken(taken.key.clone());
+                    GoingWaits::SnapshotTaken(taken.key)
+                }
+                Some(Err(why)) => come_to_nothing(open, inquiry, Save::Taking, &why, now),
             }
-            Some(Err(why)) => come_to_nothing(open, LastSnapshot::Taking(inquiry), &why, now),
-        },
+        }
+        LastSnapshot::Wanted { save: Save::Failed(why), .. } => GoingWaits::SnapshotHeld(why),
         LastSnapshot::Taken(key) => GoingWaits::SnapshotTaken(key),
         LastSnapshot::Declined | LastSnapshot::Needless => GoingWaits::NoEtcd,
     }
@@ -213,11 +265,11 @@ fn finds_leader(
         }
         if machines.is_empty() {
             let why = "no member of etcd has a machine in service";
-            return come_to_nothing(open, LastSnapshot::Leader(inquiry), why, now);
+            return come_to_nothing(open, inquiry, Save::Leader, why, now);
         }
         let whom = machines.into_iter().map(|(role, id)| (role, id, Verb::EtcdHealth)).collect();
         let round = open.ask(state, whom, now, effects);
-        open.snapshot = LastSnapshot::Leader(Inquiry { round, ..inquiry });
+        open.saves_by(Save::Leader(Inquiry { round, ..inquiry }));
         return GoingWaits::Leader;
     }
     let Some(answers) = inquiry.round.answers::<EtcdHealth>(observed, now) else { return GoingWaits::Leader };
@@ -228,25 +280,29 @@ fn finds_leader(
         let why = why_not(&inquiry.round, &said);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
         let why = format!("no member of etcd leads{why}");
-        return come_to_nothing(open, LastSnapshot::Leader(inquiry), &why, now);
+        return come_to_nothing(open, inquiry, Save::Leader, &why, now);
     };
     let whom = vec![(leader.role, leader.command.instance, Verb::EtcdSnapshot)];
     let round = open.ask(state, whom, now, effects);
-    open.snapshot = LastSnapshot::Taking(Inquiry { round, ..inquiry });
+    open.saves_by(Save::Taking(Inquiry { round, ..inquiry }));
     GoingWaits::Snapshot
 }
 
-/// Tried again in a minute, and not for ever.
-fn come_to_nothing(open: &mut Destroy, mut snapshot: LastSnapshot, why: &str, now: Timestamp) -> GoingWaits {
-    if let Some(inquiry) = snapshot.inquiry_mut() {
-        if inquiry.gives_up(now) {
-            open.failure = Some(format!("the last snapshot cannot be taken: {why}"));
-        }
+/// Tried again in a minute, and not for ever; `as_before`: it waits until then where it is.
+fn come_to_nothing(
+    open: &mut Destroy,
+    mut inquiry: Inquiry,
+    as_before: fn(Inquiry) -> Save,
+    why: &str,
+    now: Timestamp,
+) -> GoingWaits {
+    open.saves_by(if inquiry.gives_up(now) {
+        Save::Failed(format!("the last snapshot cannot be taken: {why}"))
+    } else if inquiry.round.is_empty() {
         // Another member may lead by then.
-        if inquiry.round.is_empty() {
-            snapshot = LastSnapshot::Leader(inquiry.clone());
-        }
-    }
-    open.snapshot = snapshot;
+        Save::Leader(inquiry)
+    } else {
+        as_before(inquiry)
+    });
     GoingWaits::SnapshotHeld(why.to_owned())
 }
