@@ -27,7 +27,7 @@ use super::orders::{CLOCKS_APART, Given, ignore, is_late, paused, plan_of};
 use super::outbox::Effects;
 use super::stack_step::{OWNER_TAG, Phase, because, phase};
 use super::states::{GOING, going_name, leads};
-use super::waits::Said;
+use super::waits::{Detail, Said};
 use super::words::{clipped, named};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
 use end::{destroyed, last_snapshot, listed};
@@ -451,7 +451,7 @@ fn delete(
                 let why = because(format!("{} could not be deleted", going.stack), failures);
                 let why = why + &records::cure(&going.stack, failures, &open.records);
                 going.state = GoingState::Failed(why.clone());
-                GoingWaits::Failed(why)
+                GoingWaits::Failed(Detail(why))
             }
             GoingState::Deleting(since) if !deleting && now.duration_since(*since) > PATIENCE => {
                 let minutes = PATIENCE.as_mins();
@@ -459,7 +459,7 @@ fn delete(
                 let why =
                     format!("the deletion of {} has not begun within {minutes} minutes: {why}", going.stack);
                 going.state = GoingState::Failed(why.clone());
-                GoingWaits::Failed(why)
+                GoingWaits::Failed(Detail(why))
             }
             GoingState::Deleting(_) => GoingWaits::Deletes,
             GoingState::Stands if deleting => {
@@ -477,7 +477,7 @@ fn delete(
                 going.state = GoingState::Deleting(now);
                 GoingWaits::Told
             }
-            GoingState::Failed(why) => GoingWaits::Failed(why.clone()),
+            GoingState::Failed(why) => GoingWaits::Failed(Detail(why.clone())),
             GoingState::Gone | GoingState::NotOurs => continue,
         };
         waits.insert(going.stack.clone(), what);
@@ -526,7 +526,7 @@ fn conclude(
         } else {
             format!("mend that, then `slipway destroy --cluster {cluster}` goes on; {count}")
         };
-        let how = Pace::Stopped(why.to_owned());
+        let how = Pace::Stopped(Detail(why.to_owned()));
         ("failed", how, format!("the destruction stopped: {why}; {cure}"), Event::RolloutFailed)
     } else {
         let now = if waits.is_empty() { String::new() } else { format!("{} ", named(&waits)) };

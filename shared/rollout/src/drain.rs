@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Observed;
 use super::errand::{Asked, PAUSE, TRIES};
-use super::waits::{HeldBy, HeldPod};
+use super::waits::{Detail, HeldBy, HeldPod};
 use slipway_core::node::{Drained, FailureCode, Verb};
 
 /// A round ends after so many seconds, done or not, to say what it waits for; then the next begins.
@@ -107,7 +107,7 @@ impl Drain {
                     let most = self.tries.max(TRIES);
                     return DrainLook::GivenUp(format!("draining {node} failed {most} times: {why}"));
                 }
-                self.held = Some(HeldBy::Failure(why));
+                self.held = Some(HeldBy::Failure(Detail(why)));
                 DrainLook::Pauses
             }
         }

@@ -1,7 +1,7 @@
 //! One stack's way from its template to `…_COMPLETE`, through a change set.
 
 use super::destroy::zone_cure;
-use super::waits::{ChangeSetWaits, StackWaits};
+use super::waits::{ChangeSetWaits, Detail, StackWaits};
 use super::{
     Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, ResourceFailure, StackStatus,
     StackView, Step, StepState,
@@ -73,7 +73,7 @@ pub(super) fn advance(
     let stay = |waits| Advance { state: step.state.clone(), effects: Vec::new(), waits };
     let standing = match &step.state {
         StepState::Done => return stay(StackWaits::Done(None)),
-        StepState::Failed(reason) => return stay(StackWaits::Failed(reason.clone())),
+        StepState::Failed(reason) => return stay(StackWaits::Failed(Detail(reason.clone()))),
         StepState::Waiting | StepState::ChangeSet | StepState::Executing => {
             stack.map(|view| phase(view.status))
         }
@@ -226,7 +226,7 @@ fn delete_stack(active: &Active, step: &Step, view: &StackView) -> Effect {
 
 fn failed(what: String, failures: &[ResourceFailure]) -> Advance {
     let why = because(what, failures);
-    let waits = StackWaits::Failed(why.clone());
+    let waits = StackWaits::Failed(Detail(why.clone()));
     Advance { state: StepState::Failed(why), effects: Vec::new(), waits }
 }
 

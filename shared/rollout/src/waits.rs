@@ -4,6 +4,7 @@ mod danger;
 mod words;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,26 +19,32 @@ use slipway_core::pki::Role;
 pub use danger::Danger;
 pub(super) use words::{Boots, List};
 
-/// A figure that is said and makes no difference: what is waited for stays the same while it changes.
+/// A figure, or somebody's words, that is said and makes no difference: what is waited for stays the same while it changes.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Figure<T>(pub T);
+pub struct Detail<T>(pub T);
 
-impl<T> PartialEq for Figure<T> {
+impl<T> PartialEq for Detail<T> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl<T> Eq for Figure<T> {}
+impl<T: fmt::Display> fmt::Display for Detail<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
-impl<T> PartialOrd for Figure<T> {
+impl<T> Eq for Detail<T> {}
+
+impl<T> PartialOrd for Detail<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Figure<T> {
+impl<T> Ord for Detail<T> {
     fn cmp(&self, _: &Self) -> std::cmp::Ordering {
         std::cmp::Ordering::Equal
     }
@@ -48,7 +55,7 @@ impl<T> Ord for Figure<T> {
 #[serde(rename_all = "camelCase")]
 pub enum Waits {
     /// For nothing: it failed, and why.
-    Failed(String),
+    Failed(Detail<String>),
     /// For a look at them.
     Look(Looked),
     /// For machines that boot.
@@ -61,7 +68,7 @@ pub enum Waits {
         at_most_until: Option<Timestamp>,
     },
     /// For another try a while after the last one, which failed for that reason.
-    AnotherTry(String),
+    AnotherTry(Detail<String>),
     /// For a snapshot of etcd.
     Snapshot,
     /// For answers of machines that are asked how they are.
@@ -97,7 +104,7 @@ pub enum Waits {
         /// Why none is, where none is.
         idle: Option<Idle>,
         /// How many are empty, of how many.
-        empty: Figure<(usize, usize)>,
+        empty: Detail<(usize, usize)>,
     },
     /// For a person, who has to drain a machine that its group keeps.
     Kept(Kept),
@@ -111,7 +118,7 @@ pub enum Waits {
     /// For its stack to be deleted.
     Deletion {
         /// How many machines are left.
-        left: Figure<usize>,
+        left: Detail<usize>,
         /// A machine that is in the way.
         kept: Option<Kept>,
     },
@@ -176,9 +183,9 @@ pub struct Boot {
     /// `i-…`.
     pub machine: String,
     /// The step of its bootstrap that it is at.
-    pub step: Figure<Option<String>>,
+    pub step: Detail<Option<String>>,
     /// What is in its way.
-    pub failure: Option<String>,
+    pub failure: Option<Detail<String>>,
 }
 
 impl Boot {
@@ -189,8 +196,8 @@ impl Boot {
             let report = reports.get(id);
             Self {
                 machine: id.clone(),
-                step: Figure(report.and_then(|report| report.step.clone())),
-                failure: report.and_then(|report| Some(report.failure.as_ref()?.message.clone())),
+                step: Detail(report.and_then(|report| report.step.clone())),
+                failure: report.and_then(|report| Some(Detail(report.failure.as_ref()?.message.clone()))),
             }
         });
         boots.collect()
@@ -230,7 +237,7 @@ pub enum HowFar {
     /// It stays after all, and is told to take pods again.
     Stays,
     /// It stays after all, and cannot be told to take pods again; why.
-    StaysCordoned(String),
+    StaysCordoned(Detail<String>),
 }
 
 /// What holds up a drain.
@@ -240,7 +247,7 @@ pub enum HeldBy {
     /// Pods that cannot be evicted now, the first of them.
     Pods(Vec<HeldPod>),
     /// The drain itself failed.
-    Failure(String),
+    Failure(Detail<String>),
 }
 
 /// A pod that cannot be evicted now.
@@ -252,14 +259,14 @@ pub struct HeldPod {
     /// Why.
     pub cause: Word<Cause>,
     /// Why, in the words of the controller that drains, with figures that change.
-    pub why: Figure<String>,
+    pub why: Detail<String>,
 }
 
 impl HeldPod {
     pub(super) fn of(drained: &Drained) -> Vec<Self> {
         let first = drained.waiting.iter().take(3);
         first
-            .map(|one| Self { pod: one.pod.clone(), cause: one.cause.clone(), why: Figure(one.why.clone()) })
+            .map(|one| Self { pod: one.pod.clone(), cause: one.cause.clone(), why: Detail(one.why.clone()) })
             .collect()
     }
 }
@@ -271,13 +278,13 @@ pub struct WorkersWait {
     /// Those on their way out, the first of them.
     pub departs: Vec<Departs>,
     /// How many are in all, where not all are named.
-    pub in_all: Option<Figure<usize>>,
+    pub in_all: Option<Detail<usize>>,
     /// Until all its machines serve: those that boot.
     pub whole: Option<Vec<Boot>>,
     /// Why none is on its way, where none is and none boots.
     pub idle: Option<Idle>,
     /// How many were replaced.
-    pub done: Figure<usize>,
+    pub done: Detail<usize>,
 }
 
 /// Why nothing happens in a pool.
@@ -337,7 +344,7 @@ pub enum StackWaits {
     /// For nothing: there was nothing to change.
     NothingToChange,
     /// For nothing: it failed, and why.
-    Failed(String),
+    Failed(Detail<String>),
 }
 
 /// How far a change set is.
@@ -396,4 +403,26 @@ pub enum RolloutWaits {
         /// Its name.
         stack: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for_is_the_same_in_whatever_words_somebody_tells_of_it() {
+        let silent = |machine: &str, problem: &str| {
+            let (machine, problem) = (machine.to_owned(), Detail(problem.to_owned()));
+            Waits::Dangers(vec![Danger::SilentController { machine, problem }])
+        };
+        assert_eq!(silent("i-1", "timed out after 30 s"), silent("i-1", "timed out after 31 s"));
+        assert_ne!(silent("i-1", "lost"), silent("i-2", "lost"));
+        let drains = |held: HeldBy| {
+            let how = HowFar::Drains(Some(held));
+            Waits::Departure(Departs { machine: "i-1".to_owned(), how })
+        };
+        let failed = |why: &str| drains(HeldBy::Failure(Detail(why.to_owned())));
+        assert_eq!(failed("the API server hangs up"), failed("the API server refuses"));
+        assert_ne!(failed("lost"), drains(HeldBy::Pods(Vec::new())));
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::decide::{Stage, is_due, stage, turn};
 use super::orders::paused;
 use super::urgency::{held_by_a_pause, overridden};
-use super::waits::{ChangeSetWaits, RolloutWaits, StackWaits, Waits};
+use super::waits::{ChangeSetWaits, Detail, RolloutWaits, StackWaits, Waits};
 use super::{Active, Observed, Rollout, Step, StepState};
 use jiff::Timestamp;
 use slipway_core::event::RolloutReport;
@@ -172,7 +172,7 @@ impl Waiting {
             StepState::ChangeSet => StackWaits::ChangeSet(ChangeSetWaits::Made),
             StepState::Executing => StackWaits::AtWork(None),
             StepState::Done => StackWaits::Done(None),
-            StepState::Failed(reason) => StackWaits::Failed(reason.clone()),
+            StepState::Failed(reason) => StackWaits::Failed(Detail(reason.clone())),
         };
         let waits = |step: &Step| self.stacks.get(&step.stack).cloned().unwrap_or_else(|| fallback(step));
         steps.iter().map(|step| (step.stack.clone(), waits(step).to_string())).collect()

@@ -9,7 +9,7 @@ use crate::errand::{Asked, PAUSE, Sender, TRIES};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
 use crate::nodes::{CONSISTENT, PATIENCE, RECONSIDERED};
 use crate::states::{Wakes, Way, leads};
-use crate::waits::{Departs, HowFar};
+use crate::waits::{Departs, Detail, HowFar};
 use crate::{Effect, Observed};
 use slipway_core::node::{FailureCode, Uncordoned, Verb};
 use slipway_core::pki::Role;
@@ -319,7 +319,7 @@ impl Departure {
             DepartureState::Rest => HowFar::Empty,
             DepartureState::Withdraw { .. } => HowFar::Stays,
             DepartureState::Uncordon { .. } => match &self.problem {
-                Some(why) if self.only_stays_cordoned() => HowFar::StaysCordoned(why.clone()),
+                Some(why) if self.only_stays_cordoned() => HowFar::StaysCordoned(Detail(why.clone())),
                 Some(_) | None => HowFar::Stays,
             },
         };

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::super::outbox::Effects;
 use super::{Destroy, Destroyed, Going, GoingState, GoingWaits, LastSnapshot};
+use crate::waits::Detail;
 use crate::{Doing, Effect, Observed, Rollout};
 use slipway_core::event::{ClusterDestroyed, Event};
 use slipway_core::status::Report;
@@ -103,7 +104,7 @@ pub(super) fn listed(open: &Destroy, waits: &BTreeMap<String, GoingWaits>) -> BT
             GoingState::Deleting(_) => GoingWaits::Deletes,
             GoingState::Gone => GoingWaits::Gone,
             GoingState::NotOurs => GoingWaits::NotOurs,
-            GoingState::Failed(why) => GoingWaits::Failed(why.clone()),
+            GoingState::Failed(why) => GoingWaits::Failed(Detail(why.clone())),
         };
         (going.stack.clone(), waits.get(&going.stack).unwrap_or(&fallback).to_string())
     };

@@ -14,6 +14,7 @@ use super::super::fleet::Lifecycle;
 use super::super::nodes::PATIENCE;
 use super::super::outbox::Effects;
 use super::super::stack_step::{OWNER_TAG, Phase, phase};
+use super::super::waits::Detail;
 use super::super::{Observed, ResourceFailure, Rollout, StackStatus, StackView};
 use super::save::{Inquiry, member_groups, members, why_not};
 use super::{Destroy, GoingWaits};
@@ -159,7 +160,7 @@ fn left(
     if inquiry.gives_up(now) || !machines {
         return (Records::Left(why.to_owned()), None);
     }
-    (Records::Asked(inquiry), Some(GoingWaits::RecordsHeld(why.to_owned())))
+    (Records::Asked(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))
 }
 
 /// What a person does about a zone of ours that still holds records: the exact command.

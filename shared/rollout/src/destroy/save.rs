@@ -8,6 +8,7 @@ use super::super::fleet::GroupView;
 use super::super::nodes::{PATIENCE, serving};
 use super::super::outbox::Effects;
 use super::super::stack_step::OWNER_TAG;
+use super::super::waits::Detail;
 use super::super::{Effect, Observed, Rollout};
 use super::{Destroy, GoingState, GoingWaits};
 use slipway_core::node::{EtcdHealth, SnapshotTaken, Verb};
@@ -236,7 +237,7 @@ pub(super) fn save(
                 Some(Err(why)) => come_to_nothing(open, inquiry, Save::Taking, &why, now),
             }
         }
-        LastSnapshot::Wanted { save: Save::Failed(why), .. } => GoingWaits::SnapshotHeld(why),
+        LastSnapshot::Wanted { save: Save::Failed(why), .. } => GoingWaits::SnapshotHeld(Detail(why)),
         LastSnapshot::Taken(key) => GoingWaits::SnapshotTaken(key),
         LastSnapshot::Declined | LastSnapshot::Needless => GoingWaits::NoEtcd,
     }
@@ -304,5 +305,5 @@ fn come_to_nothing(
     } else {
         as_before(inquiry)
     });
-    GoingWaits::SnapshotHeld(why.to_owned())
+    GoingWaits::SnapshotHeld(Detail(why.to_owned()))
 }

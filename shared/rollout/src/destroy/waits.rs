@@ -6,6 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use crate::observed::StackStatus;
+use crate::waits::Detail;
 use slipway_core::pki::Role;
 
 /// What a stack waits for that goes.
@@ -15,7 +16,7 @@ pub enum GoingWaits {
     /// For nothing: it stands, and is not to go now.
     Stands,
     /// For nothing: it failed, and why.
-    Failed(String),
+    Failed(Detail<String>),
     /// For nothing: it is gone.
     Gone,
     /// For nothing: it is somebody else's.
@@ -37,7 +38,7 @@ pub enum GoingWaits {
     /// For nothing: the last snapshot lies at that key.
     SnapshotTaken(String),
     /// Until this is over, which is in the way of the last snapshot.
-    SnapshotHeld(String),
+    SnapshotHeld(Detail<String>),
     /// For a member that takes back the records of all.
     Records,
     /// For a machine that boots and sets its record meanwhile.
@@ -48,14 +49,14 @@ pub enum GoingWaits {
         role: Role,
     },
     /// Until this is over, which is in the way of taking the records back.
-    RecordsHeld(String),
+    RecordsHeld(Detail<String>),
 }
 
 impl Display for GoingWaits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stands => f.write_str("stands"),
-            Self::Failed(why) => f.write_str(why),
+            Self::Failed(why) => why.fmt(f),
             Self::Gone => f.write_str("gone"),
             Self::NotOurs => f.write_str("is not Slipway's, and is left alone"),
             Self::Told => f.write_str("CloudFormation is told to delete it"),
@@ -95,7 +96,7 @@ pub enum Pace {
     /// It was called off.
     CalledOff,
     /// It stopped, and why.
-    Stopped(String),
+    Stopped(Detail<String>),
     /// It goes on, to its end or until what CloudFormation works at has ended.
     Open {
         /// Whether it was called off, or nothing new may start.

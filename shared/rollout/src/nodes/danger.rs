@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::fleet::{MachineView, TargetHealth};
-use super::super::waits::{Danger, Figure};
+use super::super::waits::{Danger, Detail};
 use slipway_core::node::report::ComponentName;
 use slipway_core::node::{EtcdHealth, EtcdMemberHealth, NodeStatus, Word};
 use slipway_core::pki::Role;
@@ -29,7 +29,7 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger>
     for (role, answer) in answers.iter().filter(|(role, _)| Some(*role) != target) {
         match answer {
             Err(problem) => {
-                dangers.insert(Danger::SilentMember { role: role.clone(), problem: problem.clone() });
+                dangers.insert(Danger::SilentMember { role: role.clone(), problem: Detail(problem.clone()) });
             }
             Ok(health) => {
                 clusters.extend(health.cluster_id.as_ref());
@@ -54,7 +54,7 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger>
     if answers.len() == 1
         && let Some((role, Err(problem))) = target.and_then(|target| answers.get_key_value(target))
     {
-        dangers.insert(Danger::SilentEtcd { role: role.clone(), problem: problem.clone() });
+        dangers.insert(Danger::SilentEtcd { role: role.clone(), problem: Detail(problem.clone()) });
     }
     if clusters.len() > 1 {
         dangers.insert(Danger::TwoClusters);
@@ -73,11 +73,11 @@ fn of_itself(role: &Role, health: &EtcdHealth) -> Vec<Danger> {
     if health.learner {
         dangers.push(Danger::Learner(role.clone()));
     } else if !health.serving {
-        dangers.push(Danger::NotServing { role: role.clone(), problems: health.problems.clone() });
+        dangers.push(Danger::NotServing { role: role.clone(), problems: Detail(health.problems.clone()) });
     }
     match health.behind {
         Some(entries) if entries > LAG => {
-            let (role, entries) = (role.clone(), Figure(entries));
+            let (role, entries) = (role.clone(), Detail(entries));
             dangers.push(Danger::Behind { role, entries, limit: LAG });
         }
         Some(_) => {}
@@ -104,7 +104,8 @@ fn of_its_fellows(role: &Role, health: &EtcdHealth, target: Option<&Role>, expec
 }
 
 fn unreachable(role: &Role, member: &EtcdMemberHealth) -> Option<Danger> {
-    let (member, problem) = (!member.reachable).then(|| (member.name.clone(), member.problem.clone()))?;
+    let (member, problem) =
+        (!member.reachable).then(|| (member.name.clone(), Detail(member.problem.clone())))?;
     Some(Danger::Unreachable { role: role.clone(), member, problem })
 }
 
@@ -120,7 +121,7 @@ pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>
         let status = match answer {
             Ok(status) => status,
             Err(problem) => {
-                let (machine, problem) = (machine.clone(), problem.clone());
+                let (machine, problem) = (machine.clone(), Detail(problem.clone()));
                 dangers.push(Danger::SilentController { machine, problem });
                 continue;
             }
@@ -129,7 +130,7 @@ pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>
         dangers.extend(ill.map(|component| Danger::Component {
             name: component.name.clone(),
             machine: machine.clone(),
-            problem: component.problem.clone(),
+            problem: Detail(component.problem.clone()),
         }));
         if !status.components.iter().any(|component| component.name == Word::Known(ComponentName::ApiServer))
         {
@@ -147,7 +148,7 @@ pub(super) fn of_targets<'a>(
     others.filter_map(|(machine, view)| match &view.target {
         TargetHealth::Healthy | TargetHealth::NoTargetGroup => None,
         TargetHealth::NotHealthy(why) => {
-            Some(Danger::NoTarget { machine: machine.clone(), why: Some(why.clone()) })
+            Some(Danger::NoTarget { machine: machine.clone(), why: Some(Detail(why.clone())) })
         }
         TargetHealth::NotAsked => Some(Danger::NoTarget { machine: machine.clone(), why: None }),
     })

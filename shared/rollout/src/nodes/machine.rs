@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::errand::{Asked, Round, TRIES};
 use super::super::states::{Way, leads};
-use super::super::waits::{Danger, List, Waits};
+use super::super::waits::{Danger, Detail, List, Waits};
 use super::{PATIENCE, Turn};
 use slipway_core::renewal::deadline::BETWEEN_TRIES;
 
@@ -286,9 +286,9 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
                 Move::Enter(state, waits) => (Phase::Open { state, since: Some(turn.now) }, Some(waits)),
                 Move::Stay(state, waits) => (Phase::Open { state, since }, Some(waits)),
                 Move::Done { left } => (Phase::Done { left }, None),
-                Move::Fail(why) => (Phase::Failed(why.clone()), Some(Waits::Failed(why))),
+                Move::Fail(why) => (Phase::Failed(why.clone()), Some(Waits::Failed(Detail(why)))),
             },
-            Phase::Failed(why) => (Phase::Failed(why.clone()), Some(Waits::Failed(why))),
+            Phase::Failed(why) => (Phase::Failed(why.clone()), Some(Waits::Failed(Detail(why)))),
             Phase::Done { left } => (Phase::Done { left }, None),
         };
         *machine.phase_mut() = phase;
@@ -352,7 +352,7 @@ impl Tries {
     fn pauses(&self, now: Timestamp) -> Option<Waits> {
         let failures = self.0.as_ref()?;
         let pause = BETWEEN_TRIES.get(failures.tries as usize - 1)?;
-        (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(failures.why.clone()))
+        (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(Detail(failures.why.clone())))
     }
 
     /// The work on `machine` failed: it is begun anew after a while, or given up.

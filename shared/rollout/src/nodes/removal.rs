@@ -15,7 +15,7 @@ use crate::states::{Wakes, Way};
 use super::super::departures::{Departure, DepartureState, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle, MachineView};
 use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
-use super::super::waits::{Departs, Figure, Idle, Kept, Looked, Waits};
+use super::super::waits::{Departs, Detail, Idle, Kept, Looked, Waits};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, Turn, serving};
@@ -187,7 +187,7 @@ impl Removal {
             (false, true) => Idle::Window { at_most_until: turn.urgent_from },
             (false, false) => Idle::Others,
         });
-        let waits = Waits::Removal { departs, idle, empty: Figure((self.empty.len(), machines.len())) };
+        let waits = Waits::Removal { departs, idle, empty: Detail((self.empty.len(), machines.len())) };
         Some(Move::Stay(RemovalState::Empty, waits))
     }
 }
@@ -242,6 +242,6 @@ fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
         ));
     }
     let group = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
-    let left = Figure(group.map_or(0, |group| group.machines.len()));
+    let left = Detail(group.map_or(0, |group| group.machines.len()));
     Move::Stay(RemovalState::Delete, Waits::Deletion { left, kept: group.and_then(kept) })
 }

@@ -14,7 +14,7 @@ use crate::states::{Wakes, Way};
 use super::super::Effect;
 use super::super::departures::{Departure, DepartureState, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle};
-use super::super::waits::{Boot, Boots, Comes, Departs, Figure, Idle, Looked, Many, Waits, WorkersWait};
+use super::super::waits::{Boot, Boots, Comes, Departs, Detail, Idle, Looked, Many, Waits, WorkersWait};
 use super::credentials::outdated;
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, waited};
@@ -439,7 +439,7 @@ impl Workers {
         may_start: bool,
     ) -> WorkersWait {
         let departs = Departs::of(begun.keys(), turn.departures);
-        let in_all = (begun.len() > departs.len()).then_some(Figure(begun.len()));
+        let in_all = (begun.len() > departs.len()).then_some(Detail(begun.len()));
         let is_short = pool.comes > 0 || pool.available < pool.wanted;
         let whole = is_short.then(|| Boot::of(group, &turn.observed.booting));
         let idle = (departs.is_empty() && in_all.is_none() && whole.is_none()).then(|| {
@@ -453,7 +453,7 @@ impl Workers {
                 Idle::Others
             }
         });
-        WorkersWait { departs, in_all, whole, idle, done: Figure(self.done.len()) }
+        WorkersWait { departs, in_all, whole, idle, done: Detail(self.done.len()) }
     }
 
     fn comes_first(&self, turn: &Turn<'_>, group: &GroupView) -> Waits {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::words::Boots;
-use super::{Boot, Figure};
+use super::{Boot, Detail};
 use slipway_core::node::Word;
 use slipway_core::node::report::ComponentName;
 use slipway_core::pki::Role;
@@ -19,14 +19,14 @@ pub enum Danger {
         /// Which.
         role: Role,
         /// Why, as far as is known.
-        problem: String,
+        problem: Detail<String>,
     },
     /// The only member does not answer.
     SilentEtcd {
         /// Which.
         role: Role,
         /// Why, as far as is known.
-        problem: String,
+        problem: Detail<String>,
     },
     /// A member has no vote yet.
     Learner(Role),
@@ -35,14 +35,14 @@ pub enum Danger {
         /// Which.
         role: Role,
         /// What it says of that.
-        problems: Vec<String>,
+        problems: Detail<Vec<String>>,
     },
     /// A member lacks entries that the leader has.
     Behind {
         /// Which.
         role: Role,
         /// How many.
-        entries: Figure<u64>,
+        entries: Detail<u64>,
         /// How many it may lack.
         limit: u64,
     },
@@ -64,7 +64,7 @@ pub enum Danger {
         /// The other's name.
         member: String,
         /// Why, as far as is known.
-        problem: Option<String>,
+        problem: Detail<Option<String>>,
     },
     /// An alarm of etcd is raised.
     Alarm(String),
@@ -80,7 +80,7 @@ pub enum Danger {
         /// `i-…`.
         machine: String,
         /// Why, as far as is known.
-        problem: String,
+        problem: Detail<String>,
     },
     /// A component of a controller is not well.
     Component {
@@ -89,7 +89,7 @@ pub enum Danger {
         /// `i-…`.
         machine: String,
         /// Why, as far as is known.
-        problem: Option<String>,
+        problem: Detail<Option<String>>,
     },
     /// A controller tells of no API server.
     NoApiServer(String),
@@ -98,7 +98,7 @@ pub enum Danger {
         /// `i-…`.
         machine: String,
         /// Why; `None`: nobody asked them.
-        why: Option<String>,
+        why: Option<Detail<String>>,
     },
     /// Fewer controllers serve than there are to be.
     TooFew {
@@ -134,9 +134,9 @@ impl fmt::Display for Danger {
             }
             Self::Learner(role) => write!(f, "{role} is a learner, and has no vote yet"),
             Self::NotServing { role, problems } => {
-                write!(f, "{role} does not serve: {}", problems.join(", "))
+                write!(f, "{role} does not serve: {}", problems.0.join(", "))
             }
-            Self::Behind { role, entries: Figure(entries), limit } => {
+            Self::Behind { role, entries: Detail(entries), limit } => {
                 write!(f, "{role} has to catch up (raft index {entries} behind, limit {limit})")
             }
             Self::NoLeader(role) => write!(f, "{role} knows of no leader that answers"),
@@ -145,7 +145,7 @@ impl fmt::Display for Danger {
             }
             Self::LearnerInMembership(name) => write!(f, "the membership has a learner, {name}"),
             Self::Unreachable { role, member, problem } => {
-                write!(f, "{role} cannot reach {member}: {}", problem.as_deref().unwrap_or(SILENT))
+                write!(f, "{role} cannot reach {member}: {}", problem.0.as_deref().unwrap_or(SILENT))
             }
             Self::Alarm(kind) => write!(f, "the alarm {kind} is raised"),
             Self::TwoClusters => f.write_str("the members are not of one cluster"),
@@ -154,7 +154,7 @@ impl fmt::Display for Danger {
                 write!(f, "{machine} does not answer: {problem}")
             }
             Self::Component { name, machine, problem } => {
-                write!(f, "{name} on {machine} is not well: {}", problem.as_deref().unwrap_or(SILENT))
+                write!(f, "{name} on {machine} is not well: {}", problem.0.as_deref().unwrap_or(SILENT))
             }
             Self::NoApiServer(machine) => write!(f, "{machine} tells of no kube-apiserver"),
             Self::NoTarget { machine, why: Some(why) } => {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use jiff::Timestamp;
 
 use super::{
-    Asks, Boot, ChangeSetWaits, Comes, Departs, Figure, HeldBy, HeldPod, HowFar, Idle, Kept, Looked, Many,
+    Asks, Boot, ChangeSetWaits, Comes, Departs, Detail, HeldBy, HeldPod, HowFar, Idle, Kept, Looked, Many,
     StackWaits, Waits, WorkersWait,
 };
 use slipway_core::words::{count, moment};
@@ -38,7 +38,7 @@ impl Display for Boots<'_> {
                 f.write_str(", ")?;
             }
             write!(f, "{} boots", boot.machine)?;
-            if let Figure(Some(step)) = &boot.step {
+            if let Detail(Some(step)) = &boot.step {
                 write!(f, " ({step})")?;
             }
             if let Some(failure) = &boot.failure {
@@ -68,7 +68,7 @@ impl Display for Window {
 impl Display for Waits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed(why) => f.write_str(why),
+            Self::Failed(why) => why.fmt(f),
             Self::Look(what) => what.fmt(f),
             Self::Boot(comes, boots) => write!(f, "{comes}: {}", Boots(boots)),
             Self::SecondLook(Many::One) => f.write_str("makes sure that its machine is as planned"),
@@ -95,7 +95,7 @@ impl Display for Waits {
             Self::Drainer(id) => write!(f, "waits for a controller that drains {id}"),
             Self::Departure(departs) => departs.fmt(f),
             Self::Workers(waits) => waits.fmt(f),
-            Self::Removal { departs, idle, empty: Figure((empty, of)) } => {
+            Self::Removal { departs, idle, empty: Detail((empty, of)) } => {
                 List(departs).fmt(f)?;
                 if let Some(idle) = idle {
                     idle.fmt(f)?;
@@ -110,7 +110,7 @@ impl Display for Waits {
                 f.write_str("its machines are empty, and its stack is deleted")
             }
             Self::DeletionBegins { emptied: false } => f.write_str("its stack is deleted"),
-            Self::Deletion { left: Figure(left), kept } => {
+            Self::Deletion { left: Detail(left), kept } => {
                 write!(f, "CloudFormation deletes its stack ({} left)", count(*left, "machine"))?;
                 match kept {
                     Some(kept) => write!(f, "; {kept}"),
@@ -182,7 +182,7 @@ impl Display for HeldBy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pods(pods) => List(pods).fmt(f),
-            Self::Failure(why) => f.write_str(why),
+            Self::Failure(why) => why.fmt(f),
         }
     }
 }
@@ -196,7 +196,7 @@ impl Display for HeldPod {
 impl Display for WorkersWait {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut said: Vec<String> = self.departs.iter().map(ToString::to_string).collect();
-        said.extend(self.in_all.map(|Figure(all)| format!("and others, {all} in all")));
+        said.extend(self.in_all.map(|Detail(all)| format!("and others, {all} in all")));
         said.extend(
             self.whole.as_ref().map(|boots| format!("waits until all its machines serve: {}", Boots(boots))),
         );
@@ -245,7 +245,7 @@ impl Display for StackWaits {
             Self::Done(Some(status)) => status.fmt(f),
             Self::Done(None) => f.write_str("done"),
             Self::NothingToChange => f.write_str("nothing to change"),
-            Self::Failed(why) => f.write_str(why),
+            Self::Failed(why) => why.fmt(f),
         }
     }
 }
