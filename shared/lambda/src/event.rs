@@ -12,8 +12,7 @@ use slipway_core::renewal::Asked;
 use slipway_driver::keys::{cluster_of_patch, cluster_of_spec};
 use slipway_driver::launch::{Wake, Waker};
 use slipway_driver::rendering::Upload;
-use slipway_rollout::Order;
-use slipway_rollout::orders::CLOCKS_APART;
+use slipway_rollout::{CLOCKS_APART, Order};
 
 use crate::Failure;
 

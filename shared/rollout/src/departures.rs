@@ -21,8 +21,9 @@ use super::{Effect, Observed, Rollout, Step, StepState, ToObserve};
 use slipway_core::pki::Role;
 use slipway_core::render::{StackKind, stack_name};
 
+pub use departure::Departure;
+pub(crate) use departure::DepartureState;
 pub(crate) use departure::WAYS;
-pub use departure::{Cause, Departure, DepartureState, Ending};
 
 /// Workers that are drained at once at most: an invocation stays bounded.
 pub(super) const MOST_DRAINS: usize = 20;

@@ -34,12 +34,13 @@ use end::{destroyed, last_snapshot, listed};
 use machines::let_go;
 pub(super) use records::zone_cure;
 use records::{Records, retire};
-pub use save::{Inquiry, LastSnapshot, Save};
+use save::Inquiry;
+pub use save::{LastSnapshot, Save};
 use save::{member_groups, save};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::render::{StackKind, stack_name};
 use slipway_core::status::Report;
-pub use waits::{GoingWaits, Held, Pace, Progress};
+pub(crate) use waits::{GoingWaits, Held, Pace, Progress};
 
 /// A cluster that is taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

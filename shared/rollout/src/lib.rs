@@ -4,27 +4,27 @@
 //! calls [`decide`], stores the next state with its pending effects, performs them. Every effect may be performed
 //! twice: change sets are named and executions carry a token, both derived from generation and stack.
 //!
-//! A rollout launches and updates stacks, in waves; the nodes of a wave follow its stacks ([`nodes`]).
+//! A rollout launches and updates stacks, in waves; the nodes of a wave follow its stacks (`nodes`).
 
 mod addons;
 mod decide;
-pub mod departures;
-pub mod destroy;
+mod departures;
+mod destroy;
 mod doing;
 mod drain;
 mod errand;
 pub mod fleet;
 mod good;
-pub mod nodes;
+mod nodes;
 mod observed;
-pub mod orders;
+mod orders;
 mod outbox;
 mod stack_step;
 pub mod states;
 #[cfg(test)]
 mod tests;
-pub mod urgency;
-pub mod waits;
+mod urgency;
+mod waits;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,7 @@ use slipway_core::words::moment;
 
 pub use addons::AddonStep;
 pub use decide::{decide, to_observe};
-use departures::Departure;
+pub use departures::Departure;
 pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save};
 pub use doing::Doing;
 pub use drain::Drain;
@@ -55,7 +55,7 @@ pub use nodes::{NodeStep, Nodes, Phase, Place, Task, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
-pub use orders::{Given, Ignored, Order, Switch, heard};
+pub use orders::{CLOCKS_APART, Given, Ignored, Order, Switch, heard};
 pub use outbox::{Evidence, FRESH, Outcome, Pending, Seen};
 use slipway_core::node::{Command, CommandView};
 use waits::Said;

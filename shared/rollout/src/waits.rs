@@ -16,7 +16,7 @@ use slipway_core::drain::Cause;
 use slipway_core::node::{BootstrapReport, Drained, Word};
 use slipway_core::pki::Role;
 
-pub use danger::Danger;
+pub(crate) use danger::Danger;
 pub(super) use words::{Boots, List};
 
 /// A figure, or somebody's words, that is said and makes no difference: what is waited for stays the same while it changes.

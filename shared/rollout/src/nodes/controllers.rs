@@ -31,7 +31,7 @@ use slipway_core::node::{NodeStatus, Verb};
 use slipway_core::pki::Role;
 use slipway_core::renewal::Urgency;
 
-pub use state::{Controllers, ControllersState, ControllersWork, Cordon};
+pub(crate) use state::{Controllers, ControllersState, ControllersWork, Cordon};
 
 /// How long pods may hold up a controller: they are few, and their budgets are the cluster's own.
 const DRAIN_PATIENCE: SignedDuration = slipway_core::renewal::deadline::CONTROLLER_DRAIN;

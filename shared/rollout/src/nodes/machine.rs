@@ -320,7 +320,7 @@ pub struct Tries(Option<Failures>);
 /// Tries that failed, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Failures {
+pub(crate) struct Failures {
     /// Of which machine: `i-…`.
     pub machine: String,
     /// How many.

@@ -22,8 +22,8 @@ use super::members::{
 use super::{PATIENCE, Phase, Turn, is_current, serving};
 use slipway_core::renewal::Urgency;
 
-pub use refresh::{RefreshMember, Refreshing};
-pub use replace::{ReplaceMember, Replacing};
+pub(crate) use refresh::{RefreshMember, Refreshing};
+pub(crate) use replace::{ReplaceMember, Replacing};
 
 /// A member of etcd that is replaced, or takes new credentials: `W` says which, and `A` are the states of that alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,18 +38,19 @@ use slipway_core::node::Verb;
 use slipway_core::pki::Role;
 use slipway_core::renewal::{Deadline, Urgency, deadline};
 
-pub use controllers::{Controllers, ControllersState, ControllersWork, Cordon};
-pub use credentials::{PoolRefresh, PoolRefreshState};
+pub(crate) use controllers::{Controllers, ControllersState, ControllersWork};
+pub(crate) use credentials::{PoolRefresh, PoolRefreshState};
 pub(crate) use idle::CONSISTENT;
-pub use leaver::{Leaver, LeaverState};
-pub use machine::{Failures, Phase, Place, Tries};
-pub use member::{Member, MemberState, RefreshMember, Refreshing, ReplaceMember, Replacing};
+pub(crate) use leaver::{Leaver, LeaverState};
+pub(crate) use machine::Tries;
+pub use machine::{Phase, Place};
+pub(crate) use member::{Member, MemberState, RefreshMember, Refreshing, ReplaceMember, Replacing};
 pub(super) use planned::left;
-pub use removal::{Removal, RemovalState};
-pub use saver::{Saver, SaverState};
+pub(crate) use removal::{Removal, RemovalState};
+pub(crate) use saver::{Saver, SaverState};
 pub use step::{NodeStep, Task, Work};
-pub use windows::{since_windows_open, window_is_open};
-pub use workers::{Expected, Extra, Told, Workers, WorkersState};
+pub(crate) use windows::window_is_open;
+pub(crate) use workers::{Extra, Workers, WorkersState};
 
 /// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
 /// half an hour; twice that leaves Auto Scaling one more try.

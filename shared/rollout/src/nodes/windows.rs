@@ -7,13 +7,13 @@ use slipway_core::cluster::MaintenanceWindow;
 
 /// Whether one of `windows` is open; none means always.
 #[must_use]
-pub fn window_is_open(windows: &[MaintenanceWindow], now: Timestamp) -> bool {
+pub(crate) fn window_is_open(windows: &[MaintenanceWindow], now: Timestamp) -> bool {
     windows.is_empty() || since_windows_open(windows, now).is_some()
 }
 
 /// For how long the window that is open has been; `None`: none is.
 #[must_use]
-pub fn since_windows_open(windows: &[MaintenanceWindow], now: Timestamp) -> Option<SignedDuration> {
+pub(crate) fn since_windows_open(windows: &[MaintenanceWindow], now: Timestamp) -> Option<SignedDuration> {
     // A window may have opened the day before, and be longer than a day.
     let opened = windows.iter().flat_map(|window| {
         (0..=7).filter_map(move |back: i64| {

@@ -11,10 +11,9 @@ use slipway_core::node::{
     Answer, Command, CommandView, HowUnanswered, LeaderMoved, RecordsRetired, Unanswered, Verb,
 };
 use slipway_driver::launch::Waker;
-use slipway_rollout::departures::Departure;
 use slipway_rollout::fleet::{GroupView, Lifecycle, TargetHealth};
 use slipway_rollout::{
-    Decision, Destroy, Effect, GoingState, NodeStep, Observed, Order, Place, Rollout, Work, decide,
+    Decision, Departure, Destroy, Effect, GoingState, NodeStep, Observed, Order, Place, Rollout, Work, decide,
 };
 use slipway_sim::year::{Change, Meddler, People, Trial, Violation};
 
