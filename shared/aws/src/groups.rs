@@ -66,7 +66,9 @@ impl Groups for AutoScaling {
             subject: group.to_owned(),
             message: message.to_owned(),
         };
-        // Somebody else, a cluster autoscaler for example, may have made it larger meanwhile: to set a size would take machines away.
+        // Somebody else, a cluster autoscaler for example, may have made it larger meanwhile: to set a size would take machines away. Auto
+        // Scaling has no call that only raises it, so that who raises it further between this look and the call is still undone: Auto Scaling
+        // then takes down machines through their terminate hooks, which keep each until its pods have left (P6).
         if self.group(group).await?.is_some_and(|seen| seen.desired >= desired) {
             return Ok(());
         }
