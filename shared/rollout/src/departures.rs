@@ -22,8 +22,8 @@ use slipway_core::pki::Role;
 use slipway_core::render::{StackKind, stack_name};
 
 pub use departure::Departure;
-pub(crate) use departure::DepartureState;
 pub(crate) use departure::WAYS;
+pub(crate) use departure::{DepartureState, Ending};
 
 /// Workers that are drained at once at most: an invocation stays bounded.
 pub(super) const MOST_DRAINS: usize = 20;

@@ -42,6 +42,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// The work on nodes that has come to its end.
+    pub(crate) const DONE: Self = Self::new("done", "nothing is left to do", &[], &[]);
+    /// The work on nodes that has failed.
+    pub(crate) const FAILED: Self = Self::new("failed", "it failed: the rollout ends", &[], &[]);
+
     pub(crate) const fn new(
         from: &'static str,
         is: &'static str,

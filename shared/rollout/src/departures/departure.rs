@@ -225,26 +225,14 @@ impl Departure {
         Self { cause, state, ..Self::by_auto_scaling(role, group, None, now) }
     }
 
-    /// One of a pool that goes as a whole: it stays, empty, until all are.
-    pub(crate) fn to_rest(
-        role: &Role,
-        group: &GroupView,
-        force_after_s: Option<u32>,
-        now: Timestamp,
-    ) -> Self {
-        let one = Self::by_auto_scaling(role.clone(), &group.name, force_after_s, now);
-        Self { cause: Cause::Rollout(Ending::Rests), ..one }
-    }
-
-    /// One that a rollout begins; `is_surplus`: none comes for it.
+    /// One that a rollout begins.
     pub(crate) fn by_rollout(
         role: &Role,
         group: &GroupView,
-        is_surplus: bool,
+        ends: Ending,
         force_after_s: Option<u32>,
         now: Timestamp,
     ) -> Self {
-        let ends = if is_surplus { Ending::Surplus { of: group.desired } } else { Ending::Replaced };
         let one = Self::by_auto_scaling(role.clone(), &group.name, force_after_s, now);
         Self { cause: Cause::Rollout(ends), ..one }
     }

@@ -59,8 +59,8 @@ impl State for PoolRefreshState {
             &["refresh", "done", "failed"],
         ),
         Way::new("refresh", "some take the new ones", &[Wakes::Command], &["look", "failed"]),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+        Way::DONE,
+        Way::FAILED,
     ];
 
     fn look() -> Self {

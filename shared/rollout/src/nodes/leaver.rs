@@ -106,8 +106,8 @@ impl State for LeaverState {
             &[Wakes::Command],
             &["done", "failed"],
         ),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+        Way::DONE,
+        Way::FAILED,
     ];
 
     fn look() -> Self {

@@ -8,7 +8,7 @@ mod replace;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::states::Way;
+use crate::states::{Wakes, Way};
 
 use super::super::errand::{Asked, Round};
 use super::super::fleet::GroupView;
@@ -96,6 +96,21 @@ pub(super) trait MemberWork<A> {
         group: &GroupView,
     ) -> Move<MemberState<A>>;
 }
+
+const LOOK: Way = Way::new(
+    "look",
+    "looks for what is to be done; waits for its machine, or for a window",
+    &[Wakes::Machine],
+    &["snapshot", "check", "verify", "done", "failed"],
+);
+const SNAPSHOT: Way = Way::new(
+    "snapshot",
+    "a snapshot is taken, on another member",
+    &[Wakes::Command],
+    &["check", "look", "failed"],
+);
+const VERIFY: Way =
+    Way::new("verify", "all members are asked whether they are well", &[Wakes::Command], &["done", "failed"]);
 
 /// The states of one kind of work on a member.
 pub(super) trait Act {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::states::{Wakes, Way};
 
-use super::super::departures::{Departure, DepartureState, MOST_DRAINS};
+use super::super::departures::{Departure, DepartureState, Ending, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle, MachineView};
 use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
 use super::super::waits::{Departs, Detail, Idle, Kept, Looked, Waits};
@@ -60,8 +60,8 @@ impl State for RemovalState {
             &["delete", "done", "failed"],
         ),
         Way::new("delete", "CloudFormation deletes its stack", &[Wakes::Stack], &["empty", "done", "failed"]),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+        Way::DONE,
+        Way::FAILED,
     ];
 
     fn look() -> Self {
@@ -173,7 +173,8 @@ impl Removal {
             let free = free.min(MOST_DRAINS.saturating_sub(turn.departures.len()));
             let next = todo.iter().filter(|id| !turn.departs(id)).take(free);
             for id in next.map(|id| (*id).clone()).collect::<Vec<_>>() {
-                let one = Departure::to_rest(turn.role, group, self.force_after_s, turn.now);
+                let one =
+                    Departure::by_rollout(turn.role, group, Ending::Rests, self.force_after_s, turn.now);
                 turn.departures.insert(id.clone(), one);
                 self.begun.insert(id);
             }

@@ -42,8 +42,8 @@ impl State for SaverState {
             &["snapshot", "done", "failed"],
         ),
         Way::new("snapshot", "one is taken", &[Wakes::Command], &["look", "done", "failed"]),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+        Way::DONE,
+        Way::FAILED,
     ];
 
     fn look() -> Self {

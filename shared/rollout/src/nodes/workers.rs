@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::states::{Wakes, Way};
 
 use super::super::Effect;
-use super::super::departures::{Departure, DepartureState, MOST_DRAINS};
+use super::super::departures::{Departure, DepartureState, Ending, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle};
 use super::super::waits::{Boot, Boots, Comes, Departs, Detail, Idle, Looked, Many, Waits, WorkersWait};
 use super::credentials::outdated;
@@ -122,8 +122,8 @@ impl State for WorkersState {
             &[Wakes::Machine, Wakes::Command],
             &["look", "done", "failed"],
         ),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+        Way::DONE,
+        Way::FAILED,
     ];
 
     fn look() -> Self {
@@ -413,7 +413,8 @@ impl Workers {
             let Some(id) = next(&mut outdated, turn, group, shrink) else { break };
             surplus -= u32::from(shrink);
             free -= 1;
-            let one = Departure::by_rollout(turn.role, group, shrink, self.force_after_s, turn.now);
+            let ends = if shrink { Ending::Surplus { of: group.desired } } else { Ending::Replaced };
+            let one = Departure::by_rollout(turn.role, group, ends, self.force_after_s, turn.now);
             turn.departures.insert(id.clone(), one);
             begun.insert(id, Told::Goes);
         }

@@ -153,8 +153,8 @@ impl State for ControllersState {
             &[Wakes::Command],
             &["look", "done", "failed"],
         ),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+        Way::DONE,
+        Way::FAILED,
     ];
 
     fn look() -> Self {

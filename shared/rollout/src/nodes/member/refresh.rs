@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Act, MemberState, MemberWork, To, verifies};
+use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, verifies};
 use crate::errand::{Asked, Round};
 use crate::fleet::GroupView;
 use crate::nodes::Turn;
@@ -37,18 +37,8 @@ pub enum Refreshing {
 
 impl Act for Refreshing {
     const WAYS: &'static [Way] = &[
-        Way::new(
-            "look",
-            "looks for what is to be done; waits for its machine, or for a window",
-            &[Wakes::Machine],
-            &["snapshot", "check", "verify", "done", "failed"],
-        ),
-        Way::new(
-            "snapshot",
-            "a snapshot is taken, on another member",
-            &[Wakes::Command],
-            &["check", "look", "failed"],
-        ),
+        LOOK,
+        SNAPSHOT,
         Way::new(
             "check",
             "all members are asked whether they can do without it",
@@ -56,14 +46,9 @@ impl Act for Refreshing {
             &["refresh", "look", "failed"],
         ),
         Way::new("refresh", "it takes its new credentials", &[Wakes::Command], &["verify", "look", "failed"]),
-        Way::new(
-            "verify",
-            "all members are asked whether they are well",
-            &[Wakes::Command],
-            &["done", "failed"],
-        ),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+        VERIFY,
+        Way::DONE,
+        Way::FAILED,
     ];
 
     fn place(&self) -> Place {

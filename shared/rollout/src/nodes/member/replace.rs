@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Act, MemberState, MemberWork, To, checks, still_serves, verifies};
+use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, checks, still_serves, verifies};
 use crate::Effect;
 use crate::errand::{Asked, Round};
 use crate::fleet::{GroupView, MachineView};
@@ -37,18 +37,8 @@ pub enum Replacing {
 
 impl Act for Replacing {
     const WAYS: &'static [Way] = &[
-        Way::new(
-            "look",
-            "looks for what is to be done; waits for its machine, or for a window",
-            &[Wakes::Machine],
-            &["snapshot", "check", "verify", "done", "failed"],
-        ),
-        Way::new(
-            "snapshot",
-            "a snapshot is taken, on another member",
-            &[Wakes::Command],
-            &["check", "look", "failed"],
-        ),
+        LOOK,
+        SNAPSHOT,
         Way::new(
             "check",
             "all members are asked whether they can do without it",
@@ -67,14 +57,9 @@ impl Act for Replacing {
             &[Wakes::Machine],
             &["verify", "look", "failed"],
         ),
-        Way::new(
-            "verify",
-            "all members are asked whether they are well",
-            &[Wakes::Command],
-            &["done", "failed"],
-        ),
-        Way::new("done", "nothing is left to do", &[], &[]),
-        Way::new("failed", "it failed: the rollout ends", &[], &[]),
+        VERIFY,
+        Way::DONE,
+        Way::FAILED,
     ];
 
     fn place(&self) -> Place {
