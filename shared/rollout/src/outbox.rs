@@ -315,9 +315,15 @@ impl Rollout {
             Effect::ExecuteChangeSet { stack, .. } | Effect::DeleteStack { stack, .. } => {
                 self.stack_refused(stack, reason);
             }
-            Effect::SetDesired { group, .. }
-            | Effect::ProlongTermination { group, .. }
-            | Effect::CompleteTermination { group, .. } => self.group_refused(group, None, reason),
+            Effect::SetDesired { group, .. } => {
+                if let Some(active) = self.active_mut() {
+                    active.nodes.not_raised(group);
+                }
+                self.group_refused(group, None, reason);
+            }
+            Effect::ProlongTermination { group, .. } | Effect::CompleteTermination { group, .. } => {
+                self.group_refused(group, None, reason);
+            }
             Effect::Terminate { group, instance, .. } => self.group_refused(group, Some(instance), reason),
             Effect::Send(command) => self.unsent(&command.token, reason),
             // The world is as the state says without it.

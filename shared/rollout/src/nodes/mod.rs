@@ -352,6 +352,15 @@ impl Nodes {
         }
     }
 
+    /// Auto Scaling would not have `group` want more machines.
+    pub(super) fn not_raised(&mut self, group: &str) {
+        for step in self.steps.iter_mut().filter(|step| step.group == group) {
+            if let Task::Workers(workers) = &mut step.task {
+                workers.not_raised();
+            }
+        }
+    }
+
     /// The machines that each pool was to have more while it was rolled, and still wants.
     pub(super) fn left_over(&self) -> impl Iterator<Item = (&Role, u32)> {
         let left = self.steps.iter().filter_map(|step| Some((&step.role, step.task.left_over()?)));

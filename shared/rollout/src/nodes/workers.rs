@@ -76,6 +76,9 @@ pub enum Extra {
 pub struct Expected {
     /// So many.
     pub desired: u32,
+    /// So many of them are to come first, and were not wanted before it was told so.
+    #[serde(default)]
+    pub first: u32,
     /// When it was told.
     pub since: Timestamp,
 }
@@ -178,7 +181,19 @@ impl Extra {
 
     /// So many, and the group was told to want `desired` in all.
     const fn told(machines: u32, desired: u32, since: Timestamp) -> Self {
-        Self::Known { machines, expected: Some(Expected { desired, since }) }
+        Self::Known { machines, expected: Some(Expected { desired, first: 0, since }) }
+    }
+
+    /// So many more are to come first to a group that wants `desired`.
+    const fn raised(self, first: u32, desired: u32, since: Timestamp) -> Self {
+        let expected = Some(Expected { desired: desired + first, first, since });
+        Self::Known { machines: self.machines() + first, expected }
+    }
+
+    /// Those that were to come first never come.
+    fn not_raised(self) -> Self {
+        let first = self.expected().map_or(0, |expected| expected.first);
+        Self::Known { machines: self.machines().saturating_sub(first), expected: None }
     }
 
     /// Whether an answer that shows `desired` is of before the group was told to want more, or it was never told.
@@ -276,6 +291,11 @@ impl Machine for Workers {
 }
 
 impl Workers {
+    /// Auto Scaling refused that its group wants more: those were to come first, never come, and are not taken away by a later rollout.
+    pub(super) fn not_raised(&mut self) {
+        self.extra = self.extra.not_raised();
+    }
+
     /// It waits, with those that were told to go.
     fn stays(&self, begun: Begun, waits: Waits) -> To {
         let rolls = !begun.is_empty() || self.extra.machines() > 0;
@@ -388,7 +408,7 @@ impl Workers {
             let more = self.more(group, pool);
             if more > 0 {
                 let desired = group.desired + more;
-                self.extra = Extra::told(extra + more, desired, turn.now);
+                self.extra = self.extra.raised(more, group.desired, turn.now);
                 turn.effects.push(Effect::SetDesired { group: turn.group.to_owned(), desired });
                 return self.comes_first(turn, group);
             }

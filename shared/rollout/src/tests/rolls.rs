@@ -4,6 +4,7 @@
 mod machines;
 mod members;
 mod nights;
+mod refusals;
 mod stops;
 
 use serde_json::{Value, json};
