@@ -1,9 +1,11 @@
 //! Whole rolls of nodes through `decide`, against a cluster of a few lines: who is touched, in which order, and what is waited for. Where
 //! something goes wrong, what is said, and that nobody else is touched after it.
 
+mod late;
 mod machines;
 mod members;
 mod nights;
+mod others;
 mod refusals;
 mod stops;
 
@@ -25,6 +27,7 @@ const TARGETS: &str =
 /// A machine of the cluster.
 #[derive(Debug, Clone)]
 struct Machine {
+    zone: &'static str,
     lifecycle: Lifecycle,
     current: bool,
     /// When it boots to its end, or is gone.
@@ -68,6 +71,8 @@ struct Yard {
     /// Whether its groups hear what they are to want, and launch what they want.
     deaf: bool,
     launches: bool,
+    /// The zone in which they launch.
+    launches_in: &'static str,
     /// How many raft entries members lack.
     behind: u64,
     /// How many of the next commands of a document fail.
@@ -141,7 +146,8 @@ impl Yard {
                 Role::Etcd(index) => format!("c-etcd-{index}"),
                 Role::Controller | Role::Pool(_) | Role::Admin => node.stack.clone(),
             };
-            let machine = Machine { lifecycle: Lifecycle::InService, current, until: None, target_from: 0 };
+            let lifecycle = Lifecycle::InService;
+            let machine = Machine { zone: "a", lifecycle, current, until: None, target_from: 0 };
             let machines = (0..node.nodes.min).map(|number| (format!("{role}.{number}"), machine.clone()));
             let group = Group { desired: node.nodes.min, max: node.nodes.max, machines: machines.collect() };
             groups.insert(name, group);
@@ -164,6 +170,7 @@ impl Yard {
             alarm: false,
             deaf: false,
             launches: true,
+            launches_in: "a",
             behind: 0,
             failing: BTreeMap::new(),
             launched: 0,
@@ -400,7 +407,8 @@ impl Yard {
                 self.launched += 1;
                 let (until, role) = (Some(now + 60 * boots), name.trim_start_matches("c-"));
                 let role = if role == "control-plane" { "controller" } else { role };
-                let one = Machine { lifecycle: Lifecycle::Pending, current: true, until, target_from: 0 };
+                let lifecycle = Lifecycle::Pending;
+                let one = Machine { zone: self.launches_in, lifecycle, current: true, until, target_from: 0 };
                 group.machines.insert(format!("{role}.new{}", self.launched), one);
             }
         }
@@ -427,7 +435,7 @@ fn view(name: &str, group: &Group) -> GroupView {
         |current: bool| TemplateVersion { id: "lt".to_owned(), version: u8::from(current).to_string() };
     let machine = |(id, one): (&String, &Machine)| {
         let view = MachineView {
-            zone: "a".to_owned(),
+            zone: one.zone.to_owned(),
             lifecycle: one.lifecycle,
             healthy: true,
             template: Some(template(one.current)),

@@ -1,6 +1,7 @@
 //! Controllers and workers.
 
 use super::*;
+use slipway_core::node::{HowUnanswered, Unanswered};
 
 #[test]
 fn p5_one_more_controller_comes_before_one_is_drained_and_goes() {
@@ -286,4 +287,80 @@ fn p6_a_machine_more_that_a_failed_roll_left_is_taken_away_by_the_next() {
     yard.wanted = again;
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     assert_eq!(yard.groups["c-pool-a"].desired, 5, "{:?}", yard.log);
+}
+
+/// What has not been answered yet is not asked of more.
+fn nobody_answers(yard: &mut Yard, document: &str) {
+    let asked = yard.state.departures.values().filter_map(|one| one.asked());
+    let tokens: Vec<String> = asked
+        .filter(|one| one.command.verb.document() == document)
+        .map(|one| one.command.token.clone())
+        .collect();
+    for token in tokens {
+        yard.answers.insert(token, CommandView::InProgress);
+    }
+}
+
+#[test]
+fn p6_one_controller_runs_three_drains_at_a_time_and_all_of_them_twenty() {
+    for (controllers, in_all) in [(1, 3), (2, 6), (8, 20)] {
+        let size = Size { controllers, workers: 30, ..SMALL };
+        let mut yard = Yard::new(&size, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
+        let workers = yard.groups.get_mut("c-pool-a").unwrap().machines.values_mut();
+        workers.for_each(|one| one.lifecycle = Lifecycle::TerminatingWait);
+        for _ in 0..8 {
+            yard.wake(None);
+            nobody_answers(&mut yard, "Slipway-Drain");
+        }
+        let of = |index| {
+            let drains = format!("controller.{index} drains");
+            yard.log.iter().filter(|line| line.starts_with(&drains)).count()
+        };
+        let each: Vec<usize> = (0..controllers).map(of).collect();
+        assert!(each.iter().all(|drains| *drains <= 3), "{each:?}");
+        assert_eq!(each.iter().sum::<usize>(), in_all, "{each:?}");
+    }
+}
+
+#[test]
+fn p10_one_controller_is_asked_to_have_one_machine_take_pods_again_at_a_time_whatever_it_drains() {
+    let size = Size { workers: 10, ..SMALL };
+    let wide = RolloutPolicy { max_unavailable: CountOrPercent::Count(6), ..auto() };
+    let mut yard = Yard::new(&size, Change::Machines, &is_worker, &wide);
+    while yard.state.departures.len() < 6 {
+        yard.wake(None);
+        let proved = yard.log.iter().any(|line| line == "pool-a.0 goes");
+        yard.stuck.extend((1..10).filter(|_| proved).map(|index| format!("pool-a.{index}")));
+    }
+    let uncordons = |yard: &Yard| yard.log.iter().filter(|line| line.contains("takes pods again")).count();
+    for minute in 0..5 {
+        yard.wake((minute == 0).then_some(Order::Abort { plan: None }));
+        nobody_answers(&mut yard, "Slipway-Uncordon");
+    }
+    assert_eq!(uncordons(&yard), 2, "one for each controller: {:?}", yard.log);
+}
+
+#[test]
+fn p6_a_drain_that_run_command_never_delivered_is_no_try() {
+    for (how, ends) in [(HowUnanswered::Undelivered, "succeeded"), (HowUnanswered::Failed, "failed")] {
+        let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
+        let mut lost = 0;
+        for _ in 0..60 {
+            yard.wake(None);
+            let asked = yard.state.departures.values().filter_map(|one| one.asked());
+            let drains = asked.filter(|one| matches!(one.command.verb, Verb::Drain { .. }));
+            let tokens: Vec<String> = drains.map(|one| one.command.token.clone()).collect();
+            for token in tokens.into_iter().take(8usize.saturating_sub(lost)) {
+                lost += 1;
+                let view = Unanswered { how, problem: None };
+                yard.answers.insert(token, CommandView::Unanswered(view));
+            }
+        }
+        if yard.state.active().is_some() {
+            yard.run();
+        }
+        let last = yard.state.last.as_ref().unwrap();
+        assert_eq!(last.result.as_str(), ends, "{}", last.message);
+        assert!(lost >= 3, "{lost}");
+    }
 }

@@ -1,0 +1,135 @@
+//! Who else changes groups: Auto Scaling balances zones, a cluster autoscaler sets sizes, and a group keeps a worker that nobody drained.
+
+use super::*;
+
+fn surging() -> RolloutPolicy {
+    RolloutPolicy { surge: CountOrPercent::Count(1), max_unavailable: CountOrPercent::Count(0), ..auto() }
+}
+
+impl Yard {
+    /// One more machine of a group serves, as it is to be, that nobody asked for.
+    fn comes(&mut self, group: &str, id: &str, zone: &'static str) {
+        let one =
+            Machine { zone, lifecycle: Lifecycle::InService, current: true, until: None, target_from: 0 };
+        self.groups.get_mut(group).unwrap().machines.insert(id.to_owned(), one);
+    }
+
+    /// The first machine that is drained.
+    fn first_drained(&mut self) -> String {
+        for _ in 0..60 {
+            let drained = self.log.iter().find_map(|line| Some(line.split_once(" drains ")?.1.to_owned()));
+            if let Some(id) = drained {
+                return id;
+            }
+            self.wake(None);
+        }
+        panic!("nobody is drained: {}", self.report.message);
+    }
+}
+
+#[test]
+fn p5_a_controller_that_auto_scaling_launches_to_balance_zones_is_not_taken_for_the_one_more() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_controller, &auto());
+    yard.deaf = true;
+    yard.comes("c-control-plane", "controller.balancing", "b");
+    (0..20).for_each(|_| yard.wake(None));
+    let went = |yard: &Yard| yard.log.iter().any(|line| line.contains("drains") || line.contains("goes"));
+    assert!(
+        !went(&yard),
+        "three serve of two that are wanted, and one of them goes by itself: {:?}",
+        yard.log
+    );
+    // Its group takes it away again. The one that was asked for is another.
+    yard.deaf = false;
+    yard.groups.get_mut("c-control-plane").unwrap().machines.remove("controller.balancing");
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!((yard.groups["c-control-plane"].desired, went(&yard)), (2, true));
+}
+
+#[test]
+fn p5_p6_of_machines_that_go_the_first_is_of_the_zone_that_has_most() {
+    for (zones, goes) in [(["a", "b"], "controller.1"), (["b", "a"], "controller.0")] {
+        let mut yard = Yard::new(&SMALL, Change::Machines, &is_controller, &auto());
+        yard.launches_in = "b";
+        for (one, zone) in yard.groups.get_mut("c-control-plane").unwrap().machines.values_mut().zip(zones) {
+            one.zone = zone;
+        }
+        assert_eq!(yard.first_drained(), goes, "one more came in zone b");
+        assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    }
+    for (zones, goes) in
+        [(["a", "b", "b"], "pool-a.1"), (["b", "b", "a"], "pool-a.0"), (["b", "a", "a"], "pool-a.1")]
+    {
+        let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
+        for (one, zone) in yard.groups.get_mut("c-pool-a").unwrap().machines.values_mut().zip(zones) {
+            one.zone = zone;
+        }
+        assert_eq!(yard.first_drained(), goes);
+    }
+}
+
+#[test]
+fn p6_one_too_many_of_a_group_that_an_autoscaler_has_made_smaller_meanwhile_is_replaced_and_nothing_shrinks()
+{
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging());
+    let goes_as_surplus = |yard: &Yard| {
+        let one = yard.state.departures.iter().find(|(_, one)| one.is_surplus());
+        one.map(|(id, _)| id.clone())
+    };
+    let id = loop {
+        yard.wake(None);
+        // Its drain takes a while.
+        yard.stuck.extend(yard.groups["c-pool-a"].machines.keys().cloned());
+        if let Some(id) = goes_as_surplus(&yard) {
+            break id;
+        }
+        yard.stuck.clear();
+    };
+    // Another machine goes as an autoscaler says, and with it the one that is too many.
+    let group = yard.groups.get_mut("c-pool-a").unwrap();
+    let other =
+        group.machines.iter().find(|(one, machine)| **one != id && machine.current).unwrap().0.clone();
+    group.machines.remove(&other);
+    group.desired -= 1;
+    assert_eq!(group.desired, 3);
+    yard.stuck.clear();
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert!(yard.log.contains(&format!("{id} goes")), "another comes for it: {:?}", yard.log);
+    assert_eq!((yard.groups["c-pool-a"].desired, yard.groups["c-pool-a"].machines.len()), (3, 3));
+}
+
+#[test]
+fn p6_what_an_autoscaler_takes_back_of_the_machines_that_come_first_is_asked_for_again() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging());
+    yard.boots = 10_000;
+    while yard.groups["c-pool-a"].machines.len() < 4 {
+        yard.wake(None);
+    }
+    // It did not become a node within a quarter of an hour.
+    (0..15).for_each(|_| yard.wake(None));
+    let group = yard.groups.get_mut("c-pool-a").unwrap();
+    group.desired = 3;
+    group.machines.retain(|_, one| one.lifecycle == Lifecycle::InService);
+    yard.boots = 2;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let asked = yard.log.iter().filter(|line| *line == "c-pool-a wants 4").count();
+    assert!(asked >= 2, "{:?}", yard.log);
+    let group = &yard.groups["c-pool-a"];
+    assert_eq!((group.desired, group.machines.len()), (3, 3), "{:?}", yard.log);
+    let drained = yard.log.iter().position(|line| line.contains("drains")).unwrap();
+    let last = yard.log[..drained].iter().rposition(|line| line == "c-pool-a wants 4");
+    assert!(last.is_some_and(|last| last > 0), "nobody goes before it comes: {:?}", yard.log);
+}
+
+#[test]
+fn p6_a_worker_that_its_group_keeps_since_nobody_drained_it_is_drained_and_terminated_and_none_comes_short() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
+    let group = yard.groups.get_mut("c-pool-a").unwrap();
+    group.machines.get_mut("pool-a.2").unwrap().lifecycle = Lifecycle::Retained;
+    (0..20).for_each(|_| yard.wake(None));
+    let of_it: Vec<&str> = yard.in_order().into_iter().filter(|line| line.contains("pool-a.2")).collect();
+    assert_eq!(of_it.len(), 3, "{of_it:?}");
+    assert!(of_it[0].ends_with(" drains pool-a.2"), "{of_it:?}");
+    assert_eq!(of_it[1..], ["pool-a.2 goes", "pool-a.2 is let go"]);
+    assert_eq!(yard.groups["c-pool-a"].desired, 3, "it was none of those that the group wants");
+}
