@@ -6,6 +6,7 @@ mod destroy;
 mod good;
 mod leaving;
 mod left;
+mod made;
 mod nodes;
 mod orders;
 mod rolls;

@@ -68,3 +68,56 @@ fn p4_an_order_with_a_last_snapshot_counts_after_one_without() {
         assert!(taken.is_none_or(|taken| gone.is_some_and(|gone| taken < gone)), "{:?}", quay.log);
     }
 }
+
+#[test]
+fn p10_a_destruction_whose_resume_comes_over_an_hour_late_looks_for_its_leader_anew() {
+    let mut quay = Quay::new();
+    quay.members = 0;
+    (0..3).for_each(|minute| {
+        quay.wake((minute == 0).then(|| ordered(0, false)));
+    });
+    quay.wake(Some(Given { order: Order::Pause, at: at(3) }));
+    (0..100).for_each(|_| {
+        quay.wake(None);
+    });
+    // Given a minute after the pause. Members come back soon after it has come.
+    let report = quay.wake(Some(Given { order: Order::Resume, at: at(4) }));
+    assert_eq!(report.state, "destroying", "{}", report.message);
+    quay.wake(None);
+    quay.members = 3;
+    while quay.state.destroy().is_some_and(|open| !open.has_stopped()) {
+        quay.wake(None);
+    }
+    let gone = quay.state.was_destroyed().expect("nothing had failed");
+    assert_eq!(gone.snapshot.as_deref(), Some(KEY));
+}
+
+#[test]
+fn a_deletion_that_cloudformation_refuses_stops_a_destruction_and_one_that_came_too_late_is_told_again() {
+    for outcome in [Outcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned()), Outcome::Dropped]
+    {
+        let mut quay = Quay::new();
+        quay.wake(Some(ordered(0, false)));
+        while !quay.state.destroy().unwrap().stacks.iter().any(|going| going.state != GoingState::Stands) {
+            quay.wake(None);
+        }
+        // CloudFormation was never told.
+        let told = quay.deletions().len();
+        quay.harbour.fake.stacks.insert("c-pool-a".to_owned(), StackStatus::CreateComplete);
+        let effect = Effect::DeleteStack {
+            stack: "c-pool-a".to_owned(),
+            id: "c-pool-a".to_owned(),
+            stands: true,
+            token: String::new(),
+        };
+        let pending = Pending { id: 1_000, effect, decided_at: at(0), evidence: None };
+        let state = Rollout { outbox: vec![pending], ..quay.state.clone() };
+        quay.state = state.recorded(&[(1_000, outcome.clone())]);
+        let report = quay.wake(None);
+        let again = quay.deletions()[told..].contains(&"c-pool-a");
+        assert_eq!(again, outcome == Outcome::Dropped, "{:?}", quay.log);
+        let says =
+            report.message.contains("the destruction stopped: CloudFormation refuses c-pool-a: in use");
+        assert_eq!(says, !again, "{}", report.message);
+    }
+}

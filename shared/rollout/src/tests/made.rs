@@ -1,0 +1,166 @@
+//! Stacks that a rollout began to make and did not see to their end: their machines wait in their hooks all the same, and nobody else knows
+//! of them.
+
+use serde_json::json;
+
+use super::left::{Harbour, exporting};
+use super::*;
+use crate::departures::{Cause, DepartureState};
+use crate::fleet::{GroupView, Lifecycle};
+
+const POOL: &str = "c-pool-a";
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + 60 * minute).unwrap()
+}
+
+/// A group of one machine, which is there.
+fn group(name: &str, lifecycle: Lifecycle) -> GroupView {
+    let machine =
+        json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
+    let group = json!({
+        "name": name, "desired": 1, "min": 1, "max": 2, "template": null, "machines": {"i-1": machine},
+        "tags": {"slipway:cluster": "c"},
+    });
+    serde_json::from_value(group).unwrap()
+}
+
+/// A launch that ended since the stack of pool `a` could not be created.
+fn half_launched() -> (Harbour, Rollout) {
+    let mut harbour = Harbour::empty();
+    harbour.fake.fails = Some(POOL);
+    let (state, report, _) = harbour.roll(Rollout::new("c"), &exporting(1, true));
+    assert_eq!((report.state.as_str(), state.deployed.contains_key(POOL)), ("failed", false));
+    (harbour, state)
+}
+
+/// What is decided when that group is seen, and what its machine said of its bootstrap.
+fn seen(state: &Rollout, view: GroupView, said: Option<(&str, bool)>) -> Decision {
+    let mut observed = Observed::default();
+    observed.groups.insert(view.name.clone(), Some(view));
+    let report = |(state, served): (&str, bool)| {
+        let report = json!({
+            "format": 1, "instance": "i-1", "role": "pool-a", "config": "", "credentials": "", "agent": "1", "state": state,
+            "served": served, "at": at(0),
+        });
+        serde_json::from_value(report).unwrap()
+    };
+    observed.booting.extend(said.map(|said| ("i-1".to_owned(), report(said))));
+    decide(state, &observed, at(0))
+}
+
+fn lets_go(decision: &Decision) -> bool {
+    decision.effects.iter().any(|effect| {
+        matches!(effect, Effect::CompleteTermination { .. } | Effect::Terminate { then_desired: None, .. })
+    })
+}
+
+#[test]
+fn p6_a_stack_that_a_launch_left_half_made_is_one_whose_machines_are_seen_to_and_no_other_of_that_name() {
+    let (_, state) = half_launched();
+    assert!(state.active().is_none() && state.drains(POOL) && state.drains("c-pool-b"));
+    assert!(!state.drains("c-pool-x") && !state.drains("c-network") && !state.drains("another-pool-a"));
+    assert_eq!(state.groups_to_look_at(at(0)), [POOL, "c-pool-b"]);
+    let forgotten = Rollout { last: None, ..state };
+    assert!(!forgotten.drains(POOL), "what no rollout made is not ours");
+    assert_eq!(forgotten.groups_to_look_at(at(0)), ["c-pool-b"]);
+}
+
+#[test]
+fn p6_a_machine_of_a_stack_that_is_being_made_is_let_go_at_once_unless_it_served() {
+    let (_, failed) = half_launched();
+    // While the launch is open, and after it has failed.
+    let mut harbour = Harbour::empty();
+    let wanted = harbour.plan(&Rollout::new("c"), &exporting(1, true));
+    let mut open = Rollout::new("c");
+    while !harbour.fake.log.contains(&"execute c-pool-a".to_owned()) {
+        open = harbour.wake(open, &wanted, None).0;
+    }
+    assert!(open.active().is_some());
+    for state in [open, failed] {
+        for hold in [Lifecycle::TerminatingWait, Lifecycle::Retained] {
+            for (said, goes) in [
+                (None, true),
+                (Some(("working", false)), true),
+                (Some(("given-up", false)), true),
+                (Some(("given-up", true)), false),
+                (Some(("healthy", true)), false),
+            ] {
+                let decision = seen(&state, group(POOL, hold), said);
+                assert_eq!(lets_go(&decision), goes, "{hold:?} {said:?}: {:?}", decision.effects);
+                let one = &decision.next.departures["i-1"];
+                assert_eq!(matches!(one.state, DepartureState::Leave { .. }), goes, "{one:?}");
+                assert_eq!(one.cause, Cause::AutoScaling);
+            }
+        }
+    }
+}
+
+/// In a stack that stands a report may be lost, and pods may run.
+#[test]
+fn p6_a_machine_of_a_stack_that_stands_is_drained_unless_it_said_that_it_never_served() {
+    let (_, state) = half_launched();
+    for (said, goes) in [(None, false), (Some(("working", false)), true), (Some(("working", true)), false)] {
+        let decision = seen(&state, group("c-pool-b", Lifecycle::TerminatingWait), said);
+        assert_eq!(lets_go(&decision), goes, "{said:?}");
+    }
+}
+
+#[test]
+fn p8_what_is_on_its_way_out_while_nothing_is_rolled_out_has_its_tick_and_is_mentioned() {
+    let (_, state) = half_launched();
+    for hold in [Lifecycle::TerminatingWait, Lifecycle::Retained] {
+        let decision = seen(&state, group("c-pool-b", hold), None);
+        assert!(decision.effects.contains(&Effect::ArmTick), "{:?}", decision.effects);
+        assert!(
+            decision.next.needs_tick() && decision.report.message.contains("i-1"),
+            "{:?}",
+            decision.report
+        );
+        // Once it is gone, so is the tick.
+        let mut observed = Observed::default();
+        let empty = GroupView { machines: BTreeMap::new(), ..group("c-pool-b", hold) };
+        observed.groups.insert("c-pool-b".to_owned(), Some(empty));
+        let after = decide(&Rollout { outbox: Vec::new(), ..decision.next }, &observed, at(1));
+        assert_eq!(after.effects, [Effect::DisarmTick]);
+        assert!(!after.next.needs_tick());
+    }
+    // Somebody else's group of that name is left alone, and so is a machine that serves.
+    let theirs = GroupView { tags: BTreeMap::new(), ..group("c-pool-b", Lifecycle::Retained) };
+    for view in [theirs, group("c-pool-b", Lifecycle::InService)] {
+        assert!(seen(&state, view, None).effects.is_empty());
+    }
+}
+
+#[test]
+fn p10_a_deletion_that_cloudformation_refuses_ends_what_wanted_it_and_is_tried_again_when_asked() {
+    let (mut harbour, state) = Harbour::launched();
+    let mut without = exporting(1, true);
+    without.stacks.retain(|stack| stack.name != POOL);
+    without.roles.remove(&Role::Pool("a".to_owned()));
+    let wanted = harbour.plan(&state, &without);
+    let mut open = state;
+    let deletes = |effect: &Effect| matches!(effect, Effect::DeleteStack { .. });
+    let told = loop {
+        let look = to_observe(&open, Some(&wanted), at(0));
+        let decision = decide(&open, &harbour.fake.observe(&look, Some(&wanted)), at(0));
+        if decision.effects.iter().any(deletes) {
+            break decision.next;
+        }
+        harbour.fake.perform(&decision.effects);
+        open = Rollout { outbox: Vec::new(), ..decision.next };
+    };
+    let id = told.outbox.iter().find(|one| deletes(&one.effect)).unwrap().id;
+    let end = |outcome: Outcome| {
+        let state = Rollout { outbox: Vec::new(), ..told.clone().recorded(&[(id, outcome)]) };
+        let look = to_observe(&state, Some(&wanted), at(1));
+        decide(&state, &harbour.fake.observe(&look, Some(&wanted)), at(1))
+    };
+    let refused = end(Outcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned()));
+    assert_eq!(refused.report.state, "failed");
+    assert!(refused.report.message.contains("c-pool-a: in use"), "{}", refused.report.message);
+    assert!(refused.next.deployed.contains_key(POOL), "it stands");
+    // One that came too late is told again.
+    let dropped = end(Outcome::Dropped);
+    assert!(dropped.effects.iter().any(deletes), "{:?}", dropped.effects);
+}
