@@ -4,6 +4,8 @@
 //! anything else is done. A crash after the store leaves the effects in the outbox, and another invocation performs those that are not too old.
 
 mod perform;
+#[cfg(test)]
+mod tests;
 mod wakes;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,222 @@
+//! Plans that are made anew since things have moved on, and what is read of the world before a decision.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use slipway_core::cluster::{Approval, CountOrPercent, RolloutPolicy};
+use slipway_core::digest::sha256_hex;
+use slipway_core::render::{AddonSet, Stack, StackKind};
+use slipway_core::status::Status;
+
+const DESIRED: &str = "put clusters/c/desired.json";
+const READY: &str = "publish Plan Ready";
+
+fn release(size: u32) -> Rendering {
+    let vpc = json!({"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": format!("10.{size}.0.0/16")}});
+    let body = json!({"Resources": {"Thing": vpc}}).to_string();
+    let stack = Stack {
+        name: "c-network".to_owned(),
+        kind: StackKind::Network,
+        sha256: sha256_hex(body.as_bytes()),
+        body,
+        tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
+    };
+    Rendering {
+        format: Rendering::FORMAT,
+        cluster: "c".to_owned(),
+        stacks: vec![stack],
+        roles: BTreeMap::new(),
+        addons: AddonSet::default(),
+    }
+}
+
+/// A plan of `to` that was made when nothing stood.
+fn planned(shore: &Shore, to: &Rendering) -> Desired {
+    let policy = RolloutPolicy {
+        approval: Approval::Auto,
+        max_unavailable: CountOrPercent::Count(1),
+        surge: CountOrPercent::Count(0),
+        drain_force_after_min: None,
+        failure_budget: 1,
+        windows: Vec::new(),
+        pools: BTreeMap::new(),
+    };
+    let plan = plan::plan(&Baseline::default(), to, &policy);
+    let desired =
+        Desired { format: 1, spec_version: "v2".to_owned(), plan: plan.id.clone(), target: plan.to.clone() };
+    shore.keeps(&keys::plan("c", &plan.id), &plan);
+    shore.keeps(&keys::release("c", &plan.to), to);
+    shore.keeps(&keys::desired("c"), &desired);
+    desired
+}
+
+/// A cluster that is at the first release, and a plan of the second that was made before it was.
+fn moved_on(state: Rollout) -> (Shore, Desired) {
+    let deployed = BTreeMap::from([("c-network".to_owned(), release(1).id())]);
+    let shore = Shore::with(&Rollout { deployed, ..state });
+    shore.has("c-network", StackStatus::CreateComplete);
+    shore.keeps(&keys::release("c", &release(1).id()), &release(1));
+    let desired = planned(&shore, &release(2));
+    (shore, desired)
+}
+
+fn desired_of(shore: &Shore) -> Desired {
+    shore.kept(&keys::desired("c")).unwrap()
+}
+
+fn place(log: &[String], what: &str) -> Option<usize> {
+    log.iter().position(|line| line == what)
+}
+
+/// The rollout of the first release, all of whose stacks are done.
+fn last_step() -> Rollout {
+    let mut rolling = rolling(json!("done"));
+    rolling.active_mut().unwrap().target = release(1).id();
+    rolling
+}
+
+#[tokio::test]
+async fn p3_a_plan_that_is_made_anew_is_kept_then_announced_and_only_then_the_one_to_execute() {
+    let (shore, stale) = moved_on(idle());
+    shore.wakes(Waker::Event).await.unwrap();
+    let desired = desired_of(&shore);
+    assert_ne!(desired.plan, stale.plan);
+    assert_eq!((&desired.target, &desired.spec_version), (&stale.target, &stale.spec_version));
+    let log = shore.log();
+    let kept = format!("put {}", keys::plan("c", &desired.plan));
+    let order =
+        [place(&log, &kept), place(&log, READY), place(&log, DESIRED), place(&log, "create c-network")];
+    assert!(order.is_sorted() && order.iter().all(Option::is_some), "{log:?}");
+    assert_eq!(shore.state().active().unwrap().plan, desired.plan);
+}
+
+/// Who dies between the two announces it twice, and not never.
+#[tokio::test]
+async fn p8_a_plan_that_is_made_anew_is_announced_however_the_function_dies() {
+    for (call, announced) in [(READY, 2), (DESIRED, 2), ("put clusters/c/rollout.json", 1)] {
+        let (shore, stale) = moved_on(idle());
+        shore.fails(call, ErrorKind::Transient);
+        shore.wakes(Waker::Event).await.unwrap_err();
+        assert_eq!(desired_of(&shore) == stale, call != "put clusters/c/rollout.json", "{call}");
+        assert!(shore.state().active().is_none());
+        shore.works();
+        shore.wakes(Waker::Event).await.unwrap();
+        let tries = shore.done().iter().filter(|line| *line == READY).count();
+        assert_eq!(tries, announced, "{call}");
+        assert_eq!(shore.state().active().unwrap().plan, desired_of(&shore).plan, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn p3_a_plan_that_is_made_anew_gives_way_to_a_spec_that_was_uploaded_meanwhile() {
+    let (shore, stale) = moved_on(idle());
+    shore.is_raced(&keys::desired("c"));
+    shore.wakes(Waker::Event).await.unwrap();
+    assert_eq!(desired_of(&shore), stale);
+    assert!(shore.state().active().is_none() && !shore.done().iter().any(|line| line.starts_with("create")));
+}
+
+#[tokio::test]
+async fn p1_a_plan_of_what_stands_already_is_not_announced_and_begins_nothing() {
+    let (shore, _) = moved_on(idle());
+    let stale = planned(&shore, &release(1));
+    shore.wakes(Waker::Event).await.unwrap();
+    assert_eq!((desired_of(&shore), shore.done().len()), (stale, 0));
+}
+
+#[tokio::test]
+async fn a_release_that_is_lost_is_told_by_its_key_and_moves_nothing() {
+    let (shore, _) = moved_on(idle());
+    let lost = keys::release("c", "another");
+    let deployed = BTreeMap::from([("c-network".to_owned(), "another".to_owned())]);
+    shore.keeps(&keys::rollout("c"), &Rollout { deployed, ..idle() });
+    let error = shore.wakes(Waker::Event).await.unwrap_err();
+    assert_eq!(error.kind(), "Slipway.Corrupt");
+    assert!(shore.told().unwrap().message.contains(&format!("{lost} is lost")), "{:?}", shore.told());
+    assert_eq!(shore.done(), [""; 0]);
+}
+
+/// Nobody would be woken who begins it: the tick goes with the rollout that has ended.
+#[tokio::test]
+async fn p8_a_newer_plan_that_waits_for_the_end_of_a_rollout_begins_in_the_same_invocation_and_has_its_tick()
+{
+    let (shore, _) = moved_on(last_step());
+    shore.wakes(Waker::Event).await.unwrap();
+    let done = shore.done();
+    let last = done.iter().rfind(|line| line.ends_with("arm"));
+    assert_eq!(last.map(String::as_str), Some("arm"), "{done:?}");
+    assert!(place(&done, "publish Rollout Succeeded") < place(&done, "create c-network"), "{done:?}");
+    assert_eq!(shore.state().active().unwrap().plan, desired_of(&shore).plan);
+}
+
+#[tokio::test]
+async fn p8_a_newer_plan_that_comes_when_a_rollout_concludes_in_the_last_round_is_an_error_that_is_tried_again()
+ {
+    let (shore, stale) = moved_on(last_step());
+    let rounds = AtomicU32::new(0);
+    let slowly = |state: &Rollout, observed: &Observed, now: Timestamp| {
+        if rounds.fetch_add(1, Ordering::Relaxed) + 1 == ROUNDS {
+            return decide(state, observed, now);
+        }
+        let next = Rollout { effects_decided: state.effects_decided + 1, ..state.clone() };
+        Decision { next, effects: Vec::new(), report: Report::default() }
+    };
+    let error = shore.wakes_deciding(Waker::Tick, &slowly).await.unwrap_err();
+    assert_eq!(rounds.load(Ordering::Relaxed), ROUNDS);
+    assert!(error.is_transient() && matches!(error, FlowError::Race { tries: ROUNDS, .. }), "{error}");
+    let done = shore.done();
+    assert_eq!(
+        done,
+        ["publish Rollout Succeeded", "disarm"],
+        "the tick is gone, so that Lambda has to try again"
+    );
+    assert_eq!((desired_of(&shore), shore.told().unwrap().state.as_str()), (stale, "succeeded"));
+
+    // Lambda tries it again.
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert_eq!(shore.state().active().unwrap().plan, desired_of(&shore).plan);
+    assert!(shore.done().contains(&"arm".to_owned()));
+}
+
+/// What is read of a stack is what its state asks for: each of these is a call.
+#[tokio::test]
+async fn a_stack_that_is_not_there_has_no_change_set_and_one_that_did_not_fail_no_failures() {
+    for (status, reads) in [
+        (None, &["stack c-network"][..]),
+        (Some(StackStatus::CreateInProgress), &["stack c-network", "change set of c-network"]),
+        (
+            Some(StackStatus::RollbackComplete),
+            &["stack c-network", "failures of arn:c-network", "change set of c-network"],
+        ),
+    ] {
+        let shore = Shore::with(&rolling(json!("executing")));
+        if let Some(status) = status {
+            shore.has("c-network", status);
+        }
+        shore.wakes(Waker::Tick).await.unwrap();
+        let mut log = shore.log();
+        log.retain(|line| ["stack ", "change set ", "failures "].iter().any(|what| line.starts_with(what)));
+        assert_eq!(log[..reads.len()], *reads, "{status:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_specs_that_a_destruction_makes_void_are_the_planned_one_and_the_one_that_was_refused_meanwhile()
+{
+    let order = Given { order: Order::Destroy { without_snapshot: true }, at: at(0) };
+    let going = heard(&idle(), &order, None, at(0));
+    let desired =
+        Desired { format: 1, spec_version: "v2".to_owned(), plan: "p".to_owned(), target: "t".to_owned() };
+    let shore = Shore::with(&going);
+    let versions = async |state: &Rollout| newest(&shore, state, Some(&desired)).await.unwrap();
+    assert_eq!(versions(&going).await, BTreeSet::from(["v2".to_owned()]));
+    let spec = json!({"version": "v3", "result": "rejected", "diagnostics": [], "failure": null, "plan": null, "summary": null});
+    let mut status = serde_json::to_value(Status::of("c")).unwrap();
+    status["spec"] = spec;
+    shore.keeps(&keys::status("c"), &status);
+    assert_eq!(versions(&going).await, BTreeSet::from(["v2".to_owned(), "v3".to_owned()]));
+    assert_eq!(versions(&idle()).await, BTreeSet::from(["v2".to_owned()]));
+    // One that cannot be read holds nobody up.
+    shore.keeps(&keys::status("c"), &"no status");
+    assert_eq!(versions(&going).await, BTreeSet::from(["v2".to_owned()]));
+}

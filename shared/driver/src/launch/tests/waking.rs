@@ -1,0 +1,188 @@
+//! Who is woken, by whom, and that whatever is open is woken again.
+
+use super::*;
+
+/// What is open: a rollout, a worker on its way out, and a cluster that is being taken away.
+fn open() -> [Rollout; 3] {
+    let order = Given { order: Order::Destroy { without_snapshot: true }, at: at(0) };
+    let going = Rollout { outbox: Vec::new(), ..heard(&idle(), &order, None, at(0)) };
+    [rolling(json!("executing")), departing(), going]
+}
+
+fn group() -> Waker {
+    Waker::Group { name: "c-pool-a".to_owned() }
+}
+
+fn skip() -> Waker {
+    Waker::Order { order: Order::Skip { instance: "i-9".to_owned() }, at: None }
+}
+
+#[tokio::test]
+async fn p8_a_tick_that_somebody_deleted_is_armed_again_by_whatever_wakes_what_is_open_and_by_the_daily_look()
+{
+    for state in open() {
+        for by in [Waker::Event, group(), Waker::Look, skip(), Waker::Tick] {
+            let shore = Shore::with(&state);
+            shore.has("c-network", StackStatus::CreateInProgress);
+            shore.wakes(by.clone()).await.unwrap();
+            let armed = shore.log().iter().filter(|line| *line == "arm").count();
+            // The tick itself is there, since it came.
+            assert_eq!(armed, usize::from(by != Waker::Tick), "{by:?}: {:?}", state.doing);
+        }
+    }
+    for by in [Waker::Event, group(), Waker::Look] {
+        let shore = Shore::with(&idle());
+        shore.wakes(by).await.unwrap();
+        assert_eq!(shore.done(), [""; 0], "nothing is open");
+    }
+}
+
+#[tokio::test]
+async fn p8_the_tick_is_asserted_before_anything_that_may_fail() {
+    for (state, call) in open().into_iter().zip(["stack c-network", "group c-pool-a", "stack c-pool-a"]) {
+        let shore = Shore::with(&state);
+        shore.fails(call, ErrorKind::Denied);
+        shore.wakes(Waker::Event).await.unwrap_err();
+        let log = shore.log();
+        let place = |what: &str| log.iter().position(|line| line == what);
+        assert!(place("arm").is_some() && place("arm") < place(call), "{log:?}");
+    }
+    // Where it cannot be armed, nothing goes on in silence.
+    let shore = Shore::with(&rolling(json!("executing")));
+    shore.fails("arm", ErrorKind::Denied);
+    let error = shore.wakes(Waker::Event).await.unwrap_err();
+    assert_eq!(error.kind(), "Slipway.test.Denied");
+    assert_eq!(shore.told().unwrap().state, "stuck");
+}
+
+#[tokio::test]
+async fn p8_a_tick_that_comes_when_nothing_is_open_takes_itself_away() {
+    let shore = Shore::with(&idle());
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert_eq!(shore.done(), ["disarm"]);
+}
+
+#[tokio::test]
+async fn a_daily_look_at_a_cluster_of_which_nothing_was_ever_rolled_out_tells_nothing() {
+    let shore = Shore::default();
+    shore.wakes(Waker::Look).await.unwrap();
+    assert_eq!(shore.log(), ["get clusters/c/rollout.json"]);
+}
+
+#[tokio::test]
+async fn p6_a_daily_look_finds_the_machine_in_a_hook_whose_event_was_lost() {
+    let machine =
+        json!({"zone": "a", "lifecycle": "terminatingWait", "healthy": true, "weight": 1, "template": null});
+    let view = json!({
+        "name": "c-pool-a", "desired": 1, "min": 1, "max": 2, "template": null, "machines": {"i-1": machine},
+        "tags": {"slipway:cluster": "c"},
+    });
+    for (by, finds) in [(Waker::Look, true), (group(), true), (Waker::Event, false)] {
+        let shore = Shore::with(&idle());
+        shore.has_group(serde_json::from_value(view.clone()).unwrap());
+        shore.wakes(by.clone()).await.unwrap();
+        assert_eq!(shore.state().departures.contains_key("i-1"), finds, "{by:?}");
+        assert_eq!(shore.done().contains(&"arm".to_owned()), finds, "{by:?}");
+    }
+}
+
+/// What another invocation stored only just now is for that one to perform.
+#[tokio::test]
+async fn p8_what_another_invocation_has_just_decided_is_left_to_it_for_as_long_as_it_may_live() {
+    let stored = Rollout { outbox: vec![pending(1, prolongs("i-1"), 0)], ..rolling(json!("executing")) };
+    for (seconds, is_left) in [(0, true), (44, true), (45, false)] {
+        let shore = Shore::with(&stored);
+        shore.has("c-network", StackStatus::CreateInProgress);
+        shore.passes(seconds);
+        let report = shore.wakes(Waker::Event).await.unwrap();
+        let done = shore.done();
+        assert_eq!(!done.contains(&"prolong i-1".to_owned()), is_left, "after {seconds}: {done:?}");
+        assert_eq!(report.message.contains("another invocation"), is_left, "{report:?}");
+        assert!(done.contains(&"arm".to_owned()), "{done:?}");
+        assert_eq!(shore.state().outbox.len(), usize::from(is_left));
+    }
+    // Where no tick would bring anybody back, it is performed.
+    let shore = Shore::with(&Rollout { outbox: vec![pending(1, says(), 0)], ..idle() });
+    shore.wakes(Waker::Event).await.unwrap();
+    assert_eq!(shore.done(), ["publish Rollout Step"]);
+}
+
+#[tokio::test]
+async fn p8_what_may_work_later_is_tried_again_in_silence_and_what_will_not_is_told_as_stuck() {
+    for (kind, told) in [(ErrorKind::Transient, false), (ErrorKind::Denied, true), (ErrorKind::Missing, true)]
+    {
+        let shore = Shore::with(&rolling(json!("executing")));
+        shore.fails("stack c-network", kind);
+        let error = shore.wakes(Waker::Tick).await.unwrap_err();
+        assert_eq!(error.is_transient(), !told);
+        let stuck = shore.told().is_some_and(|report| {
+            report.state == "stuck" && report.message.contains("test:Call of stack c-network failed: no")
+        });
+        assert_eq!(stuck, told, "{kind:?}: {:?}", shore.told());
+    }
+}
+
+/// The end is told before the outbox is empty and the tick gone: nobody would be woken who tells it after a death.
+#[tokio::test]
+async fn p8_how_it_ended_is_told_before_the_last_of_it_is_performed() {
+    let done = rolling(json!("done"));
+    let shore = Shore::with(&done);
+    shore.fails("publish Rollout Succeeded", ErrorKind::Transient);
+    shore.wakes(Waker::Tick).await.unwrap_err();
+    assert_eq!(shore.told().unwrap().state, "succeeded");
+    assert!(shore.state().active().is_none() && !shore.done().contains(&"disarm".to_owned()));
+    shore.works();
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert_eq!(shore.done(), ["publish Rollout Succeeded", "disarm", "disarm"]);
+}
+
+#[tokio::test]
+async fn a_stack_wakes_its_own_cluster_alone_and_only_what_is_open_or_waits_for_it_to_be_gone() {
+    let left = Rollout { left: BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]), ..idle() };
+    for (state, stack, wakes) in [
+        (rolling(json!("executing")), "c-network", true),
+        (rolling(json!("executing")), "d-network", false),
+        (rolling(json!("executing")), "c-other", false),
+        (idle(), "c-network", false),
+        (left.clone(), "c-pool-b", true),
+        (left, "c-network", false),
+    ] {
+        let shore = Shore::with(&state);
+        let now = shore.now();
+        let report = shore.run(async |ports| wake_by_stack(ports, stack, now).await).await.unwrap();
+        assert_eq!(report.is_some(), wakes, "{stack}");
+    }
+}
+
+#[tokio::test]
+async fn a_group_wakes_what_is_open_and_what_has_to_drain_its_machines_and_is_looked_at() {
+    for (state, group, wakes, looks) in [
+        (rolling(json!("executing")), "c-etcd-0", true, false),
+        (rolling(json!("executing")), "d-etcd-0", false, false),
+        (idle(), "c-pool-a", true, true),
+        (idle(), "c-pool-x", false, false),
+        (idle(), "c-control-plane", false, false),
+    ] {
+        let shore = Shore::with(&state);
+        let now = shore.now();
+        let report = shore.run(async |ports| wake_by_group(ports, group, now).await).await.unwrap();
+        assert_eq!(report.is_some(), wakes, "{group}");
+        assert_eq!(shore.log().contains(&format!("group {group}")), looks, "{group}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_wakes_the_open_rollout_that_its_token_names() {
+    for (state, id, wakes) in [
+        (rolling(json!("executing")), "of c/x/1/0", true),
+        (rolling(json!("executing")), "of d/x/1/0", false),
+        (rolling(json!("executing")), "of somebody else's", false),
+        (rolling(json!("executing")), "nobody's", false),
+        (idle(), "of c/x/1/0", false),
+    ] {
+        let shore = Shore::with(&state);
+        let now = shore.now();
+        let report = shore.run(async |ports| wake_by_command(ports, id, now).await).await.unwrap();
+        assert_eq!(report.is_some(), wakes, "{id}");
+    }
+}
