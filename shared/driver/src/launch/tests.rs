@@ -2,6 +2,7 @@
 //! fails leaves behind.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod looking;
 mod orders;
 mod performing;
 mod plans;

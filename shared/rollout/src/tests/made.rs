@@ -66,6 +66,63 @@ fn p6_a_stack_that_a_launch_left_half_made_is_one_whose_machines_are_seen_to_and
     assert_eq!(forgotten.groups_to_look_at(at(0)), ["c-pool-b"]);
 }
 
+/// CloudFormation waits until the group of a stack that it creates is stable: nobody else would settle the hooks of its machines meanwhile.
+#[test]
+fn p6_the_group_of_a_stack_that_is_being_made_is_looked_at_while_it_is() {
+    let mut harbour = Harbour::empty();
+    let wanted = harbour.plan(&Rollout::new("c"), &exporting(1, true));
+    let mut open = Rollout::new("c");
+    while !harbour.fake.log.contains(&"execute c-pool-a".to_owned()) {
+        open = harbour.wake(open, &wanted, None).0;
+    }
+    assert!(!open.deployed.contains_key(POOL));
+    let look = to_observe(&open, None, at(0));
+    assert!(look.groups.contains(POOL) && look.groups.contains("c-pool-b"), "{:?}", look.groups);
+    assert!(!look.groups.contains("c-network"));
+}
+
+#[test]
+fn p6_what_was_taken_away_has_no_machines_that_anybody_sees_to() {
+    let (_, state) = Harbour::launched();
+    let gone = Rollout { deployed: BTreeMap::new(), ..state };
+    assert!(gone.last.as_ref().unwrap().steps.iter().any(|step| step.stack == POOL));
+    assert!(!gone.drains(POOL) && gone.groups_to_look_at(at(0)).is_empty());
+}
+
+/// Finding 12 of issue 17: the cure is to upload again, so that whatever a creation left is deleted first, with what it kept.
+#[test]
+fn a_creation_that_failed_in_whatever_way_is_deleted_and_made_again_by_the_next_upload() {
+    for status in [StackStatus::RollbackComplete, StackStatus::CreateFailed, StackStatus::RollbackFailed] {
+        let (mut harbour, state) = half_launched();
+        harbour.fake.fails = None;
+        harbour.fake.stacks.insert(POOL.to_owned(), status);
+        let mut again = harbour.plan(&state, &exporting(1, true));
+        again.desired.spec_version = "v2".to_owned();
+        harbour.fake.log.clear();
+        let (state, report) = harbour.fake.run(state, &again, None, false);
+        assert_eq!(report.state, "succeeded", "{status:?}: {}", report.message);
+        let place = |what: &str| harbour.fake.log.iter().position(|line| line == what);
+        assert!(
+            place("delete c-pool-a").is_some() && place("delete c-pool-a") < place("change set c-pool-a")
+        );
+        assert!(state.deployed.contains_key(POOL));
+    }
+    // What stands and cannot go on is told with what helps, and nothing is deleted.
+    for (status, cure) in [
+        (StackStatus::UpdateRollbackFailed, "continue-update-rollback"),
+        (StackStatus::DeleteFailed, "delete the stack by hand"),
+    ] {
+        let (mut harbour, state) = Harbour::launched();
+        let wanted = harbour.plan(&state, &exporting(2, true));
+        harbour.fake.change_sets.clear();
+        harbour.fake.stacks.insert("c-network".to_owned(), status);
+        harbour.fake.log.clear();
+        let (_, report) = harbour.fake.run(state, &wanted, None, false);
+        assert!(report.state == "failed" && report.message.contains(cure), "{}", report.message);
+        assert!(!harbour.fake.log.iter().any(|line| line.starts_with("delete")), "{:?}", harbour.fake.log);
+    }
+}
+
 #[test]
 fn p6_a_machine_of_a_stack_that_is_being_made_is_let_go_at_once_unless_it_served() {
     let (_, failed) = half_launched();

@@ -236,3 +236,31 @@ async fn p8_whoever_comes_back_late_does_not_bring_older_add_ons_back() {
     };
     assert_eq!([point(2).await, point(1).await, point(3).await], [2, 2, 3]);
 }
+
+#[tokio::test]
+async fn p8_what_was_performed_is_recorded_though_others_write_meanwhile() {
+    let outbox = vec![pending(1, prolongs("i-1"), 0)];
+    let shore = Shore::with(&Rollout { outbox, ..rolling(json!("executing")) });
+    shore.has("c-network", StackStatus::CreateInProgress);
+    shore.passes(60);
+    shore.is_raced(&keys::rollout("c"));
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert!(shore.state().outbox.is_empty(), "{:?}", shore.state().outbox);
+    assert_eq!(shore.done().iter().filter(|line| *line == "prolong i-1").count(), 1);
+}
+
+#[tokio::test]
+async fn p10_what_a_service_refuses_ends_the_rollout_in_its_words_and_what_is_gone_is_decided_anew() {
+    for (kind, state) in [(ErrorKind::Invalid, "failed"), (ErrorKind::Missing, "running")] {
+        let outbox = vec![pending(1, executes("c-network"), 0)];
+        let shore = Shore::with(&Rollout { outbox, ..rolling(json!("executing")) });
+        shore.has("c-network", StackStatus::ReviewInProgress);
+        shore.has_change_set("c-network");
+        shore.passes(60);
+        shore.fails("execute c-network", kind);
+        let report = shore.wakes(Waker::Tick).await.unwrap();
+        assert_eq!(report.state, state, "{}", report.message);
+        let words = report.message.contains("CloudFormation refuses c-network: no");
+        assert_eq!(words, kind == ErrorKind::Invalid, "{}", report.message);
+    }
+}

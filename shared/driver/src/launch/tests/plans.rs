@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use slipway_core::cluster::{Approval, CountOrPercent, RolloutPolicy};
+use slipway_core::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};
 use slipway_core::digest::sha256_hex;
-use slipway_core::render::{AddonSet, Stack, StackKind};
-use slipway_core::status::Status;
+use slipway_core::plan::RenewalPlan;
+use slipway_core::render::{AddonSet, NodeRole, Stack, StackKind};
+use slipway_core::renewal::Deadline;
 
 const DESIRED: &str = "put clusters/c/desired.json";
 const READY: &str = "publish Plan Ready";
@@ -52,12 +53,32 @@ fn planned(shore: &Shore, to: &Rendering) -> Desired {
 
 /// A cluster that is at the first release, and a plan of the second that was made before it was.
 fn moved_on(state: Rollout) -> (Shore, Desired) {
-    let deployed = BTreeMap::from([("c-network".to_owned(), release(1).id())]);
+    moved_between(state, &release(1), &release(2))
+}
+
+fn moved_between(state: Rollout, here: &Rendering, there: &Rendering) -> (Shore, Desired) {
+    let deployed = BTreeMap::from([("c-network".to_owned(), here.id())]);
     let shore = Shore::with(&Rollout { deployed, ..state });
     shore.has("c-network", StackStatus::CreateComplete);
-    shore.keeps(&keys::release("c", &release(1).id()), &release(1));
-    let desired = planned(&shore, &release(2));
+    shore.keeps(&keys::release("c", &here.id()), here);
+    let desired = planned(&shore, there);
     (shore, desired)
+}
+
+/// [`release`], with controllers of those credentials.
+fn with_controllers(size: u32, credentials: &str) -> Rendering {
+    let node = NodeRole {
+        stack: "c-network".to_owned(),
+        nodes: GroupSize { min: 1, max: 2 },
+        machine: json!({}),
+        config: "{}".to_owned(),
+        config_digest: String::new(),
+        credentials_digest: credentials.to_owned(),
+        version: None,
+        member: None,
+        weighted: false,
+    };
+    Rendering { roles: BTreeMap::from([(Role::Controller, node)]), ..release(size) }
 }
 
 fn desired_of(shore: &Shore) -> Desired {
@@ -178,45 +199,54 @@ async fn p8_a_newer_plan_that_comes_when_a_rollout_concludes_in_the_last_round_i
     assert!(shore.done().contains(&"arm".to_owned()));
 }
 
-/// What is read of a stack is what its state asks for: each of these is a call.
 #[tokio::test]
-async fn a_stack_that_is_not_there_has_no_change_set_and_one_that_did_not_fail_no_failures() {
-    for (status, reads) in [
-        (None, &["stack c-network"][..]),
-        (Some(StackStatus::CreateInProgress), &["stack c-network", "change set of c-network"]),
-        (
-            Some(StackStatus::RollbackComplete),
-            &["stack c-network", "failures of arn:c-network", "change set of c-network"],
-        ),
-    ] {
-        let shore = Shore::with(&rolling(json!("executing")));
-        if let Some(status) = status {
-            shore.has("c-network", status);
-        }
-        shore.wakes(Waker::Tick).await.unwrap();
-        let mut log = shore.log();
-        log.retain(|line| ["stack ", "change set ", "failures "].iter().any(|what| line.starts_with(what)));
-        assert_eq!(log[..reads.len()], *reads, "{status:?}");
+async fn p3_no_plan_is_announced_while_another_is_executed_nor_one_that_still_starts_from_where_things_are() {
+    // One that is executed.
+    let (shore, stale) = moved_on(rolling(json!("executing")));
+    shore.has("c-network", StackStatus::UpdateInProgress);
+    shore.wakes(Waker::Event).await.unwrap();
+    assert!(!shore.done().contains(&READY.to_owned()));
+    assert_eq!(desired_of(&shore), stale);
+    // One of a cluster of which nothing stands, made when nothing did.
+    let shore = Shore::with(&Rollout::new("c"));
+    let fresh = planned(&shore, &release(2));
+    shore.wakes(Waker::Event).await.unwrap();
+    let done = shore.done();
+    assert!(!done.contains(&READY.to_owned()) && done.contains(&"create c-network".to_owned()), "{done:?}");
+    assert_eq!(shore.state().active().unwrap().plan, fresh.plan);
+}
+
+/// As when it is planned first: in place it can be done without the others.
+#[tokio::test]
+async fn p7_a_plan_that_is_made_anew_replaces_nobody_for_credentials_that_have_expired_meanwhile() {
+    for (hours, replaced) in [(1, 1), (-1, 0)] {
+        let (here, there) = (with_controllers(1, "old"), with_controllers(2, "new"));
+        let (shore, mut desired) = moved_between(idle(), &here, &there);
+        let ends = at(3_600 * hours);
+        let deadline = Deadline { ends: BTreeMap::from([(Role::Controller, ends)]), lead_s: 0 };
+        let replaced_before = BTreeMap::from([(Role::Controller, "another authority".to_owned())]);
+        let mut stale: Plan = shore.kept(&keys::plan("c", &desired.plan)).unwrap();
+        stale.renewal = RenewalPlan { replaced: replaced_before, deadline };
+        stale.id = "stale".to_owned();
+        shore.keeps(&keys::plan("c", &stale.id), &stale);
+        desired.plan.clone_from(&stale.id);
+        shore.keeps(&keys::desired("c"), &desired);
+        shore.wakes(Waker::Event).await.unwrap();
+        let plan: Plan = shore.kept(&keys::plan("c", &desired_of(&shore).plan)).unwrap();
+        assert_ne!(plan.id, stale.id);
+        assert_eq!((plan.renewal.replaced.len(), plan.renewal.deadline.ends.len()), (replaced, 1), "{hours}");
     }
 }
 
 #[tokio::test]
-async fn the_specs_that_a_destruction_makes_void_are_the_planned_one_and_the_one_that_was_refused_meanwhile()
-{
-    let order = Given { order: Order::Destroy { without_snapshot: true }, at: at(0) };
-    let going = heard(&idle(), &order, None, at(0));
-    let desired =
-        Desired { format: 1, spec_version: "v2".to_owned(), plan: "p".to_owned(), target: "t".to_owned() };
-    let shore = Shore::with(&going);
-    let versions = async |state: &Rollout| newest(&shore, state, Some(&desired)).await.unwrap();
-    assert_eq!(versions(&going).await, BTreeSet::from(["v2".to_owned()]));
-    let spec = json!({"version": "v3", "result": "rejected", "diagnostics": [], "failure": null, "plan": null, "summary": null});
-    let mut status = serde_json::to_value(Status::of("c")).unwrap();
-    status["spec"] = spec;
-    shore.keeps(&keys::status("c"), &status);
-    assert_eq!(versions(&going).await, BTreeSet::from(["v2".to_owned(), "v3".to_owned()]));
-    assert_eq!(versions(&idle()).await, BTreeSet::from(["v2".to_owned()]));
-    // One that cannot be read holds nobody up.
-    shore.keeps(&keys::status("c"), &"no status");
-    assert_eq!(versions(&going).await, BTreeSet::from(["v2".to_owned()]));
+async fn p3_the_event_of_a_plan_says_whether_a_person_has_to_approve_it() {
+    let shore = Shore::default();
+    let plan: Plan = shore.kept(&keys::plan("c", &planned(&shore, &release(1)).plan)).unwrap();
+    for approval in [Approval::Auto, Approval::Manual] {
+        let mut plan = plan.clone();
+        plan.policy.approval = approval;
+        let Event::PlanReady(ready) = plan_ready(&plan, "v2", at(0)) else { panic!("another event") };
+        assert_eq!(ready.needs_approval, approval == Approval::Manual);
+        assert_eq!((ready.plan, ready.spec_version.as_str()), (plan.id, "v2"));
+    }
 }

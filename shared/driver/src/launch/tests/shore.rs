@@ -93,6 +93,12 @@ impl Shore {
         self.inner().stacks.insert(name.to_owned(), view);
     }
 
+    /// A change set that is being made.
+    pub(super) fn has_change_set(&self, stack: &str) {
+        let view = ChangeSetView { status: ChangeSetStatus::Pending, reason: None, replaces: Vec::new() };
+        self.inner().change_sets.insert(stack.to_owned(), view);
+    }
+
     pub(super) fn has_group(&self, group: GroupView) {
         self.inner().groups.insert(group.name.clone(), group);
     }
@@ -242,8 +248,10 @@ impl Stacks for Shore {
 
     async fn create_change_set(&self, request: &ChangeSetRequest) -> PortResult<()> {
         self.call(format!("create {}", request.stack))?;
-        let view = ChangeSetView { status: ChangeSetStatus::Pending, reason: None, replaces: Vec::new() };
-        self.inner().change_sets.insert(request.stack.clone(), view);
+        self.has_change_set(&request.stack);
+        if request.create {
+            self.has(&request.stack, StackStatus::ReviewInProgress);
+        }
         Ok(())
     }
 

@@ -148,9 +148,12 @@ async fn a_stack_wakes_its_own_cluster_alone_and_only_what_is_open_or_waits_for_
         (left, "c-network", false),
     ] {
         let shore = Shore::with(&state);
+        shore.has("c-network", StackStatus::CreateInProgress);
         let now = shore.now();
         let report = shore.run(async |ports| wake_by_stack(ports, stack, now).await).await.unwrap();
         assert_eq!(report.is_some(), wakes, "{stack}");
+        let reads = shore.log().iter().filter(|line| *line == "get clusters/c/rollout.json").count();
+        assert!(reads <= 1, "what was only just read is not read again: {stack}");
     }
 }
 

@@ -104,6 +104,41 @@ fn p4_a_member_waits_for_the_others_an_hour_and_says_why() {
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
 }
 
+/// What its group shows now is newer than any answer: a member whose machine is gone, or another's, says nothing.
+#[test]
+fn p4_a_member_that_answered_and_whose_machine_has_gone_since_is_not_taken_for_well() {
+    type Spoil = fn(&mut BTreeMap<String, Machine>);
+    let gone: Spoil = |machines| machines.get_mut("etcd-2.0").unwrap().lifecycle = Lifecycle::Elsewhere;
+    let another: Spoil = |machines| {
+        let machine = machines.remove("etcd-2.0").unwrap();
+        machines.insert("etcd-2.1".to_owned(), machine);
+    };
+    for (change, spoil) in [
+        (Change::Machines, gone),
+        (Change::Machines, another),
+        (Change::Credentials, gone),
+        (Change::Credentials, another),
+    ] {
+        for moment in 1..15 {
+            let mut yard = Yard::new(&SMALL, change, &|role| *role == Role::Etcd(0), &auto());
+            (0..moment).for_each(|_| yard.wake(None));
+            let touched = |yard: &Yard| {
+                yard.log
+                    .iter()
+                    .any(|line| line.starts_with("etcd-0.0 goes") || line.starts_with("etcd-0.0 takes new"))
+            };
+            if touched(&yard) {
+                assert!(moment > 2, "there is a moment to be tried");
+                break;
+            }
+            yard.launches = false;
+            spoil(&mut yard.groups.get_mut("c-etcd-2").unwrap().machines);
+            yard.wake(None);
+            assert!(!touched(&yard), "at {moment}: {:?}", yard.log);
+        }
+    }
+}
+
 #[test]
 fn p4_what_was_said_and_a_snapshot_count_for_minutes_and_are_asked_for_anew() {
     // Until a window opens they have grown old: everything is asked for after it has.
