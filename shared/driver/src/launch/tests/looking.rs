@@ -2,6 +2,7 @@
 
 use super::*;
 use slipway_core::status::Status;
+use slipway_rollout::fleet::TargetHealth;
 
 /// What was read of that kind.
 fn reads(shore: &Shore, kinds: &[&str]) -> Vec<String> {
@@ -100,16 +101,16 @@ async fn p5_the_health_of_targets_is_asked_for_the_controllers_that_are_worked_o
     assert_eq!(reads(&shore, &["targets "]), [""; 0]);
 }
 
-/// What a target group says reaches the decision: one that is not there vouches for nobody.
 #[tokio::test]
 async fn p5_what_the_targets_are_is_part_of_what_is_seen() {
     let shore = Shore::with(&controllers());
-    has_group(&shore, "c-control-plane", &[("i-1", "inService")]);
+    has_group(&shore, "c-control-plane", &[("i-1", "inService"), ("i-2", "inService")]);
     let seen =
         shore.run(async |ports| observe(ports, &wake_of(Waker::Tick), &controllers(), at(0)).await).await;
     let group = seen.unwrap().groups["c-control-plane"].clone().unwrap();
-    let target = format!("{:?}", group.machines["i-1"].target);
-    assert!(target.contains("there is no such target group in arn"), "{target}");
+    let not = TargetHealth::NotHealthy("not registered in arn".to_owned());
+    assert_eq!(group.machines["i-1"].target, TargetHealth::Healthy);
+    assert_eq!(group.machines["i-2"].target, not);
 }
 
 fn wake_of(by: Waker) -> Wake {
