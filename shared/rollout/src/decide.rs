@@ -502,15 +502,20 @@ fn conclude(
         return report;
     };
 
+    let stops = result != RolloutResult::Succeeded;
+    for effect in stops.then(|| effects.begin_nothing()).into_iter().flatten() {
+        if let Effect::SetDesired { group, .. } = effect {
+            active.nodes.not_raised(&group);
+        }
+    }
     next.left_over.retain(|role, _| !active.nodes.steps.iter().any(|step| &step.role == role));
     next.left_over.extend(active.nodes.left_over().map(|(role, machines)| (role.clone(), machines)));
-    if result != RolloutResult::Succeeded {
+    if stops {
         for (role, machines) in active.nodes.left_over() {
             let more = count(machines, "machine");
             message
                 .push_str(&format!("; {role} has {more} more than it is to have, until it is rolled again"));
         }
-        effects.begin_nothing();
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }
     let event = detail(next, &active, &message);

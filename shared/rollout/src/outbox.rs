@@ -87,11 +87,12 @@ impl Effects {
         self.apart = self.acts.len();
     }
 
-    /// The rollout ends: what it would have begun in the same decision is not begun.
-    pub(super) fn begin_nothing(&mut self) {
-        let apart = self.acts.drain(..self.apart).collect::<Vec<_>>();
-        let rest = std::mem::take(&mut self.acts).into_iter().filter(|(effect, _)| !effect.begins());
-        self.acts = apart.into_iter().chain(rest).collect();
+    /// The rollout ends: what it would have begun in the same decision is not begun, and given back.
+    pub(super) fn begin_nothing(&mut self) -> Vec<Effect> {
+        let own = self.acts.split_off(self.apart);
+        let (begins, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|(effect, _)| effect.begins());
+        self.acts.extend(rest);
+        begins.into_iter().map(|(effect, _)| effect).collect()
     }
 
     /// One that was decided on what the world is described as now.

@@ -352,7 +352,7 @@ impl Nodes {
         }
     }
 
-    /// Auto Scaling would not have `group` want more machines.
+    /// Auto Scaling would not have `group` want more machines, or was not told so.
     pub(super) fn not_raised(&mut self, group: &str) {
         for step in self.steps.iter_mut().filter(|step| step.group == group) {
             if let Task::Workers(workers) = &mut step.task {

@@ -291,7 +291,7 @@ impl Machine for Workers {
 }
 
 impl Workers {
-    /// Auto Scaling refused that its group wants more: those were to come first, never come, and are not taken away by a later rollout.
+    /// Its group does not want more, since that was refused or never told: those were to come first, never come, and are not taken away by a later rollout.
     pub(super) fn not_raised(&mut self) {
         self.extra = self.extra.not_raised();
     }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use slipway_core::cluster::Pace;
 
 #[test]
 fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
@@ -118,4 +119,55 @@ fn an_answer_of_before_the_update_of_a_group_is_not_taken_for_the_end_of_its_rol
         state = decide(&state, &answer("1"), at(second)).next;
     }
     assert_eq!(state.active().unwrap().nodes.steps[0].place(), Place::Verify);
+}
+
+/// Pools are rolled side by side: in the moment in which one fails, another may have been about to get more machines. They never come, and
+/// a later rollout took that many away where an autoscaler had made the pool larger.
+#[test]
+fn p6_what_another_pool_was_to_get_in_the_moment_in_which_a_rollout_fails_is_not_left_over() {
+    let pool = |name: &str, crew: serde_json::Value| {
+        let phase = serde_json::json!({"open": {"state": crew}});
+        let pace = Pace { max_unavailable: CountOrPercent::Count(0), surge: CountOrPercent::Count(1) };
+        serde_json::json!({
+            "role": name, "stack": format!("c-{name}"), "group": format!("c-{name}"),
+            "task": {"workers": {"size": 1, "most": 2, "pace": pace, "phase": phase}},
+        })
+    };
+    let at = Timestamp::from_second(1_000).unwrap();
+    let group = |name: &str, machine: &str| {
+        let one = serde_json::json!({
+            "zone": "a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": {"id": "lt-1", "version": "1"},
+        });
+        let view = serde_json::json!({
+            "name": name, "desired": 1, "min": 1, "max": 2, "template": {"id": "lt-1", "version": "2"}, "machines": {machine: one},
+            "tags": {"slipway:cluster": "c"},
+        });
+        (name.to_owned(), Some(serde_json::from_value(view).unwrap()))
+    };
+    for (begun, ends, raised) in
+        [(serde_json::json!(["i-a"]), "failed", 0), (serde_json::json!([]), "running", 2)]
+    {
+        let mut state = controllers();
+        let active = state.active_mut().unwrap();
+        active.nodes = serde_json::from_value(serde_json::json!({
+            "steps": [pool("pool-a", serde_json::json!({"begun": begun})), pool("pool-b", serde_json::json!({}))],
+            "controllers": "c-control-plane",
+        }))
+        .unwrap();
+        let stays = serde_json::json!({
+            "role": "pool-a", "group": "c-pool-a", "cause": "rollout", "ends": "replaced", "state": {"uncordon": {}}, "since": at,
+            "problem": "no controller could drain it",
+        });
+        if ends == "failed" {
+            state.departures.insert("i-a".to_owned(), serde_json::from_value(stays).unwrap());
+        }
+        let groups =
+            [group("c-pool-a", "i-a"), group("c-pool-b", "i-b"), group("c-control-plane", "i-c")].into();
+        let decision = decide(&state, &Observed { groups, ..Observed::default() }, at);
+        assert_eq!(decision.report.state, ends, "{}", decision.report.message);
+        let sizes = decision.effects.iter().filter(|effect| matches!(effect, Effect::SetDesired { .. }));
+        assert_eq!(sizes.count(), raised);
+        assert!(decision.next.left_over.is_empty(), "{:?}", decision.next.left_over);
+        assert!(!decision.report.message.contains("machine more"), "{}", decision.report.message);
+    }
 }
