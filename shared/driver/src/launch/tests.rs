@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::node::{Command, Verb};
 use slipway_core::status::Desired;
-use slipway_rollout::departures::Departure;
+use slipway_rollout::Departure;
 use slipway_rollout::{Active, Doing, Effect, Evidence, Order, Outcome, Pending, Rollout, Seen, StackStatus};
 
 use super::*;
@@ -49,7 +49,7 @@ fn idle() -> Rollout {
 /// One whose worker is on its way out.
 fn departing() -> Rollout {
     let departure = json!({
-        "role": "pool-a", "group": "c-pool-a", "cause": "autoScaling", "ends": "replaced", "state": {"drain": {"drain": {}}}, "since": at(0),
+        "role": "pool-a", "group": "c-pool-a", "cause": "autoScaling", "state": {"drain": {"drain": {}}}, "since": at(0),
     });
     let departure: Departure = serde_json::from_value(departure).unwrap();
     Rollout { departures: BTreeMap::from([("i-1".to_owned(), departure)]), ..idle() }

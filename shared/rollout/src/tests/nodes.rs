@@ -125,8 +125,8 @@ fn an_answer_of_before_the_update_of_a_group_is_not_taken_for_the_end_of_its_rol
 /// a later rollout took that many away where an autoscaler had made the pool larger.
 #[test]
 fn p6_what_another_pool_was_to_get_in_the_moment_in_which_a_rollout_fails_is_not_left_over() {
-    let pool = |name: &str, crew: serde_json::Value| {
-        let phase = serde_json::json!({"open": {"state": crew}});
+    let pool = |name: &str, state: serde_json::Value| {
+        let phase = serde_json::json!({"open": {"state": state}});
         let pace = Pace { max_unavailable: CountOrPercent::Count(0), surge: CountOrPercent::Count(1) };
         serde_json::json!({
             "role": name, "stack": format!("c-{name}"), "group": format!("c-{name}"),
@@ -144,18 +144,19 @@ fn p6_what_another_pool_was_to_get_in_the_moment_in_which_a_rollout_fails_is_not
         });
         (name.to_owned(), Some(serde_json::from_value(view).unwrap()))
     };
-    for (begun, ends, raised) in
-        [(serde_json::json!(["i-a"]), "failed", 0), (serde_json::json!([]), "running", 2)]
-    {
+    for (begun, ends, raised) in [
+        (serde_json::json!({"roll": {"begun": {"i-a": "goes"}}}), "failed", 0),
+        (serde_json::json!({"look": {}}), "running", 2),
+    ] {
         let mut state = controllers();
         let active = state.active_mut().unwrap();
         active.nodes = serde_json::from_value(serde_json::json!({
-            "steps": [pool("pool-a", serde_json::json!({"begun": begun})), pool("pool-b", serde_json::json!({}))],
+            "steps": [pool("pool-a", begun), pool("pool-b", serde_json::json!({"look": {}}))],
             "controllers": "c-control-plane",
         }))
         .unwrap();
         let stays = serde_json::json!({
-            "role": "pool-a", "group": "c-pool-a", "cause": "rollout", "ends": "replaced", "state": {"uncordon": {}}, "since": at,
+            "role": "pool-a", "group": "c-pool-a", "cause": {"rollout": "replaced"}, "state": {"uncordon": {}}, "since": at,
             "problem": "no controller could drain it",
         });
         if ends == "failed" {
