@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::super::errand::PAUSE;
 use super::super::fleet::Lifecycle;
 use super::super::stack_step::OWNER_TAG;
-use super::super::{Effect, Observed, Rollout};
+use super::super::{Effect, Observed, Rollout, StackStatus};
 use super::{Destroy, GoingState};
 
 /// Machines that are let go in one look: an invocation stays bounded.
@@ -22,8 +22,17 @@ pub(super) fn let_go(
     if open.told.is_some_and(|at| now.duration_since(at) < PAUSE) {
         return Vec::new();
     }
+    // That CloudFormation was told to, in this very decision perhaps, does not say that it does: the call may fail, and the order be taken back.
+    let is_going = |name: &String| {
+        let stack = observed.stacks.get(name).and_then(Option::as_ref);
+        stack.is_some_and(|stack| {
+            matches!(stack.status, StackStatus::DeleteInProgress | StackStatus::DeleteFailed)
+        })
+    };
     let deleting = |name: &String| {
-        open.stacks.iter().any(|going| &going.stack == name && matches!(going.state, GoingState::Deleting(_)))
+        let mut stacks = open.stacks.iter();
+        stacks.any(|going| &going.stack == name && matches!(going.state, GoingState::Deleting(_)))
+            && is_going(name)
     };
     let groups = observed.groups.iter().filter(|(name, _)| deleting(name));
     let groups = groups.filter_map(|(_, group)| group.as_ref());
