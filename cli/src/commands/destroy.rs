@@ -105,6 +105,9 @@ fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
         None | Some(LastSnapshot::Wanted { .. }) if !without_snapshot => {
             "a last snapshot of etcd is taken first"
         }
+        Some(LastSnapshot::Wanted { earlier: Some(_), .. }) => {
+            "no other snapshot of etcd is taken: what came after the last one is lost"
+        }
         None | Some(LastSnapshot::Wanted { .. } | LastSnapshot::Declined) => {
             "no last snapshot of etcd is taken: what is in no earlier one is lost"
         }
