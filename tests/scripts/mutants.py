@@ -411,7 +411,7 @@ def main():
         package = mutant["package"]
         number = mutant["number"]
         for judging in dict.fromkeys([package, "slipway-rollout"]):
-            if run(library[judging], UNIT_TESTS[judging], number, 120, folder=folders[judging]):
+            if run(library[judging], UNIT_TESTS[judging], number, 40, folder=folders[judging]):
                 return mutant, "unit tests"
         for name, arguments, seeds in stages if options.seeds else []:
             if run(simulating, arguments, number, 1200, SLIPWAY_SEEDS=seeds):
