@@ -254,8 +254,7 @@ async fn the_simulator_has_the_documents_of_the_template() {
 async fn a_drain_has_more_time_than_it_may_be_told_to_take_and_not_much_more() {
     let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();
     let content = &template["Resources"]["DrainDocument"]["Properties"]["Content"];
-    let timeout: u32 =
-        content["mainSteps"][0]["inputs"]["timeoutSeconds"].as_str().unwrap().parse().unwrap();
+    let timeout: u32 = content["mainSteps"][0]["inputs"]["timeoutSeconds"].as_str().unwrap().parse().unwrap();
     let allowed = Regex::new(content["parameters"]["For"]["allowedPattern"].as_str().unwrap()).unwrap();
     let longest = (1..=172_800).rev().find(|seconds: &u32| allowed.is_match(&seconds.to_string())).unwrap();
     assert!((longest + 60..=longest + 120).contains(&timeout), "{longest} of {timeout}");

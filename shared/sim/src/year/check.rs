@@ -255,7 +255,10 @@ impl Checker {
             }
             Act::Send(command) => self.sends(world, facts, command),
             Act::SetDesired(group, desired) => self.sizes(world, facts, group, *desired),
-            Act::Execute(stack, _) => self.changes(stack, true, world.now()),
+            Act::Execute(stack, _) => {
+                self.joins_with_a_snapshot(facts, stack, world.now());
+                self.changes(stack, true, world.now());
+            }
             Act::CreateChangeSet(stack, _) => self.changes(stack, false, world.now()),
             Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
             Act::DeleteStack(id, _) => self.deletes(facts, id, world.now()),
@@ -373,7 +376,7 @@ impl Checker {
         }
         if machine.ready {
             self.takes(facts, &machine, false, now);
-            self.is_canary(world, facts, &machine, now);
+            self.is_canary(facts, &machine, now);
             let pods = facts.pods.get(id).copied().unwrap_or_default();
             if pods > 0 {
                 self.wrong(now, "P6", format!("{id} is terminated with {pods} pods on it"));
@@ -537,12 +540,12 @@ impl Checker {
                     self.wrong(now, "P2", what);
                 }
                 self.only_renews(&machine, now);
-                self.is_canary(world, facts, &machine, now);
+                self.is_canary(facts, &machine, now);
                 if self.skipped.contains(node) {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
                 }
                 if is_first {
-                    self.is_stood_in_for(&machine, now);
+                    self.may_miss_one(&machine, now);
                     self.in_window(&machine.role, Some(&machine), now);
                 }
             }

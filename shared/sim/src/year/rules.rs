@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::cluster::{Approval, Cluster, CountOrPercent, Day, MaintenanceWindow, RenewalStrategy};
-use slipway_core::renewal::deadline;
 
 /// What a spec asks for.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +24,19 @@ pub struct Rules {
     pub renews: bool,
     /// So long before a certificate ends nothing holds its renewal up.
     pub(super) emergency: SignedDuration,
+}
+
+/// So long before a certificate ends neither windows nor approval hold its renewal up: `emergencyDays`, or as long as the slowest roll may
+/// take that the next day's scan begins. In minutes, by docs/architecture.md, "The longest roll".
+fn emergency(cluster: &Cluster) -> SignedDuration {
+    let Some(policy) = cluster.certificates.rollout_before_expiry else { return SignedDuration::ZERO };
+    let (member, controller) = match policy.strategy {
+        RenewalStrategy::Refresh => (180 + 102 + 102 + 6, 180 + 102 + 6),
+        RenewalStrategy::Rollout => (240 + 102 + 27 + 6, 240 + 240 + 6),
+    };
+    let members = i64::try_from(cluster.etcd.members.len()).unwrap_or_default();
+    let roll = 120 + 1_470 + members * member + i64::from(cluster.controller.count) * controller;
+    SignedDuration::from_mins(roll.max(i64::from(policy.emergency_days) * 1_440))
 }
 
 fn of(share: CountOrPercent, size: usize) -> usize {
@@ -58,7 +70,7 @@ impl Rules {
             in_place: renews.is_none_or(|policy| policy.strategy == RenewalStrategy::Refresh),
             windows: policy.windows.clone(),
             renews: renews.is_some(),
-            emergency: deadline::lead(cluster).unwrap_or_default(),
+            emergency: emergency(cluster),
         }
     }
 

@@ -292,6 +292,7 @@ impl Trial {
             engine.run_until(later);
             let mut amiss = amiss(base, engine);
             amiss.extend(unmentioned(engine));
+            amiss.extend(engine.checker.left_larger());
             // What was stopped when nothing was left to do is as the spec wants it, and an upload of that spec changes nothing.
             let is_over = state(engine) == "succeeded" || round > 0 && state(engine) == "aborted";
             let ended_well = is_over && amiss.is_empty();

@@ -37,6 +37,7 @@ impl Checker {
         self.note_back(world, &facts, now);
         self.note_stacks(world, now);
         self.note_sizes(world);
+        self.note_canaries(world, now);
         self.note_standstill(now);
         self.note_removals(world);
         for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use slipway_core::render::Rendering;
+
 use super::Checker;
 use crate::world::{ClusterFacts, MachineFacts, MemberFacts, Power};
 
@@ -55,6 +57,19 @@ impl Checker {
                 "the first API server of 1.{minor} comes without a snapshot of the last quarter of an hour"
             );
             self.wrong(now, "P4", what);
+        }
+    }
+
+    /// Before members join there is a snapshot of this rollout. How old a pause may make it is not held.
+    pub(super) fn joins_with_a_snapshot(&mut self, facts: &ClusterFacts, stack: &str, now: Timestamp) {
+        let grows = |release: &Rendering| {
+            let members = release.roles.keys().filter(|role| role.member().is_some()).count();
+            !facts.members.is_empty() && members > facts.members.len()
+        };
+        let is_etcd = stack == format!("{}-etcd", self.cluster);
+        let joins = is_etcd && self.target.as_ref().is_some_and(|target| target.is(grows));
+        if joins && !facts.snapshots.iter().any(|at| self.begun_at.is_some_and(|begun| *at >= begun)) {
+            self.wrong(now, "P4", "members join etcd, and no snapshot was taken before".to_owned());
         }
     }
 

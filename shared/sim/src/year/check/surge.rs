@@ -1,5 +1,5 @@
 //! How many machines a pool is to have when its surge is left out. Somebody else may have had it grow, so that it is more than the spec's
-//! least; what a rollout has added is known from what it did.
+//! least; what a rollout has added is known from what it did, and in the end it has taken that back.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::Checker;
 use crate::world::{MachineFacts, World};
 
-/// Of each pool with a surge, by its group.
+/// Of each pool, by its group.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Surges(BTreeMap<String, Surge>);
 
@@ -21,6 +21,8 @@ struct Surge {
     /// The most that it was to have besides in this rollout. Where somebody else takes one down, nobody can tell whether that was the one
     /// that was added.
     most: usize,
+    /// How many somebody else has taken down: as many of those that were added may be gone.
+    lost: usize,
 }
 
 impl Surges {
@@ -49,10 +51,13 @@ impl Surges {
 impl Checker {
     /// Looks at how many machines groups want: others change it, too.
     pub(super) fn note_sizes(&mut self, world: &World) {
-        let surges = self.machines.values().filter(|one| self.rules.has_surge(&one.role));
-        for machine in surges {
+        let mut of_pools: Vec<&MachineFacts> =
+            self.machines.values().filter(|one| one.role.starts_with("pool-")).collect();
+        of_pools.dedup_by(|one, other| one.group == other.group);
+        for machine in of_pools {
             if let Some(group) = world.group_facts(&machine.group) {
                 let surge = self.surges.0.entry(machine.group.clone()).or_default();
+                surge.lost += surge.wanted.saturating_sub(group.desired as usize);
                 surge.wanted = group.desired as usize;
                 surge.added = surge.added.min(surge.wanted);
                 surge.most = surge.most.max(surge.wanted - surge.added);
@@ -66,11 +71,20 @@ impl Checker {
         besides.max(self.rules.size(role)) + self.rules.surge(role)
     }
 
-    /// P6, of a pool with a surge: where a drain begins, so many others take pods that no more than `maxUnavailable` of those that there are
-    /// to be without the surge are missing.
-    pub(super) fn is_stood_in_for(&mut self, machine: &MachineFacts, now: Timestamp) {
+    /// Pools of which a rollout has left more machines than there were, whoever else changed their size.
+    pub fn left_larger(&self) -> Vec<String> {
+        let larger = self.surges.0.iter().filter(|(_, surge)| surge.added > surge.lost);
+        larger
+            .map(|(group, surge)| format!("{group} wants {} machines more than before", surge.added))
+            .collect()
+    }
+
+    /// P6: where the drain of a worker begins, so many others take pods that no more than `maxUnavailable` of those that there are to be
+    /// without a surge are missing.
+    pub(super) fn may_miss_one(&mut self, machine: &MachineFacts, now: Timestamp) {
         let role = machine.role.as_str();
-        if !self.rules.has_surge(role) {
+        // Of a pool that goes those that are drained stay, empty, until the last of them is.
+        if !role.starts_with("pool-") || self.is_to_go(role) {
             return;
         }
         let wanted = self.surges.0.get(&machine.group).map_or(0, |surge| surge.wanted - surge.added);

@@ -85,6 +85,11 @@ impl Target {
         self.role(role).is_some()
     }
 
+    /// Whether something holds of the release.
+    pub(super) fn is(&self, holds: impl Fn(&Rendering) -> bool) -> bool {
+        holds(&self.begun.release)
+    }
+
     /// Whether the release has a stack.
     pub(super) fn has_stack(&self, stack: &str) -> bool {
         self.begun.release.stack(stack).is_some()
@@ -172,6 +177,8 @@ impl Checker {
 
     /// It has ended; `well`: as it was meant to, or to make way for a newer spec.
     pub fn ended(&mut self, well: bool) {
+        // What was aborted did not end well, whatever is said of it.
+        let well = well && !self.aborted;
         if let Some(target) = self.target.take().filter(|_| !well) {
             self.spent.specs.insert((target.begun.spec_version, target.begun.target));
             self.spent.plans.insert(target.begun.plan);
@@ -248,40 +255,48 @@ impl Checker {
         known.then_some(stack.as_str())
     }
 
+    /// Which pools are whole again after their first machine was replaced.
+    pub(super) fn note_canaries(&mut self, world: &World, now: Timestamp) {
+        let Some(target) = &self.target else { return };
+        let open = target.canaries.iter().filter(|(_, (_, proved))| !proved);
+        let gone = open.filter(|(_, (first, _))| self.machines.get(first).is_none_or(|one| one.leaving));
+        let whole = gone.map(|(role, _)| role.clone()).filter(|role| self.is_whole(world, role, now));
+        let whole: Vec<String> = whole.collect();
+        let canaries = self.target.iter_mut().flat_map(|target| &mut target.canaries);
+        for (_, (_, proved)) in canaries.filter(|(role, _)| whole.contains(role)) {
+            *proved = true;
+        }
+    }
+
+    /// Whether as many workers of a pool serve as its group wants, as far as anybody could know.
+    fn is_whole(&self, world: &World, role: &str, now: Timestamp) -> bool {
+        let of_role = || self.machines.values().filter(|one| one.role == role);
+        let serve = of_role().filter(|one| !one.leaving && self.counts_as_well(&one.id, now)).count();
+        let group = of_role().next().and_then(|one| world.group_facts(&one.group));
+        group.is_some_and(|group| serve >= group.desired as usize)
+    }
+
     /// The first machine of a pool goes alone: the others follow once it was replaced, and its pool is whole again.
-    pub(super) fn is_canary(
-        &mut self,
-        world: &World,
-        facts: &ClusterFacts,
-        machine: &MachineFacts,
-        now: Timestamp,
-    ) {
+    pub(super) fn is_canary(&mut self, facts: &ClusterFacts, machine: &MachineFacts, now: Timestamp) {
         if !machine.role.starts_with("pool-") || self.is_to_go(&machine.role) {
             return;
         }
         let Some(target) = &mut self.target else { return };
-        let first =
+        let (first, proved) =
             target.canaries.entry(machine.role.clone()).or_insert_with(|| (machine.id.clone(), false));
-        if first.1 || first.0 == machine.id {
+        if *proved || *first == machine.id {
             return;
         }
-        let serve =
-            self.machines.values().filter(|one| one.group == machine.group && one.ready && !one.leaving);
-        let wanted = world.group_facts(&machine.group).map_or(0, |group| group.desired as usize);
-        match self.machines.get(&first.0) {
-            None => first.1 = true,
-            Some(one) if one.leaving && serve.count() >= wanted => first.1 = true,
-            // It died, or was let go of: another is the first.
-            Some(one) if one.leaving || !one.ready || !facts.cordoned.contains(&one.id) => {
-                first.0.clone_from(&machine.id);
-            }
-            Some(_) => {
-                let what = format!(
-                    "{} goes before {}, the first of {}, was replaced",
-                    machine.id, first.0, machine.role
-                );
-                self.wrong(now, "P6", what);
-            }
+        // One that died, or was let go of, proves nothing: another is the first.
+        let ended = self
+            .machines
+            .get(first)
+            .is_none_or(|one| one.leaving || !one.ready || !facts.cordoned.contains(&one.id));
+        if ended && self.faults {
+            first.clone_from(&machine.id);
+            return;
         }
+        let what = format!("{} goes before {first}, the first of {}, was replaced", machine.id, machine.role);
+        self.wrong(now, "P6", what);
     }
 }
