@@ -160,7 +160,8 @@ pub fn slowest_within(
         })
     };
     let slowest = (0..WEEK_MIN).map(|from| ends(from) - from).max()?;
-    Some(SignedDuration::from_mins(i64::try_from(slowest).unwrap_or(i64::MAX / 60)))
+    let slowest = i64::try_from(slowest).unwrap_or(i64::MAX);
+    Some(SignedDuration::from_mins(slowest.min(SignedDuration::MAX.as_mins())))
 }
 
 /// For each minute of the week, from Monday on: so many minutes until a window is open.
@@ -343,6 +344,14 @@ mod tests {
     #[test]
     fn without_windows_it_takes_as_long_as_the_steps_do() {
         assert_eq!(slowest_within(&[], 6, MINUTE * 20), Some(MINUTE * 120));
+    }
+
+    #[test]
+    fn steps_that_take_longer_than_can_be_counted_take_as_long_as_can_be() {
+        for steps in [1, 2, 61, 121] {
+            let slowest = slowest_within(&[], steps, SignedDuration::MAX).unwrap();
+            assert_eq!(slowest.as_mins(), SignedDuration::MAX.as_mins(), "{steps}");
+        }
     }
 
     /// Compared with a walk minute by minute, which waits and works.
