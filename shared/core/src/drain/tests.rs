@@ -100,6 +100,30 @@ fn what_would_come_back_here_stays_and_the_rest_goes() {
 }
 
 #[test]
+fn a_pod_made_in_the_second_in_which_the_drain_began_is_evicted() {
+    // Kubernetes counts whole seconds: this pod may be from before the cordon. If it comes back, it is younger.
+    let mut world = observed(vec![Pod { tolerates_cordon: true, created: at(0), ..pod("a") }]);
+    assert_eq!(decide(&world, &gentle(), at(10)).evict.len(), 1);
+    world.pods[0].created = at(1);
+    assert_eq!(decide(&world, &gentle(), at(10)).skipped[0].why, Stays::Returns);
+}
+
+#[test]
+fn a_drain_looks_again_after_a_second_if_it_asked_for_something_and_after_five_if_it_only_waits() {
+    let pause = |step: Step, now: Timestamp| step.look_again.unwrap().duration_since(now).as_secs();
+    let evicts = decide(&observed(vec![pod("a")]), &gentle(), at(10));
+    assert!(!evicts.evict.is_empty() && evicts.force.is_none());
+    assert_eq!(pause(evicts, at(10)), 1);
+    let now = at(6 * HOUR);
+    let forces = decide(&refused(now), &six_hours(), now);
+    assert!(forces.evict.is_empty() && forces.force.is_some());
+    assert_eq!(pause(forces, now), 1);
+    let waits = decide(&refused(now), &gentle(), now);
+    assert!(waits.evict.is_empty() && waits.force.is_none());
+    assert_eq!(pause(waits, now), 5);
+}
+
+#[test]
 fn pods_that_lose_something_wait_for_a_person_where_the_policy_says_so() {
     let policy = Policy { empty_dir: Treatment::Wait, bare: Treatment::Wait, ..six_hours() };
     let world = observed(vec![
@@ -210,6 +234,42 @@ fn what_is_waited_for_is_said_in_words() {
     it should have been gone 1m 30s ago: its kubelet does not answer, or a finalizer holds it
     the API server refuses: admission webhook "guard" denied the request
     "#);
+}
+
+#[test]
+fn siblings_beyond_the_third_are_counted_and_not_named_healthy_or_not() {
+    let now = at(6 * HOUR);
+    let said = |siblings: &[bool]| {
+        let mut world = refused(now);
+        let late = siblings.iter().enumerate();
+        let late = late.map(|(n, healthy)| sibling(&format!("late-{n}"), *healthy, at(6 * HOUR - 60)));
+        world.budgets.get_mut(&named("web")).unwrap().pods.extend(late);
+        decide(&world, &six_hours(), now).waiting.remove(0).why
+    };
+    for healthy in [true, false] {
+        // All three are named, so there is nothing to count.
+        let three = said(&[healthy; 3]);
+        assert!(three.contains("shop/late-2 has been") && !three.contains("more pods"), "{three}");
+        let five = said(&[healthy; 5]);
+        assert!(five.contains("shop/late-2 has been") && !five.contains("shop/late-3"), "{five}");
+        assert!(
+            five.ends_with("; 2 more pods of its budget have been as they are for long enough"),
+            "{five}"
+        );
+    }
+    // Both kinds count towards the three.
+    let mixed = said(&[true, false, false, true]);
+    assert!(mixed.contains("shop/late-2 has been unhealthy") && !mixed.contains("shop/late-3"), "{mixed}");
+    assert!(mixed.ends_with("; 1 more pods of its budget have been as they are for long enough"), "{mixed}");
+}
+
+#[test]
+fn a_pod_that_terminates_is_late_only_after_the_second_in_which_it_should_be_gone() {
+    let world = observed(vec![Pod { terminating: Some(at(30)), ..pod("a") }]);
+    let said = |now| decide(&world, &gentle(), now).waiting.remove(0).why;
+    assert_eq!(said(at(29)), "it terminates, and has 1s left");
+    assert_eq!(said(at(30)), "it terminates, and has 0s left");
+    assert!(said(at(31)).starts_with("it should have been gone 1s ago: "), "{}", said(at(31)));
 }
 
 #[test]

@@ -341,6 +341,45 @@ mod tests {
         assert!(!at(49).overrides() && at(48).overrides() && !at(1).has_expired() && at(0).has_expired());
     }
 
+    /// By hand from the constants, in minutes. A snapshot or a refresh is given 34 for each of three tries, moving leadership 9; between
+    /// the tries of one machine are pauses of 6 in all, and two updates of stacks are given 60 each.
+    #[test]
+    fn p7_the_longest_roll_is_the_sum_of_all_that_a_rollout_may_wait_for() {
+        let longest = |strategy, members, controllers| Roll { members, controllers, strategy }.longest();
+        let (member, controller) = (4 * 60 + 3 * 34 + 3 * 9 + 6, 4 * 60 + 4 * 60 + 6);
+        let replaced = 2 * 60 + 3 * member + 2 * controller;
+        assert_eq!(replaced, 2_217);
+        assert_eq!(longest(RenewalStrategy::Rollout, 3, 2), MINUTE * replaced);
+        let (member, controller) = (3 * 60 + 3 * 34 + 3 * 34 + 6, 3 * 60 + 3 * 34 + 6);
+        let refreshed = 2 * 60 + 3 * member + 2 * controller;
+        assert_eq!(refreshed, 1_866);
+        assert_eq!(longest(RenewalStrategy::Refresh, 3, 2), MINUTE * refreshed);
+    }
+
+    #[test]
+    fn lengths_of_two_days_and_more_are_said_in_days() {
+        let said = |minutes: i32| in_days(MINUTE * minutes);
+        assert_eq!((said(40), said(26 * 60)), ("40m".to_owned(), "26h".to_owned()));
+        assert_eq!((said(48 * 60 - 1), said(48 * 60)), ("47h 59m".to_owned(), "2 days".to_owned()));
+        assert_eq!((said(48 * 60 + 1), said(74 * 60)), ("2 days".to_owned(), "3 days 2h".to_owned()));
+    }
+
+    #[test]
+    fn a_deadline_is_none_where_nothing_ends_and_nothing_is_urgent_then() {
+        let none = Deadline { lead_s: 3_600, ..Deadline::default() };
+        assert!(none.is_none());
+        assert_eq!(
+            (none.urgent_from(|_| true), none.urgency(|_| true, Timestamp::MAX)),
+            (None, Urgency::None)
+        );
+        let ends: Timestamp = "2027-11-20T12:00:00Z".parse().unwrap();
+        let some = Deadline { ends: [(Role::Controller, ends)].into(), ..none };
+        assert!(!some.is_none());
+        let hour_before = ends - SignedDuration::from_hours(1);
+        assert_eq!(some.urgent_from(|_| true), Some(hour_before));
+        assert_eq!(some.urgency(|_| true, hour_before), Urgency::Due { ends });
+    }
+
     #[test]
     fn without_windows_it_takes_as_long_as_the_steps_do() {
         assert_eq!(slowest_within(&[], 6, MINUTE * 20), Some(MINUTE * 120));

@@ -4,6 +4,7 @@
 
 mod cases;
 mod recovery;
+mod standings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -337,6 +338,20 @@ proptest! {
         prop_assert!(at <= days_before(ends, days));
         let life_before = days_before(ends, issued);
         prop_assert!(at > life_before, "what was just issued is not due");
+    }
+}
+
+/// Where there is no room for a whole week of spread, it takes half of the room that there is, and no more.
+#[test]
+fn the_spread_takes_at_most_half_of_a_short_certificates_time() {
+    for issued_days in [8, 9, 12, 20] {
+        let room_s = i64::from(issued_days - 7) * DAY_S;
+        let sooner_s = |index: u32| {
+            let at = renewal_time(&format!("cluster-{index}"), start(), 7, issued_days);
+            days_before(start(), 7).as_second() - at.as_second()
+        };
+        let most = (0..200).map(sooner_s).max().unwrap();
+        assert!(most < room_s / 2 && most > room_s / 2 * 9 / 10, "{issued_days}: {most} of {room_s}");
     }
 }
 

@@ -68,6 +68,26 @@ fn leaves_that_roll_together_are_renewed_together_and_workers_have_none() {
 }
 
 #[test]
+fn a_certificate_goes_along_only_in_less_than_half_of_its_life() {
+    let mut world = nearly();
+    let half_life = SignedDuration::from_hours(365 * 24 / 2);
+    let second = SignedDuration::from_secs(1);
+    world.issue("etcd-peer-0", world.now - half_life);
+    world.issue("etcd-peer-1", world.now - half_life - second);
+    world.issue("etcd-peer-2", world.now - half_life + second);
+    let decision = world.decide(&Asked::default());
+    let etcd = &names(&decision)[&Group::Etcd];
+    let peers: Vec<_> = etcd.iter().filter(|name| name.starts_with("etcd-peer-")).collect();
+    assert_eq!(peers, [&"etcd-peer-1"], "etcd-peer-0 has exactly half of its life left");
+}
+
+#[test]
+fn groups_are_named_in_messages_by_what_rolls() {
+    let said = [Group::Etcd, Group::ControlPlane, Group::Administrator].map(|group| group.to_string());
+    assert_eq!(said, ["etcd", "the control plane", "the administrator's kubeconfig"]);
+}
+
+#[test]
 fn a_stacked_etcd_renews_with_its_controllers() {
     let cluster = World::new(None, 365, 3650).cluster;
     let recipients = policy::recipients(&cluster);
@@ -184,6 +204,22 @@ fn p7_an_exchange_that_is_due_and_begins_not_by_itself_is_announced_once() {
     assert_eq!(said(&mut world, 365).unwrap().0, 365);
 }
 
+/// `caRotationDays` is a threshold for people. Where the rotation begins by itself, or has begun, nobody has to do anything on that day.
+#[test]
+fn a_rotation_that_begins_by_itself_or_is_under_way_is_not_announced_on_its_day() {
+    let mut world = World::new(Some((7, 3)), 60, 3650);
+    world.cluster.certificates.ca_rotation_days = Some(400);
+    let said = |world: &mut World, left: i64| {
+        world.now = world.ends("etcd-ca") - days(left);
+        let decision = world.decide(&Asked::default());
+        decision.announce.into_iter().find(|one| one.certificate == "etcd-ca").map(|one| one.threshold_days)
+    };
+    assert_eq!(said(&mut world, 399), None, "it begins now");
+    crate::pki::rotation::begin(&mut world.manifest, "etcd-ca", world.now);
+    assert_eq!(said(&mut world, 398), None, "it is under way");
+    assert_eq!(said(&mut world, 365), Some(365));
+}
+
 #[test]
 fn what_we_cannot_issue_is_announced_with_its_owners_next_step() {
     let mut world = World::new(Some((7, 3)), 365, 3650);
@@ -268,6 +304,24 @@ fn without_reports_a_rollout_that_reached_its_goal_says_that_nodes_have_it() {
     assert_eq!((reached.unwished, reached.next.superseded.len()), (false, 0));
     let stale = decide(Wished { digests: [(Role::Controller, "0".repeat(64))].into(), reached: true });
     assert!(stale.unwished, "what the newest plan lacks is to be planned");
+    assert_eq!(stale.next.superseded.len(), 14, "what it reached is another");
+}
+
+#[test]
+fn a_certificate_that_no_node_holds_is_renewed_and_overrides_nothing() {
+    // Of each of the two, one day is left.
+    for (name, group, urgent) in
+        [("admin", Group::Administrator, None), ("apiserver", Group::ControlPlane, Some("apiserver"))]
+    {
+        let mut world = World::new(Some((7, 3)), 365, 3650);
+        world.now = start() + days(100);
+        world.issue(name, world.now - days(364));
+        world.seal();
+        let decision = world.decide(&Asked::default());
+        assert_eq!(names(&decision), [(group, vec![name])].into());
+        let told = decision.next.urgent.map(|urgent| urgent.certificate);
+        assert_eq!(told.as_deref(), urgent, "{name}");
+    }
 }
 
 #[test]
@@ -410,9 +464,15 @@ fn what_a_node_tells_is_known_by_its_assets() {
     held["path"] = "/etc/kubernetes/pki/apiserver-etcd-client.pem".into();
     let mut kubelet = held.clone();
     kubelet["path"] = "/var/lib/kubelet/pki/kubelet-client-current.pem".into();
+    // These are files of its bundle, and no leaf: an authority, and a leaf's key.
+    let no_leaf = ["ca.pem", "apiserver-key.pem"].map(|file| {
+        let mut held = held.clone();
+        held["path"] = format!("/etc/kubernetes/pki/{file}").into();
+        held
+    });
     let status = |role: &str, served: Vec<serde_json::Value>| -> crate::node::NodeStatus {
         serde_json::from_value(serde_json::json!({"format": 1, "at": "2026-11-20T12:00:00Z", "cluster": "base", "role": role,
-            "applied": {"asAsked": true}, "served": served, "held": [held, kubelet], "components": [], "healthy": true}))
+            "applied": {"asAsked": true}, "served": served, "held": [held, kubelet, no_leaf[0], no_leaf[1]], "components": [], "healthy": true}))
         .unwrap()
     };
     let told = reported(
