@@ -158,6 +158,8 @@ pub(super) fn of_targets<'a>(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use serde_json::json;
+
     use super::*;
     use slipway_core::node::EtcdAlarm;
 
@@ -286,5 +288,45 @@ mod tests {
         assert!(is_fresh_snapshot(before(15), now));
         assert!(!is_fresh_snapshot(before(16), now));
         assert!(!is_fresh_snapshot(None, now));
+    }
+
+    /// A controller whose components are so.
+    fn status(components: &[(&str, bool)]) -> NodeStatus {
+        let component = |(name, healthy): &(&str, bool)| json!({"name": name, "healthy": healthy});
+        let components: Vec<_> = components.iter().map(component).collect();
+        serde_json::from_value(json!({
+            "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
+            "applied": {"asAsked": true}, "served": [], "held": [], "components": components,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn p5_a_controller_goes_only_while_every_component_of_each_other_is_well() {
+        let said = |answer: Result<NodeStatus, String>| -> Vec<String> {
+            let well = || Ok(status(&[("kube-apiserver", true)]));
+            let others = BTreeMap::from([("i-1".to_owned(), answer), ("i-2".to_owned(), well())]);
+            of_controller(&others).iter().map(ToString::to_string).collect()
+        };
+        let [api, manager, scheduler, kubelet] =
+            ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"];
+        let all = [api, manager, scheduler, kubelet];
+        assert_eq!(said(Ok(status(&all.map(|name| (name, true))))), [""; 0]);
+        // Also one that has no name here yet.
+        for ill in [api, manager, scheduler, kubelet, "kube-vip"] {
+            let mut components: Vec<(&str, bool)> = all.iter().map(|name| (*name, *name != ill)).collect();
+            if !all.contains(&ill) {
+                components.push((ill, false));
+            }
+            let reason = format!("{ill} on i-1 is not well: it does not say why");
+            assert_eq!(said(Ok(status(&components))), [reason], "{ill}");
+        }
+        let two = said(Ok(status(&[(api, true), (manager, false), (scheduler, false)])));
+        assert_eq!(two.len(), 2, "{two:?}");
+        let none = "i-1 tells of no kube-apiserver";
+        assert_eq!(said(Ok(status(&[]))), [none]);
+        assert_eq!(said(Ok(status(&[(manager, true), (scheduler, true), (kubelet, true)]))), [none]);
+        assert_eq!(said(Err("lost".to_owned())), ["i-1 does not answer: lost"]);
+        assert_eq!(of_controller(&BTreeMap::new()), []);
     }
 }
