@@ -113,6 +113,32 @@ async fn p5_what_the_targets_are_is_part_of_what_is_seen() {
     assert_eq!(group.machines["i-2"].target, not);
 }
 
+/// Whoever judges an answer by what its machine's group shows takes that for newer: a member that answered, and whose machine went after
+/// that, must not be taken for well. So no group is read before the last answer is.
+#[tokio::test]
+async fn p4_p5_groups_are_read_after_all_answers_so_that_no_answer_is_newer_than_what_is_seen_of_its_machine()
+{
+    let mut state = controllers();
+    let asked = |id: &str| {
+        let command = json!({"token": format!("of {id}"), "instance": id, "verb": "status"});
+        json!({"role": "controller", "command": command, "at": at(0)})
+    };
+    let phase =
+        json!({"open": {"state": {"check": {"machine": "i-1", "round": [asked("i-2"), asked("i-3")]}}}});
+    let mut nodes = serde_json::to_value(&state.active().unwrap().nodes).unwrap();
+    nodes["steps"][0]["task"]["controllers"]["phase"] = phase;
+    state.active_mut().unwrap().nodes = serde_json::from_value(nodes).unwrap();
+    state.departures = departing().departures;
+    let shore = Shore::with(&state);
+    for group in ["c-control-plane", "c-pool-a"] {
+        has_group(&shore, group, &[("i-1", "inService"), ("i-2", "inService"), ("i-3", "inService")]);
+    }
+    shore.run(async |ports| observe(ports, &wake_of(Waker::Tick), &state, at(0)).await).await.unwrap();
+    let log = reads(&shore, &["answer ", "group "]);
+    let expected = ["answer of i-2", "answer of i-3", "group c-control-plane", "group c-pool-a"];
+    assert_eq!(log, expected);
+}
+
 fn wake_of(by: Waker) -> Wake {
     Wake { cluster: "c".to_owned(), by }
 }
