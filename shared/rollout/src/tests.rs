@@ -9,6 +9,7 @@ mod left;
 mod made;
 mod nodes;
 mod orders;
+mod outbox;
 mod rolls;
 mod upgrades;
 mod urgency;
