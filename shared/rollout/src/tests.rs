@@ -3,6 +3,7 @@
 mod addons;
 mod change_sets;
 mod destroy;
+mod evidence;
 mod good;
 mod leaving;
 mod left;

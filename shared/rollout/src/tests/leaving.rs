@@ -1,9 +1,10 @@
 //! Members of etcd that join, after a snapshot, and those that leave: each is out of the membership before the stack of etcd is updated, which takes its group away.
 
+use super::evidence::LastAsks;
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth};
 use slipway_core::node::{Answer, Command, CommandView, HowUnanswered, MemberRemoved, Unanswered, Verb};
-use slipway_core::node::{EtcdHealth, EtcdMemberHealth};
+use slipway_core::node::{EtcdHealth, EtcdMemberHealth, Failure, FailureCode};
 
 /// An etcd that does what a member is told, and says how it is.
 struct Store {
@@ -14,6 +15,9 @@ struct Store {
     answers: BTreeMap<String, CommandView>,
     /// Commands whose answer is lost, though they were carried out.
     mute: usize,
+    /// How many of the next snapshots fail.
+    failing: usize,
+    asks: LastAsks,
 }
 
 impl Store {
@@ -57,6 +61,12 @@ impl Store {
             }
             Verb::EtcdSnapshot => {
                 self.told.push(format!("{name} {}", command.verb.document()));
+                if self.failing > 0 {
+                    self.failing -= 1;
+                    let full = Failure::passing(FailureCode::AwsDenied, "no room", "look");
+                    self.answers.insert(command.token.clone(), CommandView::Failed(full));
+                    return;
+                }
                 snapshot_taken("clusters/c/etcd-snapshots/t").into()
             }
             Verb::Status
@@ -112,6 +122,7 @@ impl Store {
             observed.answers.insert(command.token.clone(), self.answers.get(&command.token).cloned());
         }
         let decision = decide(&state, &observed, now);
+        self.asks.hold(&decision, false);
         let mut others = Vec::new();
         for effect in decision.effects {
             if let Effect::Send(command) = &effect {
@@ -140,7 +151,15 @@ fn resized(from: u32, to: u32) -> (Store, Rollout, Wanted) {
     fake.log.clear();
     fake.change_sets.clear();
     let members = (0..from).map(|index| format!("etcd-{index}")).collect();
-    let store = Store { fake, members, told: Vec::new(), answers: BTreeMap::new(), mute: 0 };
+    let store = Store {
+        fake,
+        members,
+        told: Vec::new(),
+        answers: BTreeMap::new(),
+        mute: 0,
+        failing: 0,
+        asks: LastAsks::default(),
+    };
     (store, state, wanted(&after, &baseline, Approval::Auto))
 }
 
@@ -185,6 +204,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
         assert_eq!(store.told, told);
         assert_eq!(state.taken_out, BTreeSet::new());
         assert!(report.message.contains("out of etcd's membership: etcd-4, etcd-3"), "{}", report.message);
+        assert_eq!(store.asks.held, 2, "each was taken out on answers that were new enough");
     }
 }
 

@@ -17,6 +17,7 @@ use slipway_core::node::{
 use slipway_core::plan::RenewalPlan;
 use slipway_core::renewal::Deadline;
 
+use super::evidence::LastAsks;
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth, TargetState, TemplateVersion};
 
@@ -64,8 +65,10 @@ struct Yard {
     boots: i64,
     /// Minutes from service, or from a restart, until a load balancer takes a controller for healthy.
     checks: i64,
-    /// Machines that do not answer, and nodes that cannot be emptied.
+    /// Machines that do not answer, those that never end what they are asked, those that EC2 finds ill, and nodes that cannot be emptied.
     silent: BTreeSet<String>,
+    hanging: BTreeSet<String>,
+    ill: BTreeSet<String>,
     stuck: BTreeSet<String>,
     alarm: bool,
     /// Whether its groups hear what they are to want, and launch what they want.
@@ -80,6 +83,7 @@ struct Yard {
     launched: usize,
     /// Minutes between two wakes.
     pace: i64,
+    asks: LastAsks,
     report: Report,
 }
 
@@ -127,9 +131,13 @@ fn release(size: &Size, changed: Option<(Change, Whom<'_>)>) -> Rendering {
 impl Yard {
     /// A cluster of that size, of which `whom` is about to be changed so.
     fn new(size: &Size, change: Change, whom: Whom<'_>, policy: &RolloutPolicy) -> Self {
-        let (before, after) = (release(size, None), release(size, Some((change, whom))));
+        Self::of(&release(size, None), release(size, Some((change, whom))), whom, policy)
+    }
+
+    /// A cluster of the release `before` that becomes `after`, of which the machines of `whom` change.
+    fn of(before: &Rendering, after: Rendering, whom: Whom<'_>, policy: &RolloutPolicy) -> Self {
         let mut fake = Fake::default();
-        let first = wanted(&before, &Baseline::default(), Approval::Auto);
+        let first = wanted(before, &Baseline::default(), Approval::Auto);
         let (state, _) = fake.run(Rollout::new("c"), &first, None, false);
         fake.log.clear();
         fake.change_sets.clear();
@@ -139,7 +147,7 @@ impl Yard {
         let (plan_id, target) = (plan.id.clone(), plan.to.clone());
         let desired = Desired { format: 1, spec_version: "v2".to_owned(), plan: plan_id, target };
         let mut groups = BTreeMap::new();
-        for (role, node) in &after.roles {
+        for (role, node) in before.roles.iter().chain(&after.roles) {
             // Other credentials are another launch template, too.
             let current = !whom(role);
             let name = match role {
@@ -166,6 +174,8 @@ impl Yard {
             boots: 2,
             checks: 0,
             silent: BTreeSet::new(),
+            hanging: BTreeSet::new(),
+            ill: BTreeSet::new(),
             stuck: BTreeSet::new(),
             alarm: false,
             deaf: false,
@@ -175,6 +185,7 @@ impl Yard {
             failing: BTreeMap::new(),
             launched: 0,
             pace: 1,
+            asks: LastAsks::default(),
             report: Report::default(),
         }
     }
@@ -324,7 +335,7 @@ impl Yard {
         self.targets_asked.extend(look.targets.iter().cloned());
         let mut observed = self.fake.observe(&look, Some(&self.wanted));
         for name in &look.groups {
-            let seen = self.groups.get(name).map(|group| view(name, group));
+            let seen = self.groups.get(name).map(|group| view(name, group, &self.ill));
             let asked = look.targets.contains(name);
             let seen = seen.map(|seen| if asked { self.with_targets(name, seen) } else { seen });
             observed.groups.insert(name.clone(), seen);
@@ -332,7 +343,10 @@ impl Yard {
         for command in &look.commands {
             observed.answers.insert(command.token.clone(), self.answers.get(&command.token).cloned());
         }
-        decide(&self.state, &observed, now)
+        let decision = decide(&self.state, &observed, now);
+        let expired = self.wanted.plan.renewal.deadline.ends.values().any(|ends| *ends <= now);
+        self.asks.hold(&decision, expired);
+        decision
     }
 
     fn performs(&mut self, effects: Vec<Effect>) {
@@ -377,6 +391,10 @@ impl Yard {
 
     fn send(&mut self, command: &Command) {
         assert!(!self.answers.contains_key(&command.token), "{} is sent twice", command.token);
+        if self.hanging.contains(&command.instance) {
+            self.answers.insert(command.token.clone(), CommandView::InProgress);
+            return;
+        }
         let up = self.serves(&command.instance);
         let said = if up { self.answer(command) } else { Err("lost") };
         let view = match said {
@@ -430,14 +448,14 @@ impl Yard {
     }
 }
 
-fn view(name: &str, group: &Group) -> GroupView {
+fn view(name: &str, group: &Group, ill: &BTreeSet<String>) -> GroupView {
     let template =
         |current: bool| TemplateVersion { id: "lt".to_owned(), version: u8::from(current).to_string() };
     let machine = |(id, one): (&String, &Machine)| {
         let view = MachineView {
             zone: one.zone.to_owned(),
             lifecycle: one.lifecycle,
-            healthy: true,
+            healthy: !ill.contains(id),
             template: Some(template(one.current)),
             target: TargetHealth::NotAsked,
             weight: 1,

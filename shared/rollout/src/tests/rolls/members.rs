@@ -249,3 +249,17 @@ fn p4_p7_after_one_was_changed_the_next_waits_until_all_are_well_unless_certific
     assert_eq!(yard.in_order(), ["etcd-0.0 takes new, restarts", "etcd-1.0 takes new, restarts"]);
     assert!((180..=360).contains(&(second - first)), "{}", second - first);
 }
+
+#[test]
+fn p12_a_member_or_a_controller_goes_only_while_what_the_others_said_is_three_minutes_old_at_most() {
+    for (change, whom, held) in [
+        (Change::Machines, &is_member as Whom<'_>, 3),
+        (Change::Machines, &is_controller, 2),
+        (Change::Credentials, &is_member, 3),
+        (Change::Credentials, &is_controller, 2),
+    ] {
+        let mut yard = Yard::new(&SMALL, change, whom, &auto());
+        assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.asks.held, held, "{:?}", yard.log);
+    }
+}
