@@ -218,6 +218,24 @@ fn p4_members_join_after_a_snapshot() {
 }
 
 #[test]
+fn p4_no_member_joins_without_a_snapshot_and_one_that_fails_three_times_ends_it_before_the_stack_is_touched()
+{
+    let snapshot = "etcd-1 Slipway-EtcdSnapshot";
+    for (failing, ends) in [(2, "succeeded"), (3, "failed")] {
+        let (mut store, state, wanted) = resized(3, 5);
+        store.failing = failing;
+        let (state, report) = runs(&mut store, state, &wanted);
+        assert_eq!(report.state, ends, "{failing}: {}", report.message);
+        let executes = (failing < 3).then_some("execute c-etcd");
+        assert_eq!(store.told, [&[snapshot; 3][..], executes.as_slice()].concat(), "{failing}");
+        let stands = state.deployed["c-etcd"] == wanted.plan.to;
+        assert_eq!(stands, failing < 3, "{:?}", state.deployed);
+        let why = "a snapshot, before members join, on i-etcd-1 failed 3 times: no room";
+        assert_eq!(report.message.contains(why), failing == 3, "{}", report.message);
+    }
+}
+
+#[test]
 fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_gone() {
     let (mut store, state, wanted_three) = resized(5, 3);
     let (mut state, mut wake) = (state, 0);

@@ -251,6 +251,27 @@ fn p4_p7_after_one_was_changed_the_next_waits_until_all_are_well_unless_certific
 }
 
 #[test]
+fn p4_a_member_that_hangs_is_replaced_within_minutes_while_what_the_others_said_is_new() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
+    yard.hanging.insert("etcd-0.0".to_owned());
+    while yard.asked == 0 {
+        yard.wake(None);
+    }
+    let asked = yard.now;
+    while !yard.log.contains(&"etcd-0.0 goes".to_owned()) && yard.now < asked + 300 {
+        yard.wake(None);
+    }
+    assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot", "etcd-0.0 goes"], "{}", yard.report.message);
+    assert!(yard.now - asked > 100, "one that is only slow is waited for");
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    // One that is to stay and hangs is not gone without.
+    let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
+    yard.hanging.insert("etcd-2.0".to_owned());
+    assert_eq!(yard.run(), "failed");
+    assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot"]);
+}
+
+#[test]
 fn p12_a_member_or_a_controller_goes_only_while_what_the_others_said_is_three_minutes_old_at_most() {
     for (change, whom, held) in [
         (Change::Machines, &is_member as Whom<'_>, 3),
