@@ -6,6 +6,7 @@ mod machines;
 mod members;
 mod nights;
 mod others;
+mod pools;
 mod refusals;
 mod stops;
 
