@@ -144,7 +144,7 @@ impl Trial {
             }
         }
         if engine.checker.violations.is_empty() {
-            heal(base, &mut engine);
+            heal(base, self.bound, &mut engine);
             if base.change == Change::Deadline {
                 self.waits_no_longer(base, &mut engine);
             }
@@ -370,7 +370,7 @@ impl Trial {
 }
 
 /// All trouble ends: what was held up is let go.
-fn heal(base: &Base, engine: &mut Engine<'_>) {
+fn heal(base: &Base, bound: SignedDuration, engine: &mut Engine<'_>) {
     engine.let_go_wrong(0.0);
     engine.troubles_end();
     let mut world = lock(&engine.account.world);
@@ -381,7 +381,7 @@ fn heal(base: &Base, engine: &mut Engine<'_>) {
     }
     drop(world);
     engine.person_after(SignedDuration::from_mins(20), Deed::Say(Order::Resume));
-    engine.person_after(SignedDuration::from_hours(6), Deed::TakeDown);
+    engine.person_after(bound / 6, Deed::TakeDown);
     if base.shape.manual && base.change != Change::Deadline {
         engine.person_after(SignedDuration::from_mins(30), Deed::Approve);
     }
