@@ -4,6 +4,8 @@
 //! (`maxUnavailable`); with `surge` more machines come first, so that a pool that may miss none, or has one alone, is rolled as well.
 //! Of several zones the one that has most machines gives one up first, which is where Auto Scaling has put one more.
 
+mod extra;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -19,6 +21,7 @@ use super::credentials::outdated;
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, is_current, serves, serving};
+pub(crate) use extra::Extra;
 use slipway_core::cluster::Pace;
 
 /// Workers of a pool that are replaced.
@@ -51,36 +54,6 @@ pub struct Workers {
     pub proved: bool,
     /// How far it is.
     pub phase: Phase<WorkersState>,
-}
-
-/// How many machines more a group wants than there are to be. It outlives the work on the pool, also where that fails: the group wants them
-/// still.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Extra {
-    /// As many as an earlier rollout left that ended early: the group was not looked at yet.
-    Left(u32),
-    /// So many.
-    Known {
-        /// How many.
-        machines: u32,
-        /// What the group was told last.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        expected: Option<Expected>,
-    },
-}
-
-/// How many machines a group should want after what it was told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Expected {
-    /// So many.
-    pub desired: u32,
-    /// So many of them are to come first, and were not wanted before it was told so.
-    #[serde(default)]
-    pub first: u32,
-    /// When it was told.
-    pub since: Timestamp,
 }
 
 /// How far [`Workers`] are.
@@ -158,66 +131,6 @@ impl WorkersState {
     }
 }
 
-impl Default for Extra {
-    fn default() -> Self {
-        Self::Left(0)
-    }
-}
-
-impl Extra {
-    /// How many.
-    pub(super) const fn machines(self) -> u32 {
-        match self {
-            Self::Left(machines) | Self::Known { machines, .. } => machines,
-        }
-    }
-
-    const fn expected(self) -> Option<Expected> {
-        match self {
-            Self::Left(_) => None,
-            Self::Known { expected, .. } => expected,
-        }
-    }
-
-    /// So many, and the group was told to want `desired` in all.
-    const fn told(machines: u32, desired: u32, since: Timestamp) -> Self {
-        Self::Known { machines, expected: Some(Expected { desired, first: 0, since }) }
-    }
-
-    /// So many more are to come first to a group that wants `desired`.
-    const fn raised(self, first: u32, desired: u32, since: Timestamp) -> Self {
-        let expected = Some(Expected { desired: desired + first, first, since });
-        Self::Known { machines: self.machines() + first, expected }
-    }
-
-    /// Those that were to come first never come.
-    fn not_raised(self) -> Self {
-        let first = self.expected().map_or(0, |expected| expected.first);
-        Self::Known { machines: self.machines().saturating_sub(first), expected: None }
-    }
-
-    /// Whether an answer that shows `desired` is of before the group was told to want more, or it was never told.
-    fn is_to_come(self, desired: u32) -> bool {
-        self.expected().is_some_and(|expected| desired < expected.desired)
-    }
-
-    /// The group was told to want one less.
-    fn shrinks(&mut self, desired: u32, now: Timestamp) {
-        let expected = self.expected().map_or(desired, |expected| expected.desired);
-        *self = Self::told(self.machines().saturating_sub(1), expected.saturating_sub(1), now);
-    }
-
-    /// Somebody else changes the group's size, too: a cluster autoscaler sets absolute values from what it saw up to a minute before
-    /// (kubernetes/autoscaler, cloudprovider/aws, `IncreaseSize`), and takes back a machine that has not become a node within a quarter of an hour
-    /// (`removeOldUnregisteredNodes`). What it took back of the machines that were to come first is not one too many any more.
-    fn follow(&mut self, desired: u32, now: Timestamp) {
-        let is_old = |one: &Expected| now.duration_since(one.since) > RECONSIDERED;
-        let Some(expected) = self.expected().filter(is_old) else { return };
-        let taken_back = expected.desired.saturating_sub(desired);
-        *self = Self::told(self.machines().saturating_sub(taken_back), desired, expected.since);
-    }
-}
-
 /// What there is of a pool.
 struct Pool<'g> {
     /// Outdated machines that serve, and that nobody has told to go.
@@ -286,6 +199,11 @@ impl Machine for Workers {
             return Move::Done { left };
         }
         let waits = self.begin(&mut begun, turn, group, &pool);
+        // Nobody was told to go, and Auto Scaling launches none: a newer spec need not wait for the rest of the patience. What the group wants
+        // more is left over then, as after a failure. It is not told to want less: it would choose who goes, and may have launched one just now.
+        if begun.is_empty() && turn.newer && pool.comes == 0 && waited(*since, turn.now) > RECONSIDERED {
+            return Move::Stay(WorkersState::look(), waits);
+        }
         self.stays(begun, waits)
     }
 }
@@ -351,7 +269,8 @@ impl Workers {
         None
     }
 
-    /// The pool has fewer machines than it should, and nobody was told to go: its successors are late. Why it fails, if it does.
+    /// The pool has fewer machines than it should, and nobody was told to go: successors are late, or those that are to come first. Why it
+    /// fails, if it does.
     fn shortage(
         &self,
         begun: &Begun,
@@ -360,7 +279,7 @@ impl Workers {
         group: &GroupView,
         pool: &Pool<'_>,
     ) -> Option<String> {
-        let is_short = pool.comes > 0 || pool.available < pool.wanted;
+        let is_short = pool.comes > 0 || pool.available < pool.wanted || self.lacks_first(pool);
         if !is_short || !begun.is_empty() {
             *since = None;
             return None;
@@ -377,6 +296,11 @@ impl Workers {
         // Auto Scaling goes on trying, and may do so for as long again.
         *since = Some(turn.now);
         None
+    }
+
+    /// Whether machines that are to come first have not come.
+    fn lacks_first(&self, pool: &Pool<'_>) -> bool {
+        pool.available < pool.wanted.saturating_add(self.extra.machines())
     }
 
     fn survey<'g>(&self, turn: &Turn<'_>, group: &'g GroupView) -> Pool<'g> {
@@ -437,6 +361,11 @@ impl Workers {
             let one = Departure::by_rollout(turn.role, group, ends, self.force_after_s, turn.now);
             turn.departures.insert(id.clone(), one);
             begun.insert(id, Told::Goes);
+        }
+        // Otherwise the machines that boot are named, or those that the pool lacks.
+        let is_full = pool.comes == 0 && pool.available >= pool.wanted;
+        if begun.is_empty() && is_full && self.lacks_first(pool) {
+            return self.comes_first(turn, group);
         }
         Waits::Workers(self.waits(begun, turn, group, pool, may_start))
     }

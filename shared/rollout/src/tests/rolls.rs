@@ -8,6 +8,7 @@ mod nights;
 mod others;
 mod pools;
 mod refusals;
+mod sizes;
 mod stops;
 
 use serde_json::{Value, json};

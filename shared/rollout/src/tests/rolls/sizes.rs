@@ -1,0 +1,81 @@
+//! Pools whose groups are to want more machines for a while, or fewer: what becomes of that where Auto Scaling launches none, and where a
+//! call comes too late.
+
+use super::*;
+
+/// None may be missing, so that as many more come first.
+fn surging(more: u32) -> RolloutPolicy {
+    let (surge, max_unavailable) = (CountOrPercent::Count(more), CountOrPercent::Count(0));
+    RolloutPolicy { surge, max_unavailable, ..auto() }
+}
+
+impl Yard {
+    /// A newer spec is uploaded.
+    fn hears_of_a_newer_spec(&mut self) {
+        self.wanted.plan.id = "newer".to_owned();
+        self.wanted.plan.to = "newer".to_owned();
+        self.wanted.desired.plan = "newer".to_owned();
+        self.wanted.desired.target = "newer".to_owned();
+    }
+}
+
+/// The group wants 4, and shows 3 that serve and none that boots: that was neither a shortage nor anything that could go on.
+#[test]
+fn p6_a_pool_whose_machines_never_come_first_fails_as_any_that_is_short_and_nobody_is_drained() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
+    yard.launches = false;
+    (0..30).for_each(|_| yard.wake(None));
+    let waits = "1 more machine comes first: no machine boots";
+    assert!(yard.report.message.contains(waits), "{}", yard.report.message);
+    assert_eq!(yard.run(), "failed");
+    let why = "pool-a: it is not whole after 60 minutes: no machine boots";
+    assert!(yard.report.message.contains(why), "{}", yard.report.message);
+    assert_eq!(yard.in_order(), ["c-pool-a wants 4"]);
+    // The next rollout knows that its group wants one more, and ends with as many as there are to be.
+    yard.launches = true;
+    yard.wanted.desired.spec_version = "v3".to_owned();
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.groups["c-pool-a"].desired, 3, "{:?}", yard.log);
+}
+
+#[test]
+fn p6_machines_that_come_first_after_half_an_hour_are_waited_for() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
+    yard.launches = false;
+    (0..30).for_each(|_| yard.wake(None));
+    yard.launches = true;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert!(yard.groups["c-pool-a"].machines.values().all(|one| one.current), "{:?}", yard.log);
+    assert_eq!(yard.groups["c-pool-a"].desired, 3);
+}
+
+/// Also where the one that took an earlier one's place is not launched.
+#[test]
+fn p6_a_pool_whose_second_batch_never_comes_first_fails_too() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
+    while !yard.log.iter().any(|line| line.contains("goes")) {
+        yard.wake(None);
+    }
+    yard.launches = false;
+    assert_eq!(yard.run(), "failed");
+    assert!(yard.report.message.contains("no machine boots"), "{}", yard.report.message);
+}
+
+#[test]
+fn p6_a_newer_spec_takes_over_from_a_pool_whose_machines_do_not_come_first() {
+    for (launches, minutes, takes_over) in [(false, 3, false), (false, 12, true), (true, 12, false)] {
+        let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
+        (yard.launches, yard.boots) = (launches, 25);
+        while yard.in_order().is_empty() {
+            yard.wake(None);
+        }
+        (0..minutes).for_each(|_| yard.wake(None));
+        assert_eq!(yard.in_order(), ["c-pool-a wants 4"]);
+        yard.hears_of_a_newer_spec();
+        let decision = yard.decides(None);
+        let state = decision.report.state;
+        assert_eq!(state == "superseded", takes_over, "{launches}, {minutes}: {}", decision.report.message);
+        assert!(!decision.effects.iter().any(Effect::begins));
+        assert_eq!(decision.next.left_over.contains_key(&Role::Pool("a".to_owned())), takes_over);
+    }
+}
