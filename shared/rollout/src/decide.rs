@@ -509,10 +509,10 @@ fn conclude(
         }
     }
     next.left_over.retain(|role, _| !active.nodes.steps.iter().any(|step| &step.role == role));
-    next.left_over.extend(active.nodes.left_over().map(|(role, machines)| (role.clone(), machines)));
+    next.left_over.extend(active.nodes.left_over().map(|(role, left)| (role.clone(), left)));
     if stops {
-        for (role, machines) in active.nodes.left_over() {
-            let more = count(machines, "machine");
+        for (role, left) in active.nodes.left_over() {
+            let more = count(left.machines(), "machine");
             message
                 .push_str(&format!("; {role} has {more} more than it is to have, until it is rolled again"));
         }

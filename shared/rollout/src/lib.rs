@@ -51,7 +51,7 @@ pub use drain::Drain;
 pub use errand::{Asked, Round};
 use fleet::GroupView;
 pub use good::Good;
-pub use nodes::{NodeStep, Nodes, Phase, Place, Task, Work};
+pub use nodes::{LeftOver, NodeStep, Nodes, Phase, Place, Task, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
@@ -118,7 +118,7 @@ pub struct Rollout {
     pub force_after_s: BTreeMap<Role, u32>,
     /// How many machines pools were to have more while they were rolled, where that ended early: their groups want them still.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub left_over: BTreeMap<Role, u32>,
+    pub left_over: BTreeMap<Role, LeftOver>,
     /// How it was taken away last, where it was made anew since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroyed_before: Option<Destroyed>,

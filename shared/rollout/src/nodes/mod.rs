@@ -50,6 +50,7 @@ pub(crate) use removal::{Removal, RemovalState};
 pub(crate) use saver::{Saver, SaverState};
 pub use step::{NodeStep, Task, Work};
 pub(crate) use windows::window_is_open;
+pub use workers::LeftOver;
 pub(crate) use workers::{Extra, Workers, WorkersState};
 
 /// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
@@ -362,16 +363,16 @@ impl Nodes {
     }
 
     /// The machines that each pool was to have more while it was rolled, and still wants.
-    pub(super) fn left_over(&self) -> impl Iterator<Item = (&Role, u32)> {
+    pub(super) fn left_over(&self) -> impl Iterator<Item = (&Role, LeftOver)> {
         let left = self.steps.iter().filter_map(|step| Some((&step.role, step.task.left_over()?)));
-        left.filter(|(_, machines)| *machines > 0)
+        left.filter(|(_, left)| left.machines() > 0)
     }
 
     /// The same of an earlier rollout, which ended early.
-    pub(super) fn had_left_over(&mut self, left_over: &BTreeMap<Role, u32>) {
+    pub(super) fn had_left_over(&mut self, left_over: &BTreeMap<Role, LeftOver>) {
         for step in &mut self.steps {
-            if let (Task::Workers(workers), Some(machines)) = (&mut step.task, left_over.get(&step.role)) {
-                workers.extra = Extra::Left(*machines);
+            if let (Task::Workers(workers), Some(left)) = (&mut step.task, left_over.get(&step.role)) {
+                workers.extra = Extra::Left(*left);
             }
         }
     }

@@ -11,8 +11,8 @@ use super::super::errand::Asked;
 use super::super::waits::Waits;
 use super::machine::{Open, Place, run};
 use super::{
-    Controllers, ControllersWork, Leaver, Member, Phase, PoolRefresh, PoolRefreshState, RefreshMember,
-    Refreshing, Removal, ReplaceMember, Replacing, Saver, Turn, Workers, WorkersState,
+    Controllers, ControllersWork, Leaver, LeftOver, Member, Phase, PoolRefresh, PoolRefreshState,
+    RefreshMember, Refreshing, Removal, ReplaceMember, Replacing, Saver, Turn, Workers, WorkersState,
 };
 use slipway_core::node::Command;
 use slipway_core::pki::Role;
@@ -148,9 +148,9 @@ impl Task {
     }
 
     /// How many machines more its group wants than there are to be; `None`: it is not rolled.
-    pub(super) const fn left_over(&self) -> Option<u32> {
+    pub(super) const fn left_over(&self) -> Option<LeftOver> {
         match self {
-            Self::Workers(workers) => Some(workers.extra.machines()),
+            Self::Workers(workers) => Some(workers.extra.left_over()),
             Self::MemberReplace(_)
             | Self::MemberRefresh(_)
             | Self::Saver(_)

@@ -22,6 +22,7 @@ use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, is_current, serves, serving};
 pub(crate) use extra::Extra;
+pub use extra::LeftOver;
 use slipway_core::cluster::Pace;
 
 /// Workers of a pool that are replaced.
@@ -223,12 +224,12 @@ impl Workers {
 
     /// How many machines more the group wants than there are to be: an earlier rollout may have ended with more than the spec has, or with
     /// more than the group wanted before it, which were so many.
-    fn left_over(&self, left: u32, group: &GroupView) -> u32 {
+    fn left_over(&self, left: LeftOver, group: &GroupView) -> u32 {
         if self.weighted {
             return 0;
         }
         let too_many = group.desired.saturating_sub(self.most.max(self.size));
-        too_many.max(left.min(group.desired.saturating_sub(self.size)))
+        too_many.max(left.of(group.desired).min(group.desired.saturating_sub(self.size)))
     }
 
     /// What became of those that were told to go; why it fails, if it does.

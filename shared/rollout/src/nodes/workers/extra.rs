@@ -11,7 +11,7 @@ use super::RECONSIDERED;
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Extra {
     /// As many as an earlier rollout left that ended early: the group was not looked at yet.
-    Left(u32),
+    Left(LeftOver),
     /// So many.
     Known {
         /// How many.
@@ -20,6 +20,22 @@ pub enum Extra {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected: Option<Expected>,
     },
+}
+
+/// How many machines more a group was to have when the work on its pool ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LeftOver {
+    /// As many, and what the group was told to want with them. That may never have been done: it is dropped where a person aborts, where another
+    /// call is refused before it, or where it is too old, and also then a function may have done it that died before it could say so.
+    Told {
+        /// How many.
+        machines: u32,
+        /// How many the group was told to want in all.
+        desired: u32,
+    },
+    /// As many, of a group that was told nothing of late.
+    Machines(u32),
 }
 
 /// How many machines a group should want after what it was told.
@@ -37,15 +53,45 @@ pub struct Expected {
 
 impl Default for Extra {
     fn default() -> Self {
-        Self::Left(0)
+        Self::Left(LeftOver::Machines(0))
+    }
+}
+
+impl LeftOver {
+    /// How many.
+    pub(crate) const fn machines(self) -> u32 {
+        match self {
+            Self::Told { machines, .. } | Self::Machines(machines) => machines,
+        }
+    }
+
+    /// How many there still are where the group wants `desired`: where it wants less than it was told to, it was never told, or somebody took
+    /// them back.
+    pub(super) const fn of(self, desired: u32) -> u32 {
+        match self {
+            Self::Told { desired: told, .. } if desired < told => 0,
+            Self::Told { machines, .. } | Self::Machines(machines) => machines,
+        }
     }
 }
 
 impl Extra {
     /// How many.
-    pub(in super::super) const fn machines(self) -> u32 {
+    pub(super) const fn machines(self) -> u32 {
         match self {
-            Self::Left(machines) | Self::Known { machines, .. } => machines,
+            Self::Left(left) => left.machines(),
+            Self::Known { machines, .. } => machines,
+        }
+    }
+
+    /// What is left over of them where the work on the pool ends now.
+    pub(in super::super) const fn left_over(self) -> LeftOver {
+        match self {
+            Self::Left(left) => left,
+            Self::Known { machines, expected: Some(Expected { desired, .. }) } => {
+                LeftOver::Told { machines, desired }
+            }
+            Self::Known { machines, expected: None } => LeftOver::Machines(machines),
         }
     }
 

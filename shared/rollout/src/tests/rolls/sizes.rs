@@ -79,3 +79,45 @@ fn p6_a_newer_spec_takes_over_from_a_pool_whose_machines_do_not_come_first() {
         assert_eq!(decision.next.left_over.contains_key(&Role::Pool("a".to_owned())), takes_over);
     }
 }
+
+/// A cluster autoscaler holds the pool above its least, and a person aborts in the moment in which one more is to come first: whether its
+/// group was told so before that is not known.
+#[test]
+fn p6_what_a_group_was_never_told_to_want_is_not_taken_away_by_the_next_rollout() {
+    for was_told in [false, true] {
+        let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
+        yard.groups.get_mut("c-pool-a").unwrap().desired = 4;
+        // It serves before anything begins.
+        yard.boots = 0;
+        let raises = |effect: &Effect| matches!(effect, Effect::SetDesired { .. });
+        let decision = loop {
+            let decision = yard.decides(None);
+            if decision.effects.iter().any(raises) {
+                break decision;
+            }
+            yard.performs(decision.effects);
+            yard.state = Rollout { outbox: Vec::new(), ..decision.next };
+        };
+        if was_told {
+            yard.performs(decision.effects);
+        }
+        let at = Timestamp::from_second(yard.now).unwrap();
+        let given = Given { order: Order::Abort { plan: None }, at };
+        let state = heard(&decision.next, &given, Some(&yard.wanted.desired), at);
+        assert!(!state.outbox.iter().any(|pending| raises(&pending.effect)), "it is withdrawn");
+        yard.state = Rollout { outbox: Vec::new(), ..state };
+        assert_eq!(yard.run(), "aborted");
+        assert_eq!(yard.groups["c-pool-a"].desired, if was_told { 5 } else { 4 });
+        yard.wanted.desired.spec_version = "v3".to_owned();
+        assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.groups["c-pool-a"].desired, 4, "{was_told}: {:?}", yard.log);
+    }
+}
+
+#[test]
+fn p8_what_an_older_slipway_left_over_reads_back() {
+    let left = |written: Value| serde_json::from_value::<LeftOver>(written).unwrap();
+    assert_eq!(left(json!(2)), LeftOver::Machines(2));
+    let told = LeftOver::Told { machines: 1, desired: 5 };
+    assert_eq!(left(serde_json::to_value(told).unwrap()), told);
+}
