@@ -56,7 +56,7 @@ pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) ->
     }
     if let Some(open) = state.destroy().filter(|_| state.active().is_none()) {
         destroy::to_observe(&state, open, &mut look);
-        if !open.is_whole() {
+        if !open.sees_to_machines() {
             return look;
         }
     }
@@ -77,8 +77,8 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     // Before anything begins: a plan that was made while they stood is then stale, and made anew.
     next.left.retain(|stack, _| !observed.gone.contains(stack));
     let mut effects = Effects::new(now);
-    // Also while a last snapshot is taken, or cannot be: as long as no stack was told to go.
-    if next.destroy().is_none_or(|open| open.is_whole()) || next.active().is_some() {
+    // Also while a last snapshot is taken, or cannot be, and where a destruction has stopped.
+    if next.destroy().is_none_or(|open| open.sees_to_machines()) || next.active().is_some() {
         effects.extend(departures::advance(&mut next, observed, now, goes_on(rollout)));
     }
     effects.extend(begin(&mut next, observed.desired.as_ref(), now));

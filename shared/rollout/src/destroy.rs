@@ -31,7 +31,7 @@ use super::waits::{Detail, Said};
 use super::words::{clipped, named};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
 use end::{destroyed, last_snapshot, listed};
-use machines::let_go;
+use machines::{is_seen_to_go, let_go};
 pub(super) use records::zone_cure;
 use records::{Records, retire};
 use save::Inquiry;
@@ -248,9 +248,9 @@ impl Destroy {
         self.why().is_some() && !self.in_flight()
     }
 
-    /// Whether no stack was told to go yet.
-    pub(super) fn is_whole(&self) -> bool {
-        self.stacks.iter().all(|going| going.state == GoingState::Stands)
+    /// Whether machines on their way out, or back, are seen to: no stack was told to go yet, or none goes any more.
+    pub(super) fn sees_to_machines(&self) -> bool {
+        self.stacks.iter().all(|going| going.state == GoingState::Stands) || self.has_stopped()
     }
 
     fn in_flight(&self) -> bool {
@@ -380,7 +380,8 @@ pub(super) fn decide(
     }
     // Pods of what goes have nowhere to go; those of a pool that stands still may stay, if the destruction is called off.
     let goes = |going: &Going| match going.state {
-        GoingState::Deleting(_) | GoingState::Gone | GoingState::Failed(_) => true,
+        GoingState::Gone => true,
+        GoingState::Deleting(_) | GoingState::Failed(_) => is_seen_to_go(observed, &going.stack),
         GoingState::Stands | GoingState::NotOurs => false,
     };
     next.departures.retain(|_, one| !open.stacks.iter().any(|going| going.stack == one.group && goes(going)));

@@ -22,17 +22,10 @@ pub(super) fn let_go(
     if open.told.is_some_and(|at| now.duration_since(at) < PAUSE) {
         return Vec::new();
     }
-    // That CloudFormation was told to, in this very decision perhaps, does not say that it does: the call may fail, and the order be taken back.
-    let is_going = |name: &String| {
-        let stack = observed.stacks.get(name).and_then(Option::as_ref);
-        stack.is_some_and(|stack| {
-            matches!(stack.status, StackStatus::DeleteInProgress | StackStatus::DeleteFailed)
-        })
-    };
     let deleting = |name: &String| {
         let mut stacks = open.stacks.iter();
         stacks.any(|going| &going.stack == name && matches!(going.state, GoingState::Deleting(_)))
-            && is_going(name)
+            && is_seen_to_go(observed, name)
     };
     let groups = observed.groups.iter().filter(|(name, _)| deleting(name));
     let groups = groups.filter_map(|(_, group)| group.as_ref());
@@ -55,4 +48,13 @@ pub(super) fn let_go(
         open.told = Some(now);
     }
     ends
+}
+
+/// Whether CloudFormation has begun to delete that stack. That it was told to, in this very decision perhaps, does not say that it does: the call
+/// may fail, and the order be taken back.
+pub(super) fn is_seen_to_go(observed: &Observed, stack: &str) -> bool {
+    let stack = observed.stacks.get(stack).and_then(Option::as_ref);
+    stack.is_some_and(|stack| {
+        matches!(stack.status, StackStatus::DeleteInProgress | StackStatus::DeleteFailed)
+    })
 }

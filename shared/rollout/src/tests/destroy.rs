@@ -1,5 +1,6 @@
 //! A cluster that is taken away: in which order, what holds it, and what it leaves.
 
+mod back;
 mod ends;
 mod records;
 
@@ -35,6 +36,8 @@ struct Quay {
     asked: BTreeMap<String, (Verb, String)>,
     /// The workers of pool `a` that wait at their terminate hook, and controllers, whose names begin with `i-cp`.
     hooked: Vec<&'static str>,
+    /// Workers of pool `a` that serve, and controllers.
+    serving: Vec<&'static str>,
     /// Those that it keeps, since nobody drained them.
     retained: Vec<&'static str>,
     /// The member whose machine boots, and until which minute.
@@ -59,6 +62,7 @@ impl Quay {
             retires: Some(2),
             asked: BTreeMap::new(),
             hooked: Vec::new(),
+            serving: Vec::new(),
             retained: Vec::new(),
             booting: None,
             wanted: None,
@@ -79,12 +83,15 @@ impl Quay {
         let in_hook = |id: &str| if id.starts_with("i-cp") { "c-control-plane" } else { "c-pool-a" };
         let hooked = self.hooked.iter().filter(|id| name == in_hook(id));
         let waits = hooked.map(|id| ((*id).to_owned(), machine(Lifecycle::TerminatingWait)));
+        let serving = self.serving.iter().filter(|id| name == in_hook(id));
+        let serving = serving.map(|id| ((*id).to_owned(), machine(Lifecycle::InService)));
         let retained = self.retained.iter().filter(|_| name == "c-pool-a");
         let kept = retained.map(|id| ((*id).to_owned(), machine(Lifecycle::Retained)));
         let boots =
             self.booting.filter(|(index, until)| self.minute <= *until && name == format!("c-etcd-{index}"));
         let boots = boots.map(|(index, _)| (format!("i-new-{index}"), machine(Lifecycle::Pending)));
-        let machines: BTreeMap<String, MachineView> = serves.chain(waits).chain(kept).chain(boots).collect();
+        let machines: BTreeMap<String, MachineView> =
+            serves.chain(waits).chain(serving).chain(kept).chain(boots).collect();
         (!machines.is_empty()).then(|| GroupView {
             name: name.to_owned(),
             desired: 1,

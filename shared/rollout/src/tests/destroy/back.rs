@@ -1,0 +1,60 @@
+//! Machines on their way back when a cluster is to be taken away.
+
+use super::*;
+
+/// Nobody told CloudFormation to delete their stack in the end: without this they would stay cordoned.
+#[test]
+fn p10_a_machine_on_its_way_back_takes_pods_again_where_its_stack_stays_after_all() {
+    for is_aborted in [true, false] {
+        let mut quay = Quay::new();
+        let back = serde_json::json!({
+            "role": "pool-a", "group": "c-pool-a", "cause": {"rollout": "replaced"}, "state": {"uncordon": {}}, "since": at(0),
+        });
+        quay.state.departures.insert("i-w".to_owned(), serde_json::from_value(back).unwrap());
+        quay.serving = vec!["i-w"];
+        quay.wake(Some(ordered(0, true)));
+        while !quay.deletions().contains(&"c-pool-a") {
+            quay.wake(None);
+        }
+        let effect = Effect::DeleteStack {
+            stack: "c-pool-a".to_owned(),
+            id: "c-pool-a".to_owned(),
+            stands: true,
+            token: String::new(),
+        };
+        // It was not performed.
+        quay.harbour.fake.stacks.insert("c-pool-a".to_owned(), StackStatus::CreateComplete);
+        let evidence = None;
+        quay.state.outbox.push(Pending { id: 1_000, effect, decided_at: at(0), evidence });
+        quay.serving.push("i-cp");
+        let report = if is_aborted {
+            let minute = quay.minute;
+            quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }))
+        } else {
+            let refused = Outcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned());
+            quay.state = quay.state.clone().recorded(&[(1_000, refused)]);
+            quay.wake(None)
+        };
+        assert_eq!(report.state, if is_aborted { "aborted" } else { "failed" }, "{}", report.message);
+        quay.wake(None);
+        assert!(quay.log.contains(&"Slipway-Uncordon on i-cp".to_owned()), "{is_aborted}: {:?}", quay.log);
+    }
+}
+
+#[test]
+fn what_becomes_of_machines_whose_stack_is_seen_to_go_is_not_waited_for() {
+    let mut quay = Quay::new();
+    let back = serde_json::json!({
+        "role": "pool-a", "group": "c-pool-a", "cause": {"rollout": "replaced"}, "state": {"uncordon": {}}, "since": at(0),
+    });
+    quay.state.departures.insert("i-w".to_owned(), serde_json::from_value(back).unwrap());
+    quay.serving = vec!["i-w"];
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
+    quay.wake(Some(ordered(0, true)));
+    while !quay.deletions().contains(&"c-pool-a") {
+        quay.wake(None);
+    }
+    assert!(quay.state.departures.contains_key("i-w"), "CloudFormation has only been told");
+    quay.wake(None);
+    assert!(quay.state.departures.is_empty());
+}
