@@ -371,7 +371,7 @@ mod tests {
         });
         let doing = doing.unwrap_or_else(|| json!("idle"));
         json!({
-            "format": 2, "cluster": "c", "generation": 2, "deployed": {}, "doing": doing, "outbox": [],
+            "format": 3, "cluster": "c", "generation": 2, "deployed": {}, "doing": doing, "outbox": [],
             "approved": null, "said": null,
             "last": {
                 "plan": "p2", "specVersion": "v", "target": "t", "result": last, "message": "as it ended",

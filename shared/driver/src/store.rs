@@ -62,9 +62,13 @@ fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
         format: u64,
     }
     let format = serde_json::from_slice::<Format>(bytes).map(|object| object.format);
+    let until = match key.ends_with("/rollout.json") {
+        true => " until nothing is open: no rollout, no node on its way out, no destruction",
+        false => "",
+    };
     let cure = match format {
         Ok(format) => format!(
-            "if another version of Slipway wrote it (its format is {format}), deploy that version again; else repair it by \
+            "if another version of Slipway wrote it (its format is {format}), deploy that version again{until}; else repair it by \
              hand, with its earlier versions beside you (the bucket keeps them)"
         ),
         Err(_) => {

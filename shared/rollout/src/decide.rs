@@ -73,7 +73,7 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
 }
 
 fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
-    let mut next = rollout.clone();
+    let mut next = Rollout { format: Rollout::FORMAT, ..rollout.clone() };
     // Before anything begins: a plan that was made while they stood is then stale, and made anew.
     next.left.retain(|stack, _| !observed.gone.contains(stack));
     let mut effects = Effects::new(now);

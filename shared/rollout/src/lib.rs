@@ -394,8 +394,8 @@ pub struct Decision {
 }
 
 impl Rollout {
-    /// The current format.
-    pub const FORMAT: u32 = 2;
+    /// The current format: 3 since departures and destructions changed their shape. A state of an earlier one is read where nothing is open.
+    pub const FORMAT: u32 = 3;
 
     /// The state of a cluster that nothing was ever done for.
     #[must_use]

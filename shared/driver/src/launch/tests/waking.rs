@@ -189,3 +189,23 @@ async fn a_command_wakes_the_open_rollout_that_its_token_names() {
         assert_eq!(report.is_some(), wakes, "{id}");
     }
 }
+
+#[tokio::test]
+async fn p8_a_state_of_an_earlier_format_is_read_where_nothing_is_open_and_an_error_says_what_to_do_elsewhere()
+ {
+    let mut earlier = serde_json::to_value(idle()).unwrap();
+    earlier["format"] = json!(2);
+    let shore = Shore::default();
+    shore.keeps(&keys::rollout("c"), &earlier);
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert_eq!(shore.state(), idle(), "it is written in the format of today");
+
+    earlier["format"] = json!(2);
+    earlier["departures"] = json!({"i-1": {
+        "role": "pool-a", "group": "c-pool-a", "cause": "rollout", "ends": "replaced", "state": {"uncordon": {}}, "since": at(0),
+    }});
+    shore.keeps(&keys::rollout("c"), &earlier);
+    let error = shore.wakes(Waker::Tick).await.unwrap_err().to_string();
+    let cure = "(its format is 2), deploy that version again until nothing is open: no rollout, no node on its way out, no destruction";
+    assert!(error.contains(cure), "{error}");
+}
