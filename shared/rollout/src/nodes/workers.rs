@@ -174,7 +174,9 @@ impl Machine for Workers {
         if let Some(why) = self.settle(&mut begun, turn, group) {
             return Move::Fail(why);
         }
-        self.extra.follow(group.desired, turn.now);
+        let still_to_go = begun.iter().filter(|(id, told)| **told == Told::Shrinks && serves(group, id));
+        let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);
+        self.extra.follow(group.desired, still_to_go, turn.now);
         // Without those that come first nobody may go for them.
         if self.extra.is_to_come(group.desired) {
             return self.stays(begun, self.comes_first(turn, group));

@@ -133,10 +133,13 @@ impl Extra {
     /// Somebody else changes the group's size, too: a cluster autoscaler sets absolute values from what it saw up to a minute before
     /// (kubernetes/autoscaler, cloudprovider/aws, `IncreaseSize`), and takes back a machine that has not become a node within a quarter of an hour
     /// (`removeOldUnregisteredNodes`). What it took back of the machines that were to come first is not one too many any more.
-    pub(super) fn follow(&mut self, desired: u32, now: Timestamp) {
+    ///
+    /// So many of those that it wants are still to go with a smaller group: their termination was dropped, and is told again.
+    pub(super) fn follow(&mut self, desired: u32, still_to_go: u32, now: Timestamp) {
         let is_old = |one: &Expected| now.duration_since(one.since) > RECONSIDERED;
         let Some(expected) = self.expected().filter(is_old) else { return };
         let taken_back = expected.desired.saturating_sub(desired);
+        let desired = desired.saturating_sub(still_to_go).max(desired.min(expected.desired));
         *self = Self::told(self.machines().saturating_sub(taken_back), desired, expected.since);
     }
 }

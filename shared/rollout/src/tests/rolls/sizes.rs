@@ -121,3 +121,36 @@ fn p8_what_an_older_slipway_left_over_reads_back() {
     let told = LeftOver::Told { machines: 1, desired: 5 };
     assert_eq!(left(serde_json::to_value(told).unwrap()), told);
 }
+
+/// Two are one too many, and the termination of one of them comes too late: the size that its group should have counted twice.
+#[test]
+fn p6_a_surplus_machine_whose_termination_was_dropped_leaves_none_too_many() {
+    let five = Size { workers: 5, ..SMALL };
+    let shrinks = |effect: &Effect| matches!(effect, Effect::Terminate { then_desired: Some(_), .. });
+    for (drops, after) in (1..4).flat_map(|drops| (0..3).map(move |after| (drops, after))) {
+        let mut yard = Yard::new(&five, Change::Machines, &is_worker, &surging(2));
+        let (mut seen, mut dropped) = (0, 0);
+        for _ in 0..400 {
+            let decision = yard.decides(None);
+            let (mut performed, mut outcomes) = (Vec::new(), Vec::new());
+            for Pending { id, effect, .. } in &decision.next.outbox {
+                seen += usize::from(shrinks(effect));
+                if shrinks(effect) && seen > after && dropped < drops {
+                    dropped += 1;
+                    outcomes.push((*id, Outcome::Dropped));
+                } else {
+                    performed.push(effect.clone());
+                    outcomes.push((*id, Outcome::Done));
+                }
+            }
+            yard.performs(performed);
+            yard.state = decision.next.recorded(&outcomes);
+            yard.report = decision.report;
+            if yard.state.active().is_none() && yard.state.departures.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.groups["c-pool-a"].desired, 5, "{drops} after {after}: {:?}", yard.log);
+    }
+}
