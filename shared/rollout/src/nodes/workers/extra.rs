@@ -103,7 +103,7 @@ impl Extra {
     }
 
     /// So many, and the group was told to want `desired` in all.
-    const fn told(machines: u32, desired: u32, since: Timestamp) -> Self {
+    pub(super) const fn told(machines: u32, desired: u32, since: Timestamp) -> Self {
         Self::Known { machines, expected: Some(Expected { desired, first: 0, since }) }
     }
 
