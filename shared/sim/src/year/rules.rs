@@ -27,7 +27,7 @@ pub struct Rules {
 }
 
 /// So long before a certificate ends neither windows nor approval hold its renewal up: `emergencyDays`, or as long as the slowest roll may
-/// take that the next day's scan begins. In minutes, by docs/architecture.md, "The longest roll".
+/// take that the next day's scan begins. In minutes, by docs/architecture.md, "The longest roll"; the code that decides is no part of it.
 fn emergency(cluster: &Cluster) -> SignedDuration {
     let Some(policy) = cluster.certificates.rollout_before_expiry else { return SignedDuration::ZERO };
     let (member, controller) = match policy.strategy {
