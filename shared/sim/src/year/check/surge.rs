@@ -21,6 +21,8 @@ struct Surge {
     /// The most that it was to have besides in this rollout. Where somebody else takes one down, nobody can tell whether that was the one
     /// that was added.
     most: usize,
+    /// When somebody else had it grow last, and what it wanted before: whoever decides may not know of it yet.
+    grown: Option<(Timestamp, usize)>,
     /// How many somebody else has taken down: as many of those that were added may be gone.
     lost: usize,
 }
@@ -50,13 +52,19 @@ impl Surges {
 
 impl Checker {
     /// Looks at how many machines groups want: others change it, too.
-    pub(super) fn note_sizes(&mut self, world: &World) {
+    pub(super) fn note_sizes(&mut self, world: &World, now: Timestamp) {
+        let grace = self.grace();
         let mut of_pools: Vec<&MachineFacts> =
             self.machines.values().filter(|one| one.role.starts_with("pool-")).collect();
         of_pools.dedup_by(|one, other| one.group == other.group);
         for machine in of_pools {
             if let Some(group) = world.group_facts(&machine.group) {
                 let surge = self.surges.0.entry(machine.group.clone()).or_default();
+                if surge.wanted > 0 && group.desired as usize > surge.wanted {
+                    // Of several in a row the first counts.
+                    let lately = surge.grown.filter(|(at, _)| now.duration_since(*at) <= grace);
+                    surge.grown = lately.map(|(_, before)| (now, before)).or(Some((now, surge.wanted)));
+                }
                 surge.lost += surge.wanted.saturating_sub(group.desired as usize);
                 surge.wanted = group.desired as usize;
                 surge.added = surge.added.min(surge.wanted);
@@ -87,7 +95,10 @@ impl Checker {
         if !role.starts_with("pool-") || self.is_to_go(role) {
             return;
         }
-        let wanted = self.surges.0.get(&machine.group).map_or(0, |surge| surge.wanted - surge.added);
+        let wanted = self.surges.0.get(&machine.group).map_or(0, |surge| {
+            let lately = surge.grown.filter(|(at, _)| now.duration_since(*at) <= self.grace());
+            lately.map_or(surge.wanted, |(_, before)| before.min(surge.wanted)).saturating_sub(surge.added)
+        });
         let wanted = wanted.max(self.rules.size(role));
         let others = self.machines.values().filter(|one| one.role == role && one.id != machine.id);
         let serve = others
