@@ -113,3 +113,6 @@ impl Drain {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

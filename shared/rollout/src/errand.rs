@@ -225,3 +225,6 @@ impl Asked {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,8 @@ mod planned;
 mod removal;
 mod saver;
 mod step;
+#[cfg(test)]
+mod tests;
 mod windows;
 mod workers;
 

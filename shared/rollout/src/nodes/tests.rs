@@ -1,0 +1,200 @@
+//! What holds for all steps of nodes: whose turn it is, what is looked at, and what is taken back where nothing was done.
+
+use serde_json::{Value, json};
+
+use super::super::Rollout;
+use super::*;
+use slipway_core::cluster::Pace;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn open(state: Value) -> Value {
+    json!({"open": {"state": state}})
+}
+
+fn done(left: bool) -> Value {
+    json!({"done": {"left": left}})
+}
+
+fn removal(phase: Value) -> Value {
+    json!({"removal": {"pace": Pace::default(), "phase": phase}})
+}
+
+fn workers(phase: Value) -> Value {
+    json!({"workers": {"size": 1, "most": 2, "pace": Pace::default(), "phase": phase}})
+}
+
+fn pool_refresh(phase: Value) -> Value {
+    json!({"poolRefresh": {"credentials": "new", "pace": Pace::default(), "phase": phase}})
+}
+
+fn looks() -> Value {
+    open(json!({"look": {}}))
+}
+
+/// The step of a role, in a group that bears its name.
+fn step(role: &str, task: Value) -> NodeStep {
+    let step = json!({
+        "role": role, "stack": format!("c-{role}"), "group": format!("c-{role}"), "rounds": 0, "task": task,
+    });
+    serde_json::from_value(step).unwrap()
+}
+
+fn of(steps: Vec<NodeStep>) -> Nodes {
+    Nodes { steps, ..Nodes::default() }
+}
+
+fn asked(token: &str) -> Value {
+    json!({
+        "role": "pool-a", "command": {"token": token, "instance": "i-1", "verb": "status"}, "at": NOW,
+    })
+}
+
+/// A pool whose stack CloudFormation was told to delete.
+fn deleting(role: &str) -> NodeStep {
+    step(role, removal(open(json!("delete"))))
+}
+
+#[test]
+fn p8_nodes_that_are_to_be_worked_on_are_kept_with_the_rollout_that_is_open() {
+    for (steps, is_none) in [(Vec::new(), true), (vec![deleting("pool-a")], false)] {
+        let nodes = of(steps);
+        assert_eq!(nodes.is_none(), is_none);
+        let active = json!({
+            "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "s", "steps": [],
+            "nodesLeft": 0, "stacksLeft": [], "nodes": nodes,
+        });
+        let active: Active = serde_json::from_value(active).unwrap();
+        let mut state = Rollout::new("c");
+        state.put_active(active);
+        let written = serde_json::to_value(&state).unwrap();
+        assert_eq!(written["doing"]["rolling"].get("nodes").is_none(), is_none);
+        assert_eq!(serde_json::from_value::<Rollout>(written).unwrap(), state);
+    }
+}
+
+#[test]
+fn a_pool_has_its_turn_once_all_that_come_before_it_are_done_and_whether_or_not_others_are() {
+    let pool = |name: &str, phase: Value, after: &[&str]| NodeStep {
+        after: after.iter().map(|name| Role::Pool((*name).to_owned())).collect(),
+        ..step(&format!("pool-{name}"), workers(phase))
+    };
+    let nodes = of(vec![
+        pool("a", looks(), &[]),
+        pool("b", looks(), &["a"]),
+        pool("c", looks(), &["d"]),
+        pool("d", done(false), &[]),
+        pool("e", looks(), &["d", "a"]),
+        pool("f", looks(), &[]),
+    ]);
+    assert_eq!(nodes.turns(), [0, 2, 5]);
+    // Whoever is no pool is worked on alone.
+    let controllers = json!({"controllers": {"work": "replace", "size": 1, "phase": looks()}});
+    let alone = of(vec![step("controller", controllers), pool("a", looks(), &[])]);
+    assert_eq!(alone.turns(), [0]);
+}
+
+#[test]
+fn of_the_pools_that_may_go_first_ten_are_worked_on() {
+    let all = (0..12).map(|at| step(&format!("pool-{at}"), workers(looks())));
+    assert_eq!(of(all.collect()).turns(), Vec::from_iter(0..10));
+}
+
+#[test]
+fn what_was_left_as_it_is_is_not_told_as_done() {
+    let nodes = of(vec![
+        step("pool-a", workers(done(true))),
+        step("pool-b", workers(done(false))),
+        step("pool-c", workers(looks())),
+        step("pool-d", workers(json!({"failed": "no"}))),
+    ]);
+    let words = nodes.words(&BTreeMap::new());
+    let words: Vec<&str> = words.values().map(String::as_str).collect();
+    assert_eq!(words, ["left as it is, as it was told", "done", "waits for its turn", "no"]);
+}
+
+#[test]
+fn p6_workers_of_a_group_that_cloudformation_takes_down_are_looked_at() {
+    let nodes = of(vec![step("pool-a", removal(open(json!("empty")))), deleting("pool-b")]);
+    assert_eq!(Vec::from_iter(nodes.groups_that_go()), ["c-pool-b"]);
+}
+
+#[test]
+fn a_stack_is_kept_where_its_pool_was_to_go_and_a_machine_of_it_was_left() {
+    let nodes = of(vec![
+        step("pool-a", removal(done(true))),
+        step("pool-b", removal(done(false))),
+        step("pool-c", workers(done(true))),
+        deleting("pool-d"),
+    ]);
+    assert_eq!(Vec::from_iter(nodes.kept()), ["c-pool-a"]);
+    assert_eq!(nodes.gone().map(|step| step.stack.as_str()).collect::<Vec<_>>(), ["c-pool-b"]);
+}
+
+#[test]
+fn p10_that_one_stack_was_not_deleted_or_could_not_be_says_nothing_of_another_or_of_what_is_over() {
+    let all = || {
+        of(vec![
+            deleting("pool-a"),
+            deleting("pool-b"),
+            NodeStep { stack: "c-pool-a".to_owned(), ..step("pool-c", removal(done(false))) },
+        ])
+    };
+    let places = |nodes: &Nodes| nodes.steps.iter().map(NodeStep::place).collect::<Vec<_>>();
+    let mut nodes = all();
+    nodes.not_deleted("c-pool-a");
+    assert_eq!(places(&nodes), [Place::Empty, Place::Delete, Place::Done]);
+    let mut nodes = all();
+    nodes.undeletable("c-pool-a", "in use");
+    assert_eq!(places(&nodes), [Place::Failed, Place::Delete, Place::Done]);
+    assert_eq!(nodes.failure().as_deref(), Some("pool-a: in use"));
+}
+
+#[test]
+fn p10_of_workers_that_take_credentials_together_the_one_that_was_not_told_is_left_and_the_others_answer() {
+    let refreshing = |round: Value| of(vec![step("pool-a", pool_refresh(open(json!({"refresh": round}))))]);
+    let tokens = |nodes: &Nodes| {
+        nodes.steps[0].asked().iter().map(|one| one.command.token.clone()).collect::<Vec<_>>()
+    };
+    let mut nodes = refreshing(json!([asked("1"), asked("2"), asked("3")]));
+    nodes.not_refreshed("2");
+    assert_eq!(
+        (tokens(&nodes), nodes.steps[0].place()),
+        (vec!["1".to_owned(), "3".to_owned()], Place::Refresh)
+    );
+    nodes.not_refreshed("9");
+    assert_eq!(tokens(&nodes), ["1", "3"], "that is none of them");
+    // Where nobody else was asked, nobody would answer.
+    let mut nodes = refreshing(json!([asked("1")]));
+    nodes.not_refreshed("9");
+    assert_eq!(nodes.steps[0].place(), Place::Refresh);
+    nodes.not_refreshed("1");
+    assert_eq!(nodes.steps[0].place(), Place::Look);
+}
+
+#[test]
+fn p4_members_are_looked_at_where_one_is_worked_on_or_a_snapshot_is_to_be_taken_and_nowhere_else() {
+    let controllers = json!({"controllers": {"work": "replace", "size": 1, "phase": looks()}});
+    let member = json!({"memberReplace": {"work": {}, "phase": looks()}});
+    let to_another_minor =
+        |step: NodeStep| NodeStep { minor: Some("Kubernetes 1.36 → 1.37".to_owned()), ..step };
+    for (step, groups) in [
+        (step("controller", controllers.clone()), &["c-controller"][..]),
+        (to_another_minor(step("controller", controllers)), &["c-controller", "c-etcd-0"]),
+        (to_another_minor(step("pool-a", workers(looks()))), &["c-control-plane", "c-pool-a"]),
+        // Controllers drain workers: nobody else asks them for something.
+        (step("pool-a", workers(looks())), &["c-control-plane", "c-pool-a"]),
+        (step("pool-a", removal(open(json!("empty")))), &["c-control-plane", "c-pool-a"]),
+        (step("pool-a", pool_refresh(looks())), &["c-pool-a"]),
+        (step("etcd-1", member), &["c-etcd-0", "c-etcd-1"]),
+    ] {
+        let nodes = Nodes {
+            members: BTreeMap::from([(Role::Etcd(0), "c-etcd-0".to_owned())]),
+            controllers: Some("c-control-plane".to_owned()),
+            ..of(vec![step])
+        };
+        let mut look = ToObserve::default();
+        nodes.to_observe(false, NOW, &mut look);
+        assert_eq!(Vec::from_iter(look.groups), groups, "{:?}", nodes.steps);
+    }
+}
