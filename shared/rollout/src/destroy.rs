@@ -12,6 +12,8 @@ mod end;
 mod machines;
 mod records;
 mod save;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};

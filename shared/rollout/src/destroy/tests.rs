@@ -1,0 +1,265 @@
+//! A destruction look by look: what another order changes, who is asked, and what each state of a stack leads to.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::*;
+use crate::orders::Order;
+use crate::{Departure, StackView};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn at(second: i64) -> Timestamp {
+    NOW + SignedDuration::from_secs(second)
+}
+
+fn going(stack: &str, state: GoingState) -> Going {
+    let kind = Rollout::new("c").kind_of(stack);
+    Going { stack: stack.to_owned(), kind, state, unsure: false }
+}
+
+fn open(stacks: &[(&str, GoingState)]) -> Destroy {
+    let stacks = stacks.iter().map(|(stack, state)| going(stack, state.clone())).collect();
+    Destroy { stacks, ..begin(&Rollout::new("c"), NOW, true, NOW) }
+}
+
+/// The state of a cluster in which those stacks stand.
+fn cluster(stacks: &[&str]) -> Rollout {
+    let deployed = stacks.iter().map(|stack| ((*stack).to_owned(), "t".to_owned())).collect();
+    Rollout { generation: 4, deployed, ..Rollout::new("c") }
+}
+
+fn seen(stacks: &[(&str, StackStatus)]) -> Observed {
+    let view = |stack: &str, status: StackStatus| StackView {
+        id: format!("arn:{stack}"),
+        status,
+        reason: None,
+        tags: BTreeMap::from([(OWNER_TAG.to_owned(), "c".to_owned())]),
+    };
+    let stacks = stacks.iter().map(|(stack, status)| ((*stack).to_owned(), Some(view(stack, *status))));
+    Observed { stacks: stacks.collect(), ..Observed::default() }
+}
+
+fn looked(state: Rollout, open: Destroy, observed: &Observed, now: Timestamp) -> Decision {
+    decide(state, open, observed, now, Effects::new(now))
+}
+
+/// What is said of it on the bus.
+fn events(decision: &Decision) -> Vec<String> {
+    let mut said = Vec::new();
+    for effect in &decision.effects {
+        if let Effect::Publish(event) = effect {
+            said.push(event.to_wire().0);
+        }
+    }
+    said
+}
+
+fn asked(tokens: &[&str]) -> Inquiry {
+    let one = |token: &&str| json!({"role": "etcd-0", "command": {"token": token, "instance": "i-0", "verb": "etcdHealth"}, "at": NOW});
+    let round: Vec<_> = tokens.iter().map(one).collect();
+    Inquiry { round: serde_json::from_value(json!(round)).unwrap(), ..Inquiry::new(NOW) }
+}
+
+fn deleting() -> GoingState {
+    GoingState::Deleting(NOW)
+}
+
+fn failed() -> GoingState {
+    GoingState::Failed("no".to_owned())
+}
+
+#[test]
+fn p10_another_order_counts_from_then_on_takes_an_abort_back_and_tries_anew_what_failed() {
+    let stacks = [
+        ("c-pool-a", failed()),
+        ("c-pool-b", GoingState::NotOurs),
+        ("c-pool-c", deleting()),
+        ("c-pool-d", GoingState::Gone),
+    ];
+    let before = Destroy { aborted: Some(at(5)), records: Records::TakenBack, ..open(&stacks) };
+    let after = before.again(at(9), true);
+    assert_eq!((after.asked_at, after.attempt, after.aborted), (at(9), 2, None));
+    // Machines may have set theirs again meanwhile.
+    assert_eq!(after.records, Records::Stand);
+    let states: Vec<GoingState> = after.stacks.into_iter().map(|going| going.state).collect();
+    assert_eq!(states, [GoingState::Stands, GoingState::Stands, deleting(), GoingState::Gone]);
+}
+
+#[test]
+fn p8_no_two_destructions_share_a_generation_and_so_no_token() {
+    let mut state = cluster(&["c-network"]);
+    let given = Given { order: Order::Destroy { without_snapshot: true }, at: NOW };
+    assert_eq!(hear(&mut state, &given, true, NOW), [Effect::ArmTick]);
+    assert_eq!(state.generation, 5);
+}
+
+#[test]
+fn machines_are_seen_to_as_long_as_no_stack_was_told_to_go_and_where_none_goes_any_more() {
+    for (stacks, sees) in [
+        (&[("c-pool-a", GoingState::Stands), ("c-pool-b", GoingState::Stands)][..], true),
+        (&[("c-pool-a", deleting()), ("c-pool-b", GoingState::Stands)], false),
+        (&[("c-pool-a", GoingState::Gone), ("c-pool-b", GoingState::Stands)], false),
+        (&[("c-pool-a", failed()), ("c-pool-b", deleting())], false),
+        (&[("c-pool-a", failed()), ("c-pool-b", GoingState::Stands)], true),
+    ] {
+        assert_eq!(open(stacks).sees_to_machines(), sees, "{stacks:?}");
+    }
+}
+
+#[test]
+fn members_of_etcd_are_asked_for_the_last_snapshot_and_for_their_records_once_etcd_is_about_to_go() {
+    let stands = || GoingState::Stands;
+    let etcd = [("c-etcd", stands()), ("c-network", stands())];
+    let pools = [("c-pool-a", stands()), ("c-etcd", stands())];
+    let goes = [("c-etcd", deleting())];
+    for (stacks, records, asks) in [
+        (&etcd[..], Records::Stand, true),
+        (&etcd, Records::Asked(asked(&["1"])), true),
+        (&etcd, Records::TakenBack, false),
+        (&etcd, Records::Left("no".to_owned()), false),
+        (&pools, Records::Stand, false),
+        (&goes, Records::Stand, false),
+    ] {
+        let without = Destroy { records, ..open(stacks) };
+        assert_eq!(without.asks_members(), asks, "{without:?}");
+        let saves = Destroy { snapshot: LastSnapshot::wanted(None, NOW), ..without };
+        assert!(saves.asks_members());
+    }
+}
+
+#[test]
+fn p8_of_what_members_were_asked_it_is_known_what_was_refused_and_what_was_never_sent() {
+    let save = Save::Leader(asked(&["1", "2"]));
+    let snapshot = Destroy { snapshot: LastSnapshot::Wanted { save, earlier: None }, ..open(&[]) };
+    let records = Destroy { records: Records::Asked(asked(&["1", "2"])), ..open(&[]) };
+    for mut open in [snapshot, records] {
+        open.unsent("1", "unknown");
+        let refused: Vec<Option<&str>> = open.asked().iter().map(|one| one.refused.as_deref()).collect();
+        assert_eq!(refused, [Some("unknown"), None]);
+        open.not_sent("1");
+        assert_eq!(open.asked().iter().map(|one| one.command.token.as_str()).collect::<Vec<_>>(), ["2"]);
+    }
+}
+
+#[test]
+fn machines_whose_stack_is_seen_to_go_are_forgotten_and_those_of_another_pool_are_not() {
+    let departure = |group: &str| -> Departure {
+        let state = json!({"uncordon": {}});
+        let one =
+            json!({"role": "pool-a", "group": group, "cause": "autoScaling", "state": state, "since": NOW});
+        serde_json::from_value(one).unwrap()
+    };
+    let mut state = cluster(&["c-pool-a", "c-pool-b"]);
+    for (id, group) in [("i-a", "c-pool-a"), ("i-b", "c-pool-b")] {
+        state.departures.insert(id.to_owned(), departure(group));
+    }
+    let open = open(&[("c-pool-a", deleting()), ("c-pool-b", GoingState::Stands)]);
+    let paused = Some(crate::Switch { paused: true, at: NOW });
+    let state = Rollout { switch: paused, ..state };
+    let observed =
+        seen(&[("c-pool-a", StackStatus::DeleteInProgress), ("c-pool-b", StackStatus::UpdateComplete)]);
+    let decision = looked(state, open, &observed, at(60));
+    assert_eq!(decision.next.departures.keys().collect::<Vec<_>>(), ["i-b"]);
+    assert_eq!(decision.next.deployed.keys().collect::<Vec<_>>(), ["c-pool-a", "c-pool-b"]);
+}
+
+#[test]
+fn what_is_half_gone_is_not_deployed_any_more_and_what_stands_is() {
+    let stacks = ["c-pool-a", "c-pool-b"];
+    let open = open(&[("c-pool-a", deleting()), ("c-pool-b", GoingState::Stands)]);
+    let observed =
+        seen(&[("c-pool-a", StackStatus::DeleteFailed), ("c-pool-b", StackStatus::UpdateComplete)]);
+    let decision = looked(cluster(&stacks), open, &observed, at(60));
+    assert_eq!(decision.next.deployed.keys().collect::<Vec<_>>(), ["c-pool-b"]);
+}
+
+#[test]
+fn a_deletion_that_does_not_begin_is_given_up_in_the_end_and_one_that_is_under_way_never() {
+    let patience = PATIENCE.as_secs();
+    for (status, second, expected) in [
+        (StackStatus::UpdateComplete, patience, "CloudFormation deletes it"),
+        (
+            StackStatus::UpdateComplete,
+            patience + 1,
+            "the deletion of c-pool-a has not begun within 60 minutes: CloudFormation does not say why",
+        ),
+        (StackStatus::DeleteInProgress, 10 * patience, "CloudFormation deletes it"),
+    ] {
+        let decision = looked(
+            cluster(&["c-pool-a"]),
+            open(&[("c-pool-a", deleting())]),
+            &seen(&[("c-pool-a", status)]),
+            at(second),
+        );
+        assert_eq!(decision.report.stacks["c-pool-a"], expected, "{status} {second}");
+        assert_eq!(decision.report.generation, 4);
+    }
+}
+
+#[test]
+fn p10_a_stack_is_told_to_go_once_and_not_while_cloudformation_is_at_work_on_it() {
+    let delete = |decision: &Decision| {
+        let tells = |effect: &&Effect| matches!(effect, Effect::DeleteStack { .. });
+        decision.effects.iter().filter(tells).count()
+    };
+    for (status, state, tells) in [
+        (StackStatus::UpdateComplete, GoingState::Deleting(at(60)), 1),
+        // Somebody else did.
+        (StackStatus::DeleteInProgress, GoingState::Deleting(at(60)), 0),
+        (StackStatus::UpdateInProgress, GoingState::Stands, 0),
+    ] {
+        let stands = open(&[("c-pool-a", GoingState::Stands)]);
+        let decision = looked(cluster(&["c-pool-a"]), stands, &seen(&[("c-pool-a", status)]), at(60));
+        let open = decision.next.destroy().unwrap();
+        assert_eq!((&open.stacks[0].state, delete(&decision)), (&state, tells), "{status}");
+    }
+}
+
+#[test]
+fn each_step_of_a_destruction_is_said_once_and_what_is_only_waited_for_is_no_step() {
+    let observed = [StackStatus::UpdateComplete, StackStatus::DeleteInProgress]
+        .map(|status| seen(&[("c-pool-a", status)]));
+    let first =
+        looked(cluster(&["c-pool-a"]), open(&[("c-pool-a", GoingState::Stands)]), &observed[0], at(0));
+    assert_eq!(events(&first), ["Rollout Step"]);
+    let again = |decision: &Decision, second| {
+        let mut state = decision.next.clone();
+        let open = state.take_going().unwrap();
+        looked(state, open, &observed[1], at(second))
+    };
+    let second = again(&first, 60);
+    assert_eq!(events(&second), ["Rollout Waiting"]);
+    assert_eq!(events(&again(&second, 120)), [""; 0]);
+}
+
+#[test]
+fn p8_the_tick_is_disarmed_where_a_destruction_has_stopped_or_is_over_and_not_before() {
+    let disarms = |decision: &Decision| decision.effects.contains(&Effect::DisarmTick);
+    let observed = seen(&[("c-pool-a", StackStatus::DeleteInProgress)]);
+    for (state, aborted, expected) in [
+        (deleting(), None, false),
+        (deleting(), Some(at(1)), false),
+        (failed(), None, true),
+        (GoingState::Stands, Some(at(1)), true),
+    ] {
+        let open = Destroy { aborted, ..open(&[("c-pool-a", state.clone())]) };
+        // One that is called off is not told to go.
+        let observed = if state == GoingState::Stands { Observed::default() } else { observed.clone() };
+        let decision = looked(cluster(&["c-pool-a"]), open, &observed, at(60));
+        assert_eq!(disarms(&decision), expected, "{state:?} {aborted:?}: {}", decision.report.message);
+    }
+}
+
+#[test]
+fn p10_a_cluster_lacks_something_where_a_destruction_was_called_off_after_a_stack_had_gone_and_not_before() {
+    for (state, lacks) in [(GoingState::Gone, true), (GoingState::Stands, false)] {
+        let stacks = [("c-pool-a", state), ("c-network", GoingState::Stands)];
+        let open = Destroy { aborted: Some(at(1)), ..open(&stacks) };
+        let decision = looked(cluster(&["c-network"]), open, &Observed::default(), at(60));
+        assert_eq!(decision.report.state, "aborted");
+        assert_eq!(decision.next.called_off().is_some(), lacks);
+    }
+}
