@@ -2,6 +2,7 @@
 
 mod addons;
 mod change_sets;
+mod decisions;
 mod destroy;
 mod evidence;
 mod good;
@@ -12,6 +13,7 @@ mod nodes;
 mod orders;
 mod outbox;
 mod rolls;
+mod turns;
 mod upgrades;
 mod urgency;
 

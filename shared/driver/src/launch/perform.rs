@@ -224,3 +224,6 @@ async fn point_addons(assets: &impl Objects, cluster: &str, pointer: &AddonsPoin
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,3 +130,44 @@ fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     assert_eq!(ended.addons.map(|told| told.generation), Some(8));
     assert_eq!(ended.generation, 8);
 }
+
+#[test]
+fn a_state_of_which_the_node_managers_know_goes_on_as_it_is_while_its_rollout_is_open() {
+    let (release, mut fake) = (with_addon(1, "v1"), Fake::default());
+    let state = launch(&release, &mut fake);
+    let step = wanted(&with_addon(2, "v2"), &baseline(&state, &[&release]), Approval::Auto);
+    let open = decide(&state, &fake.observe(&ToObserve::default(), Some(&step)), Timestamp::UNIX_EPOCH).next;
+    assert_eq!((open.generation, open.active().is_some()), (2, true));
+    let told = AddonsPointer { generation: 2, ..state.addons.unwrap() };
+    assert_eq!(open.clone().recalled(Some(&told)), open);
+}
+
+#[test]
+fn a_stack_that_is_made_anew_beside_a_control_plane_that_stands_tells_of_no_add_ons_before_the_end() {
+    let (mut old, new, mut fake) = (with_addon(1, "v1"), with_addon(1, "v2"), Fake::default());
+    old.stacks.retain(|stack| stack.name != "c-pool-b");
+    let state = launch(&old, &mut fake);
+    let step = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
+    assert!(step.plan.stacks.iter().any(|stack| stack.action == slipway_core::plan::StackAction::Create));
+    let (_, report) = fake.run(state, &step, None, false);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    let place = |what: &str| fake.log.iter().position(|line| line.starts_with(what)).unwrap();
+    assert!(place("execute c-pool-b") < place("add-ons digest-v2"), "{:?}", fake.log);
+}
+
+#[test]
+fn three_add_ons_are_told_by_name_and_more_by_their_number() {
+    let told = |names: &[&str]| {
+        let mut release = with_addon(1, "v1");
+        let one = release.addons.addons[0].clone();
+        let named = names.iter().map(|name| Installed { name: (*name).to_owned(), ..one.clone() });
+        release.addons.addons = named.collect();
+        let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
+        let observed = Observed { desired: Some(wanted), ..Observed::default() };
+        let next = decide(&Rollout::new("c"), &observed, Timestamp::UNIX_EPOCH).next;
+        next.active().unwrap().addons.clone().unwrap().words
+    };
+    assert_eq!(told(&["a", "b"]), "a new (v1), b new (v1)");
+    assert_eq!(told(&["a", "b", "c"]), "a new (v1), b new (v1), c new (v1)");
+    assert_eq!(told(&["a", "b", "c", "d"]), "4 new");
+}

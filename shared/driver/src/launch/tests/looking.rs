@@ -225,3 +225,16 @@ async fn the_specs_that_a_destruction_makes_void_are_the_planned_one_and_the_one
     shore.keeps(&keys::status("c"), &"no status");
     assert_eq!(versions(&going()).await, BTreeSet::from(["v2".to_owned()]));
 }
+
+#[tokio::test]
+async fn the_specs_that_a_destruction_makes_void_are_part_of_what_is_seen() {
+    let shore = Shore::with(&going());
+    shore.keeps(&keys::desired("c"), &desired());
+    let seen = shore.run(async |ports| observe(ports, &wake_of(Waker::Tick), &going(), at(0)).await).await;
+    assert_eq!(seen.unwrap().newest, BTreeSet::from(["v2".to_owned()]));
+}
+
+#[test]
+fn a_clock_tells_what_time_it_is() {
+    assert_eq!(format!("{:?}", Clock(&|| at(0))), "Clock(1970-01-12T13:46:40Z)");
+}

@@ -209,3 +209,12 @@ async fn p8_a_state_of_an_earlier_format_is_read_where_nothing_is_open_and_an_er
     let cure = "(its format is 2), deploy that version again until nothing is open: no rollout, no node on its way out, no destruction";
     assert!(error.contains(cure), "{error}");
 }
+
+#[tokio::test]
+async fn who_leaves_it_to_another_invocation_tells_which_plan_is_executed() {
+    let shore =
+        Shore::with(&Rollout { outbox: vec![pending(1, prolongs("i-1"), 0)], ..rolling(json!("executing")) });
+    let report = shore.wakes(Waker::Event).await.unwrap();
+    assert!(report.message.contains("another invocation"), "{report:?}");
+    assert_eq!((report.state.as_str(), report.generation, report.plan.as_deref()), ("running", 1, Some("p")));
+}

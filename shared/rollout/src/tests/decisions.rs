@@ -1,0 +1,398 @@
+//! One decision at a time, from a state that is written down: what is looked at, what counts as a step, what is said, and how it ends.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::departures::DepartureState;
+use crate::fleet::GroupView;
+use crate::waits::{RolloutWaits, Said};
+use slipway_core::cluster::Pace;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn tags() -> BTreeMap<String, String> {
+    BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())])
+}
+
+/// A stack of the rollout and how far it is.
+fn stack(stack: &str, kind: &str, state: Value) -> Value {
+    json!({"stack": stack, "kind": kind, "templateKey": "k", "tags": tags(), "mayReplace": [], "state": state})
+}
+
+/// What is done to the nodes of a role.
+fn node(role: &str, task: Value) -> Value {
+    json!({"role": role, "stack": format!("c-{role}"), "group": format!("c-{role}"), "rounds": 0, "task": task})
+}
+
+fn workers(phase: Value) -> Value {
+    json!({"workers": {"size": 1, "most": 2, "pace": Pace::default(), "phase": phase}})
+}
+
+fn removal(phase: Value) -> Value {
+    json!({"removal": {"pace": Pace::default(), "phase": phase}})
+}
+
+fn controllers(work: Value, phase: Value) -> Value {
+    json!({"controllers": {"work": work, "size": 1, "phase": phase}})
+}
+
+fn looks() -> Value {
+    json!({"open": {"state": {"look": {}}}})
+}
+
+fn done(left: bool) -> Value {
+    json!({"done": {"left": left}})
+}
+
+/// A rollout that is open.
+fn rolling(steps: &[Value], nodes: &[Value]) -> Rollout {
+    let active = json!({
+        "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "slipway-4-p",
+        "steps": steps, "nodesLeft": 0, "stacksLeft": [], "nodes": {"steps": nodes},
+    });
+    let active: Active = serde_json::from_value(active).unwrap();
+    Rollout { generation: 4, doing: Doing::Rolling(Box::new(active)), ..Rollout::new("c") }
+}
+
+fn paused(state: Rollout) -> Rollout {
+    Rollout { switch: Some(Switch { paused: true, at: NOW }), ..state }
+}
+
+fn aborted(mut state: Rollout) -> Rollout {
+    state.active_mut().unwrap().aborted = Some(NOW);
+    state
+}
+
+fn is_going(stack_is: GoingState) -> Rollout {
+    let given = Given { order: Order::Destroy { without_snapshot: true }, at: NOW };
+    let deployed = BTreeMap::from([("c-pool-a".to_owned(), "t".to_owned())]);
+    let mut state = heard(&Rollout { deployed, ..Rollout::new("c") }, &given, None, NOW);
+    let going = &mut state.destroy_mut().unwrap().stacks;
+    going.iter_mut().filter(|one| one.stack == "c-pool-a").for_each(|one| one.state = stack_is.clone());
+    Rollout { outbox: Vec::new(), ..state }
+}
+
+fn departing(mut state: Rollout) -> Rollout {
+    let departure = json!({
+        "role": "pool-a", "group": "c-pool-a", "cause": {"rollout": "replaced"}, "state": {"drain": {"drain": {}}}, "since": NOW,
+    });
+    state.departures.insert("i-1".to_owned(), serde_json::from_value(departure).unwrap());
+    state
+}
+
+fn group(name: &str, machine: &str) -> (String, Option<GroupView>) {
+    let machines = json!({machine: {"zone": "a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": null}});
+    let view = json!({
+        "name": name, "desired": 1, "min": 1, "max": 2, "template": null, "machines": machines, "tags": tags(),
+        "targetGroups": [],
+    });
+    (name.to_owned(), Some(serde_json::from_value(view).unwrap()))
+}
+
+fn seen(stacks: &[(&str, StackStatus)]) -> Observed {
+    let view = |name: &str, status: StackStatus| StackView {
+        id: format!("arn:{name}"),
+        status,
+        reason: None,
+        tags: tags(),
+    };
+    let stacks = stacks.iter().map(|(name, status)| ((*name).to_owned(), Some(view(name, *status))));
+    Observed { stacks: stacks.collect(), ..Observed::default() }
+}
+
+/// The same, where each change set was executed.
+fn executed(stacks: &[(&str, StackStatus)]) -> Observed {
+    let view = ChangeSetView { status: ChangeSetStatus::Executed, reason: None, replaces: Vec::new() };
+    let change_sets = stacks.iter().map(|(name, _)| ((*name).to_owned(), Some(view.clone())));
+    Observed { change_sets: change_sets.collect(), ..seen(stacks) }
+}
+
+fn events(decision: &Decision) -> Vec<String> {
+    let mut said = Vec::new();
+    for effect in &decision.effects {
+        if let Effect::Publish(event) = effect {
+            said.push(event.to_wire().0);
+        }
+    }
+    said
+}
+
+fn disarms(decision: &Decision) -> bool {
+    decision.effects.contains(&Effect::DisarmTick)
+}
+
+fn pool(name: &str) -> Role {
+    Role::Pool(name.to_owned())
+}
+
+#[test]
+fn what_was_left_standing_is_looked_for_between_two_rollouts() {
+    let left = BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]);
+    let idle = Rollout { left: left.clone(), ..Rollout::new("c") };
+    assert_eq!(to_observe(&idle, None, NOW).left, BTreeSet::from(["c-pool-b".to_owned()]));
+    let rolls = Rollout { left, ..rolling(&[stack("c-network", "network", json!("executing"))], &[]) };
+    assert_eq!(to_observe(&rolls, None, NOW).left, BTreeSet::new());
+}
+
+#[test]
+fn p10_nodes_are_not_looked_at_where_a_person_or_a_failure_stopped_their_rollout() {
+    let open = node("controller", controllers(json!("replace"), looks()));
+    let rolls = || rolling(&[], std::slice::from_ref(&open));
+    let failed = rolling(&[], &[open.clone(), node("pool-a", workers(json!({"failed": "no"})))]);
+    for (state, looks) in
+        [(rolls(), true), (paused(rolls()), false), (aborted(rolls()), false), (failed, false)]
+    {
+        assert_eq!(to_observe(&state, None, NOW).groups.contains("c-controller"), looks, "{state:?}");
+    }
+}
+
+#[test]
+fn a_group_that_somebody_deleted_ends_the_work_on_its_machines_and_is_named() {
+    let state = rolling(&[], &[node("controller", controllers(json!("replace"), looks()))]);
+    let groups = BTreeMap::from([("c-controller".to_owned(), None)]);
+    let report = decide(&state, &Observed { groups, ..Observed::default() }, NOW).report;
+    assert_eq!(report.state, "failed");
+    assert!(report.message.contains("there is no Auto Scaling group c-controller"), "{}", report.message);
+}
+
+#[test]
+fn machines_on_their_way_are_looked_at_until_a_stack_is_told_to_go() {
+    for (stack_is, looks) in [(GoingState::Stands, true), (GoingState::Deleting(NOW), false)] {
+        let look = to_observe(&departing(is_going(stack_is)), None, NOW);
+        assert_eq!(look.groups.contains("c-control-plane"), looks);
+    }
+}
+
+#[test]
+fn the_nodes_of_a_wave_are_worked_on_by_the_look_that_sees_its_last_stack_done() {
+    let state =
+        rolling(&[stack("c-pool-a", "pool", json!("executing"))], &[node("pool-a", workers(looks()))]);
+    let decision = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW);
+    assert_ne!(decision.report.nodes["pool-a"], "waits for its turn");
+    assert_eq!(decision.report.stacks.len(), 1);
+}
+
+#[test]
+fn p7_a_role_is_no_more_behind_once_its_machines_were_renewed_and_none_of_them_was_left() {
+    let fewer = json!({"fewer": {"beforeStack": false}});
+    let nodes = [
+        node("controller", controllers(fewer, done(false))),
+        node("pool-a", workers(done(true))),
+        node("pool-b", workers(done(false))),
+        node("pool-c", workers(looks())),
+    ];
+    let mut state = rolling(&[], &nodes);
+    let roles = [Role::Controller, pool("a"), pool("b"), pool("c")];
+    state.behind = roles.into_iter().map(|role| (role, BTreeSet::from(["old".to_owned()]))).collect();
+    let next = decide(&state, &Observed::default(), NOW).next;
+    assert_eq!(next.behind.into_keys().collect::<Vec<_>>(), [Role::Controller, pool("a"), pool("c")]);
+}
+
+#[test]
+fn what_moves_a_stack_or_a_node_on_is_a_step_and_what_only_waits_is_none() {
+    let network = |state| rolling(&[stack("c-network", "network", json!(state))], &[]);
+    let moved = decide(&network("waiting"), &seen(&[("c-network", StackStatus::CreateComplete)]), NOW);
+    assert_eq!(events(&moved), ["Rollout Step"]);
+    let busy = seen(&[("c-network", StackStatus::UpdateInProgress)]);
+    let waits = decide(&network("executing"), &busy, NOW);
+    assert_eq!(events(&waits), ["Rollout Waiting"]);
+    assert_eq!(events(&decide(&waits.next, &busy, NOW)), [""; 0], "each thing is said once");
+    // Of two pools that go, one is seen to be gone.
+    let empties = || removal(json!({"open": {"state": "empty"}}));
+    let pools = rolling(&[], &[node("pool-a", empties()), node("pool-b", empties())]);
+    let mut gone = seen(&[]);
+    gone.stacks.insert("c-pool-a".to_owned(), None);
+    gone.groups.insert("c-pool-a".to_owned(), None);
+    let mut pools = pools;
+    pools.active_mut().unwrap().nodes.controllers = Some("c-control-plane".to_owned());
+    gone.groups.extend([group("c-control-plane", "i-cp")]);
+    let decision = decide(&pools, &gone, NOW);
+    assert_eq!(decision.report.nodes["pool-a"], "done");
+    assert_eq!(events(&decision), ["Rollout Step"]);
+}
+
+#[test]
+fn p6_p10_a_drain_that_a_rollout_began_ends_with_it_whether_it_was_aborted_or_failed() {
+    let network = |state: Value| stack("c-network", "network", state);
+    let works = || rolling(&[network(json!("executing"))], &[]);
+    let failed = rolling(&[network(json!("executing")), network(json!({"failed": "no"}))], &[]);
+    let node_failed =
+        rolling(&[network(json!("executing"))], &[node("pool-a", workers(json!({"failed": "no"})))]);
+    for (state, goes_on) in
+        [(works(), true), (aborted(works()), false), (failed, false), (node_failed, false)]
+    {
+        let mut observed = seen(&[("c-network", StackStatus::UpdateInProgress)]);
+        observed.groups.extend([group("c-pool-a", "i-1"), group("c-control-plane", "i-cp")]);
+        let decision = decide(&departing(state.clone()), &observed, NOW);
+        let drains = matches!(decision.next.departures["i-1"].state, DepartureState::Drain { .. });
+        assert_eq!(drains, goes_on, "{state:?}");
+    }
+}
+
+#[test]
+fn p10_what_is_deleted_at_an_abort_is_a_stack_of_ours_that_was_being_made_for_the_first_time() {
+    let pool = || rolling(&[stack("c-pool-a", "pool", json!("executing"))], &[]);
+    let stood = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
+    let ours = seen(&[("c-pool-a", StackStatus::CreateInProgress)]);
+    let mut others = ours.clone();
+    others.stacks.values_mut().flatten().for_each(|view| view.tags.clear());
+    for (state, observed, deleted) in [
+        (aborted(pool()), &ours, true),
+        (pool(), &ours, false),
+        (aborted(pool()), &others, false),
+        (Rollout { deployed: stood.clone(), ..aborted(pool()) }, &ours, false),
+        (Rollout { left: stood, ..aborted(pool()) }, &ours, false),
+        (aborted(pool()), &seen(&[("c-pool-a", StackStatus::UpdateInProgress)]), false),
+    ] {
+        let decision = decide(&state, observed, NOW);
+        let deletes = |effect: &Effect| matches!(effect, Effect::DeleteStack { stands: false, .. });
+        assert_eq!(decision.effects.iter().any(deletes), deleted, "{state:?}");
+    }
+}
+
+#[test]
+fn p4_members_that_were_taken_out_are_known_until_the_stack_of_etcd_is_without_them() {
+    let state = |network: &str, etcd: &str| {
+        let steps = [stack("c-network", "network", json!(network)), stack("c-etcd", "etcd", json!(etcd))];
+        let taken_out = BTreeSet::from([Role::Etcd(4)]);
+        Rollout { taken_out, ..rolling(&steps, &[node("pool-a", workers(looks()))]) }
+    };
+    let complete = StackStatus::UpdateComplete;
+    let network = decide(&state("executing", "waiting"), &executed(&[("c-network", complete)]), NOW);
+    assert_eq!(network.next.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
+    assert_eq!(network.next.taken_out, BTreeSet::from([Role::Etcd(4)]));
+    let etcd = decide(&state("done", "executing"), &executed(&[("c-etcd", complete)]), NOW);
+    assert_eq!(etcd.next.taken_out, BTreeSet::new());
+}
+
+#[test]
+fn p7_the_machines_of_a_stack_that_was_updated_are_behind_until_they_are_renewed_and_no_others_are() {
+    let of_a = |role: &str, task: Value| {
+        let mut step = node(role, task);
+        step["stack"] = json!("c-pool-a");
+        step
+    };
+    let nodes = [
+        node("pool-a", workers(looks())),
+        node("pool-b", workers(looks())),
+        of_a("pool-c", removal(json!({"open": {"state": "empty"}}))),
+        of_a("pool-d", workers(done(false))),
+    ];
+    let deployed = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
+    let state = Rollout { deployed, ..rolling(&[stack("c-pool-a", "pool", json!("executing"))], &nodes) };
+    let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
+    assert_eq!(next.behind, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
+    assert_eq!(next.deployed["c-pool-a"], "t");
+}
+
+#[test]
+fn p8_a_plan_that_is_refused_has_a_generation_of_its_own() {
+    let (state, ..) = onward(&with_members(1, 3, "a"), &with_members(2, 3, "b"), Approval::Auto);
+    assert_eq!((state.last.unwrap().result, state.generation), (RolloutResult::Failed, 2));
+}
+
+#[test]
+fn p4_a_newer_spec_waits_while_members_are_out_of_the_membership_and_their_groups_stand() {
+    let newer = wanted(&rendering(2), &Baseline::default(), Approval::Auto);
+    let observed = Observed { desired: Some(newer), ..Observed::default() };
+    let out = node("etcd-4", json!({"leaver": {"phase": done(false)}}));
+    let etcd = |state: &str| stack("c-etcd", "etcd", json!(state));
+    let pool = stack("c-pool-a", "pool", json!("waiting"));
+    for (steps, nodes, ends) in [
+        (vec![etcd("waiting"), pool.clone()], vec![out.clone()], "running"),
+        (vec![etcd("waiting"), pool.clone()], vec![], "superseded"),
+        (vec![etcd("done"), pool], vec![out], "superseded"),
+    ] {
+        assert_eq!(decide(&rolling(&steps, &nodes), &observed, NOW).report.state, ends, "{steps:?}");
+    }
+}
+
+#[test]
+fn what_was_left_of_a_pool_and_what_is_behind_is_known_after_a_rollout_that_did_not_see_to_it() {
+    let mut state =
+        rolling(&[], &[node("pool-a", workers(done(true))), node("pool-b", workers(done(false)))]);
+    let left_over = |machines| serde_json::from_value::<LeftOver>(json!(machines)).unwrap();
+    state.left_over = BTreeMap::from([(pool("b"), left_over(1)), (pool("c"), left_over(2))]);
+    for name in ["a", "b", "c"] {
+        state.behind.insert(pool(name), BTreeSet::from(["old".to_owned()]));
+    }
+    let decision = decide(&state, &Observed::default(), NOW);
+    assert_eq!(decision.report.state, "succeeded");
+    assert_eq!(decision.next.left_over, BTreeMap::from([(pool("c"), left_over(2))]));
+    assert_eq!(decision.next.behind.into_keys().collect::<Vec<_>>(), [pool("a")]);
+}
+
+#[test]
+fn p8_the_tick_is_kept_where_a_rollout_ends_and_something_else_goes_on() {
+    let over = || rolling(&[], &[]);
+    let order = Given { order: Order::Destroy { without_snapshot: true }, at: NOW };
+    let mut then = heard(&over(), &order, None, NOW);
+    then.outbox.clear();
+    assert!(then.active().is_some());
+    for (state, is_last) in [(over(), true), (departing(over()), false), (then, false)] {
+        let decision = decide(&state, &Observed::default(), NOW);
+        assert!(decision.next.active().is_none());
+        assert_eq!(disarms(&decision), is_last, "{state:?}");
+    }
+}
+
+#[test]
+fn what_was_said_since_a_rollout_went_on_last_is_not_said_again_unless_much_was() {
+    let waits = |done| Said::Rolling {
+        aborting: false,
+        waits: RolloutWaits::Stacks { done, waits: BTreeMap::new() },
+    };
+    let state = rolling(&[stack("c-network", "network", json!("executing"))], &[]);
+    let busy = seen(&[("c-network", StackStatus::UpdateInProgress)]);
+    let now = decide(&state, &busy, NOW).next.said.unwrap();
+    let many = |count| (0..count).map(waits).chain([now.clone()]).collect::<BTreeSet<_>>();
+    for (said, said_since, is_said) in [
+        (Some(waits(0)), many(1), false),
+        (Some(waits(0)), many(18), false),
+        // What came in between is over: a pause, or another destruction.
+        (None, many(1), true),
+        (Some(waits(0)), many(19), true),
+    ] {
+        let state = Rollout { said, said_since, ..state.clone() };
+        let decision = decide(&state, &busy, NOW);
+        assert_eq!(!events(&decision).is_empty(), is_said, "{:?}", state.said_since.len());
+        assert!(decision.next.said_since.contains(&now));
+        assert!(decision.next.said_since.len() <= 20);
+    }
+}
+
+#[test]
+fn p8_whatever_is_open_is_woken_regularly_and_what_is_only_to_be_performed_is_open_too() {
+    let effect = Effect::ArmTick;
+    let pending = Pending { id: 1, effect, decided_at: NOW, evidence: None };
+    let performs = Rollout { outbox: vec![pending], ..Rollout::new("c") };
+    for (state, is_open, needs_tick) in [
+        (Rollout::new("c"), false, false),
+        (performs, true, false),
+        (rolling(&[], &[]), true, true),
+        (departing(Rollout::new("c")), true, true),
+        (is_going(GoingState::Stands), true, true),
+        (is_going(GoingState::Failed("no".to_owned())), false, false),
+    ] {
+        assert_eq!((state.is_open(), state.needs_tick()), (is_open, needs_tick), "{state:?}");
+    }
+}
+
+#[test]
+fn p8_an_operation_has_one_token_and_no_other_has_it() {
+    let state = rolling(&[], &[]);
+    let active = state.active().unwrap();
+    let of_another = Active { change_set: "slipway-5-p".to_owned(), ..active.clone() };
+    let tokens = [
+        active.token("c-etcd", "execute"),
+        active.token("c-network", "execute"),
+        active.token("c-etcd", "delete"),
+        of_another.token("c-etcd", "execute"),
+    ];
+    assert_eq!(tokens.iter().collect::<BTreeSet<_>>().len(), 4);
+    assert_eq!(active.token("c-etcd", "execute"), tokens[0]);
+    for token in tokens {
+        assert!(token.len() <= 128 && token.starts_with("slipway-"), "{token}");
+        assert!(token.chars().all(|one| one.is_ascii_alphanumeric() || one == '-'), "{token}");
+    }
+}
