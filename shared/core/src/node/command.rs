@@ -77,7 +77,8 @@ impl Verb {
             Self::Status | Self::EtcdHealth | Self::EtcdRetire | Self::Uncordon { .. } => 120,
             Self::EtcdMoveLeader | Self::EtcdRemove { .. } => 300,
             Self::Refresh { .. } | Self::EtcdSnapshot => 1_800,
-            // Not more than a round: one that hangs holds one of five workers of its machine's agent until then.
+            // Little more than it may be told to take: one that hangs holds one of the five workers of its machine's agent until then
+            // (amazon-ssm-agent, `DefaultCommandWorkersLimit`).
             Self::Drain { .. } => 900,
         }
     }

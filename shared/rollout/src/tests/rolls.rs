@@ -434,6 +434,19 @@ impl Yard {
         }
     }
 
+    /// Until a worker of the pool is drained that is one too many, and whose drain takes a while: which.
+    fn drains_one_too_many(&mut self) -> String {
+        loop {
+            self.wake(None);
+            self.stuck.extend(self.groups["c-pool-a"].machines.keys().cloned());
+            let mut departures = self.state.departures.iter();
+            if let Some((id, _)) = departures.find(|(_, one)| one.is_surplus()) {
+                return id.clone();
+            }
+            self.stuck.clear();
+        }
+    }
+
     /// Until it ends, or a day has gone by: how it ended.
     fn run(&mut self) -> String {
         for _ in 0..400 {

@@ -152,19 +152,7 @@ fn p5_a_controller_that_was_drained_within_a_window_goes_after_it() {
 #[test]
 fn p6_one_too_many_that_auto_scaling_takes_down_itself_leaves_one_too_many() {
     let mut yard = Yard::new(&Size { workers: 2, ..SMALL }, Change::Machines, &is_worker, &surging());
-    let goes_as_surplus = |yard: &Yard| {
-        let one = yard.state.departures.iter().find(|(_, one)| one.is_surplus());
-        one.map(|(id, _)| id.clone())
-    };
-    let id = loop {
-        yard.wake(None);
-        // Its drain takes a while.
-        yard.stuck.extend(yard.groups["c-pool-a"].machines.keys().cloned());
-        if let Some(id) = goes_as_surplus(&yard) {
-            break id;
-        }
-        yard.stuck.clear();
-    };
+    let id = yard.drains_one_too_many();
     let group = yard.groups.get_mut("c-pool-a").unwrap();
     group.machines.get_mut(&id).unwrap().lifecycle = Lifecycle::TerminatingWait;
     yard.wake(None);

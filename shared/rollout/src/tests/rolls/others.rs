@@ -72,19 +72,7 @@ fn p5_p6_of_machines_that_go_the_first_is_of_the_zone_that_has_most() {
 fn p6_one_too_many_of_a_group_that_an_autoscaler_has_made_smaller_meanwhile_is_replaced_and_nothing_shrinks()
 {
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging());
-    let goes_as_surplus = |yard: &Yard| {
-        let one = yard.state.departures.iter().find(|(_, one)| one.is_surplus());
-        one.map(|(id, _)| id.clone())
-    };
-    let id = loop {
-        yard.wake(None);
-        // Its drain takes a while.
-        yard.stuck.extend(yard.groups["c-pool-a"].machines.keys().cloned());
-        if let Some(id) = goes_as_surplus(&yard) {
-            break id;
-        }
-        yard.stuck.clear();
-    };
+    let id = yard.drains_one_too_many();
     // Another machine goes as an autoscaler says, and with it the one that is too many.
     let group = yard.groups.get_mut("c-pool-a").unwrap();
     let other =

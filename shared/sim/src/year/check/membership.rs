@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use slipway_core::render::Rendering;
-
 use super::Checker;
 use crate::world::{ClusterFacts, MachineFacts, MemberFacts, Power};
 
@@ -62,13 +60,12 @@ impl Checker {
 
     /// Before members join there is a snapshot of this rollout. How old a pause may make it is not held.
     pub(super) fn joins_with_a_snapshot(&mut self, facts: &ClusterFacts, stack: &str, now: Timestamp) {
-        let grows = |release: &Rendering| {
-            let members = release.roles.keys().filter(|role| role.member().is_some()).count();
-            !facts.members.is_empty() && members > facts.members.len()
-        };
-        let is_etcd = stack == format!("{}-etcd", self.cluster);
-        let joins = is_etcd && self.target.as_ref().is_some_and(|target| target.is(grows));
-        if joins && !facts.snapshots.iter().any(|at| self.begun_at.is_some_and(|begun| *at >= begun)) {
+        let is_etcd = stack == format!("{}-etcd", self.cluster) && !facts.members.is_empty();
+        let grows = self.target.as_ref().is_some_and(|target| target.members() > facts.members.len());
+        if is_etcd
+            && grows
+            && !facts.snapshots.iter().any(|at| self.begun_at.is_some_and(|begun| *at >= begun))
+        {
             self.wrong(now, "P4", "members join etcd, and no snapshot was taken before".to_owned());
         }
     }

@@ -85,9 +85,9 @@ impl Target {
         self.role(role).is_some()
     }
 
-    /// Whether something holds of the release.
-    pub(super) fn is(&self, holds: impl Fn(&Rendering) -> bool) -> bool {
-        holds(&self.begun.release)
+    /// How many members of etcd the release has.
+    pub(super) fn members(&self) -> usize {
+        self.begun.release.roles.keys().filter(|role| role.member().is_some()).count()
     }
 
     /// Whether the release has a stack.
