@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use slipway_core::status::Status;
+use slipway_rollout::Rollout;
 
 use crate::error::{FlowError, FlowResult};
 use crate::keys;
@@ -62,9 +63,12 @@ fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
         format: u64,
     }
     let format = serde_json::from_slice::<Format>(bytes).map(|object| object.format);
-    let until = match key.ends_with("/rollout.json") {
-        true => " until nothing is open: no rollout, no node on its way out, no destruction",
-        false => "",
+    // What is not open is read by every release after the one that wrote it, and by none before.
+    let until = match &format {
+        Ok(format) if key.ends_with("/rollout.json") && *format < u64::from(Rollout::FORMAT) => {
+            " until nothing is open: no rollout, no node on its way out, no destruction"
+        }
+        _ => "",
     };
     let cure = match format {
         Ok(format) => format!(

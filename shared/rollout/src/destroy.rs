@@ -171,7 +171,7 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: T
         active.aborted = Some(given.at);
     }
     let open = match state.destroy().cloned() {
-        Some(open) => open.again(given.at, no_snapshot),
+        Some(open) => open.again(given.at, no_snapshot, now),
         None => {
             state.generation += 1;
             begin(state, given.at, no_snapshot, now)
@@ -220,11 +220,11 @@ fn stacks(state: &Rollout) -> Vec<Going> {
 
 impl Destroy {
     /// Another order: what failed is tried anew, and an abort is taken back.
-    fn again(mut self, at: Timestamp, no_snapshot: bool) -> Self {
+    fn again(mut self, at: Timestamp, no_snapshot: bool, now: Timestamp) -> Self {
         if no_snapshot {
             self.does_without()
         } else {
-            self.saves_anew(at)
+            self.saves_anew(now)
         }
         for going in &mut self.stacks {
             if matches!(going.state, GoingState::Failed(_) | GoingState::NotOurs) {

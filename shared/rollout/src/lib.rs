@@ -64,7 +64,8 @@ use waits::Said;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rollout {
-    /// Version of this format.
+    /// Version of this format; one that is newer than [`Self::FORMAT`] is not read.
+    #[serde(deserialize_with = "known_format")]
     pub format: u32,
     /// `clusterName`.
     pub cluster: String,
@@ -391,6 +392,18 @@ pub struct Decision {
     pub effects: Vec<Effect>,
     /// For a person.
     pub report: Report,
+}
+
+/// A newer release may mean something else by the same words.
+fn known_format<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let format = u32::deserialize(from)?;
+    if format > Rollout::FORMAT {
+        let known = Rollout::FORMAT;
+        return Err(serde::de::Error::custom(format!(
+            "format {format} is newer than {known}, the newest that this release knows"
+        )));
+    }
+    Ok(format)
 }
 
 impl Rollout {

@@ -80,12 +80,20 @@ fn p10_another_order_counts_from_then_on_takes_an_abort_back_and_tries_anew_what
         ("c-pool-d", GoingState::Gone),
     ];
     let before = Destroy { aborted: Some(at(5)), records: Records::TakenBack, ..open(&stacks) };
-    let after = before.again(at(9), true);
+    let after = before.again(at(9), true, at(9));
     assert_eq!((after.asked_at, after.attempt, after.aborted), (at(9), 2, None));
     // Machines may have set theirs again meanwhile.
     assert_eq!(after.records, Records::Stand);
     let states: Vec<GoingState> = after.stacks.into_iter().map(|going| going.state).collect();
     assert_eq!(states, [GoingState::Stands, GoingState::Stands, deleting(), GoingState::Gone]);
+}
+
+/// An order may be heard up to an hour after it was given.
+#[test]
+fn another_order_that_is_heard_late_is_as_patient_as_one_that_was_heard_at_once() {
+    let open = open(&[("c-etcd", GoingState::Stands)]).again(at(9), false, at(3_000));
+    assert_eq!(open.asked_at, at(9));
+    assert_eq!(open.snapshot, LastSnapshot::wanted(None, at(3_000)));
 }
 
 #[test]

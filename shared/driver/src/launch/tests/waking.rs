@@ -211,6 +211,23 @@ async fn p8_a_state_of_an_earlier_format_is_read_where_nothing_is_open_and_an_er
 }
 
 #[tokio::test]
+async fn p8_a_state_of_a_newer_format_is_neither_read_nor_written_over() {
+    let mut newer = serde_json::to_value(idle()).unwrap();
+    newer["format"] = json!(Rollout::FORMAT + 1);
+    let shore = Shore::default();
+    shore.keeps(&keys::rollout("c"), &newer);
+    let error = shore.wakes(Waker::Tick).await.unwrap_err().to_string();
+    let words = "format 4 is newer than 3, the newest that this release knows";
+    assert!(error.contains(words) && error.contains("deploy that version again;"), "{error}");
+    // The status says so.
+    let status = "clusters/c/status.json";
+    assert_eq!(
+        shore.log(),
+        ["get clusters/c/rollout.json".to_owned(), format!("get {status}"), format!("put {status}")]
+    );
+}
+
+#[tokio::test]
 async fn who_leaves_it_to_another_invocation_tells_which_plan_is_executed() {
     let shore =
         Shore::with(&Rollout { outbox: vec![pending(1, prolongs("i-1"), 0)], ..rolling(json!("executing")) });

@@ -41,9 +41,9 @@ fn p7_what_is_in_time_only_since_it_is_overridden_is_a_warning_with_the_figures(
         write `certificatesConfiguration.rolloutBeforeExpiry.days: 21` or more, or open longer or more windows
     "##);
     says!(renewing(", days: 2, emergencyDays: 2", MANUAL), @r##"
-    18:46 warning renewal-late at `certificatesConfiguration.rolloutBeforeExpiry.days`: the slowest roll of 6 machines takes 45h 3m, and a renewal has 23h 30m: it begins at once, whatever windows and approval say, and if all goes slowly certificates expire before its end
+    18:46 warning renewal-late at `certificatesConfiguration.rolloutBeforeExpiry.days`: the slowest roll of 6 machines takes 46h, and a renewal has 23h 30m: it begins at once, whatever windows and approval say, and if all goes slowly certificates expire before its end
         write `days: 3` or more
-    19:21 warning renewal-held-up at `rollout.approval`: a renewal needs 2 days 2h (two days for a person to approve it), and has no time: what is not done 2 days 21h before the first certificate expires begins without approval
+    19:21 warning renewal-held-up at `rollout.approval`: a renewal needs 2 days 2h (two days for a person to approve it), and has no time: what is not done 2 days 22h before the first certificate expires begins without approval
         write `certificatesConfiguration.rolloutBeforeExpiry.days: 7` or more
     "##);
     says!(with("tlsCertDurationDays: 20\ncertificatesConfiguration:\n  rolloutBeforeExpiry: {enabled: true, days: 7}\nrollout:\n  windows: [{days: [sun], start: \"02:30\", minutes: 10}]\n"), @r##"
