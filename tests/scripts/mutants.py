@@ -411,7 +411,7 @@ def main():
         package = mutant["package"]
         number = mutant["number"]
         for judging in dict.fromkeys([package, "slipway-rollout"]):
-            if run(library[judging], UNIT_TESTS[judging], number, 40, folder=folders[judging]):
+            if run(library[judging], UNIT_TESTS[judging], number, patience[judging], folder=folders[judging]):
                 return mutant, "unit tests"
         for name, arguments, seeds in stages if options.seeds else []:
             if run(simulating, arguments, number, 1200, SLIPWAY_SEEDS=seeds):
@@ -419,9 +419,13 @@ def main():
         return mutant, None
 
     begun = time.time()
+    patience = {}
     for package, executable in library.items():
+        since = time.time()
         if run(executable, UNIT_TESTS[package], 2**31, 600, folder=folders[package]):
             sys.exit(f"the unit tests of {package} fail without any mistake")
+        # Tests that do not come to an end see the mistake, too.
+        patience[package] = 5 + 5 * (time.time() - since)
     if options.seeds and run(simulating, stages[1][1], 2**31, 1200, SLIPWAY_SEEDS=stages[1][2]):
         sys.exit("the simulator fails without any mistake")
     print(f"without a mistake {time.time() - begun:.0f} s", flush=True)
