@@ -10,12 +10,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, RunCommand, S3Bucket};
 use slipway_core::event::Event;
+use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_driver::error::FlowError;
-use slipway_driver::ports::{Bus as _, Listed, Listing as _, Objects as _, PortError, Secret};
-use slipway_driver::store::AT_A_TIME;
-use slipway_driver::{keys, store};
-use slipway_pki::verify::{File, Found};
+use slipway_crypto::verify::{File, Found};
+use slipway_flows::error::FlowError;
+use slipway_flows::ports::Bus as _;
+use slipway_flows::store::{self, AT_A_TIME};
+use slipway_ports::{Listed, Listing as _, Objects as _, PortError, Secret};
 use slipway_rollout::{Active, Rollout};
 
 use crate::failure::Failure;

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use slipway_driver::error::FlowError;
-use slipway_driver::ports::{ErrorKind, PortError};
+use slipway_flows::error::FlowError;
+use slipway_ports::{ErrorKind, PortError};
 
 /// Why a command ended early. Findings about a spec are a result, not a failure.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource};
 use serde::Serialize;
 use serde_json::{Value, json};
-use slipway_core::spec::{Diagnostic, Severity};
+use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::words;
 
 use crate::failure::Failure;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use slipway_core::patch::{FOLDER, is_patch};
-use slipway_core::spec::{Diagnostic, Expected};
-use slipway_driver::patches::PatchSet;
-use slipway_driver::rendering::{Checked, check};
+use slipway_core::diagnostic::Diagnostic;
+use slipway_core::keys::{PATCHES as FOLDER, is_patch};
+use slipway_flows::patches::PatchSet;
+use slipway_flows::rendering::{Checked, check};
+use slipway_spec::Expected;
 
 use crate::failure::Failure;
 use crate::local::LocalImports;

@@ -6,7 +6,7 @@ mod limit;
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use slipway_core::patch::parse;
+use slipway_spec::patch::parse;
 
 fuzz_target!(|bytes: &[u8]| {
     let files = BTreeMap::from([("10-fuzz.yaml".to_owned(), bytes.to_vec())]);

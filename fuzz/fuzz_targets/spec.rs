@@ -4,7 +4,8 @@
 mod limit;
 
 use libfuzzer_sys::fuzz_target;
-use slipway_core::spec::{Expected, Severity, parse};
+use slipway_core::diagnostic::Severity;
+use slipway_spec::{Expected, parse};
 
 fuzz_target!(|bytes: &[u8]| {
     let expected = Expected { name: "production", region: Some("eu-west-1") };

@@ -19,12 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use folder::Folder;
 use serde::Deserialize;
-use slipway_driver::ports::Secret;
+use slipway_ports::Secret;
 use zeroize::Zeroizing;
 
 use crate::failure::{Failure, FailureCode, Outcome};
-use folder::Folder;
 
 /// The newest format of bundles that is known here.
 const FORMAT: u32 = 1;
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Bundle {
 }
 
 impl Bundle {
-    /// Reads what `slipway_driver::credentials::open` gave.
+    /// Reads what `slipway_ports::sealed::open` gave.
     ///
     /// # Errors
     /// If it is no bundle, of a format that is not known here, or would write elsewhere than into a folder of `/etc`.

@@ -22,11 +22,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
+use restart::{Before, Restarts};
+use slipway_core::keys;
 use slipway_core::node::report::Served;
 use slipway_core::node::{NodeConfig, NodeFile, Refreshed};
-use slipway_driver::ports::Crypto as _;
-use slipway_driver::{credentials as sealed, keys};
-use slipway_pki::AwsLc;
+use slipway_crypto::AwsLc;
+use slipway_ports::{Crypto as _, sealed};
+use start::Process;
 
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::{self, Bundle, Written, below};
@@ -35,8 +37,6 @@ use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
 use crate::status::listeners::{Listener, listeners};
 use crate::status::{self, NODE, served};
-use restart::{Before, Restarts};
-use start::Process;
 
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long is waited for who presented nothing before.

@@ -11,22 +11,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use handshake::Recorder;
 use jiff::Timestamp;
+use listeners::{Component, Listener};
 use rustls::pki_types::ServerName;
 use sha2::{Digest as _, Sha256};
 use slipway_core::digest::{hex, sha256_hex};
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance, Served};
 use slipway_core::node::{NodeConfig, NodeFile, NodeStatus};
-use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
+use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use crate::aws::{Aws, Endpoints, Retry};
 use crate::credentials::{self, below};
-use crate::etcd;
 use crate::etcd::place::CONFIG;
 use crate::failure::{Failure, FailureCode, Outcome};
-use crate::http;
-use handshake::Recorder;
-use listeners::{Component, Listener};
+use crate::{etcd, http};
 
 /// Where userdata puts who the node is.
 pub const NODE: &str = "/var/lib/slipway/node.json";

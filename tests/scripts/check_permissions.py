@@ -160,7 +160,7 @@ def rendered_types():
 def shortcomings(name, granted):
     """What CloudFormation's role lacks, which is granted the actions `granted` on some resources."""
     if len(rendered_types()) < 20:
-        yield f"{name}: shared/core/src/render names {rendered_types()} alone: is it still read aright?"
+        yield f"{name}: shared/render/src names {rendered_types()} alone: is it still read aright?"
     for kind in rendered_types():
         asked = handlers().get(kind)
         if not asked:

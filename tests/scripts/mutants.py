@@ -29,10 +29,10 @@ import tree_sitter_rust
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "target/mutants"
 TREE = OUT / "tree"
-FILES = ["shared/rollout/src/**", "shared/core/src/renewal/**", "shared/core/src/drain/**", "shared/driver/src/launch.rs",
-         "shared/driver/src/launch/**"]
+FILES = ["shared/rollout/src/**", "shared/credentials/src/renewal/**", "shared/core/src/drain/**", "shared/core/src/deadline.rs", "shared/flows/src/launch.rs",
+         "shared/flows/src/launch/**"]
 # The packages whose unit tests judge, and the filters that keep them to what is mutated. The engine's judge the others' mistakes, too.
-UNIT_TESTS = {"slipway-rollout": [], "slipway-core": ["drain::", "renewal::"], "slipway-driver": []}
+UNIT_TESTS = {"slipway-rollout": [], "slipway-core": ["drain::", "deadline::"], "slipway-credentials": ["renewal::"], "slipway-flows": []}
 # `--fail-fast` is libtest's own, and still asks for this.
 FAIL_FAST = ["-Zunstable-options", "--fail-fast", "--test-threads=1"]
 ROLLS = ["seeds::p2_p3", "rare::", "ends::", "upgrades::"]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Takes the YAML snippets out of a Markdown document, each with the heading that it stands under.
 
-    tests/scripts/seed_snippets.py DOCUMENT > shared/core/src/spec/tests/data/seed-001.md
+    tests/scripts/seed_snippets.py DOCUMENT > shared/spec/src/tests/data/seed-001.md
 
 The document is the guide to kube-aws (v0.12.3, 14 February 2019) that Slipway grew from. Its snippets are kept, not its text:
-shared/core/src/spec/tests/seeds.rs holds that each is accepted as it stands, or refused by name.
+shared/spec/src/tests/seeds.rs holds that each is accepted as it stands, or refused by name.
 """
 
 import re

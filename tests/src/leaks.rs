@@ -193,9 +193,9 @@ mod tests {
     use std::io::Write as _;
 
     use slipway_core::cluster::KeyAlgorithm;
-    use slipway_core::pki::AssetKind;
-    use slipway_driver::ports::Crypto as _;
-    use slipway_pki::AwsLc;
+    use slipway_credentials::AssetKind;
+    use slipway_crypto::AwsLc;
+    use slipway_ports::Crypto as _;
 
     use super::*;
 

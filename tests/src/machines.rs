@@ -18,17 +18,18 @@ use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use shell::{between, put, run};
 use slipway_core::digest::sha256_hex;
 use slipway_core::node::{BootstrapReport, BootstrapState, EtcdConfig};
-use slipway_core::pki::{Role, manifest};
-use slipway_driver::ports::{Context, Crypto as _, DataKey, Secret};
-use slipway_pki::AwsLc;
+use slipway_core::role::Role;
+use slipway_credentials::manifest;
+use slipway_crypto::AwsLc;
+use slipway_ports::{Context, Crypto as _, DataKey, Secret};
 
 use crate::client::Client;
 use crate::moto::Moto;
 use crate::tools;
 use crate::workshop::{Rendered, Workshop, example};
-use shell::{between, put, run};
 
 /// The asset bucket of the workshop.
 const BUCKET: &str = "assets";
@@ -116,7 +117,7 @@ impl Rig {
         let digest = sha256_hex(&agent);
         put(&operator, &format!("agent/{digest}/slipway-node"), agent).await;
         let published = json!({ "x86_64": digest, "arm64": digest }).to_string();
-        workshop.assets.upload(slipway_driver::keys::AGENT_MANIFEST, published);
+        workshop.assets.upload(slipway_core::keys::AGENT_MANIFEST, published);
         let rendered = workshop.render(&text).await;
 
         let mut rig = Self {

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::{Value, json};
+use slipway_core::keys;
 use slipway_core::node::{NodeStatus, Refreshed};
-use slipway_core::pki::{Role, manifest};
-use slipway_driver::keys;
-use slipway_driver::ports::{Crypto as _, Keys as _};
+use slipway_core::role::Role;
+use slipway_credentials::manifest;
+use slipway_crypto::AwsLc;
 use slipway_node::aws::{Aws, Endpoints};
 use slipway_node::failure::{Failure, FailureCode, Outcome};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
 use slipway_node::refresh::{Order, refresh};
-use slipway_pki::AwsLc;
+use slipway_ports::{Crypto as _, Keys as _};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::Client;

@@ -5,23 +5,24 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::tools;
 use jiff::Timestamp;
-use slipway_core::addons::AddonsPointer;
-use slipway_core::lock::Lock;
-use slipway_core::patch;
-use slipway_core::pki::policy::{self, Part};
-use slipway_core::pki::{Manifest, Role, manifest};
-use slipway_core::plan::Plan;
-use slipway_core::render::{Rendering, Site};
-use slipway_driver::error::FlowResult;
-use slipway_driver::ports::{Condition, Crypto as _, Made, Objects as _, Signer};
-use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
-use slipway_driver::{credentials, keys, store};
-use slipway_pki::AwsLc;
+use slipway_core::keys;
+use slipway_core::release::{AddonsPointer, Rendering, Site};
+use slipway_core::role::Role;
+use slipway_credentials::policy::{self, Part};
+use slipway_credentials::{Manifest, manifest};
+use slipway_crypto::AwsLc;
+use slipway_flows::error::FlowResult;
+use slipway_flows::rendering::{Outcome, RenderPorts, Upload, render_upload};
+use slipway_flows::store;
+use slipway_plan::Plan;
+use slipway_ports::{Condition, Crypto as _, Made, Objects as _, Signer};
+use slipway_render::lock::Lock;
 use slipway_rollout::Rollout;
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 use slipway_sim::mortal::Life;
+
+use crate::tools;
 
 /// A file of `examples/`.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub fn examples() -> Vec<Example> {
             Example {
                 name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
                 text: fs::read_to_string(spec).expect("an example can be read"),
-                patches: patches(&path.join(patch::FOLDER)),
+                patches: patches(&path.join(slipway_core::keys::PATCHES)),
             }
         })
         // What somebody brings lies in nobody's repository: cli/tests/verbs/own_ca.rs makes it.
@@ -121,7 +122,7 @@ pub struct Workshop {
 impl Workshop {
     /// Empty buckets for the cluster of `text`, and an image under every parameter that it names.
     pub fn of(text: &str) -> Self {
-        let cluster = slipway_core::spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
+        let cluster = slipway_spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
         let bucket = |name| MemoryBucket::new(name, &cluster.region);
         let workshop = Self {
             assets: bucket("assets"),
@@ -149,7 +150,7 @@ impl Workshop {
 
     /// An image under every parameter that `text` names.
     pub fn know_images(&self, text: &str) {
-        let cluster = slipway_core::spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
+        let cluster = slipway_spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
         for name in Lock::default().missing(&cluster).parameters {
             let digits = slipway_core::digest::sha256_hex(name.as_bytes());
             self.parameters.set(&name, &format!("ami-{}", &digits[..17]));
@@ -203,7 +204,8 @@ impl Workshop {
         let digest = &self.manifest().bundles[role].digest;
         let key = keys::credentials(&self.cluster, &role.to_string(), digest);
         let sealed = self.assets.peek(&key).expect("it is stored");
-        let plain = credentials::open(&self.keys, &AwsLc, &self.cluster, &role.to_string(), &sealed).await;
+        let plain =
+            slipway_ports::sealed::open(&self.keys, &AwsLc, &self.cluster, &role.to_string(), &sealed).await;
         let plain = plain.expect("it opens under its own context");
         let value: serde_json::Value = serde_json::from_slice(plain.expose()).expect("a bundle is JSON");
         serde_json::from_value(value["files"].clone()).expect("a bundle has files")
@@ -211,7 +213,7 @@ impl Workshop {
 
     /// The files of `role`'s bundle with every leaf certificate and its key anew, issued at `at` by the cluster's own authorities.
     pub async fn certified(&self, spec: &str, role: &Role, at: Timestamp) -> BTreeMap<String, String> {
-        let cluster = slipway_core::spec::parse(spec.as_bytes(), None).expect("the spec is valid").cluster;
+        let cluster = slipway_spec::parse(spec.as_bytes(), None).expect("the spec is valid").cluster;
         let mut made: BTreeMap<String, Made> = BTreeMap::new();
         for asset in policy::assets(&cluster) {
             let Some(profile) = manifest::profile(&asset) else { continue };
@@ -244,7 +246,7 @@ impl Workshop {
         let sealed = self.assets.peek(&keys::private_half(&self.cluster, asset, fingerprint));
         let sealed = sealed.expect("it is stored");
         let of = (asset, fingerprint.as_str());
-        let key = credentials::open_private(&self.keys, &AwsLc, &self.cluster, of, &sealed).await;
+        let key = slipway_ports::sealed::open_private(&self.keys, &AwsLc, &self.cluster, of, &sealed).await;
         let key = key.expect("it opens under its own context");
         Signer { certificate, key }
     }

@@ -11,9 +11,8 @@ use axum::http::Method;
 use serde_json::json;
 use slipway_aws::Aws;
 use slipway_core::node::{Command, CommandView, HowUnanswered, Verb};
-use slipway_driver::ports::{
-    Commands as _, Condition, ErrorKind, Groups as _, Objects as _, PortResult, Put, Stacks as _, Ticks as _,
-};
+use slipway_flows::ports::{Commands as _, Groups as _, Stacks as _, Ticks as _};
+use slipway_ports::{Condition, ErrorKind, Objects as _, PortResult, Put};
 use slipway_rollout::fleet::{GroupView, Lifecycle};
 use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
 use slipway_sim::wire::{Options, serve};

@@ -7,7 +7,6 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use slipway_core::spec;
 use slipway_tests::tools;
 
 /// What the schema says against each text; nothing where it is content.
@@ -83,7 +82,7 @@ fn whatever_form_yaml_gives_a_good_spec_it_stays_good() {
     texts.push(json!({"clusterName": "editor", "region": "eu-west-1", "kubernetesVersion": 1.37, "availabilityZone": "eu-west-1a",
         "apiEndpoints": [{"name": "default", "dnsName": "api.example.com"}], "worker": {"nodePools": [{"name": "a"}]}}).to_string());
     for (text, complaint) in texts.iter().zip(complaints(&texts)) {
-        assert_eq!(spec::parse(text.as_bytes(), None).err(), None, "{text}");
+        assert_eq!(slipway_spec::parse(text.as_bytes(), None).err(), None, "{text}");
         assert_eq!(complaint, None, "{text}");
     }
 }
@@ -119,7 +118,7 @@ fn what_is_amiss_in_form_an_editor_shows() {
         "- a\n- b\n".to_owned(),
     ];
     for (text, complaint) in texts.iter().zip(complaints(&texts)) {
-        assert!(spec::parse(text.as_bytes(), None).is_err(), "{text}");
+        assert!(slipway_spec::parse(text.as_bytes(), None).is_err(), "{text}");
         assert!(complaint.is_some(), "the schema takes\n{text}");
     }
 }
@@ -159,7 +158,7 @@ const OF_FORM: [&str; 6] =
 
 #[test]
 fn editors_and_we_agree_on_every_key() {
-    let schema = spec::schema();
+    let schema = slipway_spec::schema();
     let mut found = Vec::new();
     keys(&schema, &schema, "", &mut BTreeSet::new(), &mut found);
     assert!(found.len() > 200, "only {} keys in the schema", found.len());
@@ -193,7 +192,7 @@ fn editors_and_we_agree_on_every_key() {
     let told = complaints(&texts);
     let mut disagreements = Vec::new();
     for (text, complaint) in texts.iter().zip(told) {
-        let ours = spec::parse(text.as_bytes(), None).err().unwrap_or_default();
+        let ours = slipway_spec::parse(text.as_bytes(), None).err().unwrap_or_default();
         let of_form = ours.iter().find(|finding| OF_FORM.contains(&finding.code.as_str()));
         let missing = ours.iter().any(|finding| finding.code == "missing-key");
         match (complaint, of_form) {

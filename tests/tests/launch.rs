@@ -11,12 +11,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use slipway_core::pki::Manifest;
-use slipway_core::plan::{NodeAction, Plan, StackAction};
-use slipway_core::renewal::State;
 use slipway_core::status::{Desired, SpecResult, Status};
-use slipway_driver::ports::{Crypto as _, Secret};
-use slipway_pki::AwsLc;
+use slipway_credentials::Manifest;
+use slipway_credentials::renewal::State;
+use slipway_crypto::AwsLc;
+use slipway_plan::{NodeAction, Plan, StackAction};
+use slipway_ports::{Crypto as _, Secret};
 use slipway_tests::client::Event;
 use slipway_tests::iam::Decision;
 use slipway_tests::installation::Installation;
@@ -175,7 +175,7 @@ async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_pla
     }
     let plan = plan_of(slipway, "production").await;
     for node in &plan.nodes {
-        let worker = matches!(node.role, slipway_core::pki::Role::Pool(_));
+        let worker = matches!(node.role, slipway_core::role::Role::Pool(_));
         let wanted = if worker { NodeAction::Untouched } else { NodeAction::Replace };
         assert_eq!(node.action, wanted, "{}", plan.to_text());
     }
@@ -275,7 +275,7 @@ async fn secrets_of(slipway: &Installation, cluster: &str) -> (Scanner, BTreeMap
             _ => continue,
         };
         let sealed = world.client().object(bucket, &key).await.unwrap().unwrap();
-        let context: slipway_driver::ports::Context = [("cluster", cluster), ("role", role)]
+        let context: slipway_ports::Context = [("cluster", cluster), ("role", role)]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
         for sealing in AwsLc.sealings(&sealed).unwrap() {

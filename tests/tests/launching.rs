@@ -15,15 +15,14 @@ mod removal;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use slipway_core::addons::AddonsPointer;
-use slipway_core::render::Site;
-use slipway_core::status::Report;
-use slipway_core::status::Status;
-use slipway_driver::launch::{Clock, RolloutPorts, Wake, Waker, wake, wake_by_group, wake_by_stack};
-use slipway_driver::ports::Ticks as _;
-use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_upload};
-use slipway_driver::{FlowResult, keys};
-use slipway_pki::AwsLc;
+use slipway_core::keys;
+use slipway_core::release::{AddonsPointer, Site};
+use slipway_core::status::{Report, Status};
+use slipway_crypto::AwsLc;
+use slipway_flows::FlowResult;
+use slipway_flows::launch::{Clock, RolloutPorts, Wake, Waker, wake, wake_by_group, wake_by_stack};
+use slipway_flows::ports::Ticks as _;
+use slipway_flows::rendering::{Outcome, RenderPorts, Upload, render_upload};
 use slipway_rollout::{Pending, Rollout};
 use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 use slipway_sim::mortal::Life;
@@ -344,7 +343,7 @@ async fn p8_an_invocation_that_stood_still_does_not_bring_older_add_ons_back() {
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let told = account.told();
     let behind = Rollout { outbox: vec![late], ..account.rollout().unwrap() };
-    account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&behind));
+    account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&behind));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert_eq!(account.told(), told);
 }
@@ -360,7 +359,7 @@ async fn add_ons_are_switched_after_the_state_was_brought_back_from_an_earlier_v
     assert_eq!(account.told().generation, 3);
 
     // It believes that the first add-ons are applied, and asking for them again is not nothing to do.
-    account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&early));
+    account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&early));
     let Outcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
@@ -440,7 +439,7 @@ async fn p8_a_disarm_that_comes_late_leaves_the_next_rollout_its_tick() {
     // As if the last rollout's invocation had stood still before its last effect.
     let mut late = account.rollout().unwrap();
     late.outbox = vec![pending(slipway_rollout::Effect::DisarmTick)];
-    account.assets.upload(&keys::rollout(NAME), slipway_driver::store::json(&late));
+    account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&late));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert_eq!(lock(&account.cloudformation).schedules().len(), 1);
 }

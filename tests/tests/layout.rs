@@ -12,29 +12,39 @@ use slipway_tests::tools;
 /// How far a crate is from the core: one may use what is below, never what is beside or above.
 const LEVELS: &[(&str, u8)] = &[
     ("slipway-core", 0),
-    ("slipway-rollout", 1),
-    ("slipway-driver", 2),
-    ("slipway-pki", 3),
-    ("slipway-aws", 3),
+    ("slipway-spec", 1),
+    ("slipway-credentials", 1),
+    ("slipway-render", 2),
+    ("slipway-ports", 2),
+    ("slipway-plan", 3),
+    ("slipway-crypto", 3),
     ("slipway-registry", 3),
-    ("slipway-lambda", 3),
-    ("slipway-sim", 3),
-    ("slipway-render-function", 4),
-    ("slipway-rollout-function", 4),
-    ("slipway-scan-function", 4),
+    ("slipway-rollout", 4),
+    ("slipway-flows", 5),
+    ("slipway-aws", 6),
+    ("slipway-lambda", 6),
+    ("slipway-sim", 6),
+    ("slipway-render-function", 7),
+    ("slipway-rollout-function", 7),
+    ("slipway-scan-function", 7),
     ("slipway-node", 4),
-    ("slipway", 4),
-    ("slipway-tests", 5),
+    ("slipway", 7),
+    ("slipway-tests", 8),
 ];
 
 /// Where each crate lives.
 const ROOMS: &[(&str, &str)] = &[
     ("slipway-core", "shared/core"),
-    ("slipway-rollout", "shared/rollout"),
-    ("slipway-driver", "shared/driver"),
-    ("slipway-pki", "shared/pki"),
-    ("slipway-aws", "shared/aws"),
+    ("slipway-spec", "shared/spec"),
+    ("slipway-credentials", "shared/credentials"),
+    ("slipway-render", "shared/render"),
+    ("slipway-ports", "shared/ports"),
+    ("slipway-plan", "shared/plan"),
+    ("slipway-crypto", "shared/crypto"),
     ("slipway-registry", "shared/registry"),
+    ("slipway-rollout", "shared/rollout"),
+    ("slipway-flows", "shared/flows"),
+    ("slipway-aws", "shared/aws"),
     ("slipway-lambda", "shared/lambda"),
     ("slipway-sim", "shared/sim"),
     ("slipway-render-function", "functions/render"),
@@ -52,9 +62,9 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("aws-smithy-", &["slipway-aws", "slipway-registry"]),
     ("lambda_runtime", &["slipway-lambda"]),
     ("aws_lambda_events", &["slipway-lambda"]),
-    ("aws-lc-rs", &["slipway-pki"]),
-    ("rcgen", &["slipway-pki"]),
-    ("x509-parser", &["slipway-pki"]),
+    ("aws-lc-rs", &["slipway-crypto"]),
+    ("rcgen", &["slipway-crypto"]),
+    ("x509-parser", &["slipway-crypto"]),
     ("miette", &["slipway"]),
     ("clap", &["slipway", "slipway-node"]),
     ("aws-sigv4", &["slipway-node"]),
@@ -67,7 +77,18 @@ const RESERVED: &[(&str, &[&str])] = &[
 const BANNED: &[&str] = &["aws-sdk-ec2", "ring", "openssl", "openssl-sys", "native-tls", "serde_yaml"];
 
 /// The crates that decide: values in, values out.
-const PURE: &[&str] = &["slipway-core", "slipway-rollout"];
+const PURE: &[&str] = &[
+    "slipway-core",
+    "slipway-spec",
+    "slipway-credentials",
+    "slipway-render",
+    "slipway-plan",
+    "slipway-rollout",
+];
+
+/// What a machine has no use for: its agent compiles none of it.
+const NOT_ON_MACHINES: &[&str] =
+    &["slipway-spec", "slipway-render", "slipway-plan", "slipway-rollout", "slipway-flows", "slipway-aws"];
 
 /// What a pure crate cannot use, however far down: no runtime, no sockets, no randomness, no AWS.
 const IMPURE: &[&str] = &[
@@ -181,6 +202,16 @@ fn the_pure_crates_are_pure_all_the_way_down() {
 }
 
 #[test]
+fn the_agent_compiles_nothing_that_renders_plans_or_decides() {
+    let metadata = metadata();
+    let below = all_below(&metadata, named(&metadata, "slipway-node"));
+    assert!(below.contains("slipway-core"), "the walk finds nothing: {below:?}");
+    for name in NOT_ON_MACHINES {
+        assert!(!below.contains(*name), "slipway-node has come to depend on {name}");
+    }
+}
+
+#[test]
 fn what_is_reserved_is_named_by_its_owner_alone() {
     let metadata = metadata();
     for package in metadata.workspace_packages() {
@@ -248,7 +279,7 @@ fn the_core_takes_what_it_is_given_of_jiff() {
         }
     }
     // `std` brings `Timestamp::now`: clippy forbids it, as long as its list says so.
-    for room in ["shared/core", "shared/rollout"] {
+    for room in ROOMS.iter().filter(|(name, _)| PURE.contains(name)).map(|(_, room)| room) {
         let forbidden = fs::read_to_string(tools::root().join(room).join("clippy.toml")).unwrap();
         for call in
             ["jiff::Timestamp::now", "jiff::Zoned::now", "std::time::SystemTime::now", "std::env::var"]

@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use slipway_core::pki::manifest::profile;
-use slipway_core::pki::policy;
-use slipway_core::spec;
+use slipway_credentials::manifest::profile;
+use slipway_credentials::policy;
 use slipway_tests::tools;
 use slipway_tests::workshop::example;
 
@@ -156,7 +155,7 @@ struct Own {
 
 /// Ours, of the production example: what its spec gives in angle brackets again.
 fn ours() -> BTreeMap<String, Own> {
-    let cluster = spec::parse(example("production").as_bytes(), None).unwrap().cluster;
+    let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
     let recipients = policy::recipients(&cluster);
     let member = |index: u32| cluster.etcd.members[index as usize].dns_name.clone();
     let general = |text: &str| {
@@ -183,11 +182,11 @@ fn ours() -> BTreeMap<String, Own> {
             .into_iter()
             .flatten()
             .map(|role| match role {
-                slipway_core::pki::Role::Etcd(_) if name.ends_with("-N") => "that member".to_owned(),
-                slipway_core::pki::Role::Etcd(_) => "etcd".to_owned(),
-                slipway_core::pki::Role::Controller => "controllers".to_owned(),
-                slipway_core::pki::Role::Pool(_) => "workers".to_owned(),
-                slipway_core::pki::Role::Admin => "admin".to_owned(),
+                slipway_core::role::Role::Etcd(_) if name.ends_with("-N") => "that member".to_owned(),
+                slipway_core::role::Role::Etcd(_) => "etcd".to_owned(),
+                slipway_core::role::Role::Controller => "controllers".to_owned(),
+                slipway_core::role::Role::Pool(_) => "workers".to_owned(),
+                slipway_core::role::Role::Admin => "admin".to_owned(),
             })
             .collect();
         let sans = profile.sans.iter().map(|san| general(san)).collect();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use slipway_driver::ports::{ErrorKind, Registry as _};
+use slipway_ports::{ErrorKind, Registry as _};
 use slipway_registry::{Mirror, OciRegistry};
 use slipway_tests::registry::{Manners, Registry};
 

@@ -7,14 +7,15 @@ mod patches;
 mod software;
 
 use slipway_core::event::Event;
-use slipway_core::lock::Lock;
-use slipway_core::plan::{NodeAction, Plan, StackAction};
-use slipway_core::render::Site;
+use slipway_core::keys;
+use slipway_core::release::Site;
 use slipway_core::status::{Desired, SpecResult, Status};
-use slipway_driver::ports::{Condition, ErrorKind, Objects as _};
-use slipway_driver::rendering::{Outcome, RenderPorts, Upload, render_newest, render_upload};
-use slipway_driver::{FlowResult, keys, store};
-use slipway_pki::AwsLc;
+use slipway_crypto::AwsLc;
+use slipway_flows::rendering::{Outcome, RenderPorts, Upload, render_newest, render_upload};
+use slipway_flows::{FlowResult, store};
+use slipway_plan::{NodeAction, Plan, StackAction};
+use slipway_ports::{Condition, ErrorKind, Objects as _};
+use slipway_render::lock::Lock;
 use slipway_sim::memory::{
     Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY,
 };

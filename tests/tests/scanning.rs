@@ -14,15 +14,17 @@ use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
-use slipway_core::pki::{Manifest, Role};
-use slipway_core::plan::{NodeAction, Plan};
-use slipway_core::render::Site;
-use slipway_core::renewal::{Asked, State};
-use slipway_driver::ports::{Condition, Objects as _};
-use slipway_driver::rendering::{self, RenderPorts, render_newest};
-use slipway_driver::scan::{Outcome, ScanPorts, Scanned, fan_out, scan};
-use slipway_driver::{FlowResult, keys, store};
-use slipway_pki::AwsLc;
+use slipway_core::keys;
+use slipway_core::release::Site;
+use slipway_core::role::Role;
+use slipway_credentials::Manifest;
+use slipway_credentials::renewal::{Asked, State};
+use slipway_crypto::AwsLc;
+use slipway_flows::rendering::{self, RenderPorts, render_newest};
+use slipway_flows::scan::{Outcome, ScanPorts, Scanned, fan_out, scan};
+use slipway_flows::{FlowResult, store};
+use slipway_plan::{NodeAction, Plan};
+use slipway_ports::{Condition, Objects as _};
 use slipway_sim::memory::{
     Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY,
 };
@@ -331,7 +333,7 @@ async fn p8_of_two_scans_one_renews() {
     let (life, asked) = (Life::unending(), Asked::default());
     let (one, other) = tokio::join!(world.try_scan(&asked, now, &life), world.try_scan(&asked, now, &life));
     let lost: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
-    assert!(lost.len() < 2 && lost.iter().all(slipway_driver::FlowError::is_transient), "{lost:?}");
+    assert!(lost.len() < 2 && lost.iter().all(slipway_flows::FlowError::is_transient), "{lost:?}");
     assert_eq!(world.assets.versions(&keys::manifest(NAME)), 2);
     assert!(world.scan(now).await.renewed.is_empty());
 }
@@ -386,12 +388,7 @@ async fn p7_what_cannot_be_renewed_is_said_and_holds_up_no_more_than_it_must() {
     assert_eq!((said["Renewal Failed"], said["Certificate Renewed"]), (1, 1));
     // A refusal of KMS is an error of the function: nothing of it is the certificates' fault.
     let world = World::launched(PRODUCTION).await;
-    world.keys.faults().plan(
-        "kms:Decrypt",
-        "",
-        Fault::Before(slipway_driver::ports::ErrorKind::Transient),
-        1,
-    );
+    world.keys.faults().plan("kms:Decrypt", "", Fault::Before(slipway_ports::ErrorKind::Transient), 1);
     let outcome = world.try_scan(&Asked::default(), now, &Life::unending()).await;
     assert!(outcome.is_err(), "it is tried again: {outcome:?}");
     assert_eq!(world.scan(now).await.renewed.len(), 15);

@@ -321,7 +321,7 @@ fn tools_that_are_pinned_twice_are_pinned_the_same() {
     assert!(shared > 5, "the two share {shared} pins: is the search broken?");
     // The schemas of the simulated CloudFormation and of the plan's rules come out of the same release.
     let (_, linter) = locked.iter().find(|(name, _)| name == "cfn-lint").unwrap();
-    for file in ["shared/sim/data/resource-types.json", "shared/core/data/update-rules.json"] {
+    for file in ["shared/sim/data/resource-types.json", "shared/plan/data/update-rules.json"] {
         let text = fs::read_to_string(tools::root().join(file)).unwrap();
         assert!(
             text.contains(&format!("\"cfn-lint {linter}\"")),
@@ -332,7 +332,7 @@ fn tools_that_are_pinned_twice_are_pinned_the_same() {
     let of = |wanted: &str| {
         locked.iter().find(|(name, _)| name == wanted).map(|(_, version)| version.clone()).unwrap()
     };
-    let text = fs::read_to_string(tools::root().join("shared/core/data/instance-types.txt")).unwrap();
+    let text = fs::read_to_string(tools::root().join("shared/spec/data/instance-types.txt")).unwrap();
     let source = format!("from botocore {}, moto {}\n", of("botocore"), of("moto"));
     assert!(text.contains(&source), "instance-types.txt is not {source}: run instance_types.py");
 }

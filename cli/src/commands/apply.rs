@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use serde_json::json;
 use slipway_aws::S3Bucket;
 use slipway_core::cluster::{Approval, Cluster, OwnAuthority};
-use slipway_core::spec::{Diagnostic, Severity};
-use slipway_driver::error::FlowError;
-use slipway_driver::imports::{ImportFile, Imports, Passphrase};
-use slipway_driver::keys;
-use slipway_driver::patches::PatchSet;
-use slipway_driver::ports::{Condition, Flaw, Objects as _, PortResult, Put, Removal as _, Secret};
+use slipway_core::diagnostic::{Diagnostic, Severity};
+use slipway_core::keys;
+use slipway_flows::error::FlowError;
+use slipway_flows::imports::{ImportFile, Imports, Passphrase};
+use slipway_flows::patches::PatchSet;
+use slipway_ports::{Condition, Flaw, Objects as _, PortResult, Put, Removal as _, Secret};
 
 use super::validate::about_imports;
 use super::watch;

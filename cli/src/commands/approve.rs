@@ -3,10 +3,11 @@
 use serde_json::json;
 use slipway_core::cluster::Approval;
 use slipway_core::event::{Event, RolloutApproved};
-use slipway_core::plan::Plan;
+use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_driver::error::FlowError;
-use slipway_driver::{keys, store};
+use slipway_flows::error::FlowError;
+use slipway_flows::store;
+use slipway_plan::Plan;
 use slipway_rollout::Rollout;
 
 use crate::Exit;

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 
 use serde_json::json;
-use slipway_core::spec::{SCHEMA_FILE, Starter, parse, schema, starter};
+use slipway_spec::{SCHEMA_FILE, Starter, parse, schema, starter};
 
 use crate::Exit;
 use crate::failure::Failure;

@@ -12,14 +12,15 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use slipway_core::cluster::Cluster;
-use slipway_core::pki::{Manifest, Role};
-use slipway_core::spec;
+use slipway_core::keys;
+use slipway_core::role::Role;
 use slipway_core::status::Desired;
 use slipway_core::words::moment;
-use slipway_driver::error::FlowError;
-use slipway_driver::ports::{Objects as _, Secret};
-use slipway_driver::{credentials, keys, store};
-use slipway_pki::AwsLc;
+use slipway_credentials::Manifest;
+use slipway_crypto::AwsLc;
+use slipway_flows::error::FlowError;
+use slipway_flows::store;
+use slipway_ports::{Objects as _, Secret};
 use zeroize::Zeroizing;
 
 use crate::Exit;
@@ -124,7 +125,7 @@ async fn server(cloud: &Cloud, wanted: Option<&str>) -> Result<String, Failure> 
         None => specs.get(&key).await,
     };
     let spec = object.map_err(FlowError::from)?;
-    let cluster = spec.and_then(|spec| Some(spec::parse(&spec.bytes, None).ok()?.cluster));
+    let cluster = spec.and_then(|spec| Some(slipway_spec::parse(&spec.bytes, None).ok()?.cluster));
     let cluster = cluster.ok_or_else(|| {
         let problem = format!("the spec that {name} was planned by is not in s3://{}", specs.name());
         Failure::refused(problem, "upload the spec again, and wait for its plan")
@@ -169,7 +170,7 @@ async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
     let sealed = cloud.assets().get(&key).await.map_err(FlowError::from)?;
     let sealed = sealed.ok_or_else(|| corrupt("is lost"))?;
     let keys = cloud.keys(&manifest.sealed_under);
-    let opened: Secret = credentials::open(&keys, &AwsLc, name, &role.to_string(), &sealed.bytes)
+    let opened: Secret = slipway_ports::sealed::open(&keys, &AwsLc, name, &role.to_string(), &sealed.bytes)
         .await
         .map_err(FlowError::from)?;
     // An error of the parser could quote what it read.

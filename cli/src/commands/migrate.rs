@@ -7,14 +7,14 @@ use std::fs;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use credentials::{Credentials, Fate};
 use serde_json::json;
-use slipway_core::spec::{Change, ChangeKind, SCHEMA_FILE, migrate, schema};
+use slipway_spec::{Change, ChangeKind, SCHEMA_FILE, migrate, schema};
 
 use crate::Exit;
 use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::source::Source;
-use credentials::{Credentials, Fate};
 
 /// Turn what another tool left into a spec of Slipway's.
 #[derive(Debug, clap::Args)]

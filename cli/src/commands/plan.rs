@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use slipway_core::plan::{Baseline, plan};
-use slipway_pki::AwsLc;
+use slipway_crypto::AwsLc;
+use slipway_plan::{Baseline, plan};
 
 use super::render::{With, prepared};
 use crate::Exit;

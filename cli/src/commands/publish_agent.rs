@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use slipway_core::cluster::Architecture;
 use slipway_core::digest::sha256_hex;
-use slipway_driver::error::FlowResult;
-use slipway_driver::lock::Agent;
-use slipway_driver::ports::Objects;
-use slipway_driver::{keys, store};
+use slipway_core::keys;
+use slipway_flows::error::FlowResult;
+use slipway_flows::lock::Agent;
+use slipway_flows::store;
+use slipway_ports::Objects;
 
 use crate::Exit;
 use crate::cloud::{Installation, Named};

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_core::plan::Baseline;
-use slipway_core::render::{Rendering, Site};
-use slipway_core::spec::Diagnostic;
-use slipway_driver::issuer;
-use slipway_driver::ports::Objects;
-use slipway_driver::rendering::{NotPrepared, Prepared, RenderPorts, Running, prepare};
-use slipway_pki::AwsLc;
+use slipway_core::diagnostic::Diagnostic;
+use slipway_core::release::{Rendering, Site};
+use slipway_crypto::AwsLc;
+use slipway_flows::issuer;
+use slipway_flows::rendering::{NotPrepared, Prepared, RenderPorts, Running, prepare};
+use slipway_plan::Baseline;
+use slipway_ports::Objects;
 
 use crate::Exit;
 use crate::failure::Failure;
@@ -215,7 +215,7 @@ fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for stack in &rendering.stacks {
         let template: Value = serde_json::from_str(&stack.body).unwrap_or_default();
-        files.insert(format!("stacks/{}.json", stack.name), slipway_driver::store::json(&template));
+        files.insert(format!("stacks/{}.json", stack.name), slipway_flows::store::json(&template));
         for script in scripts(&template) {
             let mark = |role: &str| format!("\"role\":\"{role}\"");
             let role =
@@ -229,7 +229,7 @@ fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
         files.insert(format!("nodes/{role}.json"), node.config.clone().into_bytes());
     }
     let addons: Value = serde_json::from_str(&rendering.addons.to_json()).unwrap_or_default();
-    files.insert("addons.json".to_owned(), slipway_driver::store::json(&addons));
+    files.insert("addons.json".to_owned(), slipway_flows::store::json(&addons));
     files
 }
 

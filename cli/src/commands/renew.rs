@@ -8,12 +8,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::event::{Event, RenewalRequested};
-use slipway_core::pki::{Manifest, manifest, policy};
-use slipway_core::renewal::{Asked, Decision};
+use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_driver::error::FlowError;
-use slipway_driver::scan::Foreseen;
-use slipway_driver::{keys, store};
+use slipway_credentials::renewal::{Asked, Decision};
+use slipway_credentials::{Manifest, manifest, policy};
+use slipway_flows::error::FlowError;
+use slipway_flows::scan::Foreseen;
+use slipway_flows::store;
 use tokio::time::sleep;
 
 use super::{scan, watch};

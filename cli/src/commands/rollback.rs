@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
-use slipway_core::plan::{Plan, plan};
-use slipway_core::render::Rendering;
+use slipway_core::keys;
+use slipway_core::release::Rendering;
 use slipway_core::words::moment;
-use slipway_driver::error::FlowError;
-use slipway_driver::launch::baseline;
-use slipway_driver::ports::{Condition, Listing as _, Objects as _, Put};
-use slipway_driver::{keys, store};
+use slipway_flows::error::FlowError;
+use slipway_flows::launch::baseline;
+use slipway_flows::store;
+use slipway_plan::{Plan, plan};
+use slipway_ports::{Condition, Listing as _, Objects as _, Put};
 use slipway_rollout::{Good, Rollout};
 
 use super::watch;
@@ -240,6 +241,6 @@ async fn patches_since(
     Ok(newer.filter_map(|patch| patch.key.strip_prefix(&folder).map(str::to_owned)).collect())
 }
 
-fn in_cloud(error: slipway_driver::ports::PortError) -> Failure {
+fn in_cloud(error: slipway_ports::PortError) -> Failure {
     Failure::from(FlowError::from(error)).in_cloud()
 }

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::json;
 use slipway_core::event::{Event, ScanRequested};
-use slipway_core::renewal::Asked;
-use slipway_driver::scan::{self, Foreseen, ScanPorts};
-use slipway_pki::AwsLc;
+use slipway_credentials::renewal::Asked;
+use slipway_crypto::AwsLc;
+use slipway_flows::scan::{self, Foreseen, ScanPorts};
 
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs, must_stand};

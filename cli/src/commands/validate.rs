@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
 use jiff::Timestamp;
+use serde_json::json;
 use slipway_core::cluster::Cluster;
-use slipway_core::pki::Manifest;
-use slipway_core::skew::Objection;
-use slipway_core::spec::{Diagnostic, Severity, placed};
-use slipway_driver::imports::{self, Imports};
-use slipway_pki::AwsLc;
+use slipway_core::diagnostic::{Diagnostic, Severity};
+use slipway_credentials::Manifest;
+use slipway_crypto::AwsLc;
+use slipway_flows::imports::{self, Imports};
+use slipway_spec::{Objection, placed};
 
 use crate::Exit;
 use crate::failure::Failure;

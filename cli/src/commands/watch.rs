@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use slipway_core::keys;
 use slipway_core::status::{SpecResult, Status};
-use slipway_driver::error::FlowError;
-use slipway_driver::ports::{Listing as _, Objects as _};
-use slipway_driver::{keys, store};
+use slipway_flows::error::FlowError;
+use slipway_flows::store;
+use slipway_ports::{Listing as _, Objects as _};
 use slipway_rollout::{Ignored, Rollout};
 use tokio::time::sleep;
 

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{
+use slipway_ports::{
     Condition, ErrorKind, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put, Removal,
 };
 

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use slipway_core::cluster::{Architecture, Cluster, Image};
-use slipway_core::lock::Lock;
-use slipway_driver::ports::{Objects, Parameters, PortResult, SecretParameter};
-use slipway_driver::{keys, store};
+use slipway_core::keys;
+use slipway_flows::store;
+use slipway_ports::{Objects, Parameters, PortResult, SecretParameter};
+use slipway_render::lock::Lock;
 
 use crate::failure::Failure;
 

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use slipway_core::cluster::OwnAuthority;
-use slipway_driver::imports::{ImportFile, Imports, MOST_BYTES, Passphrase, trimmed};
-use slipway_driver::ports::{ErrorKind, Flaw, PortError, PortResult, Secret};
+use slipway_flows::imports::{ImportFile, Imports, MOST_BYTES, Passphrase, trimmed};
+use slipway_ports::{ErrorKind, Flaw, PortError, PortResult, Secret};
 
 /// The folder's name beside the spec.
 pub(crate) const FOLDER: &str = "import";

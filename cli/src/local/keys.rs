@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use slipway_core::pki::AssetKind;
-use slipway_driver::ports::{Context, Crypto, DataKey, Keys, PortResult, Secret};
+use slipway_credentials::AssetKind;
+use slipway_ports::{Context, Crypto, DataKey, Keys, PortResult, Secret};
 
 use super::folder::port_error;
 use crate::failure::Failure;
@@ -122,7 +122,7 @@ impl<C: Crypto> Keys for LocalKeys<C> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_pki::AwsLc;
+    use slipway_crypto::AwsLc;
 
     use super::*;
 
@@ -164,14 +164,15 @@ mod tests {
     /// A directory is a bucket: uploaded as it is, it opens with the key file, and with no other.
     #[tokio::test]
     async fn a_directory_that_is_uploaded_opens_with_its_key_file() {
-        use slipway_driver::credentials::{ensure, open};
-        use slipway_driver::ports::Listing as _;
+        use slipway_flows::credentials::ensure;
+        use slipway_ports::Listing as _;
+        use slipway_ports::sealed::open;
         use slipway_sim::memory::MemoryBucket;
 
         let dir = tempfile::tempdir().unwrap();
         let folder = super::super::Folder::new(dir.path(), "prod");
-        let text = include_bytes!("../../../shared/core/src/pki/testdata/cluster.yaml");
-        let cluster = slipway_core::spec::parse(text, None).unwrap().cluster;
+        let text = include_bytes!("../../../shared/credentials/src/testdata/cluster.yaml");
+        let cluster = slipway_spec::parse(text, None).unwrap().cluster;
         let now = "2026-11-20T12:00:00Z".parse().unwrap();
         let keys = LocalKeys::to_create(AwsLc, &dir.path().join("credentials/local.key")).unwrap();
         let made = ensure(&folder, &keys, &AwsLc, &cluster, now).await.unwrap();
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!((&there.digests, there.made.len(), there.healed.len()), (&made.digests, 0, 0));
         let (other, _) = LocalKeys::make(AwsLc).unwrap();
         for (role, digest) in &made.digests {
-            let key = slipway_driver::keys::credentials("prod", &role.to_string(), digest);
+            let key = slipway_core::keys::credentials("prod", &role.to_string(), digest);
             let sealed = bucket.peek(&key).unwrap();
             open(&read, &AwsLc, "prod", &role.to_string(), &sealed).await.unwrap();
             assert!(open(&other, &AwsLc, "prod", &role.to_string(), &sealed).await.is_err());

@@ -10,7 +10,7 @@
 //! DIR/credentials/        certificates as they are, private keys and bundles sealed under local.key
 //! ```
 
-use slipway_driver::ports::Condition;
+use slipway_ports::Condition;
 
 mod folder;
 mod images;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{Condition, Head, Object, Objects, PortResult, Put};
+use slipway_ports::{Condition, Head, Object, Objects, PortResult, Put};
 
 /// Reads what lies below, unless it was written here.
 #[derive(Debug)]

@@ -4,10 +4,11 @@
 //! for good. Without, the lock pins a digest of zeros, which nothing has: a node that was given it would install nothing, and
 //! `render` says so. It makes way as soon as somebody is asked.
 
-use slipway_core::lock::Lock;
-use slipway_driver::ports::{Objects, PortResult, Registry};
-use slipway_driver::{keys, store};
+use slipway_core::keys;
+use slipway_flows::store;
+use slipway_ports::{Objects, PortResult, Registry};
 use slipway_registry::OciRegistry;
+use slipway_render::lock::Lock;
 
 use crate::failure::Failure;
 

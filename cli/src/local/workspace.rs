@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use slipway_core::cluster::Cluster;
-use slipway_core::render::{Rendering, Site};
+use slipway_core::release::{Rendering, Site};
 
 use super::{Folder, write_atomic};
 use crate::failure::Failure;
@@ -113,7 +113,7 @@ impl Workspace {
     /// Writes down whose directory this is.
     pub(crate) fn mark(&self, cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         let marker = Marker { format: FORMAT, cluster: cluster.name.clone(), site: site.clone() };
-        self.write(MARKER, &slipway_driver::store::json(&marker)).map(drop)
+        self.write(MARKER, &slipway_flows::store::json(&marker)).map(drop)
     }
 
     /// The release that was rendered last.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use slipway_core::pki::Manifest;
+use slipway_credentials::Manifest;
 
 use super::words::days_left;
 

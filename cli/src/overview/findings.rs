@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_core::node::BootstrapState;
-use slipway_core::pki::Manifest;
-use slipway_core::renewal::State;
 use slipway_core::status::{SpecResult, SpecStatus};
+use slipway_credentials::Manifest;
+use slipway_credentials::renewal::State;
 use slipway_rollout::Ignored;
 
 use super::RolloutView;

@@ -10,9 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_core::node::report::{Held, Served};
 use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeStatus};
-use slipway_core::pki::Role;
-use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
-use slipway_core::render::{NodeRole, Rendering};
+use slipway_core::release::{NodeRole, Rendering};
+use slipway_core::role::Role;
+use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use super::reports::{Report, Said};
 use super::words::plain;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use slipway_core::node::{BootstrapReport, NodeStatus};
-use slipway_driver::ports::{Listed, Objects as _};
+use slipway_ports::{Listed, Objects as _};
 
 use crate::cloud::Cloud;
 use crate::failure::Failure;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use slipway_core::pki::rotation::{self, Told};
-use slipway_core::pki::{Manifest, Origin, policy};
-use slipway_core::renewal::State;
+use slipway_credentials::renewal::State;
+use slipway_credentials::rotation::{self, Told};
+use slipway_credentials::{Manifest, Origin, policy};
 
 use super::findings::{Finding, Gravity, finding};
 use super::words::{ago, plain};
@@ -19,14 +19,14 @@ const LATE: SignedDuration = SignedDuration::from_hours(50);
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ScanView {
     pub(crate) at: Timestamp,
-    findings: Vec<slipway_core::renewal::Finding>,
+    findings: Vec<slipway_credentials::renewal::Finding>,
     /// What cannot wait, in words.
     urgent: Option<String>,
 }
 
 impl ScanView {
     pub(super) fn of(scan: &State) -> Self {
-        let urgent = scan.urgent.as_ref().map(slipway_core::renewal::Urgent::words);
+        let urgent = scan.urgent.as_ref().map(slipway_credentials::renewal::Urgent::words);
         Self { at: scan.at, findings: scan.findings.clone(), urgent }
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
 /// What the last scan found, as far as nothing newer says it: nodes' reports are read themselves.
 pub(super) fn of_scan(cluster: &str, scan: &State, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let nodes = slipway_driver::keys::nodes(cluster);
+    let nodes = slipway_core::keys::nodes(cluster);
     for found in scan.findings.iter().filter(|found| !found.key.starts_with(&nodes)) {
         let message = format!("{}: {} (scanned {})", found.key, plain(&found.message), ago(scan.at, now));
         findings.push(finding(Gravity::Wrong, &found.key, message, plain(&found.help)));
@@ -106,8 +106,8 @@ pub(super) fn fate(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_core::pki::rotation::{Rotation, Stage};
-    use slipway_core::renewal::{self, Told as Certificate};
+    use slipway_credentials::renewal::{self, Told as Certificate};
+    use slipway_credentials::rotation::{Rotation, Stage};
 
     use super::*;
 

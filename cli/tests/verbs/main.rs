@@ -7,7 +7,7 @@ mod completions;
 mod init;
 mod inventory;
 mod migrate;
-#[path = "../../../shared/pki/tests/common/own.rs"]
+#[path = "../../../shared/crypto/tests/common/own.rs"]
 mod own;
 mod own_ca;
 mod patches;

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use slipway_core::pki::{Origin, policy};
+use slipway_credentials::{Origin, policy};
 
 use super::apply::NOWHERE;
 use super::own::Own;
@@ -15,7 +15,7 @@ const PASSPHRASE: &str = "correct horse";
 fn place() -> (Place, Own) {
     let (place, own) = (Place::new(), Own::new());
     place.write("cluster.yaml", EXAMPLE);
-    let cluster = slipway_core::spec::parse(EXAMPLE.as_bytes(), None).unwrap().cluster;
+    let cluster = slipway_spec::parse(EXAMPLE.as_bytes(), None).unwrap().cluster;
     own.root("root", "/O=Example/CN=Example Root");
     own.below(
         "ca",

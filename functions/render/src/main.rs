@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket, SsmParameters};
-use slipway_core::render::Site;
-use slipway_driver::rendering::{RenderPorts, render_newest, render_upload};
+use slipway_core::release::Site;
+use slipway_crypto::AwsLc;
+use slipway_flows::rendering::{RenderPorts, render_newest, render_upload};
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment, event};
-use slipway_pki::AwsLc;
 use slipway_registry::OciRegistry;
 
 struct Render {

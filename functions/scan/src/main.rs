@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, S3Bucket};
-use slipway_driver::scan::{self, Outcome, ScanPorts};
+use slipway_crypto::AwsLc;
+use slipway_flows::scan::{self, Outcome, ScanPorts};
 use slipway_lambda::event::{ToScan, to_scan};
 use slipway_lambda::{Environment, Failure, Function, Invocation, environment, metrics};
-use slipway_pki::AwsLc;
 
 struct Scan {
     specs: S3Bucket,

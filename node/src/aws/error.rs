@@ -1,6 +1,6 @@
 //! What a service's refusal means, and what to do about it.
 
-use slipway_driver::ports::{ErrorKind, PortError};
+use slipway_ports::{ErrorKind, PortError};
 
 use crate::failure::{Failure, FailureCode};
 

@@ -1,6 +1,6 @@
 //! Auto Scaling: a node settles its own lifecycle hooks, by which it also gives itself up when it cannot become what it should.
 
-use slipway_driver::ports::{ErrorKind, PortResult};
+use slipway_ports::{ErrorKind, PortResult};
 
 use super::endpoints::Service;
 use super::{Aws, Body, Call, code_of, form};

@@ -6,8 +6,8 @@ use aws_credential_types::Credentials;
 use jiff::Timestamp;
 use reqwest::{Client, Method};
 use serde::Deserialize;
-use slipway_driver::ports::{ErrorKind, PortError, PortResult};
-use slipway_driver::refusal::chain;
+use slipway_ports::refusal::chain;
+use slipway_ports::{ErrorKind, PortError, PortResult};
 use zeroize::Zeroizing;
 
 use super::error::port_error;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use roxmltree::{Document, Node};
-use slipway_driver::ports::{ErrorKind, PortResult};
+use slipway_ports::{ErrorKind, PortResult};
 
 use super::Aws;
 use super::error::port_error;

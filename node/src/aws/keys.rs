@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use slipway_driver::ports::{Context, DataKey, ErrorKind, Keys, PortResult, Secret};
+use slipway_ports::{Context, DataKey, ErrorKind, Keys, PortResult, Secret};
 use zeroize::Zeroizing;
 
 use super::endpoints::Service;

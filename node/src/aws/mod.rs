@@ -26,8 +26,8 @@ use aws_sigv4::http_request::{
 };
 use aws_sigv4::sign::v4;
 use reqwest::{Method, Response};
-use slipway_driver::ports::{ErrorKind, PortError, PortResult};
-use slipway_driver::refusal::{chain, kind_of};
+use slipway_ports::refusal::{chain, kind_of};
+use slipway_ports::{ErrorKind, PortError, PortResult};
 use tokio::sync::Mutex;
 
 use crate::failure::{Failure, Outcome};

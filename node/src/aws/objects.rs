@@ -4,7 +4,7 @@ use std::path::Path;
 
 use futures_util::StreamExt as _;
 use reqwest::Method;
-use slipway_driver::ports::{ErrorKind, PortResult};
+use slipway_ports::{ErrorKind, PortResult};
 use tokio::io::AsyncWriteExt as _;
 
 use super::endpoints::Service;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use reqwest::Method;
 use roxmltree::{Document, Node};
 use slipway_core::node::NodeFile;
-use slipway_driver::ports::{ErrorKind, PortResult};
+use slipway_ports::{ErrorKind, PortResult};
 
 use super::endpoints::Service;
 use super::error::port_error;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
-use slipway_driver::ports::{ErrorKind, PortResult};
+use slipway_ports::{ErrorKind, PortResult};
 
 use super::endpoints::Service;
 use super::error::port_error;

@@ -3,17 +3,16 @@
 use std::path::Path;
 
 use slipway_core::node::{DataVolume, EtcdConfig, InitialClusterState};
-use slipway_core::pki::policy::ETCD_DIR;
+use slipway_credentials::policy::ETCD_DIR;
 
 use crate::credentials::below;
 use crate::etcd::join;
 use crate::etcd::place::Place;
 use crate::failure::Outcome;
-use crate::leave;
 use crate::machine::apply::UNITS;
 use crate::machine::{Furniture, Unit, disk, files};
-use crate::software;
 use crate::status::publish;
+use crate::{leave, software};
 
 /// Its unit.
 pub const SERVICE: &str = "etcd.service";

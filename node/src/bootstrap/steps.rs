@@ -1,8 +1,8 @@
 //! The steps, each by what it looks at and what it does about it.
 
 use slipway_core::node::{BootstrapState, NodeConfig};
-use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
-use slipway_pki::AwsLc;
+use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
+use slipway_crypto::AwsLc;
 
 use super::{Bootstrap, bytes, etcd};
 use crate::aws::{HookResult, Instance, zone_of};
@@ -277,7 +277,7 @@ impl<C: Commands> Bootstrap<C> {
         let sealed = bytes(&self.host.root, "credentials.sealed")?;
         let (cluster, role) = (&self.node.cluster, &self.node.role);
         let keys = self.aws.keys(None);
-        let plain = slipway_driver::credentials::open(&keys, &AwsLc, cluster, role, &sealed).await?;
+        let plain = slipway_ports::sealed::open(&keys, &AwsLc, cluster, role, &sealed).await?;
         let bundle = Bundle::read(&plain)?;
         files::folder(&self.host.below(folder), 0o700, owner)?;
         credentials::write(&self.host.root, &self.node.credentials, &bundle)?.settle()

@@ -1,8 +1,8 @@
 //! How far it came, for people: on the machine, and in the asset bucket, where whoever cannot sign in reads it.
 
 use jiff::Timestamp;
+use slipway_core::keys;
 use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeFile};
-use slipway_driver::keys;
 
 use super::{Bootstrap, HOME, Step};
 use crate::aws::Aws;

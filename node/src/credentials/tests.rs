@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use slipway_driver::ports::Secret;
+use slipway_ports::Secret;
 
 use super::{Bundle, applied, write};
 use crate::failure::FailureCode;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use slipway_core::node::{EtcdConfig, NodeConfig};
-use slipway_core::pki::policy::ETCD_DIR;
+use slipway_credentials::policy::ETCD_DIR;
 
 use super::client::{Caller, Endpoint};
 use crate::credentials::below;

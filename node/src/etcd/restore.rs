@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use slipway_core::keys;
 use slipway_core::node::NodeFile;
 use slipway_core::node::answer::{RestoreMark, Restored, RestoredEtcd};
-use slipway_driver::keys;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;

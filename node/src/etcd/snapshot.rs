@@ -14,11 +14,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
+use slipway_core::keys;
 use slipway_core::node::{NodeFile, SNAPSHOT_ROLE, SnapshotTaken};
-use slipway_driver::keys;
-use slipway_driver::ports::{Context, Crypto as _, Keys as _};
-use slipway_pki::AwsLc;
-use slipway_pki::stream::{Sealed, Sealer};
+use slipway_crypto::AwsLc;
+use slipway_crypto::stream::{Sealed, Sealer};
+use slipway_ports::{Context, Crypto as _, Keys as _};
 use tempfile::TempPath;
 use tokio::time::timeout;
 

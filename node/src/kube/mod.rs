@@ -6,7 +6,7 @@
 //! - [`flags`]: what they are all told by.
 //!
 //! No secret comes through here. The files name where the credentials' bundle puts its own
-//! ([`slipway_core::pki::policy::bundle`]), and whoever starts reads them there.
+//! ([`slipway_credentials::policy::bundle`]), and whoever starts reads them there.
 
 mod api_server;
 mod containerd;
@@ -24,14 +24,13 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 use slipway_core::node::{Base, ControllerConfig, WorkerConfig};
-use slipway_core::pki::policy::KUBERNETES_DIR;
 use slipway_core::software::Program;
+use slipway_credentials::policy::KUBERNETES_DIR;
 
-use crate::leave;
 use crate::machine::{File, Furniture};
-use crate::manage;
 use crate::software::PROGRAMS;
 use crate::status::publish;
+use crate::{leave, manage};
 
 pub use flags::STATIC_PODS;
 pub use static_pod::MANIFESTS;

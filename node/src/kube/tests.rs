@@ -220,13 +220,13 @@ fn every_flag_is_known_to_the_program_of_that_minor() {
 #[test]
 fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
     let spec = include_bytes!("../../../examples/production.yaml");
-    let cluster = slipway_core::spec::parse(spec, None).unwrap().cluster;
+    let cluster = slipway_spec::parse(spec, None).unwrap().cluster;
     for (role, furniture) in [
-        (slipway_core::pki::Role::Controller, controller(&a_controller_told_everything(), &facts())),
-        (slipway_core::pki::Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),
+        (slipway_core::role::Role::Controller, controller(&a_controller_told_everything(), &facts())),
+        (slipway_core::role::Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),
     ] {
         let bundle: BTreeSet<String> =
-            slipway_core::pki::policy::bundle(&cluster, &role).into_iter().map(|file| file.path).collect();
+            slipway_credentials::policy::bundle(&cluster, &role).into_iter().map(|file| file.path).collect();
         let all = text(&furniture);
         let mut named = BTreeSet::new();
         for (start, _) in all.match_indices(KUBERNETES_DIR) {
@@ -235,7 +235,7 @@ fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
             assert!(bundle.contains(&path), "{role} does not receive {path}");
             named.insert(path);
         }
-        let wanted = if role == slipway_core::pki::Role::Controller { 20 } else { 2 };
+        let wanted = if role == slipway_core::role::Role::Controller { 20 } else { 2 };
         assert!(named.len() >= wanted, "{named:?}");
         assert!(!all.contains("BEGIN") && !all.contains("PRIVATE"), "no PEM");
     }

@@ -6,10 +6,9 @@ use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use slipway_core::addons::AddonsPointer;
 use slipway_core::digest::sha256_hex;
-use slipway_core::render::Installed;
-use slipway_driver::keys;
+use slipway_core::keys;
+use slipway_core::release::{AddonsPointer, Installed};
 
 use super::cluster::Library;
 use super::ledger::{self, Ledger};
@@ -117,7 +116,7 @@ async fn shelf(library: &impl Library, cluster: &str, digest: &str) -> Outcome<S
         return Err(damaged(&key, &format!("its SHA-256 is {found}")));
     }
     let shelf: Shelf = serde_json::from_slice(&bytes).map_err(|error| damaged(&key, &error.to_string()))?;
-    if shelf.format != slipway_core::render::AddonSet::FORMAT {
+    if shelf.format != slipway_core::release::AddonSet::FORMAT {
         return Err(damaged(&key, &format!("its format is {}", shelf.format)));
     }
     // Without any, everything would be taken away; no Slipway renders that.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use slipway_driver::ports::{ErrorKind, PortError};
+use slipway_ports::{ErrorKind, PortError};
 
 use super::judge::Machine;
 use crate::aws::{Aws, BucketOfAssets};

@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::pki::Role;
-use slipway_core::pki::policy::BOOTSTRAPPERS;
-use slipway_pki::CertificateRequest;
+use slipway_core::role::Role;
+use slipway_credentials::policy::BOOTSTRAPPERS;
+use slipway_crypto::CertificateRequest;
 
 pub use crate::aws::Machine;
 

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::Value;
-use slipway_core::render::ADDON_LABEL;
+use slipway_core::release::ADDON_LABEL;
 
 use super::MANAGER;
 use super::addons::{kind, place, resource};

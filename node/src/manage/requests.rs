@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use slipway_pki::{CertificateRequest, certificate_request};
+use slipway_crypto::{CertificateRequest, certificate_request};
 
 use super::cluster::Cloud;
 use super::judge::{Asker, Machine, SILENT, Standing, Verdict, admit, is_instance, judge, newcomer, node_of};

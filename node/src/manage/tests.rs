@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_pki::CertificateRequest;
+use slipway_crypto::CertificateRequest;
 
 use super::judge::{Asker, Machine, Standing, Verdict, admit, is_instance, judge, newcomer, node_of};
 use super::ledger::Ledger;

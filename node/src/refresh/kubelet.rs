@@ -10,7 +10,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::UnixTime;
 use rustls::server::WebPkiClientVerifier;
 use slipway_core::node::answer::KubeletRenewed;
-use slipway_core::pki::policy::KUBERNETES_DIR;
+use slipway_credentials::policy::KUBERNETES_DIR;
 use tokio::time::Instant;
 
 use crate::credentials::below;

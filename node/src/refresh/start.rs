@@ -106,8 +106,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use serde_json::json;
-    use slipway_core::pki::policy::KUBERNETES_DIR;
-    use slipway_driver::ports::Secret;
+    use slipway_credentials::policy::KUBERNETES_DIR;
+    use slipway_ports::Secret;
 
     use super::*;
     use crate::credentials::{below, write};

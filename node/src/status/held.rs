@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use slipway_core::node::NodeConfig;
 use slipway_core::node::report::Held;
-use slipway_pki::verify::Facts;
+use slipway_crypto::verify::Facts;
 
 use super::{credentials_folder, listeners};
 use crate::credentials::below;

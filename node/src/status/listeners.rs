@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use slipway_core::node::NodeConfig;
 use slipway_core::node::report::ComponentName;
-use slipway_core::pki::policy::{ETCD_DIR, KUBERNETES_DIR};
+use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use crate::credentials::below;
 

@@ -2,16 +2,14 @@
 
 use std::path::Path;
 
+use slipway_core::keys;
 use slipway_core::node::{NodeFile, NodeStatus};
-use slipway_driver::keys;
 
-use super::{Instance, node, of};
+use super::{Instance, NODE, node, of};
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
 use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::Unit;
-
-use super::NODE;
 
 /// Puts the status of this machine into the asset bucket, under its instance; the status.
 ///

@@ -2,8 +2,9 @@
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use slipway_core::event::{Event, SOURCE};
-use slipway_driver::ports::{Bus, PortError, PortResult};
-use slipway_driver::refusal::kind_of;
+use slipway_flows::ports::Bus;
+use slipway_ports::refusal::kind_of;
+use slipway_ports::{PortError, PortResult};
 
 use crate::error::port_error;
 
@@ -84,7 +85,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use slipway_core::event::{ClusterReference, PlanUnchanged, SpecRejected};
-    use slipway_driver::ports::ErrorKind;
+    use slipway_ports::ErrorKind;
 
     use super::*;
     use crate::testing::Server;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use aws_sdk_ssm::operation::get_command_invocation::GetCommandInvocationOutput;
 use aws_sdk_ssm::types::{CommandFilter, CommandFilterKey};
 use slipway_core::node::{Command, CommandStatus, CommandView, Invocation, Verb};
-use slipway_driver::ports::{Commands, PortResult};
+use slipway_flows::ports::Commands;
+use slipway_ports::PortResult;
 
 use crate::error::{code, port_error};
 

@@ -196,7 +196,7 @@ fn has_s3_endpoint(config: &SdkConfig) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_driver::ports::Objects;
+    use slipway_ports::Objects;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::error::Error;
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::operation::RequestId;
-use slipway_driver::ports::{ErrorKind, PortError};
-use slipway_driver::refusal::{chain, kind_of};
+use slipway_ports::refusal::{chain, kind_of};
+use slipway_ports::{ErrorKind, PortError};
 
 /// Describes a failed call of `operation` (as IAM names it: `s3:PutObject`) about `subject`.
 pub(crate) fn port_error<E>(

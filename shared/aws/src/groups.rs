@@ -8,7 +8,8 @@ use aws_sdk_elasticloadbalancingv2::types::{
     TargetHealth, TargetHealthDescription, TargetHealthReasonEnum, TargetHealthStateEnum,
 };
 use slipway_core::node::TERMINATE_HOOK;
-use slipway_driver::ports::{ErrorKind, Groups, PortError, PortResult};
+use slipway_flows::ports::Groups;
+use slipway_ports::{ErrorKind, PortError, PortResult};
 use slipway_rollout::fleet::{
     self, GroupView, Lifecycle, MachineView, TargetState, Targets, TemplateVersion,
 };

@@ -2,7 +2,7 @@
 
 use aws_sdk_kms::primitives::Blob;
 use aws_sdk_kms::types::DataKeySpec;
-use slipway_driver::ports::{Context, DataKey, ErrorKind, Keys, PortError, PortResult, Secret};
+use slipway_ports::{Context, DataKey, ErrorKind, Keys, PortError, PortResult, Secret};
 
 use crate::error::port_error;
 

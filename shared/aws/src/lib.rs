@@ -1,4 +1,4 @@
-//! The ports of `slipway-driver`, on AWS. The only crate with `aws-sdk-*`.
+//! The ports of `slipway-flows`, on AWS. The only crate with `aws-sdk-*`.
 //!
 //! Start at [`Aws`]: it is made once a process and hands out one type a port:
 //!

@@ -4,7 +4,7 @@ use aws_sdk_s3::error::SdkError;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
 use jiff::Timestamp;
-use slipway_driver::ports::{
+use slipway_ports::{
     Condition, ErrorKind, Folders, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put,
     Removal,
 };

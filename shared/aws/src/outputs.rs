@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_driver::ports::PortResult;
+use slipway_ports::PortResult;
 
 use crate::Aws;
 use crate::error::{code, port_error, words};
@@ -31,7 +31,7 @@ impl Aws {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_driver::ports::ErrorKind;
+    use slipway_ports::ErrorKind;
 
     use crate::testing::Server;
 

@@ -1,7 +1,7 @@
 //! SSM's Parameter Store.
 
 use aws_sdk_ssm::types::ParameterType;
-use slipway_driver::ports::{Parameters, PortResult, Secret, SecretParameter};
+use slipway_ports::{Parameters, PortResult, Secret, SecretParameter};
 
 use crate::error::{code, port_error};
 

@@ -3,7 +3,8 @@
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, Target};
 use serde_json::json;
 use slipway_core::event::SOURCE;
-use slipway_driver::ports::{PortResult, Ticks};
+use slipway_flows::ports::Ticks;
+use slipway_ports::PortResult;
 
 use crate::error::{code, port_error};
 
@@ -87,7 +88,7 @@ impl Ticks for Schedules {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_driver::ports::ErrorKind;
+    use slipway_ports::ErrorKind;
 
     use super::*;
     use crate::testing::Server;

@@ -16,17 +16,19 @@ use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
 use jiff::{SignedDuration, Timestamp};
 use slipway_aws::{Aws, KmsKeys, S3Bucket};
 use slipway_core::cluster::Cluster;
+use slipway_core::keys;
 use slipway_core::node::{self, CommandView, HowUnanswered, Verb};
-use slipway_core::pki::gc::{Referred, YOUNG};
-use slipway_core::pki::{Manifest, Role, policy};
-use slipway_driver::credentials::gc::{self, Nodes};
-use slipway_driver::credentials::{self, Credentials};
-use slipway_driver::ports::{
-    Commands as _, Condition, Context, Crypto as _, DataKey, ErrorKind, Groups as _, Keys, Listing as _,
-    Objects as _, PortResult, Secret,
+use slipway_core::role::Role;
+use slipway_credentials::gc::{Referred, YOUNG};
+use slipway_credentials::{Manifest, policy};
+use slipway_crypto::AwsLc;
+use slipway_flows::credentials::gc::{self, Nodes};
+use slipway_flows::credentials::{self, Credentials};
+use slipway_flows::ports::{Commands as _, Groups as _};
+use slipway_flows::store;
+use slipway_ports::{
+    Condition, Context, Crypto as _, DataKey, ErrorKind, Keys, Listing as _, Objects as _, PortResult, Secret,
 };
-use slipway_driver::{keys, store};
-use slipway_pki::AwsLc;
 use slipway_rollout::fleet::{Lifecycle, MachineView, TargetHealth, TargetState};
 
 /// A moto server, gone when dropped: it ends with its standard input.
@@ -134,8 +136,8 @@ impl Keys for Counted {
 }
 
 fn cluster() -> Cluster {
-    let text = include_bytes!("../../core/src/pki/testdata/cluster.yaml");
-    slipway_core::spec::parse(text, None).unwrap().cluster
+    let text = include_bytes!("../../credentials/src/testdata/cluster.yaml");
+    slipway_spec::parse(text, None).unwrap().cluster
 }
 
 fn now() -> Timestamp {
@@ -170,7 +172,7 @@ async fn p8_sixteen_first_renders_at_once_end_with_one_pki_and_each_node_opens_i
     kms.calls();
     for role in policy::roles(&cluster()) {
         let bytes = sealed(&bucket, &ends[0], "prod", &role).await;
-        credentials::open(&kms, &AwsLc, "prod", &role.to_string(), &bytes).await.unwrap();
+        slipway_ports::sealed::open(&kms, &AwsLc, "prod", &role.to_string(), &bytes).await.unwrap();
         assert_eq!(kms.calls(), (0, 1), "{role}");
     }
 }
@@ -186,7 +188,7 @@ async fn p9_kms_refuses_a_bundle_of_another_role_or_cluster() {
     let bytes = sealed(&bucket, &end, "prod", &Role::Controller).await;
     for (cluster, role) in [("prod", "etcd-0"), ("prod", "vault"), ("prod", "admin"), ("other", "controller")]
     {
-        let error = credentials::open(&kms, &AwsLc, cluster, role, &bytes).await.unwrap_err();
+        let error = slipway_ports::sealed::open(&kms, &AwsLc, cluster, role, &bytes).await.unwrap_err();
         assert_eq!(
             (error.kind, error.operation),
             (ErrorKind::Invalid, "kms:Decrypt"),
@@ -199,7 +201,7 @@ async fn p9_kms_refuses_a_bundle_of_another_role_or_cluster() {
     assert_eq!(kms.unwrap(&wrapped, &bare).await.unwrap_err().kind, ErrorKind::Invalid);
     let vault = keys::private_half("prod", "ca", &end.manifest.assets["ca"].fingerprint);
     let vault = bucket.get(&vault).await.unwrap().unwrap().bytes;
-    assert!(credentials::open(&kms, &AwsLc, "prod", "controller", &vault).await.is_err());
+    assert!(slipway_ports::sealed::open(&kms, &AwsLc, "prod", "controller", &vault).await.is_err());
 }
 
 #[tokio::test]
@@ -214,7 +216,7 @@ async fn p1_a_rotated_key_and_then_another_key_change_no_digest_and_nodes_ask_th
     let again = credentials::ensure(&bucket, &kms, &AwsLc, &cluster(), now()).await.unwrap();
     assert_eq!((again.manifest == first.manifest, kms.calls()), (true, (0, 0)));
     let bytes = sealed(&bucket, &first, "prod", &Role::Admin).await;
-    credentials::open(&kms, &AwsLc, "prod", "admin", &bytes).await.unwrap();
+    slipway_ports::sealed::open(&kms, &AwsLc, "prod", "admin", &bytes).await.unwrap();
 
     let rolled = Cluster { kms_key_arn: Some(mine.clone()), ..cluster() };
     let second = credentials::ensure(&bucket, &kms, &AwsLc, &rolled, now()).await.unwrap();
@@ -233,7 +235,7 @@ async fn p1_a_rotated_key_and_then_another_key_change_no_digest_and_nodes_ask_th
                 asked.encryption_context("cluster", "prod").encryption_context("role", role.to_string());
             assert_eq!(asked.send().await.unwrap().key_id().unwrap(), sealing.wrapped_by, "{role}");
         }
-        credentials::open(&kms, &AwsLc, "prod", &role.to_string(), &bytes).await.unwrap();
+        slipway_ports::sealed::open(&kms, &AwsLc, "prod", &role.to_string(), &bytes).await.unwrap();
         assert_eq!(kms.calls(), (0, 1), "{role}");
     }
 }

@@ -1,6 +1,6 @@
 //! The checked model of one cluster: every default applied, every reference resolved.
 //!
-//! Only [`crate::spec`] makes a [`Cluster`]; whoever holds one need not check it again. What a person may
+//! Only [`slipway_spec`] makes a [`Cluster`]; whoever holds one need not check it again. What a person may
 //! write is wider (`spec::model`) and is lowered into this.
 
 mod custom;

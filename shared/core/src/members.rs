@@ -101,7 +101,7 @@ pub fn peer_url(member: &EtcdMember) -> String {
 }
 
 /// The peer URL of a member of that name.
-pub(crate) fn peer_url_of(dns_name: &str) -> String {
+pub fn peer_url_of(dns_name: &str) -> String {
     format!("https://{dns_name}:{PEER_PORT}")
 }
 

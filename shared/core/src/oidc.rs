@@ -7,7 +7,8 @@
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::render::Site;
+use crate::release::{Rendering, Site};
+use crate::role::Role;
 
 /// For whom a pod's token must be made out, so that AWS takes it (`aud`).
 pub const AUDIENCE: &str = "sts.amazonaws.com";
@@ -84,6 +85,27 @@ impl VerificationKey {
     }
 }
 
+/// What a controller's configuration says of issuers: the first makes tokens, all are accepted. `None`: it cannot be read.
+#[must_use]
+pub fn issuers(config: &str) -> Option<Vec<String>> {
+    let config: Value = serde_json::from_str(config).ok()?;
+    let list = config.pointer("/controlPlane/serviceAccountTokens/issuers").and_then(Value::as_array);
+    Some(list.into_iter().flatten().filter_map(|issuer| issuer.as_str().map(str::to_owned)).collect())
+}
+
+/// Who makes tokens, if that is not the cluster's own issuer, which every controller accepts.
+#[must_use]
+pub fn signs(issuers: &[String]) -> Option<&String> {
+    issuers.first().filter(|issuer| *issuer != LOCAL_ISSUER)
+}
+
+/// Whether the controllers of a release make tokens that AWS cannot check. What cannot be read is taken to.
+#[must_use]
+pub fn signs_locally(release: &Rendering) -> bool {
+    let controller = release.roles.get(&Role::Controller);
+    controller.is_some_and(|node| issuers(&node.config).is_none_or(|issuers| signs(&issuers).is_none()))
+}
+
 /// The issuer of `cluster`'s tokens (`iss`), where the installation has a bucket for it. Without a slash at its end.
 #[must_use]
 pub fn issuer(cluster: &Cluster, site: &Site) -> Option<String> {
@@ -127,7 +149,7 @@ pub fn jwks(keys: &[VerificationKey]) -> Vec<u8> {
 
 /// Canonical JSON with a last newline.
 fn document(value: &Value) -> Vec<u8> {
-    let mut text = crate::render::canonical_json(value);
+    let mut text = crate::canonical::canonical_json(value);
     text.push('\n');
     text.into_bytes()
 }

@@ -13,7 +13,7 @@ const META: &str = "<meta charset=\"utf-8\" />\
 <meta name=\"referrer\" content=\"no-referrer\" />";
 
 /// What pages of ours look like, in light and in dark.
-pub(crate) const STYLE: &str = include_str!("page.css");
+pub const STYLE: &str = include_str!("page.css");
 
 /// A page with `body` below its title; `style` is what it looks like besides, and `made` what it was made of, in words.
 #[must_use]

@@ -1,19 +1,8 @@
-//! What a node runs besides its image: the programs that the agent installs, and the static pods' images.
-//!
-//! A node takes programs by the digests that its configuration names, so what runs is decided when a cluster is rendered,
-//! never by what a site serves on the day when a machine boots. The digest is the publisher's own checksum, read once and
-//! kept in the lock. A version of this table reaches a cluster through its lock alone (P1).
-//!
-//! Where the versions come from: the newest release of each module (`go list -m -versions`), in November 2026. containerd
-//! 2 needs runc and the plugins of CNI beside it (github.com/containerd/containerd, docs/getting-started.md).
-
-use std::collections::{BTreeMap, BTreeSet};
+//! The programs and images that a node runs besides its image, by name.
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Architecture, Cluster, SoftwareSource};
-use crate::lock::{Lock, minor};
-use crate::pki::{Role, policy};
+use crate::role::Role;
 
 /// A program, or several that are published in one archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,55 +40,6 @@ impl Program {
             Self::Runc => "runc",
         }
     }
-
-    /// The release that this version of Slipway knows; `None` for those whose release follows the cluster's.
-    fn newest(self) -> Option<&'static str> {
-        match self {
-            Self::CniPlugins => Some("1.9.1"),
-            Self::Containerd => Some("2.4.2"),
-            Self::Runc => Some("1.5.2"),
-            Self::Etcd | Self::Kubelet => None,
-        }
-    }
-
-    /// Whether its release is the cluster's Kubernetes' or etcd's.
-    pub(crate) fn follows_the_cluster(self) -> bool {
-        self.newest().is_none()
-    }
-
-    /// Where its publisher has it.
-    fn url(self, version: &str, architecture: Architecture) -> String {
-        let arch = architecture.as_go();
-        match self {
-            Self::CniPlugins => format!(
-                "https://github.com/containernetworking/plugins/releases/download/v{version}/cni-plugins-linux-{arch}-v{version}.tgz"
-            ),
-            Self::Containerd => format!(
-                "https://github.com/containerd/containerd/releases/download/v{version}/containerd-{version}-linux-{arch}.tar.gz"
-            ),
-            Self::Etcd => format!(
-                "https://github.com/etcd-io/etcd/releases/download/v{version}/etcd-v{version}-linux-{arch}.tar.gz"
-            ),
-            Self::Kubelet => format!("https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet"),
-            Self::Runc => {
-                format!("https://github.com/opencontainers/runc/releases/download/v{version}/runc.{arch}")
-            }
-        }
-    }
-}
-
-/// Where the publisher says the SHA-256 of what is at `url`: a file of its own, or a list beside it.
-fn checksum_url(url: &str) -> String {
-    let beside = |name: &str| format!("{}/{name}", url.rsplit_once('/').map_or(url, |(folder, _)| folder));
-    if url.contains("/etcd-io/etcd/") {
-        beside("SHA256SUMS")
-    } else if url.contains("/opencontainers/runc/") {
-        beside("runc.sha256sum")
-    } else if url.contains("/containerd/containerd/") {
-        format!("{url}.sha256sum")
-    } else {
-        format!("{url}.sha256")
-    }
 }
 
 /// A file that a node installs, as its configuration names it.
@@ -114,117 +54,6 @@ pub struct ProgramFile {
     pub url: String,
     /// SHA-256, in hex.
     pub sha256: String,
-}
-
-/// What the lock lacks of a component: the release that is wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// What.
-    pub name: Program,
-    /// Its release; `None`: nothing says it.
-    pub version: Option<String>,
-    /// At its publisher's; empty without a release.
-    pub url: String,
-}
-
-/// The releases of what follows no other, where the lock has none yet.
-pub(crate) fn missing_versions(cluster: &Cluster, lock: &Lock) -> BTreeMap<String, BTreeMap<String, String>> {
-    if cluster.software.source == SoftwareSource::Image {
-        return BTreeMap::new();
-    }
-    let of_pools = cluster.pools.iter().map(|pool| cluster.version_of(pool));
-    let mut missing: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    for minor in std::iter::once(cluster.kubernetes_version).chain(of_pools).map(minor) {
-        let pinned = lock.program_versions.get(&minor);
-        for name in [Program::CniPlugins, Program::Containerd, Program::Runc] {
-            if let Some(newest) = name.newest()
-                && pinned.is_none_or(|pinned| !pinned.contains_key(name.as_str()))
-            {
-                let minor = missing.entry(minor.clone()).or_default();
-                minor.insert(name.as_str().to_owned(), newest.to_owned());
-            }
-        }
-    }
-    missing
-}
-
-/// What nodes of `role` install, in the order of their names; nothing, if their image has it all.
-#[must_use]
-pub fn wanted(cluster: &Cluster, lock: &Lock, role: &Role) -> Vec<Wanted> {
-    if cluster.software.source == SoftwareSource::Image {
-        return Vec::new();
-    }
-    let (architecture, kubernetes) = match role {
-        Role::Etcd(_) | Role::Admin => {
-            (Architecture::of_instance_type(&cluster.etcd.instance_type), cluster.kubernetes_version)
-        }
-        Role::Controller => {
-            (Architecture::of_instance_type(&cluster.controller.instance_type), cluster.kubernetes_version)
-        }
-        Role::Pool(name) => {
-            let Some(pool) = cluster.pools.iter().find(|pool| pool.name == *name) else { return Vec::new() };
-            (Architecture::of_instance_type(&pool.instance_type), cluster.version_of(pool))
-        }
-    };
-    let version = |name: Program| match name {
-        Program::Etcd => lock.etcd_version(cluster).map(str::to_owned),
-        Program::Kubelet => {
-            let pinned = lock.kubernetes.get(&kubernetes.to_string()).cloned();
-            pinned.or_else(|| kubernetes.patch.map(|_| kubernetes.to_string()))
-        }
-        Program::CniPlugins | Program::Containerd | Program::Runc => {
-            lock.program_versions.get(&minor(kubernetes))?.get(name.as_str()).cloned()
-        }
-    };
-    let wanted = Program::of(role).iter().map(|name| {
-        let version = version(*name);
-        let url = version.as_deref().map(|version| name.url(version, architecture)).unwrap_or_default();
-        Wanted { name: *name, version, url }
-    });
-    wanted.collect()
-}
-
-/// Where the publisher says the checksum of each file whose digest the lock lacks, by the file's URL.
-pub(crate) fn missing_files(cluster: &Cluster, lock: &Lock) -> BTreeMap<String, String> {
-    policy::roles(cluster)
-        .iter()
-        .flat_map(|role| wanted(cluster, lock, role))
-        .filter(|wanted| wanted.version.is_some() && !lock.program_files.contains_key(&wanted.url))
-        .map(|wanted| {
-            let checksum = checksum_url(&wanted.url);
-            (wanted.url, checksum)
-        })
-        .collect()
-}
-
-/// The SHA-256 that `text`, a publisher's checksum file, says of what is at `url`: a digest alone, or lines of a digest and a
-/// file's name, as `sha256sum` writes them.
-#[must_use]
-pub fn checksum(text: &str, url: &str) -> Option<String> {
-    let name = url.rsplit('/').next()?;
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let found = lines.iter().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let digest = words.next().filter(|word| is_sha256(word))?;
-        let fits = match words.next() {
-            None => lines.len() == 1,
-            Some(file) => file.trim_start_matches('*').rsplit('/').next() == Some(name),
-        };
-        fits.then_some(digest)
-    });
-    found.map(str::to_ascii_lowercase)
-}
-
-fn is_sha256(word: &str) -> bool {
-    word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// The URL at which a node finds what its publisher has at `url`: below the mirror, if there is one, under host and path.
-pub(crate) fn mirrored(cluster: &Cluster, url: &str) -> String {
-    match &cluster.software.base_url {
-        None => url.to_owned(),
-        Some(base) => format!("{base}/{}", url.strip_prefix("https://").unwrap_or(url)),
-    }
 }
 
 /// The images of the static pods, and of the container that holds a pod's network.
@@ -260,60 +89,5 @@ impl SystemImage {
             Self::Pause => "pause",
             Self::Scheduler => "kube-scheduler",
         }
-    }
-
-    /// `registry/repository:tag`, under which its digest is pinned; `None`: the lock does not say the release.
-    #[must_use]
-    pub fn reference(self, cluster: &Cluster, lock: &Lock) -> Option<String> {
-        let tag = match self {
-            // `PauseVersion` in kubeadm's `constants.go`.
-            Self::Pause => {
-                if cluster.kubernetes_version.minor <= 35 { "3.10.1" } else { "3.10.2" }.to_owned()
-            }
-            Self::ApiServer | Self::ControllerManager | Self::Scheduler => {
-                format!("v{}", lock.kubernetes_version(cluster)?)
-            }
-        };
-        Some(format!("registry.k8s.io/{}:{tag}", self.as_str()))
-    }
-}
-
-/// The references of every system image of `cluster` whose release is known.
-pub(crate) fn references(cluster: &Cluster, lock: &Lock) -> BTreeSet<String> {
-    SystemImage::ALL.into_iter().filter_map(|image| image.reference(cluster, lock)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    const KUBELET: &str = "https://dl.k8s.io/release/v1.37.2/bin/linux/amd64/kubelet";
-
-    #[test]
-    fn a_checksum_is_read_alone_or_by_the_files_name() {
-        let (one, two) = ("a".repeat(64), "B".repeat(64));
-        assert_eq!(checksum(&format!("{one}\n"), KUBELET), Some(one.clone()));
-        assert_eq!(checksum(&one, KUBELET), Some(one.clone()));
-        let list = format!("{one}  runc.amd64\n{two} *runc.arm64\n");
-        let runc = |arch| format!("https://github.com/opencontainers/runc/releases/download/v1/runc.{arch}");
-        assert_eq!(checksum(&list, &runc("amd64")), Some(one.clone()));
-        assert_eq!(checksum(&list, &runc("arm64")), Some("b".repeat(64)));
-        assert_eq!(checksum(&list, &runc("riscv64")), None);
-        for nothing in ["", "<html>not found</html>", &one[1..], &format!("{one}  another\n")] {
-            assert_eq!(checksum(nothing, KUBELET), None, "{nothing}");
-        }
-        assert_eq!(checksum(&format!("{one}\n{two}\n"), KUBELET), None, "which of them?");
-    }
-
-    #[test]
-    fn publishers_say_checksums_where_they_do() {
-        let say = |name: Program| checksum_url(&name.url("1.2.3", Architecture::Arm64));
-        assert_eq!(say(Program::Kubelet), "https://dl.k8s.io/release/v1.2.3/bin/linux/arm64/kubelet.sha256");
-        assert!(say(Program::Etcd).ends_with("/download/v1.2.3/SHA256SUMS"));
-        assert!(say(Program::Runc).ends_with("/download/v1.2.3/runc.sha256sum"));
-        assert!(say(Program::Containerd).ends_with("/containerd-1.2.3-linux-arm64.tar.gz.sha256sum"));
-        assert!(say(Program::CniPlugins).ends_with("/cni-plugins-linux-arm64-v1.2.3.tgz.sha256"));
     }
 }

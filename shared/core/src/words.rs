@@ -1,4 +1,4 @@
-//! Moments and counts, as people read them.
+//! Moments and counts as people read them, and words that they probably meant.
 
 use std::fmt::Display;
 
@@ -14,6 +14,32 @@ pub fn moment(at: Timestamp) -> String {
 #[must_use]
 pub fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     if number == N::from(1) { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// The word that was probably meant: few letters differ, or only case and punctuation.
+#[must_use]
+pub fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let folded = fold(word);
+    words
+        .map(|candidate| (strsim::damerau_levenshtein(&folded, &fold(candidate)), candidate))
+        .filter(|(distance, candidate)| {
+            *distance <= (candidate.len() / 4).clamp(1, 4) || begins(&folded, &fold(candidate))
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// One is the other's beginning (`automatic`, `auto`), three letters at least.
+fn begins(one: &str, other: &str) -> bool {
+    one.len().min(other.len()) >= 3 && (one.starts_with(other) || other.starts_with(one))
+}
+
+fn fold(word: &str) -> String {
+    word.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(64)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use slipway_core::render::Site;
+use slipway_core::release::Site;
 
 use crate::Failure;
 
@@ -32,7 +32,7 @@ pub const TICK_GROUP: &str = "SLIPWAY_TICK_GROUP";
 pub const IMAGE_MIRROR: &str = "SLIPWAY_IMAGE_MIRROR";
 /// The region that the function runs in; Lambda sets it. Render, which takes specs of that region alone.
 pub const REGION: &str = "AWS_REGION";
-/// What is logged: `info`, or by module, `slipway_driver=debug,info`. Libraries never log below `info`. All functions.
+/// What is logged: `info`, or by module, `slipway_flows=debug,info`. Libraries never log below `info`. All functions.
 pub const RUST_LOG: &str = "RUST_LOG";
 /// So many seconds are added to what the clock says, so that a test can have years pass; or the path of a file that says how many, which
 /// each invocation reads anew. Only with [`ENDPOINT_URL`]: in AWS itself a function that is told it fails. All functions.

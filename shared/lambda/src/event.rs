@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use slipway_core::renewal::Asked;
-use slipway_driver::keys::{cluster_of_patch, cluster_of_spec};
-use slipway_driver::launch::{Wake, Waker};
-use slipway_driver::rendering::Upload;
+use slipway_core::keys::{cluster_of_patch, cluster_of_spec};
+use slipway_credentials::renewal::Asked;
+use slipway_flows::launch::{Wake, Waker};
+use slipway_flows::rendering::Upload;
 use slipway_rollout::{CLOCKS_APART, Order};
 
 use crate::Failure;

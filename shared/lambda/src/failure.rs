@@ -1,7 +1,7 @@
 //! Why an event could not be dealt with, as Lambda reports it.
 
 use lambda_runtime::Diagnostic;
-use slipway_driver::FlowError;
+use slipway_flows::FlowError;
 
 /// A failed invocation. Its type is Lambda's `errorType` and the `errorType` of the line in the log, which the alarms
 /// of `infra/template.yaml` match:
@@ -71,7 +71,7 @@ impl From<Failure> for Diagnostic {
 
 #[cfg(test)]
 mod tests {
-    use slipway_driver::ports::{ErrorKind, PortError};
+    use slipway_ports::{ErrorKind, PortError};
 
     use super::*;
 

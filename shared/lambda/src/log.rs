@@ -25,7 +25,7 @@ pub fn start(environment: &Environment) -> Option<Failure> {
         Err(error) => (
             Targets::new().with_default(Level::INFO),
             Some(Failure::environment(format!(
-                "RUST_LOG is {wanted:?}, which cannot be read: {error}; use a level such as info, or slipway_driver=debug,info"
+                "RUST_LOG is {wanted:?}, which cannot be read: {error}; use a level such as info, or slipway_flows=debug,info"
             ))),
         ),
     };
@@ -115,7 +115,7 @@ mod tests {
             tracing::trace!(target: "aws_smithy_runtime::client", body = "hunter2", "response");
             tracing::debug!(target: "hyper", "bytes");
             tracing::info!(target: "lambda_runtime", "fine");
-            tracing::trace!(target: "slipway_driver::launch", "fine");
+            tracing::trace!(target: "slipway_flows::launch", "fine");
         });
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines.iter().all(|line| line["message"] == "fine"), "{lines:?}");

@@ -8,7 +8,7 @@ use std::io::Write as _;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_driver::scan::Scanned;
+use slipway_flows::scan::Scanned;
 
 /// The namespace of our metrics.
 const NAMESPACE: &str = "Slipway";
@@ -84,8 +84,8 @@ mod tests {
 
     use std::collections::BTreeSet;
 
-    use slipway_core::pki::Origin;
-    use slipway_core::renewal::{Elsewhere, Group, Standing};
+    use slipway_credentials::Origin;
+    use slipway_credentials::renewal::{Elsewhere, Group, Standing};
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Registries of container images: the port [`Registry`](slipway_driver::ports::Registry) over the OCI distribution
+//! Registries of container images: the port [`Registry`](slipway_ports::Registry) over the OCI distribution
 //! protocol (github.com/opencontainers/distribution-spec, "Pulling manifests").
 //!
 //! One question alone is asked: which digest a tag has. The HTTP client is the one that the AWS SDKs bring, so that a

@@ -11,8 +11,8 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_types::body::SdkBody;
 use serde::Deserialize;
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{ErrorKind, PortError, PortResult, Registry};
-use slipway_driver::refusal::chain;
+use slipway_ports::refusal::chain;
+use slipway_ports::{ErrorKind, PortError, PortResult, Registry};
 
 use crate::reference::{Challenge, Reference, is_digest};
 

@@ -6,11 +6,10 @@
 //! ready before it has its network.
 
 use serde::{Deserialize, Serialize};
+use slipway_core::release::{AddonsPointer, StackKind};
+use slipway_plan::{Plan, StackAction};
 
 use super::{Active, Effect, Rollout, Wanted};
-use slipway_core::addons::AddonsPointer;
-use slipway_core::plan::{Plan, StackAction};
-use slipway_core::render::StackKind;
 
 /// The add-ons that a rollout leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

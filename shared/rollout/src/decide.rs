@@ -4,6 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use slipway_core::event::{Event, RolloutReport, RolloutStarted};
+use slipway_core::release::StackKind;
+use slipway_core::role::Role;
+use slipway_core::status::Report;
+use slipway_core::words::count;
+use slipway_plan::StackAction;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::doing::Doing;
@@ -13,20 +19,13 @@ use super::orders::{Ignored, paused};
 use super::outbox::Effects;
 use super::stack_step::{OWNER_TAG, advance};
 use super::states::{STACK, leads, step_name};
-use super::urgency::held_by_a_pause;
+use super::urgency::{self, held_by_a_pause};
 use super::waits::{RolloutWaits, Said, StackWaits};
 use super::words::{Waiting, aborted, clipped, detail, idle, report, succeeded, waiting};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, StackStatus, StackView, Step,
-    StepState, ToObserve, Wanted,
+    StepState, ToObserve, Wanted, departures, destroy,
 };
-use super::{departures, destroy, urgency};
-use slipway_core::event::{Event, RolloutReport, RolloutStarted};
-use slipway_core::pki::Role;
-use slipway_core::plan::StackAction;
-use slipway_core::render::StackKind;
-use slipway_core::status::Report;
-use slipway_core::words::count;
 
 /// Stacks of one wave that are worked on side by side: an invocation stays bounded however many pools there are, and
 /// CloudFormation throttles whoever asks for more.
@@ -375,7 +374,7 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
 
 fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
     let plan = &wanted.plan;
-    let step = |stack: &slipway_core::plan::StackPlan| {
+    let step = |stack: &slipway_plan::StackPlan| {
         let rendered = wanted.release.stack(&stack.name)?;
         Some(Step {
             stack: stack.name.clone(),

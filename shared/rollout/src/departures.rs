@@ -15,11 +15,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use slipway_core::release::{StackKind, stack_name};
+use slipway_core::role::Role;
 
 use super::waits::{Departs, List};
 use super::{Effect, Observed, Rollout, Step, StepState, ToObserve};
-use slipway_core::pki::Role;
-use slipway_core::render::{StackKind, stack_name};
 
 pub use departure::Departure;
 pub(crate) use departure::WAYS;

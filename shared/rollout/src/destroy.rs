@@ -18,7 +18,9 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use end::{destroyed, last_snapshot, listed};
 use jiff::Timestamp;
+use machines::{is_seen_to_go, let_go};
 use serde::{Deserialize, Serialize};
 
 use super::decide::finish;
@@ -32,15 +34,13 @@ use super::states::{GOING, going_name, leads};
 use super::waits::{Detail, Said};
 use super::words::{clipped, named};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
-use end::{destroyed, last_snapshot, listed};
-use machines::{is_seen_to_go, let_go};
 pub(super) use records::zone_cure;
 use records::{Records, retire};
 use save::Inquiry;
 pub use save::{LastSnapshot, Save};
 use save::{member_groups, save};
 use slipway_core::event::{Event, RolloutReport};
-use slipway_core::render::{StackKind, stack_name};
+use slipway_core::release::{StackKind, stack_name};
 use slipway_core::status::Report;
 pub(crate) use waits::{GoingWaits, Held, Pace, Progress};
 

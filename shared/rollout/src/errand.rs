@@ -5,13 +5,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use super::{Effect, Observed};
+use slipway_core::deadline;
 use slipway_core::digest::sha256_hex;
 use slipway_core::node::answer::OfVerb;
 use slipway_core::node::{Answer, Command, CommandView, FailureCode, HowUnanswered, Unanswered, Verb};
-use slipway_core::pki::Role;
-use slipway_core::renewal::deadline;
+use slipway_core::role::Role;
+
+use super::{Effect, Observed};
 
 /// How often one machine's work is tried: what fails for the third time does not fail by chance.
 pub(super) const TRIES: u32 = deadline::TRIES;

@@ -31,16 +31,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-
-use slipway_core::addons::AddonsPointer;
+use slipway_core::diagnostic::Diagnostic;
 use slipway_core::event::Event;
 use slipway_core::node::BootstrapReport;
-use slipway_core::pki::Role;
-use slipway_core::plan::Plan;
-use slipway_core::render::{Rendering, StackKind};
-use slipway_core::spec::{Diagnostic, of_whole_file};
+use slipway_core::release::{AddonsPointer, Rendering, StackKind};
+use slipway_core::role::Role;
 use slipway_core::status::{Desired, Report};
 use slipway_core::words::moment;
+use slipway_plan::Plan;
 
 pub use addons::AddonStep;
 pub use decide::{decide, to_observe};
@@ -588,5 +586,5 @@ pub fn of_what_goes(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
         ),
         (None, None) => return None,
     };
-    Some(of_whole_file("destroyed", message, help))
+    Some(Diagnostic { help: Some(help), ..Diagnostic::whole("destroyed", message) })
 }

@@ -19,14 +19,15 @@ mod urgency;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::*;
 use slipway_core::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};
 use slipway_core::digest::sha256_hex;
 use slipway_core::members::{MemberPin, MemberRole, VolumePin};
 use slipway_core::node::SnapshotTaken;
-use slipway_core::pki::Role;
-use slipway_core::plan::{Baseline, plan};
-use slipway_core::render::{AddonSet, NodeRole, Stack};
+use slipway_core::release::{AddonSet, NodeRole, Stack};
+use slipway_core::role::Role;
+use slipway_plan::{Baseline, plan};
+
+use super::*;
 
 /// What a member answers that has taken a snapshot.
 fn snapshot_taken(key: &str) -> SnapshotTaken {

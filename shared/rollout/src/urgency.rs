@@ -5,10 +5,10 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use slipway_core::pki::Role;
-use slipway_core::plan::Plan;
-use slipway_core::renewal::Urgency;
+use slipway_core::deadline::Urgency;
+use slipway_core::role::Role;
 use slipway_core::words::moment;
+use slipway_plan::Plan;
 
 use super::Rollout;
 use super::nodes::{Nodes, window_is_open};

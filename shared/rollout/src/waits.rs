@@ -8,13 +8,13 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::drain::Cause;
+use slipway_core::node::{BootstrapReport, Drained, Word};
+use slipway_core::role::Role;
 
 use super::departures::Departure;
 use super::fleet::{GroupView, Lifecycle};
 use super::observed::StackStatus;
-use slipway_core::drain::Cause;
-use slipway_core::node::{BootstrapReport, Drained, Word};
-use slipway_core::pki::Role;
 
 pub(crate) use danger::Danger;
 pub(super) use words::{Boots, List};

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+use slipway_core::event::RolloutReport;
+use slipway_core::role::Role;
+use slipway_core::status::Report;
+
 use super::decide::{Stage, is_due, stage, turn};
 use super::orders::paused;
 use super::urgency::{held_by_a_pause, overridden};
 use super::waits::{ChangeSetWaits, Detail, RolloutWaits, StackWaits, Waits};
 use super::{Active, Observed, Rollout, Step, StepState};
-use jiff::Timestamp;
-use slipway_core::event::RolloutReport;
-use slipway_core::pki::Role;
-use slipway_core::status::Report;
 
 pub(super) fn succeeded(active: &Active) -> String {
     let mut message = match active.steps.len() {

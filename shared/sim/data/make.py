@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the update rules and resource types out of AWS' own resource schemas, as cfn-lint's wheel carries them.
 
-    shared/sim/data/make.py [WHEEL]       write shared/sim/data/resource-types.json and shared/core/data/update-rules.json
+    shared/sim/data/make.py [WHEEL]       write shared/sim/data/resource-types.json and shared/plan/data/update-rules.json
     shared/sim/data/make.py --check [WHEEL]   write nothing; fail if a file differs from what would be written
 
 Without WHEEL the pinned one is fetched from PyPI with pip. Its digest is verified either way, so the same bytes come

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use slipway_core::event::Event;
 use slipway_core::node::{Command, CommandView};
-use slipway_driver::ports::{
-    Bus, Commands, Condition, Context, DataKey, ErrorKind, Folders, Groups, Head, Keys, Listed, Listing,
-    Object, Objects, Parameters, PortError, PortResult, Put, Registry, Removal, Secret, SecretParameter,
-    Stacks, Ticks,
+use slipway_flows::ports::{Bus, Commands, Groups, Stacks, Ticks};
+use slipway_ports::{
+    Condition, Context, DataKey, ErrorKind, Folders, Head, Keys, Listed, Listing, Object, Objects,
+    Parameters, PortError, PortResult, Put, Registry, Removal, Secret, SecretParameter,
 };
 use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 use slipway_core::event::SOURCE;
-use slipway_driver::ports::{ErrorKind, PortError, PortResult, Stacks, Ticks};
+use slipway_flows::ports::{Stacks, Ticks};
+use slipway_ports::{ErrorKind, PortError, PortResult};
 use slipway_rollout::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipway_core::pki::Role;
-use slipway_core::plan::{NodeAction, Plan, Replacement, ResourceAction, StackAction};
-use slipway_core::render::StackKind;
+use slipway_core::release::StackKind;
+use slipway_core::role::Role;
+use slipway_plan::{NodeAction, Plan, Replacement, ResourceAction, StackAction};
 
 /// What changes.
 #[derive(Debug, Default, PartialEq, Eq)]

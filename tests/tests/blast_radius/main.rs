@@ -12,8 +12,9 @@ use std::collections::BTreeSet;
 use case::Case;
 use effect::Effect;
 use serde_json::Value;
-use slipway_core::spec::{Diagnostic, schema};
-use slipway_driver::rendering::Outcome;
+use slipway_core::diagnostic::Diagnostic;
+use slipway_flows::rendering::Outcome;
+use slipway_spec::schema;
 use slipway_tests::tools;
 use slipway_tests::workshop::Workshop;
 
@@ -26,7 +27,7 @@ fn refused(found: &[Diagnostic]) -> Effect {
 async fn effect(case: &Case) -> Effect {
     let before = case.before().to_string();
     for text in [&before, &case.after().to_string()] {
-        if let Err(found) = slipway_core::spec::parse(text.as_bytes(), None) {
+        if let Err(found) = slipway_spec::parse(text.as_bytes(), None) {
             return refused(&found);
         }
     }

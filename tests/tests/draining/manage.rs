@@ -6,9 +6,9 @@ use std::sync::Mutex;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_core::addons::AddonsPointer;
 use slipway_core::digest::sha256_hex;
-use slipway_driver::keys;
+use slipway_core::keys;
+use slipway_core::release::AddonsPointer;
 use slipway_node::failure::Outcome;
 use slipway_node::manage::{Cloud, Library, Machine, Site, pass};
 use slipway_tests::kubernetes::Kubernetes;

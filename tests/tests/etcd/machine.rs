@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use slipway_core::node::{EtcdHealth, NodeStatus};
-use slipway_core::pki::Role;
+use slipway_core::role::Role;
 use slipway_tests::observe::PATIENCE;
 use slipway_tests::surroundings::Surroundings;
 use slipway_tests::tools;

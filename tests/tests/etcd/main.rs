@@ -18,13 +18,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::pki::{AssetKind, CertificateProfile, Role, policy};
-use slipway_driver::ports::{Crypto as _, Made};
-use slipway_pki::AwsLc;
+use member::{Client, Member, cluster};
+use slipway_core::role::Role;
+use slipway_credentials::{AssetKind, CertificateProfile, policy};
+use slipway_crypto::AwsLc;
+use slipway_ports::{Crypto as _, Made};
 use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example};
-
-use member::{Client, Member, cluster};
 
 /// A cluster that was rendered now, as etcd reads the machine's clock.
 struct Credentials {
@@ -58,7 +58,7 @@ impl Credentials {
     }
 
     fn profile(&self, asset: &str) -> CertificateProfile {
-        let cluster = slipway_core::spec::parse(example("production").as_bytes(), None).unwrap().cluster;
+        let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
         let found = policy::assets(&cluster).into_iter().find(|one| one.name == asset).unwrap();
         let AssetKind::Certificate(profile) = found.kind else { panic!("{asset} is no certificate") };
         profile

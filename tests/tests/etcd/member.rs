@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use slipway_driver::ports::{Crypto as _, Made};
-use slipway_pki::AwsLc;
+use slipway_crypto::AwsLc;
+use slipway_ports::{Crypto as _, Made};
 use slipway_tests::observe::PATIENCE;
 use slipway_tests::process::Group;
 use tokio::io::AsyncWriteExt as _;

@@ -6,9 +6,9 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use slipway_core::pki::Role;
-use slipway_driver::{credentials, keys};
-use slipway_pki::AwsLc;
+use slipway_core::keys;
+use slipway_core::role::Role;
+use slipway_crypto::AwsLc;
 use slipway_sim::{Delegated, MachineFacts, Power};
 use slipway_tests::client::Version;
 use slipway_tests::deploy::translate;
@@ -84,7 +84,8 @@ impl Stage<'_> {
         let key = keys::credentials(CLUSTER, &role, digest);
         let sealed = world.client().object(bucket, &key).await.unwrap().unwrap();
         let aws = slipway_aws::Aws::emulated(world.client().endpoint(), world.region(), "OPERATOR").unwrap();
-        let plain = credentials::open(&aws.keys(""), &AwsLc, CLUSTER, &role, &sealed).await.unwrap();
+        let plain =
+            slipway_ports::sealed::open(&aws.keys(""), &AwsLc, CLUSTER, &role, &sealed).await.unwrap();
         let plain: Value = serde_json::from_slice(plain.expose()).unwrap();
         let machine = &mut self.machines[index];
         for (path, text) in plain["files"].as_object().unwrap() {

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use serde_json::json;
 use slipway_core::cluster::Cluster;
 use slipway_core::node::Refreshed;
-use slipway_core::pki::Role;
-use slipway_core::pki::rotation::{Heard, Seen};
-use slipway_driver::credentials::rotation::{self, Did};
-use slipway_driver::ports::{Crypto as _, Signer};
+use slipway_core::role::Role;
+use slipway_credentials::rotation::{Heard, Seen};
+use slipway_crypto::AwsLc;
+use slipway_flows::credentials::rotation::{self, Did};
 use slipway_node::failure::{FailureCode, Outcome};
 use slipway_node::refresh::Order;
-use slipway_pki::AwsLc;
+use slipway_ports::{Crypto as _, Signer};
 use slipway_tests::surroundings::{INSTANCE, Surroundings};
 use slipway_tests::workshop::example;
 
@@ -124,7 +124,7 @@ async fn go_on(cloud: &Surroundings, credentials: &Credentials, cluster: &Cluste
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
     let cloud = Surroundings::start().await;
-    let cluster = slipway_core::spec::parse(example("production").as_bytes(), None).unwrap().cluster;
+    let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
     for release in releases() {
         let credentials = Credentials::made("production").await;
         let workshop = &credentials.workshop;

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use slipway_core::pki::Role;
-use slipway_driver::ports::{Crypto as _, Made};
+use slipway_core::role::Role;
+use slipway_crypto::AwsLc;
 use slipway_node::etcd::join::founds;
 use slipway_node::etcd::place::Place;
 use slipway_node::failure::FailureCode;
-use slipway_pki::AwsLc;
+use slipway_ports::{Crypto as _, Made};
 use slipway_tests::surroundings::Surroundings as Cloud;
 
 use super::Credentials;

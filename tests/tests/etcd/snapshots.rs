@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use slipway_core::pki::Role;
+use slipway_core::role::Role;
 use slipway_tests::surroundings::Surroundings as Cloud;
 
 use super::Credentials;

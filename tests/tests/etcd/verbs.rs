@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use slipway_core::pki::CertificateProfile;
-use slipway_driver::ports::Crypto as _;
-use slipway_pki::AwsLc;
+use slipway_credentials::CertificateProfile;
+use slipway_crypto::AwsLc;
+use slipway_ports::Crypto as _;
 
 use super::Credentials;
 use super::machine::{Machine, machines, newest, releases};

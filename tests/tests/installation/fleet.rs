@@ -7,15 +7,15 @@ use std::time::Duration;
 use serde_json::json;
 use slipway_aws::Aws;
 use slipway_core::node::{Answer, Command, CommandView, Verb};
-use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _};
+use slipway_flows::ports::{Commands as _, Groups as _};
+use slipway_ports::ErrorKind;
 use slipway_rollout::fleet::Lifecycle;
 use slipway_tests::client::Client;
 use slipway_tests::gateway::Principal;
-use slipway_tests::iam;
 use slipway_tests::installation::Installation;
 use slipway_tests::observe::{Observed, Outcome, PATIENCE};
-use slipway_tests::tools;
 use slipway_tests::world::Settings;
+use slipway_tests::{iam, tools};
 
 const QUIET: Duration = Duration::from_millis(400);
 /// What the rollout function answers to what concerns no rollout.

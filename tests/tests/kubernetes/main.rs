@@ -14,10 +14,11 @@ mod workers;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use slipway_core::pki::policy::{self, CA, KUBERNETES_DIR};
-use slipway_core::pki::{AssetKind, CertificateProfile};
-use slipway_driver::ports::Crypto as _;
-use slipway_pki::AwsLc;
+use slipway_core::role::CA;
+use slipway_credentials::policy::{self, KUBERNETES_DIR};
+use slipway_credentials::{AssetKind, CertificateProfile};
+use slipway_crypto::AwsLc;
+use slipway_ports::Crypto as _;
 use slipway_tests::kubernetes::{Caller, Kubernetes};
 use slipway_tests::workshop::example;
 
@@ -56,7 +57,7 @@ async fn somebody(cluster: &Kubernetes, name: &str, group: Option<&str>) -> Call
 /// A client's certificate as the cluster's policy has it.
 fn client_profile(cluster: &Kubernetes) -> CertificateProfile {
     let spec = example("production");
-    let lowered = slipway_core::spec::parse(spec.as_bytes(), None).unwrap().cluster;
+    let lowered = slipway_spec::parse(spec.as_bytes(), None).unwrap().cluster;
     assert_eq!(lowered.name, cluster.workshop.cluster);
     let asset = policy::assets(&lowered).into_iter().find(|asset| asset.name == "admin").unwrap();
     let AssetKind::Certificate(profile) = asset.kind else { panic!("the administrator has no certificate") };

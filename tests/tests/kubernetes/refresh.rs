@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use serde_json::json;
-use slipway_core::pki::policy::{self, CA, KUBERNETES_DIR};
-use slipway_core::pki::{AssetKind, CertificateProfile, Role};
-use slipway_driver::ports::{Crypto as _, Secret};
+use slipway_core::role::{CA, Role};
+use slipway_credentials::policy::{self, KUBERNETES_DIR};
+use slipway_credentials::{AssetKind, CertificateProfile};
+use slipway_crypto::AwsLc;
 use slipway_node::credentials::{Bundle, Written, write};
 use slipway_node::status::handshake::present;
-use slipway_pki::AwsLc;
+use slipway_ports::{Crypto as _, Secret};
 use slipway_tests::kubernetes::Kubernetes;
 use slipway_tests::workshop::example;
 
@@ -20,7 +21,7 @@ fn put(cluster: &Kubernetes, digest: &str, files: &BTreeMap<String, String>) -> 
 }
 
 fn profile() -> CertificateProfile {
-    let cluster = slipway_core::spec::parse(example("production").as_bytes(), None).unwrap().cluster;
+    let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
     let asset = policy::assets(&cluster).into_iter().find(|asset| asset.name == "apiserver").unwrap();
     let AssetKind::Certificate(profile) = asset.kind else { panic!("the API server has no certificate") };
     profile

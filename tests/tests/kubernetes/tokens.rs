@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use slipway_core::keys;
 use slipway_core::oidc::AUDIENCE;
-use slipway_core::pki::policy::KUBERNETES_DIR;
-use slipway_driver::keys;
+use slipway_credentials::policy::KUBERNETES_DIR;
 use slipway_tests::kubernetes::Kubernetes;
 use slipway_tests::tools;
 use slipway_tests::workshop::example;

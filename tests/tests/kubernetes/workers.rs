@@ -4,20 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::pki::policy::{self, KUBELET_CA};
-use slipway_core::pki::{AssetKind, CertificateProfile, Role};
-use slipway_driver::ports::{Crypto as _, Signer};
+use slipway_core::role::{KUBELET_CA, Role};
+use slipway_credentials::{AssetKind, CertificateProfile, policy};
+use slipway_crypto::AwsLc;
 use slipway_node::failure::FailureCode;
 use slipway_node::refresh::Order;
 use slipway_node::status;
 use slipway_node::status::held::KUBELET_CLIENT;
-use slipway_pki::AwsLc;
+use slipway_ports::{Crypto as _, Signer};
 use slipway_tests::surroundings::Surroundings;
 use slipway_tests::workshop::{Workshop, example};
 
 /// A kubelet's certificate and key, as it keeps them; the serial number.
 fn issued(signer: &Signer, at: Timestamp) -> (String, String) {
-    let cluster = slipway_core::spec::parse(example("production").as_bytes(), None).unwrap().cluster;
+    let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
     let admin = policy::assets(&cluster).into_iter().find(|asset| asset.name == "admin").unwrap();
     let AssetKind::Certificate(profile) = admin.kind else { panic!("the administrator has no certificate") };
     let profile = CertificateProfile {

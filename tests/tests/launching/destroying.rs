@@ -1,7 +1,7 @@
 //! A cluster that is taken away: the real driver against the simulated world.
 
 use slipway_core::event::Event;
-use slipway_driver::rendering::Outcome;
+use slipway_flows::rendering::Outcome;
 use slipway_rollout::Order;
 use slipway_sim::world::FleetFaults;
 

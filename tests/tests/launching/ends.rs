@@ -1,7 +1,7 @@
 //! What ends before its time: the real driver against the simulated world.
 
 use jiff::SignedDuration;
-use slipway_core::pki::Role;
+use slipway_core::role::Role;
 use slipway_rollout::{NodeStep, Order, Place, RolloutResult, Task};
 
 use super::nodes::{Watch, bigger_controllers};

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::plan::{NodeAction, Plan};
-use slipway_core::renewal::Asked;
-use slipway_driver::scan::{Outcome as ScanOutcome, ScanPorts, scan};
+use slipway_credentials::renewal::Asked;
+use slipway_flows::scan::{Outcome as ScanOutcome, ScanPorts, scan};
+use slipway_plan::{NodeAction, Plan};
 use slipway_sim::{FleetFaults, MachineFacts};
 
 use super::*;
@@ -184,7 +184,7 @@ impl Account {
             .collect()
     }
 
-    fn release(&self, id: &str) -> slipway_core::render::Rendering {
+    fn release(&self, id: &str) -> slipway_core::release::Rendering {
         serde_json::from_slice(&self.assets.peek(&keys::release(NAME, id)).unwrap()).unwrap()
     }
 }
@@ -339,7 +339,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
         ticks: &ticks,
         clock: Clock(&clock),
     };
-    let outcome = slipway_driver::launch::attempt(&ports, NAME, &late).await.unwrap();
+    let outcome = slipway_flows::launch::attempt(&ports, NAME, &late).await.unwrap();
     assert_eq!(outcome, slipway_rollout::Outcome::Dropped);
     assert_eq!(account.calls("SetDesiredCapacity"), done);
 }

@@ -2,7 +2,7 @@
 //! world.
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_driver::ports::Groups as _;
+use slipway_flows::ports::Groups as _;
 use slipway_rollout::Order;
 use slipway_sim::FleetFaults;
 

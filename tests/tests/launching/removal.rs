@@ -2,9 +2,7 @@
 //! every event.
 
 use jiff::SignedDuration;
-
-use slipway_core::plan::{NodeAction, StackAction};
-
+use slipway_plan::{NodeAction, StackAction};
 use slipway_rollout::Order;
 
 use super::nodes::Watch;

@@ -2,12 +2,13 @@
 //! one counts.
 
 use slipway_core::event::Event;
-use slipway_core::patch::{MOST_BYTES, MOST_FILES};
-use slipway_core::plan::{NodeAction, StackAction};
+use slipway_core::keys;
 use slipway_core::status::SpecResult;
-use slipway_driver::rendering::Outcome;
-use slipway_driver::{FlowResult, keys};
+use slipway_flows::FlowResult;
+use slipway_flows::rendering::Outcome;
+use slipway_plan::{NodeAction, StackAction};
 use slipway_sim::mortal::Life;
+use slipway_spec::patch::{MOST_BYTES, MOST_FILES};
 
 use super::{NAME, PRODUCTION, World, bigger};
 
@@ -184,7 +185,7 @@ async fn patches_of_a_cluster_without_a_spec_wait_for_it() {
 /// What the target of the wish gives nodes to read.
 fn configs(world: &World) -> Vec<String> {
     let release = world.assets.peek(&keys::release(NAME, &world.desired().unwrap().target)).unwrap();
-    let release: slipway_core::render::Rendering = serde_json::from_slice(&release).unwrap();
+    let release: slipway_core::release::Rendering = serde_json::from_slice(&release).unwrap();
     release.roles.into_values().map(|node| node.config).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Programs that nodes install: their digests are asked for once, and a cluster without one is not rendered.
 
 use slipway_core::cluster::Architecture;
-use slipway_core::lock::Lock;
-use slipway_driver::keys;
+use slipway_core::keys;
+use slipway_render::lock::Lock;
 use slipway_sim::mortal::Life;
 
 use super::{NAME, PRODUCTION, World, bigger};

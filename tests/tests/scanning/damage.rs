@@ -1,6 +1,6 @@
 //! What is damaged is found with its key and the next step, and the rest of the scan goes on.
 
-use slipway_core::render::Rendering;
+use slipway_core::release::Rendering;
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! What has expired is brought back by Run Command, machine by machine, with no API to ask.
 
-use slipway_core::renewal::recovery::{Progress, Recovery, Stage};
-use slipway_driver::ports::Stacks as _;
-use slipway_driver::recovery::{machines, turn};
+use slipway_credentials::renewal::recovery::{Progress, Recovery, Stage};
+use slipway_flows::ports::Stacks as _;
+use slipway_flows::recovery::{machines, turn};
 use slipway_rollout::ChangeSetRequest;
 use slipway_sim::ports::{SimulatedCommands, SimulatedStacks, lock};
 use slipway_sim::world::{FleetFaults, MachineFacts};
@@ -15,7 +15,7 @@ pub(super) async fn fleet(world: &World, seed: u64) -> SharedWorld {
     let stacks = SimulatedStacks::new(Arc::clone(&cloud), world.assets.clone());
     let desired: slipway_core::status::Desired =
         serde_json::from_slice(&world.assets.peek(&keys::desired(NAME)).unwrap()).unwrap();
-    let release: slipway_core::render::Rendering =
+    let release: slipway_core::release::Rendering =
         serde_json::from_slice(&world.assets.peek(&keys::release(NAME, &desired.target)).unwrap()).unwrap();
     for stack in &release.stacks {
         let request = ChangeSetRequest {

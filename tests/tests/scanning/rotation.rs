@@ -1,9 +1,9 @@
 //! An authority is exchanged by the scan: a stage at a time, and none before every machine of every group has told that it has the last.
 
 use serde_json::json;
-use slipway_core::pki::rotation::Stage;
-use slipway_driver::credentials::rotation;
-use slipway_driver::ports::Groups as _;
+use slipway_credentials::rotation::Stage;
+use slipway_flows::credentials::rotation;
+use slipway_flows::ports::Groups as _;
 use slipway_sim::ports::lock;
 use slipway_sim::world::MachineFacts;
 
@@ -42,7 +42,7 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
     let (machines, mut now) = (facts(&world.cloud), launch() + days(10));
     assert_eq!(machines.iter().filter(|one| one.group == pool.group).count(), 3, "{machines:?}");
 
-    let cluster = slipway_core::spec::parse(PRODUCTION.as_bytes(), None).unwrap().cluster;
+    let cluster = slipway_spec::parse(PRODUCTION.as_bytes(), None).unwrap().cluster;
     // A machine that is gone told something else, and is waited for by nobody.
     let gone = MachineFacts { id: "i-gone".to_owned(), ..pool.clone() };
     world.tells(&gone, &world.manifest(), now);

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use slipway_core::plan::{NodeAction, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan};
-use slipway_core::render::{Stack, StackKind};
-use slipway_driver::ports::{Condition, Objects as _, Stacks as _};
+use slipway_core::release::{Stack, StackKind};
+use slipway_flows::ports::Stacks as _;
+use slipway_plan::{NodeAction, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan};
+use slipway_ports::{Condition, Objects as _};
 use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, ChangeSetView, StackStatus};
 use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
 use slipway_sim::world::{Config, Verdict, World};
-
 use slipway_tests::workshop::{Rendered, Workshop, example};
 
 /// A change: what it is, and which pieces of an example become what.

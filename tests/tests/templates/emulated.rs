@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use slipway_core::render::Rendering;
+use slipway_core::release::Rendering;
 use slipway_tests::moto::Moto;
 use slipway_tests::tools;
+use slipway_tests::workshop::{Workshop, example};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use super::userdata;
-use slipway_tests::workshop::{Workshop, example};
 
 async fn launch(rendering: &Rendering, region: &str, zone: &str) -> Value {
     let moto = Moto::start(&[]).await.unwrap();

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use slipway_core::spec;
 use slipway_core::versions::RELEASES;
 use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example, examples};
@@ -68,7 +67,7 @@ async fn kubernetes_itself_finds_nothing_in_any_object_of_any_add_on_of_any_mino
         }
     }
     for example in examples() {
-        let cluster = spec::parse(example.text.as_bytes(), None).unwrap().cluster;
+        let cluster = slipway_spec::parse(example.text.as_bytes(), None).unwrap().cluster;
         let of_minor = all.entry(format!("1.{}", cluster.kubernetes_version.minor)).or_default();
         of_minor.extend(objects(&example.text).await);
     }

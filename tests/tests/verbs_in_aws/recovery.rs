@@ -2,7 +2,8 @@
 //! which waits for each machine by name.
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::pki::{Manifest, Role};
+use slipway_core::role::Role;
+use slipway_credentials::Manifest;
 use slipway_sim::world::MachineFacts;
 
 use super::permissions::a_recovery_needs_what_the_page_says_and_nothing_more;

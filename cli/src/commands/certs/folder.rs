@@ -5,8 +5,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use slipway_driver::ports::Secret;
-use slipway_pki::verify::{File, Found, Survey, survey};
+use slipway_crypto::verify::{File, Found, Survey, survey};
+use slipway_ports::Secret;
 
 use crate::failure::Failure;
 

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use slipway_core::pki::gc::{Referred, Verdict, YOUNG};
-use slipway_driver::credentials::gc::{self, Nodes};
-use slipway_driver::error::FlowResult;
-use slipway_driver::ports::{Listing, Objects, Removal};
+use slipway_credentials::gc::{Referred, Verdict, YOUNG};
+use slipway_flows::credentials::gc::{self, Nodes};
+use slipway_flows::error::FlowResult;
+use slipway_ports::{Listing, Objects, Removal};
 
 use super::place::Place;
 use crate::Exit;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use slipway_pki::verify::{File, Survey};
+use slipway_crypto::verify::{File, Survey};
 
 use super::folder;
 use crate::cloud::{Cloud, CloudArgs};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::json;
-use slipway_driver::credentials;
-use slipway_pki::AwsLc;
+use slipway_crypto::AwsLc;
+use slipway_flows::credentials;
 
 use crate::Exit;
 use crate::cloud::{AWS, CloudArgs};

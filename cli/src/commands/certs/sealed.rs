@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use slipway_core::digest::keyed_hex;
-use slipway_core::pki::policy::DIGEST_KEY;
-use slipway_core::pki::{Manifest, Role};
-use slipway_driver::error::FlowError;
-use slipway_driver::ports::{ErrorKind, Keys, Objects, PortError, Secret};
-use slipway_driver::{credentials, keys};
-use slipway_pki::AwsLc;
-use slipway_pki::verify::{File, Found};
+use slipway_core::keys;
+use slipway_core::role::Role;
+use slipway_credentials::Manifest;
+use slipway_credentials::policy::DIGEST_KEY;
+use slipway_crypto::AwsLc;
+use slipway_crypto::verify::{File, Found};
+use slipway_flows::error::FlowError;
+use slipway_ports::{ErrorKind, Keys, Objects, PortError, Secret};
 
 use crate::failure::Failure;
 use crate::local::{LocalKeys, Workspace};
@@ -49,7 +50,7 @@ pub(super) async fn open<O: Objects, K: Keys>(
             Ok(None) => continue,
             Ok(Some(sealed)) => {
                 let of = (asset.as_str(), entry.fingerprint.as_str());
-                problem(credentials::open_private(keys, &AwsLc, cluster, of, &sealed).await)?
+                problem(slipway_ports::sealed::open_private(keys, &AwsLc, cluster, of, &sealed).await)?
             }
             Err(problem) => Err(problem),
         };
@@ -89,7 +90,8 @@ async fn bundle_problem<O: Objects, K: Keys>(
         Ok(Some(sealed)) => sealed,
         Err(problem) => return Ok(Some(problem)),
     };
-    let plain = problem(credentials::open(keys, &AwsLc, cluster, &role.to_string(), &sealed).await)?;
+    let plain =
+        problem(slipway_ports::sealed::open(keys, &AwsLc, cluster, &role.to_string(), &sealed).await)?;
     Ok(match plain {
         Err(problem) => Some(problem),
         Ok(plain) => {

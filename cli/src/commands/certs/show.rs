@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_pki::timeline::{self, Row};
-use slipway_pki::verify::{Certificate, Survey};
+use slipway_crypto::timeline::{self, Row};
+use slipway_crypto::verify::{Certificate, Survey};
 
 use super::place::PlaceArgs;
 use super::{Moment, SOON_DAYS};

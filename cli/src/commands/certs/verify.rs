@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use slipway_core::cluster::Cluster;
-use slipway_core::spec;
-use slipway_driver::error::FlowError;
-use slipway_driver::keys;
-use slipway_driver::ports::Objects as _;
-use slipway_pki::verify::{Finding, Severity, Survey};
+use slipway_core::keys;
+use slipway_crypto::verify::{Finding, Severity, Survey};
+use slipway_flows::error::FlowError;
+use slipway_ports::Objects as _;
 
 use super::place::{Place, PlaceArgs};
 use super::{Moment, SOON_DAYS, folder, sealed};
@@ -112,14 +111,16 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// The cluster that a spec describes, ours or kube-aws'.
-fn demanded(path: &Path) -> Result<Result<Cluster, (Source, Vec<spec::Diagnostic>)>, Failure> {
+fn demanded(
+    path: &Path,
+) -> Result<Result<Cluster, (Source, Vec<slipway_core::diagnostic::Diagnostic>)>, Failure> {
     let source = Source::read(path, &PatchArgs::default())?;
     let findings = match source.parse() {
         Ok(checked) => return Ok(Ok(checked.cluster)),
         Err(findings) => findings,
     };
-    let migrated = spec::migrate(&source.bytes).ok();
-    let old = migrated.and_then(|migrated| spec::parse(migrated.text.as_bytes(), None).ok());
+    let migrated = slipway_spec::migrate(&source.bytes).ok();
+    let old = migrated.and_then(|migrated| slipway_spec::parse(migrated.text.as_bytes(), None).ok());
     Ok(old.map(|parsed| parsed.cluster).ok_or((source, findings)))
 }
 
@@ -130,7 +131,7 @@ async fn newest(cloud: &Cloud) -> Result<Spec, Failure> {
     let object = specs.get(&key).await.map_err(|error| Failure::from(FlowError::from(error)).in_cloud())?;
     let path = format!("s3://{}/{key}", specs.name());
     let Some(object) = object else { return Ok((None, Some(format!("there is no {path}")))) };
-    Ok(match spec::parse(&object.bytes, None) {
+    Ok(match slipway_spec::parse(&object.bytes, None) {
         Ok(accepted) => (Some((path, accepted.cluster)), None),
         Err(_) => (None, Some(format!("{path} is refused: see slipway validate"))),
     })

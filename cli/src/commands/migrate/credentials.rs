@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Serialize, Serializer};
-use slipway_driver::ports::Secret;
-use slipway_pki::{Inspected, inspect};
+use slipway_crypto::{Inspected, inspect};
+use slipway_ports::Secret;
 
 use crate::failure::Failure;
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use slipway_core::cluster::Cluster;
-use slipway_core::pki::Manifest;
-use slipway_core::plan::Baseline;
-use slipway_core::render::{Rendering, Site};
-use slipway_driver::issuer;
-use slipway_driver::ports::Objects;
-use slipway_driver::rendering::Prepared;
-use slipway_pki::AwsLc;
+use slipway_core::release::{Rendering, Site};
+use slipway_credentials::Manifest;
+use slipway_crypto::AwsLc;
+use slipway_flows::issuer;
+use slipway_flows::rendering::Prepared;
+use slipway_plan::Baseline;
+use slipway_ports::Objects;
 
 use crate::failure::Failure;
 use crate::local::{Folder, LocalKeys, LocalRegistry, Overlay, SiteArgs, Workspace};

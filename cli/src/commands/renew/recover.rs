@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_core::pki::{Origin, Role};
-use slipway_core::renewal::Asked;
-use slipway_core::renewal::recovery::{Node, Progress, Recovery, Stage};
-use slipway_driver::credentials::rotation::Machines;
-use slipway_driver::recovery;
-use slipway_driver::scan::{self as scanning, Outcome, ScanPorts};
-use slipway_pki::AwsLc;
+use slipway_core::role::Role;
+use slipway_credentials::Origin;
+use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::recovery::{Node, Progress, Recovery, Stage};
+use slipway_crypto::AwsLc;
+use slipway_flows::credentials::rotation::Machines;
+use slipway_flows::recovery;
+use slipway_flows::scan::{self as scanning, Outcome, ScanPorts};
 use tokio::time::sleep;
 
 use super::Args;

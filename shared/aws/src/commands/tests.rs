@@ -5,7 +5,8 @@ use serde_json::json;
 use slipway_core::node::{
     Command, CommandStatus, CommandView, Drained, Failure, HowUnanswered, Unanswered, Verb, Word,
 };
-use slipway_driver::ports::{Commands, ErrorKind};
+use slipway_flows::ports::Commands;
+use slipway_ports::ErrorKind;
 
 use super::RunCommand;
 use crate::testing::{Answer, Server};

@@ -1,7 +1,8 @@
 //! The API's answers as Auto Scaling words them.
 #![allow(clippy::unwrap_used)]
 
-use slipway_driver::ports::{ErrorKind, Groups};
+use slipway_flows::ports::Groups;
+use slipway_ports::ErrorKind;
 use slipway_rollout::fleet::{Lifecycle, TargetHealth, TargetState, TemplateVersion};
 
 use super::AutoScaling;

@@ -6,7 +6,8 @@ mod tests;
 mod view;
 
 use aws_sdk_cloudformation::types::{Capability, ChangeSetType, OnStackFailure, StackEvent, Tag};
-use slipway_driver::ports::{ErrorKind, Objects, PortError, PortResult, Stacks};
+use slipway_flows::ports::Stacks;
+use slipway_ports::{ErrorKind, Objects, PortError, PortResult};
 use slipway_rollout::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };

@@ -1,7 +1,8 @@
 //! The API's answers as CloudFormation words them.
 #![allow(clippy::unwrap_used)]
 
-use slipway_driver::ports::{ErrorKind, Stacks};
+use slipway_flows::ports::Stacks;
+use slipway_ports::ErrorKind;
 use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
 
 use super::CloudFormation;

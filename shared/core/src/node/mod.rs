@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cluster::Taint;
-use crate::pki::Role;
+use crate::role::Role;
 use crate::software::{ProgramFile, SystemImage};
 pub use answer::{
     Answer, DrainRecord, Drained, LeaderMoved, MemberRemoved, RecordsRetired, Refreshed, SnapshotTaken,
@@ -42,6 +42,9 @@ pub const LAUNCH_HOOK: &str = "slipway-launch";
 /// The hook that holds a machine on its way out until somebody has drained it.
 pub const TERMINATE_HOOK: &str = "slipway-terminate";
 
+/// Where containerd keeps images and writable layers, the kubelet pods' scratch space, and both logs.
+pub const SCRATCH: [&str; 3] = ["/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"];
+
 /// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest is keyed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,7 +53,7 @@ pub struct NodeFile {
     pub format: u32,
     /// The cluster's name.
     pub cluster: String,
-    /// As [`crate::pki::Role`] writes itself.
+    /// As [`crate::role::Role`] writes itself.
     pub role: String,
     /// AWS region.
     pub region: String,
@@ -80,7 +83,7 @@ pub struct Base {
     pub format: u32,
     /// The cluster's name.
     pub cluster: String,
-    /// As [`crate::pki::Role`] writes itself.
+    /// As [`crate::role::Role`] writes itself.
     pub role: String,
     /// AWS region.
     pub region: String,

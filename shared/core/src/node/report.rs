@@ -19,7 +19,7 @@ pub struct NodeStatus {
     pub at: Timestamp,
     /// The cluster's name.
     pub cluster: String,
-    /// As [`crate::pki::Role`] writes itself.
+    /// As [`crate::role::Role`] writes itself.
     pub role: String,
     /// The machine; `None` where it could not be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub struct ServedCertificate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Held {
-    /// Where: a path of the role's bundle ([`crate::pki::policy::bundle`]), or where a kubelet keeps what it asked for.
+    /// Where: a path of the role's bundle ([`slipway_credentials::policy::bundle`]), or where a kubelet keeps what it asked for.
     pub path: String,
     /// Serial number in lower-case hex.
     pub serial: String,

@@ -13,7 +13,7 @@ pub struct BootstrapReport {
     pub format: u32,
     /// The instance.
     pub instance: String,
-    /// As [`crate::pki::Role`] writes itself.
+    /// As [`crate::role::Role`] writes itself.
     pub role: String,
     /// SHA-256 of the configuration that it was to come up with.
     pub config: String,

@@ -2,6 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use slipway_core::node::{FailureCode, Uncordoned, Verb};
+use slipway_core::role::Role;
 
 use super::{Scene, Slots};
 use crate::drain::{Drain, DrainLook, Patience};
@@ -11,8 +13,6 @@ use crate::nodes::{CONSISTENT, PATIENCE, RECONSIDERED};
 use crate::states::{Wakes, Way, leads};
 use crate::waits::{Departs, Detail, HowFar};
 use crate::{Effect, Observed};
-use slipway_core::node::{FailureCode, Uncordoned, Verb};
-use slipway_core::pki::Role;
 
 /// How long pods may hold up a worker that a rollout replaces: they may be jobs that end by themselves overnight.
 const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use slipway_core::node::{BootstrapReport, BootstrapState};
-use slipway_core::pki::Role;
+use slipway_core::role::Role;
 
 use super::Departure;
 use crate::fleet::{GroupView, Lifecycle};

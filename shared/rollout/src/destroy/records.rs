@@ -8,6 +8,8 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::node::{RecordsRetired, Verb};
+use slipway_core::release::ETCD_HOSTED_ZONE;
 
 use super::super::errand::Round;
 use super::super::fleet::Lifecycle;
@@ -18,8 +20,6 @@ use super::super::waits::Detail;
 use super::super::{Observed, ResourceFailure, Rollout, StackStatus, StackView};
 use super::save::{Inquiry, member_groups, members, why_not};
 use super::{Destroy, GoingWaits};
-use slipway_core::node::{RecordsRetired, Verb};
-use slipway_core::render::ETCD_HOSTED_ZONE;
 
 /// How far the records of the members of etcd are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

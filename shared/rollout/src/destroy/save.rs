@@ -2,6 +2,9 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::node::{EtcdHealth, SnapshotTaken, Verb};
+use slipway_core::release::{StackKind, stack_name};
+use slipway_core::role::Role;
 
 use super::super::errand::{PAUSE, Round, Sender, TRIES};
 use super::super::fleet::GroupView;
@@ -11,9 +14,6 @@ use super::super::stack_step::OWNER_TAG;
 use super::super::waits::Detail;
 use super::super::{Effect, Observed, Rollout};
 use super::{Destroy, GoingState, GoingWaits};
-use slipway_core::node::{EtcdHealth, SnapshotTaken, Verb};
-use slipway_core::pki::Role;
-use slipway_core::render::{StackKind, stack_name};
 
 /// More members than any etcd has.
 const MOST_MEMBERS: u32 = 9;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
+use slipway_core::role::Role;
 
 use crate::observed::StackStatus;
 use crate::waits::Detail;
-use slipway_core::pki::Role;
 
 /// What a stack waits for that goes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
 use slipway_core::node::{Command, CommandView, Drained, Failure};
-use slipway_core::pki::Role;
+use slipway_core::role::Role;
+
+use super::*;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const MOST: SignedDuration = SignedDuration::from_hours(2);

@@ -13,6 +13,9 @@ mod state;
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::deadline::Urgency;
+use slipway_core::node::{NodeStatus, Verb};
+use slipway_core::role::Role;
 
 use super::super::Effect;
 use super::super::departures::Departure;
@@ -27,14 +30,11 @@ use super::machine::{Machine, Move, State, Tries, waited, waits_for};
 use super::member::goes_on;
 use super::members::{no_snapshot, refreshed, snapshot, take_snapshot};
 use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving};
-use slipway_core::node::{NodeStatus, Verb};
-use slipway_core::pki::Role;
-use slipway_core::renewal::Urgency;
 
 pub(crate) use state::{Controllers, ControllersState, ControllersWork, Cordon};
 
 /// How long pods may hold up a controller: they are few, and their budgets are the cluster's own.
-const DRAIN_PATIENCE: SignedDuration = slipway_core::renewal::deadline::CONTROLLER_DRAIN;
+const DRAIN_PATIENCE: SignedDuration = slipway_core::deadline::CONTROLLER_DRAIN;
 
 type To = Move<ControllersState>;
 

@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::node::report::ComponentName;
+use slipway_core::node::{EtcdHealth, EtcdMemberHealth, NodeStatus, Word};
+use slipway_core::role::Role;
 
 use super::super::fleet::{MachineView, TargetHealth};
 use super::super::waits::{Danger, Detail};
-use slipway_core::node::report::ComponentName;
-use slipway_core::node::{EtcdHealth, EtcdMemberHealth, NodeStatus, Word};
-use slipway_core::pki::Role;
 
 /// Entries that a voter may lack of what its leader had a moment before. One that keeps up lacks none or a few: with more missing, it
 /// would have to catch up before it could stand in for the one that goes.
@@ -159,9 +159,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use serde_json::json;
+    use slipway_core::node::EtcdAlarm;
 
     use super::*;
-    use slipway_core::node::EtcdAlarm;
 
     fn said(target: Option<&Role>, answers: &Answers) -> Vec<String> {
         of_member(target, answers).iter().map(ToString::to_string).collect()

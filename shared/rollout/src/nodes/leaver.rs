@@ -5,8 +5,8 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-
-use crate::states::{Wakes, Way};
+use slipway_core::node::{EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
+use slipway_core::role::Role;
 
 use super::super::errand::{Asked, Round};
 use super::super::outbox::Seen;
@@ -18,8 +18,7 @@ use super::members::{
     waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn};
-use slipway_core::node::{EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
-use slipway_core::pki::Role;
+use crate::states::{Wakes, Way};
 
 /// A member of etcd that leaves the membership.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,12 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use slipway_core::deadline::BETWEEN_TRIES;
 
 use super::super::errand::{Asked, Round, TRIES};
 use super::super::states::{Way, leads};
 use super::super::waits::{Danger, Detail, List, Waits};
 use super::{PATIENCE, Turn};
-use slipway_core::renewal::deadline::BETWEEN_TRIES;
 
 /// How far a state machine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

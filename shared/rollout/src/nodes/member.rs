@@ -7,8 +7,7 @@ mod replace;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use crate::states::{Wakes, Way};
+use slipway_core::deadline::Urgency;
 
 use super::super::errand::{Asked, Round};
 use super::super::fleet::GroupView;
@@ -20,7 +19,7 @@ use super::members::{
     answers, ask_everyone, is_old, machine, no_snapshot, snapshot, take_snapshot, waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn, is_current, serving};
-use slipway_core::renewal::Urgency;
+use crate::states::{Wakes, Way};
 
 pub(crate) use refresh::{RefreshMember, Refreshing};
 pub(crate) use replace::{ReplaceMember, Replacing};

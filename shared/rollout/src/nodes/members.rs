@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::node::{Refreshed, SnapshotTaken, Verb};
+use slipway_core::role::Role;
 
 use super::super::errand::{Asked, Round};
 use super::super::fleet::GroupView;
@@ -11,8 +13,6 @@ use super::super::waits::{Asks, Danger, Waits};
 use super::danger::{self, Answers};
 use super::machine::{Move, State, waited, waits_for};
 use super::{PATIENCE, Turn, serving};
-use slipway_core::node::{Refreshed, SnapshotTaken, Verb};
-use slipway_core::pki::Role;
 
 /// After so long the member that is to go counts as silent. Healthy ones answer within seconds, and what they say counts for three minutes.
 const SILENCE: SignedDuration = SignedDuration::from_secs(100);

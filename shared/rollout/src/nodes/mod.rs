@@ -27,6 +27,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use slipway_core::cluster::MaintenanceWindow;
+use slipway_core::deadline::{self, Deadline, Urgency};
+use slipway_core::node::Verb;
+use slipway_core::role::Role;
 
 use super::departures::Departure;
 use super::errand::{Asked, Round, Sender};
@@ -35,10 +39,6 @@ use super::outbox::{Effects, Seen};
 use super::urgency::{Held, overridden};
 use super::waits::Waits;
 use super::{Active, Effect, Observed, ToObserve};
-use slipway_core::cluster::MaintenanceWindow;
-use slipway_core::node::Verb;
-use slipway_core::pki::Role;
-use slipway_core::renewal::{Deadline, Urgency, deadline};
 
 pub(crate) use controllers::{Controllers, ControllersState, ControllersWork};
 pub(crate) use credentials::{PoolRefresh, PoolRefreshState};

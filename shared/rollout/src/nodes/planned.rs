@@ -3,16 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use slipway_core::node::NodeConfig;
+use slipway_core::release::{NodeRole, Rendering};
+use slipway_core::role::Role;
+use slipway_plan::{MinorChange, NodeAction, NodePlan, Plan};
+
 use super::super::Wanted;
 use super::{
     Controllers, ControllersState, ControllersWork, Extra, Leaver, LeaverState, Member, MemberState,
     NodeStep, Nodes, Phase, PoolRefresh, PoolRefreshState, RefreshMember, Removal, RemovalState,
     ReplaceMember, Saver, SaverState, Task, Tries, Work, Workers, WorkersState,
 };
-use slipway_core::node::NodeConfig;
-use slipway_core::pki::Role;
-use slipway_core::plan::{MinorChange, NodeAction, NodePlan, Plan};
-use slipway_core::render::{NodeRole, Rendering};
 
 /// What `plan` has this version do to the nodes of a role by itself.
 fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {

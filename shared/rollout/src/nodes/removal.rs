@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-
-use crate::states::{Wakes, Way};
+use slipway_core::cluster::Pace;
+use slipway_core::role::Role;
 
 use super::super::departures::{Departure, DepartureState, Ending, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle, MachineView};
@@ -19,8 +19,7 @@ use super::super::waits::{Departs, Detail, Idle, Kept, Looked, Waits};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, Turn, serving};
-use slipway_core::cluster::Pace;
-use slipway_core::pki::Role;
+use crate::states::{Wakes, Way};
 
 /// A pool that goes with its stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::deadline::Urgency;
+use slipway_core::node::Command;
+use slipway_core::release::StackKind;
+use slipway_core::role::Role;
 
 use super::super::Effect;
 use super::super::departures::Departure;
@@ -14,10 +18,6 @@ use super::{
     Controllers, ControllersWork, Leaver, LeftOver, Member, Phase, PoolRefresh, PoolRefreshState,
     RefreshMember, Refreshing, Removal, ReplaceMember, Replacing, Saver, Turn, Workers, WorkersState,
 };
-use slipway_core::node::Command;
-use slipway_core::pki::Role;
-use slipway_core::render::StackKind;
-use slipway_core::renewal::Urgency;
 
 /// What is to be done to the machines of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! When the node managers are told of which add-ons.
 
 use serde_json::json;
+use slipway_core::release::Installed;
 
 use super::*;
-use slipway_core::render::addons::Installed;
 
 /// A release with one add-on of that version.
 fn with_addon(size: u32, version: &str) -> Rendering {
@@ -148,7 +148,7 @@ fn a_stack_that_is_made_anew_beside_a_control_plane_that_stands_tells_of_no_add_
     old.stacks.retain(|stack| stack.name != "c-pool-b");
     let state = launch(&old, &mut fake);
     let step = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
-    assert!(step.plan.stacks.iter().any(|stack| stack.action == slipway_core::plan::StackAction::Create));
+    assert!(step.plan.stacks.iter().any(|stack| stack.action == slipway_plan::StackAction::Create));
     let (_, report) = fake.run(state, &step, None, false);
     assert_eq!(report.state, "succeeded", "{}", report.message);
     let place = |what: &str| fake.log.iter().position(|line| line.starts_with(what)).unwrap();

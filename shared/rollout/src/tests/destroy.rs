@@ -4,10 +4,11 @@ mod back;
 mod ends;
 mod records;
 
+use slipway_core::node::{CommandView, EtcdHealth, Failure, FailureCode, RecordsRetired, Verb};
+
 use super::left::{Harbour, exporting};
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth};
-use slipway_core::node::{CommandView, EtcdHealth, Failure, FailureCode, RecordsRetired, Verb};
 
 /// Some time after the launch; minutes go by between wakes.
 fn at(minute: i64) -> Timestamp {
@@ -524,7 +525,7 @@ fn a_stack_that_is_half_gone_when_a_destruction_is_called_off_is_made_anew() {
     assert!(!quay.state.deployed.contains_key("c-pool-a") && quay.state.deployed.contains_key("c-etcd"));
     let wanted = quay.harbour.plan(&quay.state, &exporting(2, true));
     let made = wanted.plan.stacks.iter().find(|stack| stack.name == "c-pool-a").map(|stack| stack.action);
-    assert_eq!(made, Some(slipway_core::plan::StackAction::Create));
+    assert_eq!(made, Some(slipway_plan::StackAction::Create));
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Members of etcd that join, after a snapshot, and those that leave: each is out of the membership before the stack of etcd is updated, which takes its group away.
 
+use slipway_core::node::{
+    Answer, Command, CommandView, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, HowUnanswered,
+    MemberRemoved, Unanswered, Verb,
+};
+
 use super::evidence::LastAsks;
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth};
-use slipway_core::node::{Answer, Command, CommandView, HowUnanswered, MemberRemoved, Unanswered, Verb};
-use slipway_core::node::{EtcdHealth, EtcdMemberHealth, Failure, FailureCode};
 
 /// An etcd that does what a member is told, and says how it is.
 struct Store {
@@ -270,7 +273,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     again.desired.spec_version = "v3".to_owned();
     let baseline =
         Baseline::assemble("c", &refused.deployed, &BTreeMap::new(), &BTreeMap::from(releases.clone()));
-    again.plan = slipway_core::plan::plan(&baseline.unwrap(), &again.release, &policy(Approval::Auto));
+    again.plan = slipway_plan::plan(&baseline.unwrap(), &again.release, &policy(Approval::Auto));
     again.desired.plan.clone_from(&again.plan.id);
     let (state, report) = runs(&mut store, refused, &again);
     assert_eq!(report.state, "succeeded", "{}", report.message);
@@ -296,7 +299,7 @@ fn p4_where_all_that_leave_are_out_already_the_next_rollout_goes_on() {
     again.desired.spec_version = "v3".to_owned();
     let releases = [with_members(1, 3, "a"), with_members(2, 1, "a")].map(|release| (release.id(), release));
     let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &BTreeMap::from(releases));
-    again.plan = slipway_core::plan::plan(&baseline.unwrap(), &again.release, &policy(Approval::Auto));
+    again.plan = slipway_plan::plan(&baseline.unwrap(), &again.release, &policy(Approval::Auto));
     again.desired.plan.clone_from(&again.plan.id);
     let (_, report) = runs(&mut store, state, &again);
     assert_eq!(report.state, "succeeded", "{}", report.message);

@@ -1,9 +1,9 @@
 //! What becomes of a pool that the spec has no longer: it goes, by itself, after everything else.
 
 use serde_json::json;
+use slipway_plan::{Plan, StackAction};
 
 use super::*;
-use slipway_core::plan::{Plan, StackAction};
 
 const POOL: &str = "c-pool-a";
 

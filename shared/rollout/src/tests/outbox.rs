@@ -1,9 +1,9 @@
 //! What of the outbox changes what runs, and what of it begins something: the one is dropped once it is too old, the other is taken back
 //! when a person says to stop.
 
-use slipway_core::addons::AddonsPointer;
 use slipway_core::event::RolloutReport;
 use slipway_core::node::{Command, Verb};
+use slipway_core::release::AddonsPointer;
 
 use super::*;
 

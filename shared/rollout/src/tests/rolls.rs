@@ -13,11 +13,11 @@ mod stops;
 
 use serde_json::{Value, json};
 use slipway_core::cluster::MaintenanceWindow;
+use slipway_core::deadline::Deadline;
 use slipway_core::node::{
     Answer, Command, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, Verb,
 };
-use slipway_core::plan::RenewalPlan;
-use slipway_core::renewal::Deadline;
+use slipway_plan::RenewalPlan;
 
 use super::evidence::LastAsks;
 use super::*;

@@ -1,9 +1,10 @@
 //! Another minor of Kubernetes or etcd: what comes before what, and what is not begun.
 
+use slipway_core::node::{CommandView, NodeStatus};
+use slipway_plan::Plan;
+
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth, TemplateVersion};
-use slipway_core::node::{CommandView, NodeStatus};
-use slipway_core::plan::Plan;
 
 const CONTROLLERS: &str = "c-control-plane";
 

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use slipway_core::node::Word;
+use slipway_core::node::report::ComponentName;
+use slipway_core::role::Role;
 
 use super::words::Boots;
 use super::{Boot, Detail};
-use slipway_core::node::Word;
-use slipway_core::node::report::ComponentName;
-use slipway_core::pki::Role;
 
 /// Why a member of etcd or a controller may not be taken down now.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

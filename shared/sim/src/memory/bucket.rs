@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{
-    Condition, Folders, Head, Listed, Listing, Object, Objects, PortResult, Put, Removal,
-};
+use slipway_ports::{Condition, Folders, Head, Listed, Listing, Object, Objects, PortResult, Put, Removal};
 
 use super::faults::{Faults, Journal, Meanwhile, call, lock};
 
@@ -287,9 +285,10 @@ impl Removal for MemoryBucket {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use slipway_ports::ErrorKind;
+
     use super::super::Fault;
     use super::*;
-    use slipway_driver::ports::ErrorKind;
 
     fn bucket() -> MemoryBucket {
         MemoryBucket::new("assets", "eu-central-1")

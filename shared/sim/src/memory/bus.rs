@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use slipway_core::event::Event;
-use slipway_driver::ports::{Bus, PortResult};
+use slipway_flows::ports::Bus;
+use slipway_ports::PortResult;
 
 use super::faults::{Faults, Journal, call, lock};
 
@@ -61,10 +62,11 @@ impl Bus for MemoryBus {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use slipway_core::event::PlanUnchanged;
+    use slipway_ports::ErrorKind;
+
     use super::super::Fault;
     use super::*;
-    use slipway_core::event::PlanUnchanged;
-    use slipway_driver::ports::ErrorKind;
 
     #[tokio::test]
     async fn what_was_published_comes_out_once_in_order() {

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use slipway_core::digest::sha256_hex;
 use slipway_core::oidc::{KeyNumbers, VerificationKey};
-use slipway_core::pki::manifest::BACKDATED;
-use slipway_core::pki::{AssetKind, CertificateFacts, CertificateProfile};
-use slipway_driver::ports::{
+use slipway_credentials::manifest::BACKDATED;
+use slipway_credentials::{AssetKind, CertificateFacts, CertificateProfile};
+use slipway_ports::{
     BroughtAuthority, BroughtKey, Context, Crypto, DataKey, ErrorKind, Flaw, Made, PortError, PortResult,
     Sealing, Secret, Seen, Signer,
 };

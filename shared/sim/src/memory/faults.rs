@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use slipway_driver::ports::{ErrorKind, PortError, PortResult};
+use slipway_ports::{ErrorKind, PortError, PortResult};
 
 /// A call to a port.
 #[derive(Debug, Clone, PartialEq, Eq)]

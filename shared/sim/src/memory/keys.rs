@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
-use slipway_driver::ports::{Context, DataKey, ErrorKind, Keys, PortError, PortResult, Secret};
+use slipway_ports::{Context, DataKey, ErrorKind, Keys, PortError, PortResult, Secret};
 
 use super::faults::{Faults, Journal, call, lock};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use slipway_driver::ports::{Parameters, PortResult, Secret, SecretParameter};
+use slipway_ports::{Parameters, PortResult, Secret, SecretParameter};
 
 use super::faults::{Faults, Journal, call, lock};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use slipway_core::digest::sha256_hex;
-use slipway_driver::ports::{PortResult, Registry};
+use slipway_ports::{PortResult, Registry};
 
 use super::faults::{Faults, Journal, call, lock};
 

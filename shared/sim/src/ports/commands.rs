@@ -1,7 +1,8 @@
 //! Run Command in this process, as `slipway-aws` reads it off the wire.
 
 use slipway_core::node::{Command, CommandStatus, CommandView, Invocation, Verb};
-use slipway_driver::ports::{Commands, PortResult};
+use slipway_flows::ports::Commands;
+use slipway_ports::PortResult;
 
 use super::{SharedWorld, lock, port_error};
 use crate::world::{CommandRequest, Details, PRINTED_AT_MOST, Sent};

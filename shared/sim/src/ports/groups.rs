@@ -1,7 +1,8 @@
 //! Auto Scaling in this process, as `slipway-aws` reads it off the wire.
 
 use slipway_core::node::TERMINATE_HOOK;
-use slipway_driver::ports::{Groups, PortResult};
+use slipway_flows::ports::Groups;
+use slipway_ports::PortResult;
 use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView, TargetHealth, TargetState, Targets};
 
 use super::{SharedWorld, lock, port_error};

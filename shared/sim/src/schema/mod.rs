@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn p3_the_plan_and_this_world_go_by_the_same_rules() {
-        use slipway_core::plan::{Replacement, update_rules::replacement};
+        use slipway_plan::Replacement;
+        use slipway_plan::update_rules::replacement;
         for name in type_names() {
             let kind = resource_type(name).unwrap();
             for rule in kind.create_only.iter().chain(&kind.conditional_create_only) {

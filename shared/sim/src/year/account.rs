@@ -7,17 +7,17 @@ use std::task::{Context, Poll, Waker as TaskWaker};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
+use slipway_core::keys;
 use slipway_core::node::BootstrapReport;
-use slipway_core::render::{Rendering, Site};
-use slipway_core::renewal::Asked;
-use slipway_core::status::Report;
-use slipway_core::status::Status;
-use slipway_driver::launch::{
+use slipway_core::release::{Rendering, Site};
+use slipway_core::status::{Report, Status};
+use slipway_credentials::renewal::Asked;
+use slipway_flows::FlowResult;
+use slipway_flows::launch::{
     Clock, RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group, wake_by_stack, wake_deciding,
 };
-use slipway_driver::rendering::{self, RenderPorts, Upload, render_newest, render_upload};
-use slipway_driver::scan::{self, ScanPorts, scan};
-use slipway_driver::{FlowResult, keys};
+use slipway_flows::rendering::{self, RenderPorts, Upload, render_newest, render_upload};
+use slipway_flows::scan::{self, ScanPorts, scan};
 use slipway_rollout::Rollout;
 
 use super::acts::{Journal, Watched};

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slipway_core::event::Event;
 use slipway_core::node::{Command, CommandView};
-use slipway_driver::ports::{Bus, Commands, Groups, PortResult, Stacks};
+use slipway_flows::ports::{Bus, Commands, Groups, Stacks};
+use slipway_ports::PortResult;
 use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 

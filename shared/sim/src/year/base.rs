@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::renewal::Asked;
-use slipway_core::spec;
+use slipway_credentials::renewal::Asked;
 
 use super::account::Account;
 use super::check::Checker;
@@ -372,7 +371,8 @@ impl Base {
 }
 
 fn rules(spec: &str) -> Rules {
-    let accepted = spec::parse(spec.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let accepted =
+        slipway_spec::parse(spec.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
     Rules::of(&accepted.cluster)
 }
 

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
-use slipway_core::pki::Manifest;
-use slipway_core::plan::Plan;
+use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_driver::keys;
-use slipway_driver::launch::Waker;
+use slipway_credentials::Manifest;
+use slipway_flows::launch::Waker;
+use slipway_plan::Plan;
 use slipway_rollout::Effect;
 
 use super::account::{Account, Woken};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use slipway_driver::launch::Waker;
+use slipway_flows::launch::Waker;
 use slipway_rollout::{Decision, Observed, Rollout, decide};
 
 /// Somebody who makes a mistake: sees other things than are there, decides something else, or does not hear.

@@ -1,4 +1,4 @@
-//! Rollouts and whole years of a cluster, lived through in a moment: an [`Account`] with the real flows of `slipway_driver` on a
+//! Rollouts and whole years of a cluster, lived through in a moment: an [`Account`] with the real flows of `slipway_flows` on a
 //! virtual clock, an [`Engine`] that brings events to them and lets things go wrong, and a [`Checker`] that knows nothing of how they
 //! decide.
 //!

@@ -1,12 +1,11 @@
 //! What people do, and from when on it counts.
 
-use slipway_core::plan::Plan;
-use slipway_core::status::Desired;
-use slipway_driver::keys;
-use slipway_driver::launch::Waker;
-use slipway_rollout::Order;
-
 use jiff::Timestamp;
+use slipway_core::keys;
+use slipway_core::status::Desired;
+use slipway_flows::launch::Waker;
+use slipway_plan::Plan;
+use slipway_rollout::Order;
 
 use super::account::Woken;
 use super::engine::{Deed, Engine};

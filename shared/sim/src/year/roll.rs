@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::spec;
-use slipway_driver::keys;
+use slipway_core::keys;
 
 use super::account::Account;
 use super::check::{Checker, Violation};
@@ -79,7 +78,7 @@ impl Roll {
     pub fn run(self, meddler: Option<&dyn Meddler>) -> Rolled {
         let before = self.spec("m7i.large");
         let accepted =
-            spec::parse(before.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
+            slipway_spec::parse(before.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
         let checker = Checker::new(NAME, Rules::of(&accepted.cluster), false);
         let mut engine = Engine::new(Account::new(NAME, "eu-west-1", 1), checker, 1, meddler);
         engine.person_after(SignedDuration::ZERO, Deed::Upload(before));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_core::render::Rendering;
+use slipway_core::release::Rendering;
 
 use crate::world::{MachineFacts, Power};
 

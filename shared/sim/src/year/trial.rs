@@ -2,9 +2,9 @@
 //! then nothing does any more. It must come to an end, and in the end to what was asked for.
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_driver::keys;
-use slipway_driver::launch::Waker;
+use slipway_flows::launch::Waker;
 use slipway_rollout::Order;
 
 use super::account::Woken;

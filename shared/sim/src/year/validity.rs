@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use slipway_core::pki::{Manifest, Role};
+use slipway_core::role::Role;
+use slipway_credentials::Manifest;
 
 use crate::world::{MachineFacts, Power};
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::spec;
 
 use super::account::Account;
 use super::check::{Checker, Violation};
@@ -110,7 +109,7 @@ impl Year {
     /// # Errors
     /// If the spec is not accepted.
     pub fn live(&self) -> Result<Chronicle, Refused> {
-        let accepted = spec::parse(self.spec.as_bytes(), None).map_err(|problems| {
+        let accepted = slipway_spec::parse(self.spec.as_bytes(), None).map_err(|problems| {
             let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Refused(problems.join("; "))
         })?;

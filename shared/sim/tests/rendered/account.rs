@@ -4,19 +4,19 @@ use std::sync::{Arc, Mutex};
 
 use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
-use slipway_core::lock::Lock;
-use slipway_core::patch::Patch;
-use slipway_core::pki::Role;
-use slipway_core::render::{Inputs, Rendering, Site, Stack, render};
-use slipway_core::spec;
-use slipway_driver::ports::Stacks as _;
+use slipway_core::release::{Rendering, Site, Stack};
+use slipway_core::role::Role;
+use slipway_flows::ports::Stacks as _;
+use slipway_render::lock::Lock;
+use slipway_render::{Inputs, render};
 use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
 use slipway_sim::memory::MemoryBucket;
 use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
 use slipway_sim::{Config, World};
+use slipway_spec::patch::Patch;
 
 pub(crate) fn cluster(text: &str) -> Cluster {
-    spec::parse(text.as_bytes(), None).unwrap().cluster
+    slipway_spec::parse(text.as_bytes(), None).unwrap().cluster
 }
 
 /// `cluster` with everything pinned and credentials for every role.

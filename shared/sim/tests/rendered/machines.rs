@@ -9,8 +9,9 @@ use slipway_core::node::{
     Command, CommandView, Drained, EtcdHealth, FailureCode, HowUnanswered, LeaderMoved, NodeStatus,
     Refreshed, SnapshotTaken, Uncordoned, Verb,
 };
-use slipway_core::pki::Role;
-use slipway_driver::ports::{Commands as _, ErrorKind, Groups as _};
+use slipway_core::role::Role;
+use slipway_flows::ports::{Commands as _, Groups as _};
+use slipway_ports::ErrorKind;
 use slipway_rollout::fleet::{GroupView, Lifecycle, TargetState};
 use slipway_sim::ports::{SimulatedCommands, SimulatedGroups, lock};
 use slipway_sim::{ClusterFacts, Fate, FleetFaults, MachineFacts, Power};

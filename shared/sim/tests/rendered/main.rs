@@ -5,15 +5,14 @@
 mod account;
 mod machines;
 
+use account::{Account, cluster, patched_rendering, rendering};
 use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
-use slipway_core::patch::{self, Patch};
-use slipway_core::pki::Role;
-use slipway_core::render::Stack;
-use slipway_driver::ports::Stacks as _;
+use slipway_core::release::Stack;
+use slipway_core::role::Role;
+use slipway_flows::ports::Stacks as _;
 use slipway_sim::ports::lock;
-
-use account::{Account, cluster, patched_rendering, rendering};
+use slipway_spec::patch::{self, Patch};
 
 const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
 

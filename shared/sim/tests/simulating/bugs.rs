@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use beliefs::{drained, has_begun, is_done, refreshed, snapshot, success};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{
     Answer, Command, CommandView, HowUnanswered, LeaderMoved, RecordsRetired, Unanswered, Verb,
 };
-use slipway_driver::launch::Waker;
+use slipway_flows::launch::Waker;
 use slipway_rollout::fleet::{GroupView, Lifecycle, TargetHealth};
 use slipway_rollout::{
     Decision, Departure, Destroy, Effect, GoingState, NodeStep, Observed, Order, Place, Rollout, Work, decide,
@@ -18,7 +19,6 @@ use slipway_rollout::{
 use slipway_sim::year::{Change, Meddler, People, Trial, Violation};
 
 use super::seeds::{base, number};
-use beliefs::{drained, has_begun, is_done, refreshed, snapshot, success};
 
 /// A mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,7 +187,7 @@ impl Mistaken {
             }
             Bug::WaitsThoughUrgent => {
                 if let Some(active) = state.active_mut() {
-                    active.nodes.deadline = slipway_core::renewal::Deadline::default();
+                    active.nodes.deadline = slipway_core::deadline::Deadline::default();
                 }
             }
             Bug::GoesOnAfterAFailure => {

@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use slipway_core::pki::manifest::profile;
-use slipway_core::pki::policy;
-use slipway_core::spec;
-use slipway_driver::ports::{Crypto as _, Secret, Signer};
-use slipway_pki::AwsLc;
-use slipway_pki::timeline::{self, Row};
-use slipway_pki::verify::{self, File, Found};
+use slipway_credentials::manifest::profile;
+use slipway_credentials::policy;
+use slipway_crypto::AwsLc;
+use slipway_crypto::timeline::{self, Row};
+use slipway_crypto::verify::{self, File, Found};
+use slipway_ports::{Crypto as _, Secret, Signer};
 
 use super::{Anyhow, PRODUCTION, RUNS, measure, row};
 
@@ -64,7 +63,8 @@ pub(crate) fn rates() -> Anyhow<()> {
 
 /// The certificates of the production example, by name.
 fn pems(now: Timestamp) -> Anyhow<Vec<(String, String)>> {
-    let cluster = spec::parse(PRODUCTION.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;
+    let cluster =
+        slipway_spec::parse(PRODUCTION.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;
     let mut signers = std::collections::BTreeMap::new();
     let mut pems = Vec::new();
     for asset in policy::assets(&cluster) {

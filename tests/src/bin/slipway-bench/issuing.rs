@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use slipway_core::cluster::{Cluster, KeyAlgorithm};
-use slipway_core::pki::{AssetKind, policy};
-use slipway_core::spec;
-use slipway_driver::credentials::ensure;
-use slipway_pki::AwsLc;
+use slipway_credentials::{AssetKind, policy};
+use slipway_crypto::AwsLc;
+use slipway_flows::credentials::ensure;
 use slipway_sim::memory::{MemoryBucket, MemoryKeys};
 
 use super::{Anyhow, PRODUCTION, RUNS, row};
@@ -18,7 +17,8 @@ const ROUNDS: usize = 5;
 
 /// The production example's PKI with the default keys, and with RSA.
 pub(crate) async fn whole() -> Anyhow<()> {
-    let mut cluster = spec::parse(PRODUCTION.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;
+    let mut cluster =
+        slipway_spec::parse(PRODUCTION.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;
     let mut first = Vec::new();
     for _ in 0..RUNS {
         first.push(once(&cluster).await?);

@@ -15,13 +15,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use slipway_core::cluster::{Cluster, KeyAlgorithm};
-use slipway_core::lock::Lock;
-use slipway_core::pki::{AssetKind, policy};
-use slipway_core::render::{self, Site};
-use slipway_core::spec;
-use slipway_driver::ports::Crypto as _;
-use slipway_driver::rendering::Outcome;
-use slipway_pki::AwsLc;
+use slipway_core::release::Site;
+use slipway_credentials::{AssetKind, policy};
+use slipway_crypto::AwsLc;
+use slipway_flows::rendering::Outcome;
+use slipway_ports::Crypto as _;
+use slipway_render::lock::Lock;
 use slipway_sim::memory::OWN_KEY;
 use slipway_tests::workshop::Workshop;
 
@@ -54,8 +53,9 @@ async fn main() -> Anyhow<()> {
         return Ok(());
     }
     let production = PRODUCTION.as_bytes();
-    let accepted = spec::parse(production, Some(&spec::Expected { name: "production", region: None }))
-        .map_err(|found| format!("{found:?}"))?;
+    let accepted =
+        slipway_spec::parse(production, Some(&slipway_spec::Expected { name: "production", region: None }))
+            .map_err(|found| format!("{found:?}"))?;
     println!("slipway bench, medians of {RUNS} runs\n");
 
     let mut first = Vec::new();
@@ -152,10 +152,11 @@ fn parse_and_render(spec: &str) -> Anyhow<()> {
         region: None,
         issuer_bucket: Some("issuer".to_owned()),
     };
-    let place = spec::Expected { name: "production", region: None };
-    let cluster = spec::parse(spec.as_bytes(), Some(&place)).map_err(|found| format!("{found:?}"))?.cluster;
+    let place = slipway_spec::Expected { name: "production", region: None };
+    let cluster =
+        slipway_spec::parse(spec.as_bytes(), Some(&place)).map_err(|found| format!("{found:?}"))?.cluster;
     let credentials = policy::roles(&cluster).into_iter().map(|role| (role, "0".repeat(64))).collect();
-    render::render(&render::Inputs::new(&cluster, &lock(&cluster), &credentials, &site))
+    slipway_render::render(&slipway_render::Inputs::new(&cluster, &lock(&cluster), &credentials, &site))
         .map_err(|errors| format!("{errors:?}"))?;
     Ok(())
 }

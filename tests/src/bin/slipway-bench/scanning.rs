@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::pki::manifest::{self, names};
-use slipway_core::pki::{Entry, Manifest, policy};
-use slipway_core::renewal::Asked;
-use slipway_core::spec;
-use slipway_driver::ports::{
+use slipway_core::keys;
+use slipway_credentials::manifest::{self, names};
+use slipway_credentials::renewal::Asked;
+use slipway_credentials::{Entry, Manifest, policy};
+use slipway_crypto::AwsLc;
+use slipway_flows::scan::{Outcome, ScanPorts, fan_out, scan};
+use slipway_flows::store;
+use slipway_ports::{
     Condition, Crypto as _, Folders, Head, Listed, Listing, Object, Objects, PortResult, Put, Signer,
 };
-use slipway_driver::scan::{Outcome, ScanPorts, fan_out, scan};
-use slipway_driver::{keys, store};
-use slipway_pki::AwsLc;
 use slipway_sim::memory::{MemoryBus, MemoryKeys};
 use slipway_sim::ports::SimulatedGroups;
 use slipway_sim::world::{Config, World};
@@ -201,7 +201,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// A bus that keeps nothing.
 struct Forgetful;
 
-impl slipway_driver::ports::Bus for Forgetful {
+impl slipway_flows::ports::Bus for Forgetful {
     async fn publish(&self, _: &[slipway_core::event::Event]) -> PortResult<()> {
         Ok(())
     }
@@ -221,7 +221,8 @@ impl Fleet {
     fn new(now: Timestamp) -> Anyhow<Self> {
         // The most members that a spec may ask for.
         let spec = PRODUCTION.replacen("etcd:\n  count: 3\n", "etcd:\n  count: 5\n", 1);
-        let cluster = spec::parse(spec.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;
+        let cluster =
+            slipway_spec::parse(spec.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;
         let (mut objects, mut signers) = (BTreeMap::new(), BTreeMap::<String, Signer>::new());
         let mut inventory = Manifest { format: manifest::FORMAT, ..Manifest::default() };
         for asset in policy::assets(&cluster) {

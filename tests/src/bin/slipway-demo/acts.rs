@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use slipway_core::pki::{Manifest, Role};
-use slipway_core::plan::{NodeAction, Plan, StackAction};
-use slipway_core::render::StackKind;
+use slipway_core::release::StackKind;
+use slipway_core::role::Role;
 use slipway_core::status::Status;
 use slipway_core::words;
+use slipway_credentials::Manifest;
+use slipway_plan::{NodeAction, Plan, StackAction};
 use slipway_tests::installation::Installation;
 use slipway_tests::observe::{Call, Observation, Observed, PATIENCE};
 use slipway_tests::tools;

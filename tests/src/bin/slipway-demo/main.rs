@@ -14,7 +14,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use acts::Demo;
-use slipway_driver::refusal::chain;
+use slipway_ports::refusal::chain;
 
 /// What was asked for on the command line.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,16 +11,17 @@ use serde_json::json;
 use slipway_aws::S3Bucket;
 use slipway_core::cluster::{Approval, Cluster};
 use slipway_core::digest::sha256_hex;
-use slipway_core::pki::{Manifest, Role, manifest, policy};
-use slipway_core::plan::{Baseline, NodeAction, Plan, RenewalPlan, plan};
-use slipway_core::render::Rendering;
-use slipway_core::renewal::replaced;
-use slipway_core::spec;
+use slipway_core::keys;
+use slipway_core::release::Rendering;
+use slipway_core::role::Role;
 use slipway_core::status::Desired;
-use slipway_driver::error::{FlowError, FlowResult};
-use slipway_driver::ports::{Condition, Object, Objects as _, Put};
-use slipway_driver::{credentials, keys, store};
-use slipway_pki::AwsLc;
+use slipway_credentials::renewal::replaced;
+use slipway_credentials::{Manifest, manifest, policy};
+use slipway_crypto::AwsLc;
+use slipway_flows::error::{FlowError, FlowResult};
+use slipway_flows::{credentials, store};
+use slipway_plan::{Baseline, NodeAction, Plan, RenewalPlan, plan};
+use slipway_ports::{Condition, Object, Objects as _, Put};
 
 use super::Args;
 use crate::Exit;
@@ -101,12 +102,12 @@ pub(in crate::commands) async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Re
         let problem = format!("there is no s3://{}/{key}", specs.name());
         return Err(Failure::refused(problem, "upload the spec again, and wait for its plan"));
     };
-    let cluster = spec::parse(&spec.bytes, None).map(|accepted| accepted.cluster);
+    let cluster = slipway_spec::parse(&spec.bytes, None).map(|accepted| accepted.cluster);
     let planned = if spec.version == desired.spec_version {
         cluster.as_ref().ok().cloned()
     } else {
         let planned = specs.get_version(&key, &desired.spec_version).await.map_err(FlowError::from)?;
-        planned.and_then(|planned| Some(spec::parse(&planned.bytes, None).ok()?.cluster))
+        planned.and_then(|planned| Some(slipway_spec::parse(&planned.bytes, None).ok()?.cluster))
     };
     let (Ok(cluster), Some(planned)) = (cluster, planned) else { return Err(says_more(specs, &key)) };
     if planned != cluster {

@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::deadline::Urgency;
+use slipway_core::node::Verb;
 
 use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, verifies};
 use crate::errand::{Asked, Round};
@@ -13,8 +15,6 @@ use crate::nodes::members::refreshed;
 use crate::outbox::Seen;
 use crate::states::{Wakes, Way};
 use crate::waits::Waits;
-use slipway_core::node::Verb;
-use slipway_core::renewal::Urgency;
 
 /// It takes new credentials in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::deadline::Urgency;
+use slipway_core::node::{LeaderMoved, Verb};
 
 use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, checks, still_serves, verifies};
 use crate::Effect;
@@ -14,8 +16,6 @@ use crate::nodes::{PATIENCE, RECONSIDERED, Turn, is_current, serving};
 use crate::outbox::Seen;
 use crate::states::{Wakes, Way};
 use crate::waits::{Boot, Boots, Comes, Waits};
-use slipway_core::node::{LeaderMoved, Verb};
-use slipway_core::renewal::Urgency;
 
 /// Another machine takes its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Certificates that have expired: the processes run on, and nobody takes what they present.
 
-use slipway_core::pki::policy::KUBERNETES_DIR;
+use slipway_credentials::policy::KUBERNETES_DIR;
 
 use super::super::World;
 use super::{ClusterTask, Machine};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use slipway_core::render::{NodeRole, Rendering};
+use slipway_core::release::{NodeRole, Rendering};
 
 use super::{CLOCKS, Checker, Stops};
 use crate::world::{ClusterFacts, MachineFacts, World};

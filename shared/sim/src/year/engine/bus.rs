@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use slipway_core::event::Event;
-use slipway_core::renewal::Asked;
-use slipway_driver::launch::Waker;
+use slipway_credentials::renewal::Asked;
+use slipway_flows::launch::Waker;
 
 use super::{Engine, Happening};
 use crate::world::Outgoing;

@@ -1,0 +1,54 @@
+//! Canonical JSON: no spaces, keys sorted at every depth.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde_json::Value;
+
+/// `value` without spaces and with sorted keys. `serde_json`'s own map sorts too, until some crate of the
+/// build turns on its feature `preserve_order`: then the same spec would render other bytes, so the order is
+/// made here.
+#[must_use]
+pub fn canonical_json(value: &Value) -> String {
+    serde_json::to_string(&Sorted(value)).expect("a JSON value has string keys only")
+}
+
+struct Sorted<'a>(&'a Value);
+
+impl Serialize for Sorted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(map) => {
+                let sorted: BTreeMap<&String, &Value> = map.iter().collect();
+                let mut out = serializer.serialize_map(Some(sorted.len()))?;
+                for (key, value) in sorted {
+                    out.serialize_entry(key, &Sorted(value))?;
+                }
+                out.end()
+            }
+            Value::Array(items) => {
+                let mut out = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    out.serialize_element(&Sorted(item))?;
+                }
+                out.end()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.0.serialize(serializer)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn p1_keys_are_sorted_at_every_depth() {
+        let value = json!({ "b": [{ "z": 1, "a": null }], "a": { "d": "x", "c": true } });
+        assert_eq!(canonical_json(&value), r#"{"a":{"c":true,"d":"x"},"b":[{"a":null,"z":1}]}"#);
+    }
+}

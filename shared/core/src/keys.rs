@@ -1,0 +1,284 @@
+//! Where things lie in the buckets (design §4, State).
+
+use crate::{oidc, role};
+
+/// The folder of a cluster's patches, beside its spec, as findings name it.
+pub const PATCHES: &str = "patches";
+/// How a patch's file name ends; no other file of the folder is read.
+pub const PATCH_EXTENSION: &str = ".yaml";
+
+/// Whether a file of that name, below the folder, is a patch. What begins with a dot is an editor's.
+#[must_use]
+pub fn is_patch(name: &str) -> bool {
+    name.ends_with(PATCH_EXTENSION) && !name.starts_with('.') && !name.contains('/')
+}
+
+/// The spec of a cluster, in the spec bucket.
+#[must_use]
+pub fn spec(cluster: &str) -> String {
+    format!("clusters/{cluster}/cluster.yaml")
+}
+
+/// The cluster whose spec lies at `key`; `None` for any other key.
+#[must_use]
+pub fn cluster_of_spec(key: &str) -> Option<&str> {
+    let cluster = key.strip_prefix("clusters/")?.strip_suffix("/cluster.yaml")?;
+    (!cluster.is_empty() && !cluster.contains('/')).then_some(cluster)
+}
+
+/// The folder of a cluster's patches, in the spec bucket.
+#[must_use]
+pub fn patches(cluster: &str) -> String {
+    format!("clusters/{cluster}/{}/", PATCHES)
+}
+
+/// The name of the patch of `cluster` that lies at `key`; `None` for any other key.
+#[must_use]
+pub fn patch_name<'k>(cluster: &str, key: &'k str) -> Option<&'k str> {
+    key.strip_prefix(&patches(cluster)).filter(|name| is_patch(name))
+}
+
+/// The cluster one of whose patches lies at `key`; `None` for any other key.
+#[must_use]
+pub fn cluster_of_patch(key: &str) -> Option<&str> {
+    let cluster = key.strip_prefix("clusters/")?.split('/').next()?;
+    (!cluster.is_empty() && patch_name(cluster, key).is_some()).then_some(cluster)
+}
+
+/// A file that belongs to a cluster's spec and is imported from, in the spec bucket.
+#[must_use]
+pub fn import(cluster: &str, file: &str) -> String {
+    format!("clusters/{cluster}/import/{file}")
+}
+
+/// What a person asks first.
+#[must_use]
+pub fn status(cluster: &str) -> String {
+    format!("clusters/{cluster}/status.json")
+}
+
+/// What the outside world decided.
+#[must_use]
+pub fn lock(cluster: &str) -> String {
+    format!("clusters/{cluster}/lock.json")
+}
+
+/// The plan that should be executed.
+#[must_use]
+pub fn desired(cluster: &str) -> String {
+    format!("clusters/{cluster}/desired.json")
+}
+
+/// The state of the rollout.
+#[must_use]
+pub fn rollout(cluster: &str) -> String {
+    format!("clusters/{cluster}/rollout.json")
+}
+
+/// A rendering, by its id.
+#[must_use]
+pub fn release(cluster: &str, id: &str) -> String {
+    format!("clusters/{cluster}/releases/{id}.json")
+}
+
+/// A plan, by its id.
+#[must_use]
+pub fn plan(cluster: &str, id: &str) -> String {
+    format!("clusters/{cluster}/plans/{id}.json")
+}
+
+/// The page of a plan, by the plan's id.
+#[must_use]
+pub fn plan_page(cluster: &str, id: &str) -> String {
+    format!("clusters/{cluster}/plans/{id}.html")
+}
+
+/// A role's configuration, by its digest.
+#[must_use]
+pub fn config(cluster: &str, role: &str, digest: &str) -> String {
+    format!("clusters/{cluster}/bundles/{role}/config-{digest}")
+}
+
+/// The manifests of a cluster's add-ons, by their digest.
+#[must_use]
+pub fn addons(cluster: &str, digest: &str) -> String {
+    format!("clusters/{cluster}/addons/{digest}.json")
+}
+
+/// Which add-ons the node managers keep applied.
+#[must_use]
+pub fn addons_pointer(cluster: &str) -> String {
+    format!("clusters/{cluster}/addons.json")
+}
+
+/// The inventory of a cluster's credentials.
+#[must_use]
+pub fn manifest(cluster: &str) -> String {
+    format!("clusters/{cluster}/pki/manifest.json")
+}
+
+/// The certificate or public key of an asset, by its fingerprint.
+#[must_use]
+pub fn public_half(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    let asset = role::base(asset);
+    format!("clusters/{cluster}/pki/{asset}/{fingerprint}.pem")
+}
+
+/// The certificates from an authority that was brought up to its root, by the authority's fingerprint.
+#[must_use]
+pub fn chain(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    let asset = role::base(asset);
+    format!("clusters/{cluster}/pki/{asset}/{fingerprint}.chain.pem")
+}
+
+/// The sealed private key or secret of an asset, by its fingerprint.
+#[must_use]
+pub fn private_half(cluster: &str, asset: &str, fingerprint: &str) -> String {
+    let asset = role::base(asset);
+    format!("clusters/{cluster}/pki/{asset}/{fingerprint}.sealed")
+}
+
+/// The sealed credentials of a role, by their digest.
+#[must_use]
+pub fn credentials(cluster: &str, role: &str, digest: &str) -> String {
+    format!("clusters/{cluster}/bundles/{role}/credentials-{digest}")
+}
+
+/// A snapshot of etcd, by its time (`20261121T204500Z`); sealed.
+#[must_use]
+pub fn etcd_snapshot(cluster: &str, time: &str) -> String {
+    format!("clusters/{cluster}/etcd-snapshots/{time}.db")
+}
+
+/// What a node tells of its bootstrap: [`slipway_core::node::BootstrapReport`].
+#[must_use]
+pub fn bootstrap_report(cluster: &str, role: &str, instance: &str) -> String {
+    format!("clusters/{cluster}/nodes/{role}/{instance}.json")
+}
+
+/// What a node serves and holds, as it told last: [`slipway_core::node::NodeStatus`].
+#[must_use]
+pub fn node_status(cluster: &str, role: &str, instance: &str) -> String {
+    format!("clusters/{cluster}/nodes/{role}/{instance}/status.json")
+}
+
+/// The folder of the clusters, in each bucket.
+pub const CLUSTERS: &str = "clusters/";
+
+/// The folder of a cluster's credentials.
+#[must_use]
+pub fn pki(cluster: &str) -> String {
+    format!("clusters/{cluster}/pki/")
+}
+
+/// What was said of a cluster's certificates, and how they stood when it was scanned last: [`slipway_credentials::renewal::State`].
+#[must_use]
+pub fn scan(cluster: &str) -> String {
+    format!("clusters/{cluster}/scan.json")
+}
+
+/// The folder of what a cluster's nodes tell.
+#[must_use]
+pub fn nodes(cluster: &str) -> String {
+    format!("clusters/{cluster}/nodes/")
+}
+
+/// The machine whose status lies at `key`; `None` for any other key.
+#[must_use]
+pub fn instance_of_status<'k>(cluster: &str, key: &'k str) -> Option<&'k str> {
+    let rest = key.strip_prefix(&nodes(cluster))?.strip_suffix("/status.json")?;
+    let (role, instance) = rest.split_once('/')?;
+    (!role.is_empty() && !instance.is_empty() && !instance.contains('/')).then_some(instance)
+}
+
+/// The discovery document of a cluster's issuer, in the issuer bucket.
+#[must_use]
+pub fn discovery(cluster: &str) -> String {
+    format!("clusters/{cluster}/{}", oidc::DISCOVERY_PATH)
+}
+
+/// The public keys of a cluster's service accounts, in the issuer bucket.
+#[must_use]
+pub fn jwks(cluster: &str) -> String {
+    format!("clusters/{cluster}/{}", oidc::JWKS_PATH)
+}
+
+/// The clusters that a stack of that name may belong to: `<cluster>-network`, `-identity`, `-etcd`, `-control-plane`,
+/// `-pool-<name>`. Several, where a name holds `-pool-` more than once.
+#[must_use]
+pub fn clusters_of_stack(stack: &str) -> Vec<String> {
+    let suffixes = ["-network", "-identity", "-etcd", "-control-plane"];
+    let plain = suffixes.iter().filter_map(|suffix| stack.strip_suffix(suffix));
+    let pools = stack.match_indices("-pool-").map(|(at, _)| &stack[..at]);
+    plain.chain(pools).filter(|cluster| !cluster.is_empty()).map(str::to_owned).collect()
+}
+
+/// The clusters that an Auto Scaling group of this name may belong to: it is called as its stack, and that of an etcd member
+/// bears the member's number besides.
+#[must_use]
+pub fn clusters_of_group(group: &str) -> Vec<String> {
+    let member =
+        group.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let member =
+        member.and_then(|(stack, _)| stack.strip_suffix("-etcd")).filter(|cluster| !cluster.is_empty());
+    clusters_of_stack(group).into_iter().chain(member.map(str::to_owned)).collect()
+}
+
+/// The digests of the node agent, by architecture.
+pub const AGENT_MANIFEST: &str = "agent/manifest.json";
+
+/// The node agent with that digest.
+#[must_use]
+pub fn agent(sha256: &str) -> String {
+    format!("agent/{sha256}/slipway-node")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_names_every_cluster_that_it_may_belong_to() {
+        assert_eq!(clusters_of_stack("prod-eu-control-plane"), ["prod-eu"]);
+        assert_eq!(clusters_of_stack("prod-identity"), ["prod"]);
+        assert_eq!(clusters_of_stack("a-pool-b-pool-c"), ["a", "a-pool-b"]);
+        assert_eq!(clusters_of_stack("somebody-elses"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_group_names_every_cluster_that_it_may_belong_to() {
+        assert_eq!(clusters_of_group("prod-eu-etcd-2"), ["prod-eu"]);
+        assert_eq!(clusters_of_group("prod-control-plane"), ["prod"]);
+        assert_eq!(clusters_of_group("a-pool-b-etcd-0"), ["a", "a-pool-b"]);
+        for other in ["prod-etcd-x", "-etcd-0", "somebody-elses", ""] {
+            assert_eq!(clusters_of_group(other), Vec::<String>::new(), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_a_patch_right_in_its_folder_names_a_cluster() {
+        assert_eq!(cluster_of_patch("clusters/prod/patches/10-a.yaml"), Some("prod"));
+        for other in [
+            "clusters//patches/a.yaml",
+            "clusters/a/patches/b/c.yaml",
+            "clusters/a/patches/.yaml",
+            "clusters/a/patches/.#a.yaml",
+            "clusters/a/patches/a.yml",
+            "clusters/a/b/patches/a.yaml",
+            "clusters/a/patches/",
+            "clusters/a/cluster.yaml",
+        ] {
+            assert_eq!(cluster_of_patch(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_a_spec_right_below_its_folder_names_a_cluster() {
+        assert_eq!(cluster_of_spec(&spec("prod")), Some("prod"));
+        for other in
+            ["clusters//cluster.yaml", "clusters/a/b/cluster.yaml", "clusters/a/x.yaml", "cluster.yaml"]
+        {
+            assert_eq!(cluster_of_spec(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The decision: what to renew and what to say.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::cluster::RolloutBeforeExpiry;
+use slipway_core::deadline;
+use slipway_core::digest::sha256_hex;
+
+use super::announce::announce;
+use super::standing::standings;
+use super::{
+    DAY_S, Decision, Group, Observed, Renew, Renewal, SPREAD_DAYS, Standing, State, Told, Urgent,
+    days_before, seconds_before,
+};
+use crate::Origin;
+use crate::manifest::BACKDATED;
+use crate::rotation::due;
+
+/// Decides. Total: any inventory, any clock.
+#[must_use]
+pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
+    let (mut standings, mut findings) = standings(observed, now);
+    let policy = observed.cluster.certificates.rollout_before_expiry;
+    for standing in &mut standings {
+        standing.renewed_from = policy.and_then(|policy| renewed_from(observed, standing, policy));
+    }
+    let renew = renewals(observed, &standings, now);
+    let renewed: Vec<&str> =
+        renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.as_str()).collect();
+
+    let due = due(observed.manifest, &observed.cluster.certificates, now);
+    let (mut announcements, mut announced) = (Vec::new(), BTreeMap::new());
+    for standing in &standings {
+        // What is renewed in this moment is not said to expire: whether that worked is said.
+        if renewed.contains(&standing.name.as_str()) && standing.first_end().2.is_none() {
+            announced.extend(
+                observed.state.announced.get_key_value(&standing.name).map(|(k, v)| (k.clone(), v.clone())),
+            );
+            continue;
+        }
+        let due = due.iter().find(|due| due.name == standing.name);
+        let (announcement, said) = announce(observed, standing, due, now);
+        announcements.extend(announcement);
+        announced.extend(said.map(|said| (standing.name.clone(), said)));
+    }
+    findings.sort();
+    findings.dedup();
+    let next = State {
+        format: State::FORMAT,
+        at: now,
+        announced,
+        superseded: still_superseded(observed, &standings),
+        urgent: deadline::lead(observed.cluster).and_then(|lead| urgent(lead, &standings, &renewed, now)),
+        certificates: standings.iter().map(|one| (one.name.clone(), told(one))).collect(),
+        findings: findings.clone(),
+    };
+    let unwished = observed.wished.is_some_and(|wished| {
+        wished.digests.iter().any(|(role, digest)| {
+            observed.manifest.bundles.get(role).is_some_and(|bundle| bundle.digest != *digest)
+        })
+    });
+    Decision { renew, announce: announcements, findings, standings, unwished, next }
+}
+
+/// When a certificate that ends at `ends`, of those that are issued for `issued_days`, is renewed in the cluster `name`.
+#[must_use]
+pub fn renewal_time(name: &str, ends: Timestamp, days: u32, issued_days: u32) -> Timestamp {
+    // Never so early that what was just issued would be due.
+    let room_s = i64::from(issued_days.saturating_sub(days)) * DAY_S / 2;
+    let spread_s = (i64::from(SPREAD_DAYS) * DAY_S).min(room_s);
+    // A share of the spread, in 65,536ths: it is the same at any time and on any machine.
+    let share = i64::from(u16::from_str_radix(&sha256_hex(name.as_bytes())[..4], 16).unwrap_or_default());
+    seconds_before(days_before(ends, days), spread_s * share / 65_536)
+}
+
+/// Whether Slipway can issue it anew.
+fn is_ours(standing: &Standing) -> bool {
+    standing.group.is_some() && standing.origin == Origin::Generated
+}
+
+fn renewed_from(
+    observed: &Observed<'_>,
+    standing: &Standing,
+    policy: RolloutBeforeExpiry,
+) -> Option<Timestamp> {
+    is_ours(standing).then(|| renewal_time(&observed.cluster.name, standing.ends, policy.days, standing.days))
+}
+
+fn is_asked(observed: &Observed<'_>, standing: &Standing) -> bool {
+    let asked = observed.asked;
+    // One that was issued since it was asked is the answer to it.
+    let issued = standing.begins.saturating_add(BACKDATED).unwrap_or(standing.begins);
+    let answered = asked.at.is_some_and(|at| issued >= at);
+    is_ours(standing) && !answered && (asked.everything || asked.certificates.contains(&standing.name))
+}
+
+fn renewals(observed: &Observed<'_>, standings: &[Standing], now: Timestamp) -> Vec<Renewal> {
+    let mut renewals = Vec::new();
+    for group in [Group::Etcd, Group::ControlPlane, Group::Administrator] {
+        let ours: Vec<&Standing> =
+            standings.iter().filter(|one| one.group == Some(group) && is_ours(one)).collect();
+        let is_due = |one: &Standing| one.gains() && one.renewed_from.is_some_and(|from| from <= now);
+        let any_due = ours.iter().any(|one| is_due(one));
+        // What rolls the same nodes in less than half its life goes along.
+        let goes_along = |one: &Standing| {
+            let half_life_s = i64::from(one.days) * DAY_S / 2;
+            any_due && one.gains() && one.ends.as_second() - now.as_second() < half_life_s
+        };
+        let chosen = ours.iter().filter(|one| is_due(one) || goes_along(one) || is_asked(observed, one));
+        let certificates: Vec<Renew> = chosen
+            .map(|one| Renew {
+                name: one.name.clone(),
+                fingerprint: one.fingerprint.clone(),
+                ends: one.ends,
+                due: is_due(one),
+            })
+            .collect();
+        if !certificates.is_empty() {
+            renewals.push(Renewal { group, certificates });
+        }
+    }
+    renewals
+}
+
+/// The first end among those that nodes use until the newest are everywhere, if it is so near that nothing may hold it up.
+fn urgent(lead: SignedDuration, standings: &[Standing], renewed: &[&str], now: Timestamp) -> Option<Urgent> {
+    let on_nodes = standings
+        .iter()
+        .filter(|one| is_ours(one) && matches!(one.group, Some(Group::Etcd | Group::ControlPlane)));
+    let ends = on_nodes.flat_map(|one| {
+        let own = renewed.contains(&one.name.as_str()).then_some(one.ends);
+        let others = one.elsewhere.iter().map(|other| other.ends);
+        own.into_iter().chain(others).map(|ends| (ends, &one.name))
+    });
+    let (ends, certificate) = ends.min()?;
+    (ends.duration_since(now) <= lead).then(|| Urgent {
+        certificate: certificate.clone(),
+        ends,
+        expired: ends <= now,
+    })
+}
+
+/// What was replaced and may still be in use.
+fn still_superseded(observed: &Observed<'_>, standings: &[Standing]) -> BTreeMap<String, super::Superseded> {
+    let in_use = |name: &String, fingerprint: &String| {
+        let standing = standings.iter().find(|one| one.name == *name);
+        standing.is_none_or(|one| {
+            // It was about to be replaced, and was not yet.
+            one.fingerprint == *fingerprint || !one.elsewhere.is_empty()
+        })
+    };
+    let kept = observed.state.superseded.iter().filter(|(name, before)| in_use(name, &before.fingerprint));
+    kept.map(|(name, before)| (name.clone(), before.clone())).collect()
+}
+
+fn told(standing: &Standing) -> Told {
+    Told {
+        ends: standing.ends,
+        group: standing.group,
+        renewed_from: standing.renewed_from,
+        older: standing.elsewhere.iter().map(|other| (other.place.clone(), other.ends)).collect(),
+    }
+}

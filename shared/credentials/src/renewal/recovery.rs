@@ -1,0 +1,450 @@
+//! Bringing nodes back whose certificates have expired, with the Kubernetes API down and etcd without a majority (P7).
+//!
+//! The new credentials are in the store; what is left is `refresh` on each node, in the order in which they need each other: members of
+//! etcd, until a majority serves; controllers, whose API server, kubeconfigs and kubelet come back with them; workers, whose kubelets ask
+//! the API server for another certificate. [`Recovery::next`] takes what Run Command answered and gives what to send. Nothing is
+//! kept: a refresh that is asked again changes nothing, so whoever was interrupted begins anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::node::answer::OfVerb as _;
+use slipway_core::node::{
+    Answer, Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb,
+};
+use slipway_core::role::Role;
+
+/// How often a node is asked that gives no good answer, or none.
+pub const TRIES: u32 = 6;
+/// Between two tries: a machine that boots, a controller manager that has not signed yet.
+pub const PAUSE: SignedDuration = SignedDuration::from_secs(20);
+/// How long a command may be in no list of Run Command before it is taken for lost.
+pub const LOST: SignedDuration = SignedDuration::from_mins(3);
+/// How long members of etcd may take to find each other once each has its credentials.
+pub const ETCD_MEETS: SignedDuration = SignedDuration::from_mins(10);
+/// Workers that are asked at a time. Members and controllers are asked one after the other.
+pub const AT_ONCE: usize = 10;
+
+/// Where a recovery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Members of etcd take their credentials.
+    Etcd,
+    /// A majority of them is to serve again.
+    Quorum,
+    /// Controllers take theirs, and their kubelets ask for another certificate.
+    Controllers,
+    /// Workers' kubelets ask for another certificate.
+    Workers,
+    /// Nothing more is done.
+    Over,
+}
+
+/// How far a node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// It is to be asked, from then on.
+    Waiting(Timestamp),
+    /// It was asked, then.
+    Asked(Timestamp),
+    /// It is back.
+    Done,
+    /// It is not, and is asked no more.
+    Failed(String),
+}
+
+/// A node to bring back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its role.
+    pub role: Role,
+    /// The machine.
+    pub instance: String,
+    /// The digest of the credentials that it is to have.
+    pub credentials: String,
+    /// How far it is.
+    pub progress: Progress,
+    /// Its credentials are in force, though its kubelet may still have no certificate.
+    pub in_force: bool,
+    tries: u32,
+    /// What was said last of why it is not back.
+    said: String,
+}
+
+/// What Run Command said of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// What became of it.
+    View(CommandView),
+    /// It could not be sent, and why: Run Command does not know the machine, or not now.
+    NotSent(String),
+}
+
+/// What is to be done next.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// To be sent.
+    pub send: Vec<Command>,
+    /// What has happened, in words.
+    pub said: Vec<String>,
+}
+
+/// A recovery under way.
+#[derive(Debug, Clone)]
+pub struct Recovery {
+    /// Part of every token, so that another run asks anew.
+    run: String,
+    nodes: Vec<Node>,
+    stage: Stage,
+    since: Timestamp,
+    /// How often etcd was asked how it is, and when last; the question that is open.
+    asked_etcd: (u32, Timestamp),
+    open: Option<Command>,
+    etcd_serves: bool,
+    etcd_says: String,
+    ended: Option<String>,
+}
+
+impl Recovery {
+    /// Brings back `machines`, each with the credentials `digests` has for its role. `run` tells this run from others: at most 40
+    /// characters.
+    #[must_use]
+    pub fn new(
+        run: &str,
+        machines: &BTreeMap<Role, BTreeSet<String>>,
+        digests: &BTreeMap<Role, String>,
+        now: Timestamp,
+    ) -> Self {
+        let nodes = machines.iter().filter_map(|(role, machines)| {
+            let credentials = digests.get(role)?;
+            Some(machines.iter().map(move |instance| Node {
+                role: role.clone(),
+                instance: instance.clone(),
+                credentials: credentials.clone(),
+                progress: Progress::Waiting(now),
+                in_force: false,
+                tries: 0,
+                said: String::new(),
+            }))
+        });
+        Self {
+            run: run.to_owned(),
+            nodes: nodes.flatten().collect(),
+            stage: Stage::Etcd,
+            since: now,
+            asked_etcd: (0, Timestamp::MIN),
+            open: None,
+            etcd_serves: false,
+            etcd_says: "nobody was asked yet".to_owned(),
+            ended: None,
+        }
+    }
+
+    /// The nodes, and how far each is.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Why it ended before every node was asked; `None` if it did not.
+    #[must_use]
+    pub fn ended(&self) -> Option<&str> {
+        self.ended.as_deref()
+    }
+
+    /// Whether it is over, and every node is back.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.stage == Stage::Over && self.nodes.iter().all(|node| node.progress == Progress::Done)
+    }
+
+    /// The commands that are under way: what became of them is to be asked.
+    #[must_use]
+    pub fn under_way(&self) -> Vec<Command> {
+        let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::Asked(_)));
+        asked.map(|node| self.refresh(node)).chain(self.open.clone()).collect()
+    }
+
+    /// What it does and waits for now, in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let asked: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|node| matches!(node.progress, Progress::Asked(_)))
+            .map(|node| format!("{} ({})", node.instance, node.role))
+            .collect();
+        let waits = match asked.as_slice() {
+            [] => "before they are asked again".to_owned(),
+            asked => format!("for {}", asked.join(", ")),
+        };
+        match self.stage {
+            Stage::Etcd => {
+                format!("etcd's members take their credentials, one after the other; waits {waits}")
+            }
+            Stage::Quorum => format!("waits for a majority of etcd to serve: {}", self.etcd_says),
+            Stage::Controllers => {
+                format!("controllers take theirs: API server, kubeconfigs, kubelet; waits {waits}")
+            }
+            Stage::Workers => format!("workers' kubelets ask for another certificate; waits {waits}"),
+            Stage::Over => match &self.ended {
+                Some(why) => format!("it ended: {why}"),
+                None => "it is over".to_owned(),
+            },
+        }
+    }
+
+    fn refresh(&self, node: &Node) -> Command {
+        // A member restarts for nothing: the others may need it. On a controller only what reads files at its start does.
+        let restart = node.role == Role::Controller;
+        let verb = Verb::Refresh { credentials: node.credentials.clone(), restart };
+        Command {
+            token: format!("{}/{}/{}", self.run, node.instance, node.tries),
+            instance: node.instance.clone(),
+            verb,
+        }
+    }
+
+    /// Takes what was heard of the commands under way, by token, and says what to send. Total: any answers, any clock.
+    pub fn next(&mut self, heard: &BTreeMap<String, Heard>, now: Timestamp) -> Turn {
+        let mut turn = Turn::default();
+        for place in 0..self.nodes.len() {
+            if let Progress::Asked(since) = self.nodes[place].progress {
+                let token = self.refresh(&self.nodes[place]).token;
+                self.nodes[place].hears(heard.get(&token), since, now, &mut turn.said);
+            }
+        }
+        self.hear_etcd(heard, now, &mut turn.said);
+        while self.stage != Stage::Over && self.is_past(now, &mut turn.said) {}
+        self.send(now, &mut turn.send);
+        turn
+    }
+
+    fn of_stage(&self, stage: Stage) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(move |node| stage_of(&node.role) == stage)
+    }
+
+    /// Goes to the next stage, if this one is done. What holds it up for good ends the recovery.
+    fn is_past(&mut self, now: Timestamp, said: &mut Vec<String>) -> bool {
+        let settled = self.of_stage(self.stage).all(|node| match node.progress {
+            Progress::Done | Progress::Failed(_) => true,
+            // A controller's kubelet that waits for its certificate is asked again beside the workers.
+            Progress::Waiting(_) => self.stage == Stage::Controllers && node.in_force,
+            Progress::Asked(_) => false,
+        });
+        let (all, good) = (
+            self.of_stage(self.stage).count(),
+            self.of_stage(self.stage).filter(|node| node.in_force).count(),
+        );
+        let next = match self.stage {
+            Stage::Etcd if !settled => return false,
+            Stage::Etcd if all > 0 && good <= all / 2 => {
+                return self.end(format!(
+                    "{good} of {all} members of etcd have the new credentials, and it takes {} before anything else can come back",
+                    all / 2 + 1
+                ));
+            }
+            Stage::Etcd => Stage::Quorum,
+            Stage::Quorum if self.of_stage(Stage::Etcd).next().is_none() || self.etcd_serves => {
+                Stage::Controllers
+            }
+            Stage::Quorum if now.duration_since(self.since) > ETCD_MEETS => {
+                return self.end(format!(
+                    "etcd does not serve {} minutes after its members have the new credentials: {}",
+                    ETCD_MEETS.as_mins(),
+                    self.etcd_says
+                ));
+            }
+            Stage::Quorum => return false,
+            Stage::Controllers if !settled => return false,
+            Stage::Controllers if all > 0 && good == 0 => {
+                return self.end(
+                    "no controller has the new credentials, and kubelets are let in by none".to_owned(),
+                );
+            }
+            Stage::Controllers => {
+                if all > 0 {
+                    said.push(format!("the API is back on {good} of {all} controllers"));
+                }
+                Stage::Workers
+            }
+            Stage::Workers if self.nodes.iter().any(Node::is_open) => return false,
+            Stage::Workers => Stage::Over,
+            Stage::Over => return false,
+        };
+        (self.stage, self.since) = (next, now);
+        true
+    }
+
+    fn end(&mut self, why: String) -> bool {
+        (self.stage, self.ended) = (Stage::Over, Some(why));
+        true
+    }
+
+    fn send(&mut self, now: Timestamp, send: &mut Vec<Command>) {
+        match self.stage {
+            Stage::Quorum => return self.ask_etcd(now, send),
+            Stage::Over => return,
+            Stage::Etcd | Stage::Controllers | Stage::Workers => {}
+        }
+        let most = if self.stage == Stage::Workers { AT_ONCE } else { 1 };
+        let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::Asked(_)));
+        let mut room = most.saturating_sub(asked.count());
+        let stage = self.stage;
+        while room > 0 {
+            // Whoever was asked least comes first: a kubelet that must wait for others holds nobody up.
+            let due = |node: &&mut Node| {
+                stage_of(&node.role) <= stage
+                    && matches!(node.progress, Progress::Waiting(from) if from <= now)
+            };
+            let Some(node) = self.nodes.iter_mut().filter(due).min_by_key(|node| node.tries) else { break };
+            node.tries += 1;
+            node.progress = Progress::Asked(now);
+            let node = node.clone();
+            send.push(self.refresh(&node));
+            room -= 1;
+        }
+    }
+
+    fn ask_etcd(&mut self, now: Timestamp, send: &mut Vec<Command>) {
+        let (times, last) = self.asked_etcd;
+        if self.open.is_some() || (times > 0 && now.duration_since(last) < SignedDuration::from_secs(3)) {
+            return;
+        }
+        let members: Vec<&Node> = self.of_stage(Stage::Etcd).filter(|node| node.in_force).collect();
+        let Some(member) = members.get(times as usize % members.len().max(1)) else { return };
+        let command = Command {
+            token: format!("{}/{}/health-{times}", self.run, member.instance),
+            instance: member.instance.clone(),
+            verb: Verb::EtcdHealth,
+        };
+        self.asked_etcd = (times + 1, now);
+        self.open = Some(command.clone());
+        send.push(command);
+    }
+
+    fn hear_etcd(&mut self, heard: &BTreeMap<String, Heard>, now: Timestamp, said: &mut Vec<String>) {
+        let Some(open) = self.open.clone() else { return };
+        let says = match heard.get(&open.token) {
+            Some(Heard::NotSent(why)) => Err(why.clone()),
+            Some(Heard::View(view)) => match outcome(view) {
+                None => return,
+                Some(Ok(health)) => match health.and_then(EtcdHealth::of) {
+                    Some(health) if health.serving => Ok(()),
+                    Some(health) => Err(format!("it does not serve: {}", health.problems.join("; "))),
+                    None => Err(NO_ANSWER.to_owned()),
+                },
+                Some(Err((why, _))) => Err(why),
+            },
+            None if now.duration_since(self.asked_etcd.1) < LOST => return,
+            None => Err("Run Command does not say what became of the question".to_owned()),
+        };
+        self.open = None;
+        match says {
+            Ok(()) => {
+                said.push("etcd serves again".to_owned());
+                self.etcd_serves = true;
+            }
+            Err(why) => self.etcd_says = format!("{} says: {why}", open.instance),
+        }
+    }
+}
+
+/// The stage in which nodes of `role` are asked.
+fn stage_of(role: &Role) -> Stage {
+    match role {
+        Role::Etcd(_) => Stage::Etcd,
+        Role::Controller => Stage::Controllers,
+        Role::Pool(_) => Stage::Workers,
+        // No machine.
+        Role::Admin => Stage::Over,
+    }
+}
+
+impl Node {
+    /// Whether something is still to come of it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.progress, Progress::Waiting(_) | Progress::Asked(_)) && self.role != Role::Admin
+    }
+
+    fn hears(&mut self, heard: Option<&Heard>, since: Timestamp, now: Timestamp, said: &mut Vec<String>) {
+        let name = format!("{} ({})", self.instance, self.role);
+        let (why, passing) = match heard {
+            None if now.duration_since(since) < LOST => return,
+            None => ("Run Command does not say what became of it".to_owned(), true),
+            Some(Heard::NotSent(why)) => (why.clone(), true),
+            Some(Heard::View(view)) => match outcome(view) {
+                None => return,
+                Some(Ok(answer)) => {
+                    (self.progress, self.in_force) = (Progress::Done, true);
+                    let did = answer.and_then(Refreshed::of).map(|did| told(&did)).unwrap_or_default();
+                    said.push(format!("{name} is back{did}"));
+                    return;
+                }
+                Some(Err(failed)) => {
+                    // Its credentials are in force by then; a kubelet waits for whoever signs.
+                    self.in_force |= view.failed_with(FailureCode::RefreshKubelet);
+                    failed
+                }
+            },
+        };
+        if passing && self.tries < TRIES {
+            if self.said != why {
+                said.push(format!("{name}: {why}; it is asked again"));
+                self.said = why;
+            }
+            self.progress = Progress::Waiting(now.saturating_add(PAUSE).unwrap_or(now));
+        } else {
+            said.push(format!("{name}: {why}"));
+            self.progress = Progress::Failed(why);
+        }
+    }
+}
+
+/// What a refresh did, for a person.
+fn told(did: &Refreshed) -> String {
+    let mut words = match did.changed {
+        true => vec!["with its new credentials".to_owned()],
+        false => vec!["and had its credentials already".to_owned()],
+    };
+    if !did.restarted.is_empty() {
+        words.push(format!("restarted: {}", did.restarted.join(", ")));
+    }
+    if did.kubelet.is_some() {
+        words.push("its kubelet has another certificate".to_owned());
+    }
+    format!(" {}", words.join("; "))
+}
+
+/// Where nothing is known of what a verb said.
+const NO_ANSWER: &str = "it gave no answer";
+
+/// What became of a command: its answer, as far as it can be read; or why it did not do what it should, and whether it may if it is asked
+/// again. `None`: it is under way.
+fn outcome(view: &CommandView) -> Option<Result<Option<&Answer>, (String, bool)>> {
+    match view {
+        CommandView::Pending | CommandView::InProgress => None,
+        CommandView::Answered(answer) => Some(Ok(Some(answer))),
+        CommandView::Failed(failure) => {
+            let help = if failure.help.is_empty() { String::new() } else { format!(" ({})", failure.help) };
+            Some(Err((format!("{}{help}", failure.message), failure.passing)))
+        }
+        CommandView::Unanswered(Unanswered { how, problem }) => {
+            let why = match how {
+                HowUnanswered::Succeeded => return Some(Ok(None)),
+                HowUnanswered::Undelivered => "Run Command did not reach it",
+                HowUnanswered::TimedOut => "it took too long",
+                HowUnanswered::Failed => NO_ANSWER,
+            };
+            let more = problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
+            Some(Err((format!("{why}{more}"), true)))
+        }
+    }
+}

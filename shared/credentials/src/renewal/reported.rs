@@ -1,0 +1,85 @@
+//! What a node tells of its certificates, by the assets of the inventory.
+
+use jiff::Timestamp;
+use slipway_core::cluster::Cluster;
+use slipway_core::node::NodeStatus;
+use slipway_core::role::Role;
+
+use crate::manifest;
+use crate::policy::{self, BundleFile, ETCD_DIR, KUBERNETES_DIR, Part};
+
+/// What a node told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reported {
+    /// Its role.
+    pub role: Role,
+    /// Which machine.
+    pub instance: String,
+    /// When, by its own clock.
+    pub at: Timestamp,
+    /// The leaves that it serves or calls with.
+    pub held: Vec<Held>,
+}
+
+/// A leaf of the inventory as a node has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The asset.
+    pub asset: String,
+    /// The one that it has.
+    pub fingerprint: String,
+    /// When that ends.
+    pub ends: Timestamp,
+    /// Who presents it, or where it lies: `kube-apiserver`, `/etc/kubernetes/pki/scheduler.pem`.
+    pub by: String,
+}
+
+/// The file of what a component presents: that is what refreshing it changes.
+const SERVED: [(&str, &str, &str); 3] = [
+    ("etcd-client", ETCD_DIR, "server.pem"),
+    ("etcd-peer", ETCD_DIR, "peer.pem"),
+    ("kube-apiserver", KUBERNETES_DIR, "apiserver.pem"),
+];
+
+/// What `status` says of this cluster's leaves; `None` if it is of no role that it has. What a node makes or asks for by itself
+/// (a kubelet's, a scheduler's) is in nobody's inventory.
+#[must_use]
+pub fn reported(cluster: &Cluster, instance: &str, status: &NodeStatus) -> Option<Reported> {
+    let role: Role = status.role.parse().ok()?;
+    if status.cluster != cluster.name || !policy::roles(cluster).contains(&role) {
+        return None;
+    }
+    let leaves: Vec<String> = policy::assets(cluster)
+        .iter()
+        .filter(|asset| manifest::profile(asset).is_some_and(|profile| !profile.authority))
+        .map(|asset| asset.name.clone())
+        .collect();
+    let files = policy::bundle(cluster, &role);
+    let asset_at = |path: &str| {
+        let sources =
+            files.iter().filter(|file: &&BundleFile| file.path == path).flat_map(|file| &file.sources);
+        let leaf =
+            sources.filter(|source| source.part == Part::Certificate && leaves.contains(&source.asset));
+        leaf.map(|source| source.asset.clone()).next()
+    };
+    let served = status.served.iter().filter_map(|served| {
+        let (_, folder, file) = SERVED.iter().find(|(name, ..)| *name == served.name)?;
+        let certificate = served.certificate.as_ref()?;
+        Some(Held {
+            asset: asset_at(&format!("{folder}/{file}"))?,
+            fingerprint: certificate.fingerprint.clone(),
+            ends: certificate.not_after,
+            by: served.name.clone(),
+        })
+    });
+    let lies = status.held.iter().filter_map(|held| {
+        Some(Held {
+            asset: asset_at(&held.path)?,
+            fingerprint: held.fingerprint.clone(),
+            ends: held.not_after,
+            by: held.path.clone(),
+        })
+    });
+    let held = served.chain(lies).collect();
+    Some(Reported { role: role.clone(), instance: instance.to_owned(), at: status.at, held })
+}

@@ -1,0 +1,261 @@
+//! How each certificate stands: in the inventory, in the store, and on the nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::role::Role;
+
+use super::{Finding, Group, Observed, REPORT_LIFE, Reported, Stored, Topology, group};
+use crate::{Asset, CertificateFacts, CertificateProfile, Origin, manifest, policy};
+
+/// Two clocks may be so far apart: not-before is backdated by as much.
+const SKEW: SignedDuration = SignedDuration::from_mins(5);
+
+/// A certificate that is in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The asset.
+    pub name: String,
+    /// Who signs it; `None`: an authority, which signs itself.
+    pub issuer: Option<String>,
+    /// Who makes it.
+    pub origin: Origin,
+    /// What rolls when it is renewed; `None` for an authority.
+    pub group: Option<Group>,
+    /// The one in the inventory.
+    pub fingerprint: String,
+    /// Start of its validity.
+    pub begins: Timestamp,
+    /// When it is of use no longer: its own end, or its authority's.
+    pub ends: Timestamp,
+    /// Where another is in use, which was replaced in the store.
+    pub elsewhere: Vec<Elsewhere>,
+    /// From when it is renewed by itself; `None`: it is not.
+    pub renewed_from: Option<Timestamp>,
+    /// When one would end that were issued now; `None`: none can be.
+    pub next_end: Option<Timestamp>,
+    /// Days for which one is issued.
+    pub days: u32,
+}
+
+/// Where an older certificate is in use.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Elsewhere {
+    /// When it ends.
+    pub ends: Timestamp,
+    /// The one.
+    pub fingerprint: String,
+    /// Where: `kube-apiserver on i-0123 (controller)`.
+    pub place: String,
+}
+
+impl Standing {
+    /// The one in use that ends first: when, which, and where if it is not the inventory's.
+    #[must_use]
+    pub fn first_end(&self) -> (Timestamp, &str, Option<&str>) {
+        match self.elsewhere.iter().min().filter(|other| other.ends < self.ends) {
+            Some(other) => (other.ends, &other.fingerprint, Some(&other.place)),
+            None => (self.ends, &self.fingerprint, None),
+        }
+    }
+
+    /// Whether one that is issued now lasts longer.
+    pub(super) fn gains(&self) -> bool {
+        self.next_end.is_some_and(|end| end > self.ends)
+    }
+}
+
+/// All that stands, in the order of the policy's table, and what is wrong with it.
+pub(super) fn standings(observed: &Observed<'_>, now: Timestamp) -> (Vec<Standing>, Vec<Finding>) {
+    let cluster = observed.cluster;
+    let recipients = policy::recipients(cluster);
+    let mut findings = Vec::new();
+    let mut all: Vec<Standing> = Vec::new();
+    for asset in &policy::assets(cluster) {
+        let Some(profile) = manifest::profile(asset) else { continue };
+        let facts = facts(observed, asset, now, &mut findings);
+        let Some((fingerprint, facts)) = facts else { continue };
+        // An authority comes before what it signs.
+        let issuer = profile.issuer.as_deref().and_then(|issuer| all.iter().find(|one| one.name == issuer));
+        let issuer_ends = issuer.map(|issuer| issuer.ends);
+        let empty = BTreeSet::new();
+        let holders = recipients.get(&asset.name).unwrap_or(&empty);
+        all.push(Standing {
+            name: asset.name.clone(),
+            issuer: profile.issuer.clone(),
+            origin: asset.origin,
+            group: group(asset, &recipients, Topology::External),
+            elsewhere: elsewhere(observed, &asset.name, &fingerprint, holders, now),
+            begins: facts.not_before,
+            ends: issuer_ends.map_or(facts.not_after, |end| end.min(facts.not_after)),
+            renewed_from: None,
+            next_end: next_end(profile, issuer_ends, now),
+            days: profile.days,
+            fingerprint,
+        });
+    }
+    silent(observed, now, &mut findings);
+    (all, findings)
+}
+
+fn next_end(
+    profile: &CertificateProfile,
+    issuer_ends: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let end = manifest::not_after(now, profile.days)?;
+    match issuer_ends {
+        Some(issuer_ends) => manifest::cut(end, issuer_ends, now),
+        None => Some(end),
+    }
+}
+
+/// What is known of a certificate: what it says itself, else what the inventory says of it.
+fn facts(
+    observed: &Observed<'_>,
+    asset: &Asset,
+    now: Timestamp,
+    findings: &mut Vec<Finding>,
+) -> Option<(String, CertificateFacts)> {
+    let cluster = &observed.cluster.name;
+    let inventory = format!("clusters/{cluster}/pki/manifest.json");
+    let Some(entry) = observed.manifest.assets.get(&asset.name) else {
+        findings.push(Finding {
+            key: inventory,
+            message: format!("the inventory has no {}, and the spec asks for it", asset.name),
+            help: "upload the spec again; if that does not make it, status.json says why".to_owned(),
+        });
+        return None;
+    };
+    let Some(told) = &entry.certificate else {
+        findings.push(Finding {
+            key: inventory,
+            message: format!("the inventory says nothing of the certificate {}", asset.name),
+            help: "bring back an earlier version of the inventory (the bucket keeps them)".to_owned(),
+        });
+        return None;
+    };
+    let facts = match observed.stored.get(&asset.name) {
+        None => told,
+        Some(Stored::Broken(finding)) => {
+            findings.push(finding.clone());
+            told
+        }
+        Some(Stored::Read { key, facts, flaws }) => {
+            if (told.not_after, told.not_before, &told.serial)
+                != (facts.not_after, facts.not_before, &facts.serial)
+            {
+                let message = format!(
+                    "the inventory says of {} that it is valid from {} to {}, and it says {} to {} itself",
+                    asset.name, told.not_before, told.not_after, facts.not_before, facts.not_after
+                );
+                let help = "bring back an earlier version of the inventory (the bucket keeps them), then find out who wrote it";
+                findings.push(Finding { key: inventory, message, help: help.to_owned() });
+            }
+            if facts.not_before > now.saturating_add(SKEW).unwrap_or(now) {
+                findings.push(Finding {
+                    key: key.clone(),
+                    message: format!("{} is not valid before {}, and it is {now}", asset.name, facts.not_before),
+                    help: "one of two clocks is wrong: that of who issued it, or this one; if it was that, issue it anew"
+                        .to_owned(),
+                });
+            }
+            findings.extend(flaws.iter().map(|(message, help)| Finding {
+                key: key.clone(),
+                message: format!("{}: {message}", asset.name),
+                help: help.clone(),
+            }));
+            facts
+        }
+    };
+    Some((entry.fingerprint.clone(), facts.clone()))
+}
+
+/// The newest of what each node told, of those that told lately.
+fn fresh(nodes: &[Reported], now: Timestamp) -> Vec<&Reported> {
+    let since = now.saturating_sub(REPORT_LIFE).unwrap_or(Timestamp::MIN);
+    let mut newest: BTreeMap<(&Role, &str), &Reported> = BTreeMap::new();
+    for node in nodes.iter().filter(|node| node.at >= since) {
+        // A member of etcd is one machine at a time: what its predecessor told is over.
+        let machine = if node.role.member().is_some() { "" } else { node.instance.as_str() };
+        let kept = newest.entry((&node.role, machine)).or_insert(node);
+        if node.at > kept.at {
+            *kept = node;
+        }
+    }
+    newest.into_values().collect()
+}
+
+/// Where another than `current` is in use.
+fn elsewhere(
+    observed: &Observed<'_>,
+    asset: &str,
+    current: &str,
+    holders: &BTreeSet<Role>,
+    now: Timestamp,
+) -> Vec<Elsewhere> {
+    let fresh = fresh(observed.nodes, now);
+    let held = |node: &&&Reported| node.held.iter().any(|held| held.asset == asset);
+    let reporting: Vec<&&Reported> = fresh.iter().filter(held).collect();
+    let mut found: Vec<Elsewhere> = reporting
+        .iter()
+        .flat_map(|node| node.held.iter().map(move |held| (node, held)))
+        .filter(|(_, held)| held.asset == asset && held.fingerprint != current)
+        .map(|(node, held)| Elsewhere {
+            ends: held.ends,
+            fingerprint: held.fingerprint.clone(),
+            place: format!("{} on {} ({})", held.by, node.instance, node.role),
+        })
+        .collect();
+    let superseded = observed.state.superseded.get(asset).filter(|before| before.fingerprint != current);
+    if let Some(before) = superseded
+        && found.is_empty()
+        && !arrived(observed, holders, &reporting)
+    {
+        let places: Vec<String> =
+            holders.iter().filter(|role| **role != Role::Admin).map(Role::to_string).collect();
+        if !places.is_empty() {
+            found.push(Elsewhere {
+                ends: before.ends,
+                fingerprint: before.fingerprint.clone(),
+                place: format!("nodes that have not taken the new one yet ({})", places.join(", ")),
+            });
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether what is in the inventory is known to be on the nodes of all `holders`.
+fn arrived(observed: &Observed<'_>, holders: &BTreeSet<Role>, reporting: &[&&Reported]) -> bool {
+    let nodes: Vec<&Role> = holders.iter().filter(|role| **role != Role::Admin).collect();
+    let told = nodes.iter().all(|role| reporting.iter().any(|node| node.role == **role));
+    let rolled_out = observed.wished.is_some_and(|wished| {
+        let is_at = |role: &Role| {
+            let bundle = observed.manifest.bundles.get(role).map(|bundle| &bundle.digest);
+            bundle.is_some() && wished.digests.get(role) == bundle
+        };
+        wished.reached && nodes.iter().all(|role| is_at(role))
+    });
+    told || rolled_out
+}
+
+/// Roles that told once, and have been silent since.
+fn silent(observed: &Observed<'_>, now: Timestamp, findings: &mut Vec<Finding>) {
+    let fresh: BTreeSet<&Role> = fresh(observed.nodes, now).into_iter().map(|node| &node.role).collect();
+    let mut last: BTreeMap<&Role, &Reported> = BTreeMap::new();
+    for node in observed.nodes.iter().filter(|node| !fresh.contains(&node.role)) {
+        let kept = last.entry(&node.role).or_insert(node);
+        if node.at > kept.at {
+            *kept = node;
+        }
+    }
+    findings.extend(last.into_values().map(|node| Finding {
+        key: format!("clusters/{}/nodes/{}/{}/status.json", observed.cluster.name, node.role, node.instance),
+        message: format!("no node of {} has told since {} what it serves", node.role, node.at),
+        help: format!(
+            "ask it: the document Slipway-Status on {}; a node tells each hour if it runs and may write there",
+            node.instance
+        ),
+    }));
+}

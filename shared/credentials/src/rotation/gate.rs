@@ -1,0 +1,329 @@
+//! When the next stage may follow: what every node has to say first, and what is waited for, in words.
+//!
+//! Closed unless all is known: a node that nobody has heard of keeps it closed, and so does a launch template that would still start
+//! a machine with what was before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::cluster::Cluster;
+use slipway_core::node::NodeStatus;
+use slipway_core::role::{CA, KUBELET_CA, Role, SERVICE_ACCOUNT, predecessor, successor};
+
+use super::{Rotation, Stage, reached};
+use crate::{Manifest, policy};
+
+/// What kube-controller-manager signs kubelets for, and what kube-apiserver prolongs pods' tokens to, unless told otherwise.
+const YEAR: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// Clocks differ, and both backdate.
+const SLACK: SignedDuration = SignedDuration::from_hours(1);
+
+/// What a node said of itself last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// When, by its own clock.
+    pub at: Timestamp,
+    /// The digest of the credentials that are in force.
+    pub credentials: Option<String>,
+    /// Whether it is what it was told to be: nothing is under way on it.
+    pub as_asked: bool,
+    /// The fingerprints of the certificates that it serves and the inventory knows, by the listener's name.
+    pub serves: BTreeMap<String, String>,
+}
+
+impl From<&NodeStatus> for Heard {
+    fn from(status: &NodeStatus) -> Self {
+        // The kubelet asks for its own certificate, which no inventory has.
+        let ours = status.served.iter().filter(|one| one.verifiable && one.name != "kubelet");
+        let serves =
+            ours.filter_map(|one| Some((one.name.clone(), one.certificate.as_ref()?.fingerprint.clone())));
+        Self {
+            at: status.at,
+            credentials: status.applied.credentials.clone(),
+            as_asked: status.applied.as_asked,
+            serves: serves.collect(),
+        }
+    }
+}
+
+/// What is known of the nodes of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// What each said last, by role and machine. Those that are gone may be among them.
+    pub nodes: BTreeMap<Role, BTreeMap<String, Heard>>,
+    /// The machines that there are, as Auto Scaling says; a role that is missing was not asked for, and then whatever was ever heard of
+    /// counts.
+    pub machines: BTreeMap<Role, BTreeSet<String>>,
+    /// The digests that the launch templates of each role give to a machine that starts now, of what is deployed and of what is on its
+    /// way. A role that is missing stands nowhere.
+    pub boots_with: BTreeMap<Role, BTreeSet<String>>,
+    /// A person says that every node has what lies in the inventory, of a cluster whose nodes nobody can ask.
+    pub vouched: bool,
+}
+
+/// What a rotation does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// The new one issues, and everything that the old one issued is issued anew.
+    Issue,
+    /// One goes: the old one, or the new one of a rotation that was aborted.
+    Drop,
+    /// Every node has the stage: what the other one signed may live on for a while from now.
+    Settle,
+    /// A node went back to what was before: the time that was counted counts no more.
+    Unsettle(Vec<Wait>),
+    /// Every node has the last stage: there is nothing left to remember.
+    End,
+    /// Something is waited for.
+    Wait(Vec<Wait>),
+}
+
+/// What a rotation waits for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// A role that the spec has stands nowhere yet.
+    NotRolledOut(Role),
+    /// Machines of the role start with what was before.
+    Template(Role),
+    /// A role that the spec no longer has still stands, with what was before.
+    Left(Role),
+    /// So few nodes of a role were heard of, of so many at least.
+    TooFew(Role, usize, u32),
+    /// A machine that is there and was never heard of.
+    NotHeardOf(Role, String),
+    /// It said last that it has something else.
+    Other(Role, String, Timestamp),
+    /// It said last that it is being brought to what it was told.
+    UnderWay(Role, String, Timestamp),
+    /// It serves a certificate that is no longer in the inventory.
+    Serves(Role, String, String),
+    /// Until then what the other one signed may be valid.
+    Until(Timestamp, &'static str),
+}
+
+impl Wait {
+    /// Somebody has, or would have, what was before this stage.
+    fn is_back(&self) -> bool {
+        match self {
+            Self::Template(_) | Self::Left(_) | Self::Other(..) => true,
+            Self::NotRolledOut(_)
+            | Self::TooFew(..)
+            | Self::NotHeardOf(..)
+            | Self::UnderWay(..)
+            | Self::Serves(..)
+            | Self::Until(..) => false,
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRolledOut(role) => {
+                write!(f, "{role} is in the spec and stands nowhere yet: roll it out")
+            }
+            Self::Template(role) => {
+                write!(
+                    f,
+                    "a new machine of {role} would start with what was before: roll out what was rendered last"
+                )
+            }
+            Self::Left(role) => write!(
+                f,
+                "{role} is no longer in the spec and still stands: drain it and delete its stack, or bring it back into the spec"
+            ),
+            Self::TooFew(role, heard, least) => {
+                write!(f, "{heard} of at least {least} nodes of {role} were heard of")
+            }
+            Self::NotHeardOf(role, node) => write!(
+                f,
+                "{node} of {role} was never heard of: see that it runs, and that `slipway-node status --publish` works there"
+            ),
+            Self::Other(role, node, at) => write!(
+                f,
+                "{node} of {role} said last, on {at}, that it has what was before: refresh or replace it; if it is gone, its \
+                 status.json may go too"
+            ),
+            Self::UnderWay(role, node, at) => {
+                write!(f, "{node} of {role} said last, on {at}, that it is being brought to what it was told")
+            }
+            Self::Serves(role, node, listener) => {
+                write!(f, "{listener} on {node} of {role} serves a certificate that was replaced: refresh it")
+            }
+            Self::Until(at, what) => write!(f, "until {at} {what}"),
+        }
+    }
+}
+
+/// What the rotation of `name` does next; `None` if it is not being rotated.
+#[must_use]
+pub fn next(cluster: &Cluster, manifest: &Manifest, name: &str, seen: &Seen, now: Timestamp) -> Option<Next> {
+    let rotation = manifest.rotations.get(name)?;
+    let waits = if seen.vouched { Vec::new() } else { closed(cluster, manifest, name, rotation, seen) };
+    if !waits.is_empty() {
+        let back = rotation.settled.is_some() && waits.iter().any(Wait::is_back);
+        return Some(if back { Next::Unsettle(waits) } else { Next::Wait(waits) });
+    }
+    Some(match (rotation.stage, rotation.aborted) {
+        (Stage::Trust, false) => Next::Issue,
+        (Stage::Drop, _) => Next::End,
+        (Stage::Trust, true) | (Stage::Issue, _) => match outlived(cluster, manifest, name, rotation) {
+            Outlived::AtOnce => Next::Drop,
+            Outlived::NotCounted => Next::Settle,
+            Outlived::At(end, _) if now >= end => Next::Drop,
+            Outlived::At(end, what) => Next::Wait(vec![Wait::Until(end, what)]),
+        },
+    })
+}
+
+/// Until when something may be valid that is signed by the one that is about to go, and that no inventory has.
+enum Outlived {
+    AtOnce,
+    NotCounted,
+    At(Timestamp, &'static str),
+}
+
+fn outlived(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotation) -> Outlived {
+    let Some((life, what)) = life(cluster, name) else { return Outlived::AtOnce };
+    let Some(settled) = rotation.settled else { return Outlived::NotCounted };
+    let counted = settled.checked_add(life).and_then(|end| end.checked_add(SLACK));
+    let counted = counted.unwrap_or(Timestamp::MAX);
+    // What an authority signs ends with it at the latest.
+    let going = [predecessor(name), successor(name)];
+    let ends = going.iter().filter_map(|name| manifest.assets.get(name)?.certificate.as_ref());
+    let end = ends.map(|facts| facts.not_after).fold(counted, Timestamp::min);
+    Outlived::At(end, what)
+}
+
+/// How long that lives which is signed on the nodes, and what it is.
+fn life(cluster: &Cluster, name: &str) -> Option<(SignedDuration, &'static str)> {
+    let flag = |flags: &BTreeMap<String, String>, name: &str| flags.get(name).and_then(|text| duration(text));
+    match name {
+        KUBELET_CA => {
+            let flags = &cluster.kubernetes.controller_manager.flags;
+            let life = flag(flags, "cluster-signing-duration").unwrap_or(YEAR);
+            Some((life, "kubelets may have certificates that the other one signed"))
+        }
+        SERVICE_ACCOUNT => {
+            let flags = &cluster.kubernetes.api_server.flags;
+            let most = flag(flags, "service-account-max-token-expiration");
+            let extended =
+                flags.get("service-account-extend-token-expiration").is_none_or(|is| is != "false");
+            let life = match most {
+                Some(most) if !extended => most,
+                Some(most) => most.max(YEAR),
+                None => YEAR,
+            };
+            Some((life, "pods may have tokens that the other one signed"))
+        }
+        _ => None,
+    }
+}
+
+/// A duration as Go writes it: `8760h0m0s`.
+fn duration(text: &str) -> Option<SignedDuration> {
+    let mut total = SignedDuration::ZERO;
+    let mut digits = String::new();
+    for character in text.chars() {
+        if character.is_ascii_digit() {
+            digits.push(character);
+            continue;
+        }
+        let count: i64 = std::mem::take(&mut digits).parse().ok()?;
+        let seconds = match character {
+            'h' => count.checked_mul(3600)?,
+            'm' => count.checked_mul(60)?,
+            's' => count,
+            _ => return None,
+        };
+        total = total.checked_add(SignedDuration::from_secs(seconds))?;
+    }
+    (digits.is_empty() && !text.is_empty()).then_some(total)
+}
+
+/// Everything that keeps the gate closed; nothing: it is open.
+fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotation, seen: &Seen) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    let current: BTreeSet<&str> = manifest.assets.values().map(|entry| entry.fingerprint.as_str()).collect();
+    for role in reached(cluster, name) {
+        let digests = rotation.digests.get(&role).cloned().unwrap_or_default();
+        match seen.boots_with.get(&role) {
+            None => {
+                waits.push(Wait::NotRolledOut(role));
+                continue;
+            }
+            Some(boots) if !boots.is_subset(&digests) => waits.push(Wait::Template(role.clone())),
+            Some(_) => {}
+        }
+        let none = BTreeMap::new();
+        let heard = seen.nodes.get(&role).unwrap_or(&none);
+        let machines = seen.machines.get(&role);
+        let counts = |node: &String| machines.is_none_or(|machines| machines.contains(node));
+        let silent = machines.into_iter().flatten().filter(|node| !heard.contains_key(*node));
+        waits.extend(silent.map(|node| Wait::NotHeardOf(role.clone(), node.clone())));
+        let (count, least) = (heard.keys().filter(|node| counts(node)).count(), least(cluster, &role));
+        if machines.is_none() && count < usize::try_from(least).unwrap_or(usize::MAX) {
+            waits.push(Wait::TooFew(role.clone(), count, least));
+        }
+        for (node, said) in heard.iter().filter(|(node, _)| counts(node)) {
+            let has = said.credentials.as_ref().is_some_and(|digest| digests.contains(digest));
+            if !has {
+                waits.push(Wait::Other(role.clone(), node.clone(), said.at));
+            } else if !said.as_asked {
+                waits.push(Wait::UnderWay(role.clone(), node.clone(), said.at));
+            } else if rotation.lets_one_go() {
+                let old =
+                    said.serves.iter().filter(|(_, fingerprint)| !current.contains(fingerprint.as_str()));
+                waits.extend(old.map(|(name, _)| Wait::Serves(role.clone(), node.clone(), name.clone())));
+            }
+        }
+    }
+    let roles = policy::roles(cluster);
+    let left = seen.boots_with.iter().filter(|(role, _)| !roles.contains(role));
+    let behind = left.filter(|(role, boots)| !keeps_up(manifest, role, boots, name, rotation));
+    waits.extend(behind.map(|(role, _)| Wait::Left(role.clone())));
+    waits
+}
+
+/// Whether the nodes of a role for which nothing is sealed any more do well with what comes next.
+fn keeps_up(
+    manifest: &Manifest,
+    role: &Role,
+    boots: &BTreeSet<String>,
+    name: &str,
+    rotation: &Rotation,
+) -> bool {
+    match role {
+        // They present what it signed, and need that anew.
+        Role::Etcd(_) | Role::Controller | Role::Admin => return false,
+        Role::Pool(_) if ![CA, KUBELET_CA].contains(&name) => return true,
+        Role::Pool(_) => {}
+    }
+    let comes = match (rotation.stage, rotation.aborted) {
+        (Stage::Trust, false) => successor(name),
+        (Stage::Trust, true) | (Stage::Issue | Stage::Drop, _) => name.to_owned(),
+    };
+    let (Some(bundle), Some(comes)) = (manifest.bundles.get(role), manifest.assets.get(&comes)) else {
+        return false;
+    };
+    boots.iter().all(|digest| *digest == bundle.digest)
+        && crate::manifest::fingerprints(bundle).contains(&comes.fingerprint)
+}
+
+/// How many nodes of a role there are at least, as the spec says.
+fn least(cluster: &Cluster, role: &Role) -> u32 {
+    match role {
+        Role::Etcd(_) => 1,
+        Role::Controller => cluster.controller.count,
+        Role::Pool(name) => {
+            let pool = cluster.pools.iter().find(|pool| pool.name == *name);
+            // A machine may count for several, where types have weights.
+            pool.map_or(
+                0,
+                |pool| if pool.mixed_instances.is_some() { pool.size.min.min(1) } else { pool.size.min },
+            )
+        }
+        Role::Admin => 0,
+    }
+}

@@ -1,0 +1,87 @@
+//! What is in a PEM file that somebody else made: for imports, which must know which key belongs to which certificate.
+
+use slipway_ports::Secret;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::{armor, keys};
+
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inspected {
+    /// An X.509 certificate.
+    Certificate {
+        /// Its subject, such as `CN=kube-ca`.
+        subject: String,
+        /// Whether it may sign others.
+        authority: bool,
+        /// The last second at which it is valid, since 1970.
+        not_after: i64,
+        /// SHA-256 of its public key (SubjectPublicKeyInfo), in hex.
+        public_key: String,
+    },
+    /// A private key.
+    Key {
+        /// SHA-256 of its public key (SubjectPublicKeyInfo), in hex.
+        public_key: String,
+    },
+    /// A private key under a passphrase.
+    LockedKey,
+    /// Something else, or damaged; in words, without any of it.
+    Other(String),
+}
+
+/// Looks at the bytes of a file.
+#[must_use]
+pub fn inspect(bytes: &Secret) -> Inspected {
+    let Ok(text) = std::str::from_utf8(bytes.expose()) else {
+        return Inspected::Other("it is no text".to_owned());
+    };
+    // PKCS #8 has a label of its own, the older forms a header (RFC 1421).
+    if text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----") || text.contains("Proc-Type: 4,ENCRYPTED") {
+        return Inspected::LockedKey;
+    }
+    if text.contains("PRIVATE KEY-----") {
+        return match keys::Key::from_pem(bytes) {
+            Ok(key) => Inspected::Key { public_key: slipway_core::digest::sha256_hex(&key.public_der()) },
+            Err(problem) => Inspected::Other(problem),
+        };
+    }
+    let der = match armor::decode(&["CERTIFICATE"], text) {
+        Ok(der) => der,
+        Err(problem) => return Inspected::Other(problem),
+    };
+    match X509Certificate::from_der(&der) {
+        Ok((_, certificate)) => Inspected::Certificate {
+            subject: certificate.subject().to_string(),
+            authority: certificate.is_ca(),
+            not_after: certificate.validity().not_after.timestamp(),
+            public_key: slipway_core::digest::sha256_hex(certificate.public_key().raw),
+        },
+        Err(_) => Inspected::Other("it is no X.509 certificate".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn p9_what_is_no_pem_is_said_without_any_of_it() {
+        let told = |text: &str| inspect(&Secret::new(text.as_bytes().to_vec()));
+        assert_eq!(told("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMII\n"), Inspected::LockedKey);
+        assert_eq!(
+            told(
+                "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nMII\n"
+            ),
+            Inspected::LockedKey
+        );
+        for text in
+            ["c2VjcmV0LXRva2Vu", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n"]
+        {
+            let Inspected::Other(problem) = told(text) else { panic!("{text} is taken for something") };
+            assert!(!problem.contains("c2Vj"), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! One certificate as the scan looks at it: what it says, and what is wrong with it by itself.
+
+use slipway_credentials::CertificateFacts;
+use slipway_ports::{Flaw, Seen};
+
+use crate::verify;
+
+/// See [`slipway_ports::Crypto::look`].
+pub(crate) fn look(key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
+    let help = "bring back an earlier version of the object (the bucket keeps them), or issue it anew";
+    let flaw = |message: String| Flaw { message, help: help.to_owned() };
+    let pem = std::str::from_utf8(bytes).map_err(|_| flaw("it is no text, and so no PEM".to_owned()))?;
+    let der = verify::der(pem).map_err(flaw)?;
+    // The scan weighs dates by its own thresholds.
+    let (certificate, findings) = verify::alone(key, &der, None).map_err(flaw)?;
+    let facts = certificate.facts;
+    Ok(Seen {
+        fingerprint: facts.fingerprint,
+        facts: CertificateFacts {
+            serial: facts.serial,
+            not_before: facts.not_before,
+            not_after: facts.not_after,
+            spki_sha256: facts.spki_sha256,
+            issuer_fingerprint: String::new(),
+        },
+        flaws: findings
+            .into_iter()
+            .map(|finding| Flaw { message: finding.message, help: finding.help })
+            .collect(),
+    })
+}

@@ -1,0 +1,284 @@
+//! What a folder of certificates and keys holds, and what is wrong with it.
+//!
+//! Pure: somebody else reads the [`File`]s and knows the time. [`survey`] takes them apart, whatever they hold, and recognises
+//! who laid them out: us, kubeadm or kube-aws. [`Survey::verify`] says all that is wrong at once.
+
+mod check;
+mod facts;
+mod files;
+mod layout;
+mod stored;
+mod together;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use slipway_core::cluster::Cluster;
+use slipway_core::role::Role;
+use slipway_credentials::Manifest;
+
+pub use facts::{Extended, Facts, KeyType, Signature, Usage};
+pub use files::{Certificate, File, Found, KeyFile, Other};
+pub use layout::Layout;
+
+use layout::Expectations;
+use stored::Stored;
+
+/// What is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How grave it is; either is a finding.
+    pub severity: Severity,
+    /// What kind: `expired`, `twin`, ….
+    pub code: &'static str,
+    /// Where.
+    pub file: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+/// How grave a [`Finding`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Somebody refuses it, or should.
+    Error,
+    /// It works, and will not for long, or should not.
+    Warning,
+}
+
+impl Finding {
+    fn new(file: &str, code: &'static str, message: String, help: String) -> Self {
+        Self { severity: Severity::Error, code, file: file.to_owned(), message, help }
+    }
+
+    fn warning(file: &str, code: &'static str, message: String, help: String) -> Self {
+        Self { severity: Severity::Warning, ..Self::new(file, code, message, help) }
+    }
+}
+
+/// What was found in a folder.
+#[derive(Debug)]
+pub struct Survey {
+    /// Who laid it out.
+    pub layout: Layout,
+    /// Every certificate, by its file.
+    pub certificates: Vec<Certificate>,
+    /// Every key, by its file.
+    pub keys: Vec<KeyFile>,
+    /// Every other file.
+    pub others: Vec<Other>,
+    /// What could not be read, or must not be read by so many.
+    pub findings: Vec<Finding>,
+    /// Ours has an inventory.
+    pub manifest: Option<Manifest>,
+    /// Where that lies.
+    inventory: String,
+    stored: Stored,
+    root: String,
+}
+
+/// Keys that are one, under several names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Twins {
+    /// SHA-256 of the public key.
+    pub spki_sha256: String,
+    /// Who has it.
+    pub names: Vec<String>,
+}
+
+/// Takes files apart. Nothing in them makes it fail.
+#[must_use]
+pub fn survey(files: &[File]) -> Survey {
+    let mut sorted = files::Sorted::default();
+    let stored = Stored::of(files);
+    let (manifest, inventory) = inventory(files, &stored, &mut sorted.findings);
+    for file in files {
+        sorted.take(file);
+    }
+    sorted.certificates.sort_by(|a, b| (&a.file, a.place).cmp(&(&b.file, b.place)));
+    sorted.keys.sort_by(|a, b| a.file.cmp(&b.file));
+    if let Some(manifest) = &manifest {
+        sorted.others.extend(stored::beside(manifest, &sorted.certificates));
+    }
+    sorted.others.sort_by(|a, b| a.file.cmp(&b.file));
+    let names: BTreeSet<&str> = sorted.certificates.iter().map(|one| one.name.as_str()).collect();
+    let keys = sorted.keys.iter().map(|key| key.name.as_str());
+    let (layout, root) = Layout::of(&names.into_iter().chain(keys).collect(), manifest.is_some());
+    Survey {
+        layout,
+        certificates: sorted.certificates,
+        keys: sorted.keys,
+        others: sorted.others,
+        findings: sorted.findings,
+        manifest,
+        inventory,
+        stored,
+        root,
+    }
+}
+
+/// Reads one certificate in DER and says what is wrong with it by itself: for whoever has no folder, and many of them. `at`: the moment
+/// against which its dates are held, and how many days ahead one that ends is spoken of.
+///
+/// # Errors
+/// If it is no certificate; in words for a person.
+pub fn alone(
+    file: &str,
+    der: &[u8],
+    at: Option<(Timestamp, u32)>,
+) -> Result<(Certificate, Vec<Finding>), String> {
+    let facts = Facts::read(der)?;
+    let certificate =
+        Certificate { file: file.to_owned(), place: 0, name: files::name_of(file), facts, link: false };
+    let mut findings = Vec::new();
+    check::one(&certificate, None, at, &mut findings);
+    Ok((certificate, findings))
+}
+
+/// The bytes of a certificate in PEM.
+///
+/// # Errors
+/// If it is not one; in words for a person.
+pub fn der(pem: &str) -> Result<Vec<u8>, String> {
+    crate::armor::decode(&["CERTIFICATE"], pem).map(|mut der| std::mem::take(&mut *der))
+}
+
+/// Our inventory, and where it lies. Many a folder has a `manifest.json`: ours says what it is, or lies beside what is ours.
+fn inventory(files: &[File], stored: &Stored, findings: &mut Vec<Finding>) -> (Option<Manifest>, String) {
+    let help = || "bring the file back, or an earlier version of it".to_owned();
+    let (mut problems, mut unread) = (Vec::new(), false);
+    for file in files {
+        let Some(folder) = file.path.strip_suffix("manifest.json") else { continue };
+        if !folder.is_empty() && folder != "pki/" && !folder.ends_with("/pki/") {
+            continue;
+        }
+        let bytes = match &file.found {
+            Found::Bytes(bytes) => bytes.expose(),
+            // That is told of every such file.
+            Found::Not(_) => {
+                unread = true;
+                continue;
+            }
+        };
+        let says = serde_json::from_slice::<serde_json::Value>(bytes).unwrap_or_default();
+        let ours = says.get("format").is_some() && says.get("assets").is_some();
+        if !ours && !stored.named_as_ours(folder) {
+            continue;
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(manifest) => return (Some(manifest), file.path.clone()),
+            Err(problem) => {
+                let message = format!("the inventory cannot be read: {problem}");
+                problems.push(Finding::new(&file.path, "inventory", message, help()));
+            }
+        }
+    }
+    if problems.is_empty()
+        && !unread
+        && let Some(path) = stored.lacks_inventory()
+    {
+        let message = "the inventory of what lies here is not here".to_owned();
+        problems.push(Finding::new(&path, "inventory", message, help()));
+    }
+    findings.extend(problems);
+    (None, String::new())
+}
+
+impl Survey {
+    /// What people call a certificate: in our own folder its asset, elsewhere its path without the ending.
+    #[must_use]
+    pub fn name_of(&self, certificate: &Certificate) -> String {
+        let name = certificate.name.as_str();
+        let short = match self.layout {
+            // Of two authorities that are trusted while one takes the other's place, each has its name in the inventory.
+            Layout::Slipway => match &self.manifest {
+                Some(manifest) if self.is_current(certificate) => {
+                    layout::entry(manifest, certificate).map_or(name, |(asset, _)| asset)
+                }
+                Some(_) | None => name.rsplit('/').nth(1).unwrap_or(name),
+            },
+            Layout::SlipwayNode | Layout::Kubeadm | Layout::KubeAws | Layout::Unknown => self.short(name),
+        };
+        if certificate.place > 0 { format!("{short} ({})", certificate.place) } else { short.to_owned() }
+    }
+
+    /// A name without the folder that all have.
+    fn short<'n>(&self, name: &'n str) -> &'n str {
+        name.strip_prefix(&self.root).unwrap_or(name)
+    }
+
+    /// Whether it is in use: our own folder keeps earlier ones.
+    #[must_use]
+    pub fn is_current(&self, certificate: &Certificate) -> bool {
+        let Some(manifest) = &self.manifest else { return true };
+        // Those above an authority that was brought lie in a file of its name.
+        let above = |fingerprint: &str| {
+            let last = certificate.name.rsplit('/').next().unwrap_or_default();
+            last.strip_suffix(".chain") == Some(fingerprint)
+        };
+        layout::entry(manifest, certificate).is_some_and(|(_, entry)| {
+            entry.fingerprint == certificate.facts.fingerprint || above(&entry.fingerprint)
+        })
+    }
+
+    /// Who receives it, where the inventory says so.
+    #[must_use]
+    pub fn roles_of(&self, certificate: &Certificate) -> Vec<Role> {
+        let entry = self.manifest.as_ref().filter(|_| self.is_current(certificate));
+        let entry = entry.and_then(|manifest| layout::entry(manifest, certificate));
+        entry.map(|(_, entry)| entry.roles.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// All that is wrong at `now`; `soon_days` before its end a certificate is named. With a spec, the names that it demands
+    /// must be there.
+    #[must_use]
+    pub fn verify(&self, cluster: Option<&Cluster>, now: Timestamp, soon_days: u32) -> Vec<Finding> {
+        let expectations = Expectations::new(self.layout, &self.root, cluster);
+        let mut findings = self.findings.clone();
+        let current: Vec<&Certificate> =
+            self.certificates.iter().filter(|certificate| self.is_current(certificate)).collect();
+        for certificate in &current {
+            let expected = expectations.of(certificate);
+            check::one(certificate, expected.as_ref(), Some((now, soon_days)), &mut findings);
+        }
+        together::chains(self, &current, &expectations, &mut findings);
+        together::keys(self, &current, &expectations, &mut findings);
+        together::serials(&current, &mut findings);
+        together::inventory(self, &expectations, &mut findings);
+        if let Some(manifest) = &self.manifest {
+            self.stored.check(manifest, &self.inventory, &self.keys, &mut findings);
+        }
+        for twins in self.twins() {
+            let message = format!("ONE KEY, SEVERAL NAMES: {}", twins.names.join(", "));
+            let help = "whoever holds one of them is all of them: issue each anew with a key of its own";
+            let file = self.file_of_key(&twins.spki_sha256);
+            findings.push(Finding::new(&file, "twin", message, help.to_owned()));
+        }
+        findings.sort_by(|a, b| {
+            (&a.file, a.severity, a.code, &a.message).cmp(&(&b.file, b.severity, b.code, &b.message))
+        });
+        findings.dedup();
+        findings
+    }
+
+    /// Keys that more than one name has. A renewed authority that kept name and key is not meant, nor a copy of one certificate.
+    #[must_use]
+    pub fn twins(&self) -> Vec<Twins> {
+        together::twins(self)
+    }
+
+    fn file_of_key(&self, spki: &str) -> String {
+        let of = |embedded: bool| {
+            let mut certificates = self.certificates.iter();
+            certificates.find(|one| one.facts.spki_sha256 == spki && one.name.contains('#') == embedded)
+        };
+        let certificate = of(false).or_else(|| of(true)).map(|one| one.file.clone());
+        let key = || self.keys.iter().find(|key| key.spki_sha256.as_deref() == Some(spki));
+        certificate.or_else(|| key().map(|key| key.file.clone())).unwrap_or_default()
+    }
+}

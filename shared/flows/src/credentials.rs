@@ -1,0 +1,400 @@
+//! Makes what credentials a cluster lacks, and seals the bundles that changed (design §5).
+//!
+//! `pki/manifest.json` is the lock: objects are written first, under names that nobody refers to yet, and then the
+//! manifest under the condition that nobody else wrote it. Who loses that race starts over from what the winner
+//! wrote; who dies before it leaves objects that nobody refers to. Either way a cluster has one PKI (P8).
+
+mod bundles;
+pub mod gc;
+mod recovery;
+mod renewal;
+pub mod rotation;
+mod vault;
+
+pub use renewal::{ToRenew, renew, renew_all};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use slipway_core::cluster::Cluster;
+use slipway_core::digest::sha256_hex;
+use slipway_core::keys;
+use slipway_core::role::Role;
+use slipway_credentials::manifest::{self, FORMAT, PolicyError};
+use slipway_credentials::policy::{self, DIGEST_KEY};
+use slipway_credentials::{Asset, AssetKind, ChainFacts, Entry, Manifest, Origin, rotation as stages};
+use slipway_ports::{BroughtAuthority, Crypto, Keys, Made, Objects, PortResult, Secret, Signer};
+use vault::{Half, Held, Vault};
+
+use crate::error::{FlowError, FlowResult};
+use crate::imports::Imported;
+use crate::store;
+
+/// The credentials of a cluster as they stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The digest of each role's bundle, for its launch template.
+    pub digests: BTreeMap<Role, String>,
+    /// Assets made by this call.
+    pub made: Vec<String>,
+    /// Roles whose bundle was sealed by this call.
+    pub sealed: Vec<Role>,
+    /// What was lost or damaged and is as it was.
+    pub healed: Vec<Healed>,
+    /// The inventory.
+    pub manifest: Manifest,
+}
+
+/// A stored object that was lost or damaged, and was written again with what it held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Healed {
+    /// Its key.
+    pub key: String,
+    /// What was wrong with it.
+    pub problem: String,
+}
+
+/// The digests of the bundles that the nodes of each role have, or are about to have.
+pub type Known = BTreeMap<Role, BTreeSet<String>>;
+
+/// Makes what is missing or changed in name, seals what changed, and says what each role's launch template carries.
+/// If there is nothing to do, it neither calls [`Keys`] nor writes (P1).
+///
+/// # Errors
+/// If a port fails; if a stored object is lost or damaged and needed; if the spec asks for what cannot be issued; if
+/// others kept changing the inventory.
+pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    now: Timestamp,
+) -> FlowResult<Credentials> {
+    ensure_for(objects, keys, crypto, cluster, &Known::new(), now).await
+}
+
+/// As [`ensure`], for a cluster whose nodes have those bundles: an inventory that is lost, or older than they are, is an
+/// error, because what was made in its place would lock nodes out or roll them.
+///
+/// # Errors
+/// As [`ensure`].
+pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    known: &Known,
+    now: Timestamp,
+) -> FlowResult<Credentials> {
+    ensure_with(objects, keys, crypto, cluster, known, &Imported::new(), now).await
+}
+
+/// As [`ensure_for`], with what others made and [`crate::imports::read`] found in order.
+///
+/// # Errors
+/// As [`ensure`]; also if what stands is another than the spec says or than was brought.
+pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    known: &Known,
+    imported: &Imported,
+    now: Timestamp,
+) -> FlowResult<Credentials> {
+    let key = keys::manifest(&cluster.name);
+    let mut tried: Option<Credentials> = None;
+    for _ in 0..store::TRIES {
+        let stored = store::load::<Manifest>(objects, &key).await?;
+        if let Some(tried) = tried.take_if(|tried| stored.value.as_ref() == Some(&tried.manifest)) {
+            // The answer to our own write was lost, and its repetition found what we had written.
+            return Ok(tried);
+        }
+        let mut manifest = match stored.value.clone() {
+            Some(manifest) => manifest,
+            None => {
+                if !has_no_pki(objects, cluster, &key, known).await? {
+                    continue;
+                }
+                Manifest { format: FORMAT, ..Manifest::default() }
+            }
+        };
+        refuse_other_format(&key, &manifest)?;
+        refuse_older(&key, &manifest, known)?;
+        let mut vault = Vault::new(objects, keys, crypto, cluster);
+        vault.seal_anew(&manifest).await?;
+        manifest.sealed_under.clone_from(&vault.wanted);
+        let made = make(&mut vault, &mut manifest, imported, now).await?;
+        let mut roles: BTreeSet<_> =
+            manifest::to_seal(cluster, &manifest).map_err(refused)?.into_iter().collect();
+        roles.extend(manifest::to_seal_under(cluster, &manifest, &vault.wanted));
+        let mut healed = bundles_astray(objects, cluster, &manifest, &roles).await?;
+        roles.extend(healed.keys().cloned());
+        if made.is_empty() && roles.is_empty() && stored.value.as_ref() == Some(&manifest) {
+            return Ok(credentials(cluster, manifest, made, roles));
+        }
+        bundles::load(&mut vault, &manifest, &roles).await?;
+        vault.store(&manifest, &made).await?;
+        bundles::seal(&vault, &mut manifest, &roles, &mut healed).await?;
+        if let Some(before) = stored.value.as_ref().filter(|before| before.sealed_under != vault.wanted) {
+            bundles::seal_earlier(&vault, &manifest, before, known).await?;
+        }
+        set_roles(cluster, &mut manifest);
+        let unchanged = stored.value.as_ref() == Some(&manifest);
+        let written = unchanged || store::save(objects, &key, &stored, manifest.clone()).await?.is_some();
+        let mut done = credentials(cluster, manifest, made, roles);
+        done.healed = vault.healed;
+        done.healed.extend(healed.into_values().flatten());
+        if written {
+            tracing::info!(cluster = cluster.name, made = ?done.made, sealed = done.sealed.len(), "credentials made");
+            return Ok(done);
+        }
+        tried = Some(done);
+        tracing::info!(cluster = cluster.name, "somebody else wrote the inventory first; starting over");
+    }
+    Err(FlowError::Race { key, tries: store::TRIES })
+}
+
+/// The certificate or public key of `asset`, checked against the inventory.
+///
+/// # Errors
+/// If the inventory does not list it, or the stored object is lost or another.
+pub async fn public_half<O: Objects, C: Crypto>(
+    objects: &O,
+    crypto: &C,
+    cluster: &str,
+    manifest: &Manifest,
+    asset: &str,
+) -> FlowResult<String> {
+    vault::read_public(objects, crypto, cluster, manifest, asset).await
+}
+
+/// The certificates from an authority that was brought up to its root, checked against the inventory.
+///
+/// # Errors
+/// As [`public_half`]; also if the authority was not brought.
+pub async fn chain<O: Objects>(
+    objects: &O,
+    cluster: &str,
+    manifest: &Manifest,
+    asset: &str,
+) -> FlowResult<String> {
+    vault::read_chain(objects, cluster, manifest, asset).await
+}
+
+/// Makes and records what [`manifest::to_make`] lists; the private halves stay in the vault's memory. The names.
+async fn make<O: Objects, K: Keys, C: Crypto>(
+    vault: &mut Vault<'_, O, K, C>,
+    manifest: &mut Manifest,
+    imported: &Imported,
+    now: Timestamp,
+) -> FlowResult<Vec<String>> {
+    let assets = policy::assets(vault.cluster);
+    let brought = imported.iter().map(|(name, import)| (name.clone(), import.facts.clone())).collect();
+    let list = manifest::to_make(&assets, manifest, &brought, now).map_err(refused)?;
+    let names: BTreeSet<&str> = list.iter().map(|made| made.asset.name.as_str()).collect();
+    let mut needs = BTreeSet::new();
+    for made in list.iter().filter(|made| made.asset.origin == Origin::Generated) {
+        match manifest::profile(made.asset) {
+            Some(profile) => {
+                let issuers = profile.issuer.iter().filter(|issuer| !names.contains(issuer.as_str()));
+                needs.extend(issuers.flat_map(|issuer| Half::both(issuer)));
+            }
+            None if names.contains(DIGEST_KEY) => {}
+            None => needs.extend([(DIGEST_KEY.to_owned(), Half::Private)]),
+        }
+    }
+    vault.load(manifest, needs).await?;
+    for asset in list.iter().map(|made| made.asset) {
+        let new = match imported.get(&asset.name).filter(|_| asset.origin != Origin::Generated) {
+            Some(import) => Held {
+                public: Some(import.certificate.clone()),
+                private: import.key.clone(),
+                authority: import.authority.clone(),
+            },
+            None => produce(vault, asset, now)?.into(),
+        };
+        record(vault, manifest, asset, new)?;
+    }
+    Ok(list.into_iter().map(|made| made.asset.name.clone()).collect())
+}
+
+fn produce<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    asset: &Asset,
+    now: Timestamp,
+) -> PortResult<Made> {
+    match manifest::profile(asset) {
+        None => vault.crypto.make(&asset.kind),
+        Some(profile) => {
+            let signer = profile.issuer.as_ref().map(|issuer| Signer {
+                certificate: vault.public(issuer).to_owned(),
+                key: vault.private(issuer).clone(),
+            });
+            vault.crypto.issue(profile, signer.as_ref(), now)
+        }
+    }
+}
+
+/// Enters a new asset into the inventory, and keeps it in the vault's memory.
+fn record<O: Objects, K: Keys, C: Crypto>(
+    vault: &mut Vault<'_, O, K, C>,
+    manifest: &mut Manifest,
+    asset: &Asset,
+    new: Held,
+) -> FlowResult<()> {
+    let entry = entry(vault, manifest, asset, &new)?;
+    manifest.assets.insert(asset.name.clone(), entry);
+    vault.hold(&asset.name, new);
+    Ok(())
+}
+
+/// What the inventory says of a new asset.
+fn entry<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    manifest: &Manifest,
+    asset: &Asset,
+    made: &Held,
+) -> FlowResult<Entry> {
+    let public = || made.public.as_deref().unwrap_or_default();
+    let (fingerprint, certificate) = match &asset.kind {
+        AssetKind::Certificate(profile) => {
+            let (mut facts, fingerprint) = vault.crypto.facts(public())?;
+            if let Some(issuer) = &profile.issuer {
+                facts.issuer_fingerprint.clone_from(&manifest.assets[issuer].fingerprint);
+            }
+            (fingerprint, Some(facts))
+        }
+        AssetKind::KeyPair(_) => {
+            let fingerprint = manifest::key_pair_fingerprint(public());
+            (fingerprint.expect("a key pair that was just made has a public half in PEM"), None)
+        }
+        AssetKind::BootstrapToken | AssetKind::RandomKey => {
+            let secret = made.private.as_ref().map_or(&[][..], Secret::expose);
+            let key = if asset.name == DIGEST_KEY { secret } else { vault.private(DIGEST_KEY).expose() };
+            (manifest::secret_fingerprint(key, secret), None)
+        }
+    };
+    let chain = |authority: &BroughtAuthority| ChainFacts {
+        sha256: sha256_hex(authority.chain.as_bytes()),
+        intermediates: authority.intermediates,
+    };
+    Ok(Entry {
+        fingerprint,
+        names: manifest::names(&asset.kind),
+        certificate,
+        roles: BTreeSet::new(),
+        origin: asset.origin,
+        chain: made.authority.as_ref().map(chain),
+    })
+}
+
+/// The roles whose sealed bundle is no longer in the bucket, or no longer the one that was put there, and that are not
+/// sealed anyway; with what is wrong, as far as that can be seen from outside. It is sealed again under the same digest,
+/// which rolls nobody.
+async fn bundles_astray<O: Objects>(
+    objects: &O,
+    cluster: &Cluster,
+    manifest: &Manifest,
+    sealing: &BTreeSet<Role>,
+) -> FlowResult<BTreeMap<Role, Option<Healed>>> {
+    let roles = policy::roles(cluster).into_iter().filter(|role| !sealing.contains(role));
+    let heads = roles.filter_map(|role| {
+        let bundle = manifest.bundles.get(&role)?;
+        let key = keys::credentials(&cluster.name, &role.to_string(), &bundle.digest);
+        Some(async move {
+            PortResult::Ok(match objects.head(&key).await? {
+                Some(head) if head.etag == bundle.etag => None,
+                Some(_) => Some((role, None)),
+                None => Some((role, Some(Healed { key, problem: "is lost".to_owned() }))),
+            })
+        })
+    });
+    let astray: Vec<_> = stream::iter(heads).buffered(store::AT_A_TIME).try_collect().await?;
+    Ok(astray.into_iter().flatten().collect())
+}
+
+/// Writes into each entry who receives it.
+fn set_roles(cluster: &Cluster, manifest: &mut Manifest) {
+    let mut recipients = stages::recipients(cluster, manifest);
+    for (name, entry) in &mut manifest.assets {
+        entry.roles = recipients.remove(name).unwrap_or_default();
+    }
+}
+
+fn credentials(
+    cluster: &Cluster,
+    manifest: Manifest,
+    made: Vec<String>,
+    sealed: BTreeSet<Role>,
+) -> Credentials {
+    let roles = policy::roles(cluster);
+    let bundles = manifest.bundles.iter().filter(|(role, _)| roles.contains(role));
+    Credentials {
+        digests: bundles.map(|(role, bundle)| (role.clone(), bundle.digest.clone())).collect(),
+        made,
+        sealed: sealed.into_iter().collect(),
+        healed: Vec::new(),
+        manifest,
+    }
+}
+
+/// Without an inventory there is no PKI yet, or it lost its inventory: a plan says so, since it is made after that. `false`:
+/// somebody made it since we looked for it.
+async fn has_no_pki<O: Objects>(
+    objects: &O,
+    cluster: &Cluster,
+    key: &str,
+    known: &Known,
+) -> FlowResult<bool> {
+    if known.is_empty() && objects.head(&keys::desired(&cluster.name)).await?.is_none() {
+        return Ok(true);
+    }
+    // The wish that we found may be that of a twin, which wrote the inventory before it.
+    if objects.head(key).await?.is_some() {
+        return Ok(false);
+    }
+    Err(FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: "is lost, and what stands was made with it".to_owned(),
+        cure: "bring back its last version (a versioned bucket keeps it); none is made in its place, because other authorities \
+               would lock out every node and every user that there is"
+            .to_owned(),
+    })
+}
+
+/// An inventory that does not know what nodes run was put back from before, or is another cluster's.
+fn refuse_older(key: &str, manifest: &Manifest, known: &Known) -> FlowResult<()> {
+    let digests = known.iter().flat_map(|(role, digests)| digests.iter().map(move |digest| (role, digest)));
+    for (role, digest) in digests {
+        if !manifest::knows(manifest, role, digest) {
+            return Err(FlowError::Corrupt {
+                key: key.to_owned(),
+                problem: format!(
+                    "does not know the bundle {digest} that {role} runs: it is older than that, or of another cluster"
+                ),
+                cure: format!(
+                    "bring back its newest version (a versioned bucket keeps it); if it is lost and {role} is to go back to \
+                     earlier credentials, say so by adding \"{digest}\": [] under \"retired\", \"{role}\""
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn refuse_other_format(key: &str, manifest: &Manifest) -> FlowResult<()> {
+    if manifest.format == FORMAT {
+        return Ok(());
+    }
+    Err(FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: format!("has format {}, and this release of Slipway knows {FORMAT}", manifest.format),
+        cure: "use the release that wrote it, or a newer one".to_owned(),
+    })
+}
+
+fn refused(error: PolicyError) -> FlowError {
+    FlowError::Refused { problem: error.to_string(), cure: error.cure() }
+}

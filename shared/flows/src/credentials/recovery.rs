@@ -1,0 +1,161 @@
+//! A half of an asset that was lost or damaged is brought back from a bundle that holds it, so that nothing has to be made
+//! anew and nobody is rolled. What no bundle holds (the key of an authority, the digest key) only a person can bring back.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use slipway_core::digest::{keyed_hex, sha256_hex};
+use slipway_core::keys;
+use slipway_core::role::Role;
+use slipway_credentials::policy::{DIGEST_KEY, Part};
+use slipway_credentials::{BundleEntry, Manifest};
+use slipway_ports::sealed::open;
+use slipway_ports::{Condition, Crypto, ErrorKind, Keys, Objects, Secret};
+use zeroize::Zeroizing;
+
+use super::Healed;
+use super::vault::{Half, Vault, check_public, locate};
+use crate::error::{FlowError, FlowResult};
+
+/// A half that was found elsewhere.
+pub(super) struct Recovered {
+    asset: String,
+    half: Half,
+    problem: String,
+    text: Secret,
+}
+
+/// Looks for the half in the bundles that hold it.
+///
+/// # Errors
+/// `error`, if it is not of a damaged object or no bundle has it.
+pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    manifest: &Manifest,
+    asset: String,
+    half: Half,
+    error: FlowError,
+) -> FlowResult<Recovered> {
+    let problem = match &error {
+        FlowError::Corrupt { problem, .. } => problem.clone(),
+        FlowError::Port(_) | FlowError::Refused { .. } | FlowError::Race { .. } => return Err(error),
+    };
+    let Some(entry) = manifest.assets.get(&asset) else { return Err(error) };
+    let sources = match half {
+        Half::Public => {
+            [Part::Certificate, Part::PublicKey].map(|part| format!("{part}:{}", entry.fingerprint)).to_vec()
+        }
+        Half::Private => {
+            [Part::PrivateKey, Part::Secret].map(|part| format!("{part}:{}", entry.fingerprint)).to_vec()
+        }
+        Half::Chain => entry.chain.iter().map(|chain| format!("{}:{}", Part::Chain, chain.sha256)).collect(),
+    };
+    for (role, bundle) in &manifest.bundles {
+        let found =
+            bundle.files.iter().find_map(|(path, what)| Some((path, what, block(what, &sources, half)?)));
+        let Some((path, what, at)) = found else { continue };
+        let Some(mut text) = from_bundle(vault, role, bundle, path, half).await? else { continue };
+        if what.contains('+') {
+            let pem = String::from_utf8_lossy(text.expose()).into_owned();
+            text = Secret::new(nth_block(&pem, at).into_bytes());
+        }
+        let good = match half {
+            Half::Public => std::str::from_utf8(text.expose())
+                .is_ok_and(|text| check_public(vault.crypto, entry, text).is_ok()),
+            // The digest of the bundle, under a key that nobody else has, says that it is what was sealed.
+            Half::Private => true,
+            Half::Chain => {
+                entry.chain.as_ref().is_some_and(|chain| chain.sha256 == sha256_hex(text.expose()))
+            }
+        };
+        if good {
+            return Ok(Recovered { asset, half, problem, text });
+        }
+    }
+    Err(error)
+}
+
+/// Which block of a file, made of `what`, is one of `sources`: what a server presents is its certificate and what leads to the root of an
+/// authority that was brought; whom one trusts may be several.
+fn block(what: &str, sources: &[String], half: Half) -> Option<usize> {
+    let parts: Vec<&str> = what.split('+').collect();
+    let at = parts.iter().position(|part| sources.iter().any(|source| source == part))?;
+    let one_block = |part: &&str| {
+        [Part::Certificate, Part::PublicKey]
+            .iter()
+            .any(|kind| part.split(':').next() == Some(&kind.to_string()))
+    };
+    let whole = parts.len() == 1;
+    (whole || half == Half::Public && parts[..at].iter().all(one_block)).then_some(at)
+}
+
+/// That block of a PEM file, counted from 0.
+fn nth_block(pem: &str, at: usize) -> String {
+    let mut blocks = vec![String::new()];
+    for line in pem.split_inclusive('\n') {
+        if let Some(block) = blocks.last_mut() {
+            block.push_str(line);
+        }
+        if line.starts_with("-----END ") {
+            blocks.push(String::new());
+        }
+    }
+    blocks.into_iter().nth(at).unwrap_or_default()
+}
+
+/// The file `path` of a bundle; `None` if the bundle is lost or damaged itself.
+async fn from_bundle<O: Objects, K: Keys, C: Crypto>(
+    vault: &Vault<'_, O, K, C>,
+    role: &Role,
+    bundle: &BundleEntry,
+    path: &str,
+    half: Half,
+) -> FlowResult<Option<Secret>> {
+    #[derive(Deserialize)]
+    struct Files {
+        files: BTreeMap<String, String>,
+    }
+    let key = keys::credentials(&vault.cluster.name, &role.to_string(), &bundle.digest);
+    let Some(object) = vault.objects.get(&key).await? else { return Ok(None) };
+    let opened = open(vault.keys, vault.crypto, &vault.cluster.name, &role.to_string(), &object.bytes).await;
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) if error.kind == ErrorKind::Transient => return Err(error.into()),
+        Err(_) => return Ok(None),
+    };
+    let authentic = || {
+        let digest_key = vault.held(DIGEST_KEY)?;
+        Some(keyed_hex(digest_key.expose(), opened.expose()) == bundle.digest)
+    };
+    if half == Half::Private && authentic() != Some(true) {
+        return Ok(None);
+    }
+    let Ok(Files { files }) = serde_json::from_slice(opened.expose()) else { return Ok(None) };
+    let mut files: BTreeMap<String, Zeroizing<String>> =
+        files.into_iter().map(|(path, text)| (path, Zeroizing::new(text))).collect();
+    Ok(files.remove(path).map(|mut text| Secret::new(std::mem::take(&mut *text).into_bytes())))
+}
+
+/// Writes a recovered half where it belongs.
+pub(super) async fn write_back<O: Objects, K: Keys, C: Crypto>(
+    vault: &mut Vault<'_, O, K, C>,
+    manifest: &Manifest,
+    recovered: Recovered,
+) -> FlowResult<()> {
+    let Recovered { asset, half, problem, text } = recovered;
+    let at = locate(&vault.cluster.name, manifest, &asset, half)?;
+    let bytes = match half {
+        Half::Public | Half::Chain => text.expose().to_vec(),
+        Half::Private => {
+            let data_key = vault.data_key("vault").await?;
+            let context = vault.seal_context(&asset, &at.entry.fingerprint);
+            vault.crypto.seal(&data_key, &context, text.expose())?
+        }
+    };
+    // Its name says what it is: whoever writes there writes the same.
+    vault.objects.put(&at.key, bytes, Condition::Always).await?;
+    tracing::warn!(key = at.key, problem, "a credential was brought back from a bundle");
+    vault.keep(&asset, half, &text);
+    vault.healed.push(Healed { key: at.key, problem });
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! Authorities, and the key that signs service accounts' tokens, exchanged in stages (`slipway_credentials::rotation` says which and when).
+//!
+//! Each stage is one conditional write of the inventory, after everything that it names was stored: a run that dies before leaves objects
+//! that nobody refers to, and one that comes after it finds the stage begun, or not. What nodes get changes by a rollout, which a
+//! rendering plans from the new digests.
+
+mod seen;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use slipway_core::cluster::Cluster;
+use slipway_core::keys;
+use slipway_core::role::Role;
+use slipway_credentials::manifest::{self, PolicyError, Reason};
+use slipway_credentials::rotation::{self, Next, Rotation, Seen, Wait};
+use slipway_credentials::{Manifest, policy};
+use slipway_ports::{Crypto, Keys, Objects};
+
+use super::vault::{Half, Vault};
+use super::{Healed, bundles, produce, record, refuse_other_format, refused, set_roles};
+use crate::error::{FlowError, FlowResult};
+use crate::store;
+
+pub use seen::{Machines, see};
+pub(crate) use seen::{machines, standing_releases};
+
+/// What became of one rotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rotated {
+    /// Of which asset.
+    pub name: String,
+    /// What was done.
+    pub did: Did,
+    /// How it stands now; `None`: it is over.
+    pub stands: Option<Rotation>,
+    /// What it waits for.
+    pub waits: Vec<Wait>,
+    /// Assets that were made.
+    pub made: Vec<String>,
+    /// Roles whose bundle changed.
+    pub sealed: Vec<Role>,
+    /// What was lost or damaged and is as it was.
+    pub healed: Vec<Healed>,
+    /// The inventory after it.
+    pub manifest: Manifest,
+}
+
+/// What was done for a rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Did {
+    /// It began: the new one is trusted besides.
+    Begun,
+    /// The new one issues.
+    Issues,
+    /// One of the two is gone.
+    Dropped,
+    /// It goes back.
+    WentBack,
+    /// The time was noted from which what was signed is waited for, or that it counts no more.
+    Noted,
+    /// It is over.
+    Ended,
+    /// Nothing.
+    Waits,
+}
+
+impl Rotated {
+    /// Whether nodes are to get other credentials now.
+    #[must_use]
+    pub fn changes_nodes(&self) -> bool {
+        self.sealed.iter().any(|role| *role != Role::Admin)
+    }
+}
+
+/// Begins the rotation of `name`: makes what is to take its place, and has every role that trusts it trust both.
+///
+/// # Errors
+/// If it is nothing that is rotated, was brought, or is being rotated already; otherwise as [`super::ensure`].
+pub async fn start<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    name: &str,
+    now: Timestamp,
+) -> FlowResult<Rotated> {
+    change(objects, keys, crypto, cluster, name, now, &Wish::Begin).await
+}
+
+/// Goes back from wherever the rotation of `name` is. Nothing is done if it goes back already.
+///
+/// # Errors
+/// If it is not being rotated, or what it takes the place of is gone; otherwise as [`super::ensure`].
+pub async fn abort<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    name: &str,
+    now: Timestamp,
+) -> FlowResult<Rotated> {
+    change(objects, keys, crypto, cluster, name, now, &Wish::Abort).await
+}
+
+/// Takes the rotation of `name` a step further, if what is known of the nodes allows it.
+///
+/// # Errors
+/// If it is not being rotated; otherwise as [`super::ensure`].
+pub async fn go_on<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    name: &str,
+    seen: &Seen,
+    now: Timestamp,
+) -> FlowResult<Rotated> {
+    change(objects, keys, crypto, cluster, name, now, &Wish::GoOn(seen)).await
+}
+
+/// Takes every rotation of a cluster a step further where what is known of its nodes allows it, and begins those that the spec's policy
+/// asks for. Once a scan, and after a rollout. What is due and cannot begin is left to whoever warns ([`rotation::due`]).
+///
+/// # Errors
+/// As [`super::ensure`].
+pub async fn advance<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    seen: &Seen,
+    now: Timestamp,
+) -> FlowResult<Vec<Rotated>> {
+    let key = keys::manifest(&cluster.name);
+    let Some(manifest) = store::load::<Manifest>(objects, &key).await?.value else { return Ok(Vec::new()) };
+    refuse_other_format(&key, &manifest)?;
+    let mut rotated = Vec::new();
+    for name in manifest.rotations.keys() {
+        rotated.push(go_on(objects, keys, crypto, cluster, name, seen, now).await?);
+    }
+    let due = rotation::due(&manifest, &cluster.certificates, now);
+    for due in due.into_iter().filter(|due| due.start) {
+        tracing::info!(cluster = cluster.name, %due, "a rotation begins");
+        rotated.push(start(objects, keys, crypto, cluster, &due.name, now).await?);
+    }
+    Ok(rotated)
+}
+
+/// What is asked of a rotation.
+enum Wish<'a> {
+    Begin,
+    Abort,
+    GoOn(&'a Seen),
+}
+
+async fn change<O: Objects, K: Keys, C: Crypto>(
+    objects: &O,
+    keys: &K,
+    crypto: &C,
+    cluster: &Cluster,
+    name: &str,
+    now: Timestamp,
+    wish: &Wish<'_>,
+) -> FlowResult<Rotated> {
+    rotation::known(name).map_err(refused)?;
+    let key = keys::manifest(&cluster.name);
+    let mut tried: Option<Rotated> = None;
+    for _ in 0..store::TRIES {
+        let stored = store::load::<Manifest>(objects, &key).await?;
+        if let Some(tried) = tried.take_if(|tried| stored.value.as_ref() == Some(&tried.manifest)) {
+            // The answer to our own write was lost: it is done.
+            return Ok(tried);
+        }
+        let mut manifest = stored.value.clone().ok_or_else(|| FlowError::Refused {
+            problem: format!("the cluster {} has no credentials yet", cluster.name),
+            cure: "render its spec first".to_owned(),
+        })?;
+        refuse_other_format(&key, &manifest)?;
+        let mut vault = Vault::new(objects, keys, crypto, cluster);
+        let Turn { did, waits, mut made } = turn(&mut vault, &mut manifest, name, now, wish)?;
+        let mut roles = BTreeSet::new();
+        let mut astray = bundles::Astray::new();
+        match did {
+            Did::Waits => {}
+            Did::Noted | Did::Ended => {}
+            Did::Begun | Did::Issues | Did::Dropped | Did::WentBack => {
+                made.extend(reissue(&mut vault, &mut manifest, name, now).await?);
+                // Only what this reaches: what else the spec would change is for a rendering to say.
+                let reached = policy::recipients(cluster).remove(name).unwrap_or_default();
+                let changed = manifest::to_seal(cluster, &manifest).map_err(refused)?;
+                roles = changed.into_iter().filter(|role| reached.contains(role)).collect();
+                bundles::load(&mut vault, &manifest, &roles).await?;
+                vault.store(&manifest, &made).await?;
+                bundles::seal(&vault, &mut manifest, &roles, &mut astray).await?;
+                rotation::entered(cluster, &mut manifest, name);
+                set_roles(cluster, &mut manifest);
+            }
+        }
+        let unchanged = stored.value.as_ref() == Some(&manifest);
+        let written = unchanged || store::save(objects, &key, &stored, manifest.clone()).await?.is_some();
+        let healed = vault.healed.into_iter().chain(astray.into_values().flatten()).collect();
+        let stands = manifest.rotations.get(name).cloned();
+        let sealed = roles.into_iter().collect();
+        let rotated = Rotated { name: name.to_owned(), did, stands, waits, made, sealed, healed, manifest };
+        if written {
+            tracing::info!(cluster = cluster.name, rotation = name, ?did, "rotation looked after");
+            return Ok(rotated);
+        }
+        tried = Some(rotated);
+        tracing::info!(cluster = cluster.name, "somebody else wrote the inventory first; starting over");
+    }
+    Err(FlowError::Race { key, tries: store::TRIES })
+}
+
+/// What one look at the inventory leads to.
+struct Turn {
+    did: Did,
+    waits: Vec<Wait>,
+    made: Vec<String>,
+}
+
+fn turn<O: Objects, K: Keys, C: Crypto>(
+    vault: &mut Vault<'_, O, K, C>,
+    manifest: &mut Manifest,
+    name: &str,
+    now: Timestamp,
+    wish: &Wish<'_>,
+) -> FlowResult<Turn> {
+    let done = |did| Ok(Turn { did, waits: Vec::new(), made: Vec::new() });
+    let seen = match wish {
+        Wish::Begin => {
+            let assets = policy::assets(vault.cluster);
+            let asset = rotation::to_start(&assets, manifest, name, now).map_err(refused)?;
+            let new = produce(vault, &asset, now)?;
+            record(vault, manifest, &asset, new.into())?;
+            rotation::begin(manifest, name, now);
+            return Ok(Turn { did: Did::Begun, waits: Vec::new(), made: vec![asset.name] });
+        }
+        Wish::Abort => {
+            let went = rotation::abort(manifest, name, now).map_err(refused)?;
+            return done(if went { Did::WentBack } else { Did::Waits });
+        }
+        Wish::GoOn(seen) => seen,
+    };
+    let Some(next) = rotation::next(vault.cluster, manifest, name, seen, now) else {
+        return Err(refused(PolicyError::NotRotatable {
+            name: name.to_owned(),
+            why: "it is not being rotated".to_owned(),
+            cure: format!("begin it: `slipway rotate-ca {name}`"),
+        }));
+    };
+    rotation::step(manifest, name, &next, now);
+    match next {
+        Next::Issue => done(Did::Issues),
+        Next::Drop => done(Did::Dropped),
+        Next::Settle => done(Did::Noted),
+        Next::End => done(Did::Ended),
+        Next::Unsettle(waits) => Ok(Turn { did: Did::Noted, waits, made: Vec::new() }),
+        Next::Wait(waits) => Ok(Turn { did: Did::Waits, waits, made: Vec::new() }),
+    }
+}
+
+/// Issues anew what another than the authority `name` of now has signed; the names.
+async fn reissue<O: Objects, K: Keys, C: Crypto>(
+    vault: &mut Vault<'_, O, K, C>,
+    manifest: &mut Manifest,
+    name: &str,
+    now: Timestamp,
+) -> FlowResult<Vec<String>> {
+    let assets = policy::assets(vault.cluster);
+    let signed_by = |asset: &slipway_credentials::Asset| {
+        manifest::profile(asset).is_some_and(|profile| profile.issuer.as_deref() == Some(name))
+    };
+    let signed: Vec<_> = assets.into_iter().filter(signed_by).collect();
+    let list = manifest::to_make(&signed, manifest, &Default::default(), now).map_err(refused)?;
+    let list: Vec<_> =
+        list.into_iter().filter(|made| made.reason == Reason::IssuerChanged).map(|made| made.asset).collect();
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    vault.load(manifest, Half::both(name).into()).await?;
+    for asset in &list {
+        let new = produce(vault, asset, now)?;
+        record(vault, manifest, asset, new.into())?;
+    }
+    Ok(list.into_iter().map(|asset| asset.name.clone()).collect())
+}

@@ -1,0 +1,489 @@
+//! Authorities and leaves that somebody brought, from `import/` beside the spec: read when a cluster's credentials are first
+//! made, held against what they are to be, and never needed again.
+//!
+//! Everything that is amiss is found at once and said as findings about the spec; then nothing is made. An authority that
+//! stands is never exchanged here: that is a rotation, in stages. A leaf that was brought may be followed by another.
+//!
+//! A private key lies in the spec bucket under a passphrase, or it is refused: that bucket is not for secrets (P9).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use slipway_core::cluster::{Cluster, OwnAuthority, OwnSource};
+use slipway_core::diagnostic::Severity;
+use slipway_core::digest::sha256_hex;
+use slipway_core::keys;
+use slipway_credentials::manifest::{self, Brought};
+use slipway_credentials::{Asset, CertificateProfile, Manifest, Origin, policy};
+use slipway_ports::{
+    BroughtAuthority, BroughtKey, Crypto, Flaw, Objects, Parameters, PortResult, Secret, SecretParameter,
+    Signer,
+};
+use slipway_spec::Objection;
+
+use crate::credentials;
+use crate::error::FlowResult;
+
+/// The largest file that is read: a chain has some 10 KiB.
+pub const MOST_BYTES: u64 = 256 * 1024;
+
+/// A file that was brought.
+#[derive(Debug)]
+pub struct ImportFile {
+    /// Its bytes.
+    pub bytes: Secret,
+    /// Why a private key may not lie in it in plain, and what to do; `None` where it may.
+    pub exposed: Option<Flaw>,
+}
+
+/// Where a passphrase was looked for.
+#[derive(Debug)]
+pub enum Passphrase {
+    /// This is it.
+    Known(Secret),
+    /// There is none, for this reason.
+    None(Flaw),
+}
+
+/// Where the files of `import/` lie, and the passphrases of their keys.
+pub trait Imports: Send + Sync {
+    /// The file of that name; `None` if there is none. `s3:GetObject`.
+    fn file(&self, name: &str) -> impl Future<Output = PortResult<Option<ImportFile>>> + Send;
+    /// The passphrase of the keys that belong to the authority `name`. `ssm:GetParameter`.
+    fn passphrase(
+        &self,
+        name: &str,
+        own: &OwnAuthority,
+    ) -> impl Future<Output = PortResult<Passphrase>> + Send;
+}
+
+/// `import/` in the spec bucket, and passphrases in SSM.
+#[derive(Debug)]
+pub struct BucketImports<'a, S, P> {
+    /// The cluster whose folder it is.
+    pub cluster: &'a str,
+    /// The spec bucket.
+    pub specs: &'a S,
+    /// SSM.
+    pub parameters: &'a P,
+}
+
+impl<S: Objects, P: Parameters> Imports for BucketImports<'_, S, P> {
+    async fn file(&self, name: &str) -> PortResult<Option<ImportFile>> {
+        let key = keys::import(self.cluster, name);
+        let Some(head) = self.specs.head(&key).await? else { return Ok(None) };
+        if head.size > MOST_BYTES {
+            // Whatever it is, it is not read into memory.
+            return Ok(Some(ImportFile { bytes: Secret::new(Vec::new()), exposed: None }));
+        }
+        let object = self.specs.get(&key).await?;
+        Ok(object.map(|object| ImportFile {
+            bytes: Secret::new(object.bytes),
+            exposed: Some(Flaw {
+                message: format!("the private key in import/{name} lies there in plain, for whoever may read the bucket"),
+                help: format!(
+                    "delete it with all its versions, encrypt it with `openssl pkcs8 -topk8 -v2 aes-256-cbc -in {name} -out \
+                     {name}.enc`, upload that as import/{name}, put the passphrase into an SSM SecureString and name it as \
+                     passphraseParameter"
+                ),
+            }),
+        }))
+    }
+
+    async fn passphrase(&self, _: &str, own: &OwnAuthority) -> PortResult<Passphrase> {
+        let none = |message: String, help: String| Ok(Passphrase::None(Flaw { message, help }));
+        let example = format!("/slipway/{}/ca-passphrase", self.cluster);
+        let Some(name) = &own.passphrase_parameter else {
+            return none(
+                "its key is encrypted, and no passphraseParameter is named".to_owned(),
+                format!("put the passphrase into an SSM SecureString such as `{example}`, and name it here"),
+            );
+        };
+        match self.parameters.secret(name).await? {
+            SecretParameter::Secret(text) => Ok(Passphrase::Known(trimmed(&text))),
+            SecretParameter::Missing => none(
+                format!("there is no SSM parameter {name} in the installation's region"),
+                format!("make it: `aws ssm put-parameter --type SecureString --name {name} --value …`"),
+            ),
+            SecretParameter::Plain => none(
+                format!(
+                    "the SSM parameter {name} is not a SecureString: whoever may read it reads the passphrase"
+                ),
+                "delete it, choose another passphrase for the key, and make the parameter a SecureString"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// Without the line break that an editor or a shell puts at the end.
+#[must_use]
+pub fn trimmed(text: &Secret) -> Secret {
+    let bytes = text.expose();
+    let end = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+    Secret::new(bytes[..end].to_vec())
+}
+
+/// An asset that was brought and is as it should be.
+#[derive(Debug)]
+pub struct Import {
+    /// Its certificate in PEM, alone.
+    pub certificate: String,
+    /// Of an authority: what leads to its root.
+    pub authority: Option<BroughtAuthority>,
+    /// Its key in PEM, PKCS #8; an authority that only signed what was brought, too, comes without.
+    pub key: Option<Secret>,
+    /// What the inventory is to say.
+    pub facts: Brought,
+}
+
+/// What was brought, by asset; for [`crate::credentials::ensure_with`].
+pub type Imported = BTreeMap<String, Import>;
+
+/// Reads what `cluster` says is brought, as far as `manifest` does not have it yet. The objections, if there are any, are all
+/// that there is to say: then nothing of it may be used.
+///
+/// # Errors
+/// If a call fails.
+pub async fn read<I: Imports, O: Objects, C: Crypto>(
+    imports: &I,
+    assets: &O,
+    crypto: &C,
+    cluster: &Cluster,
+    manifest: &Manifest,
+    now: Timestamp,
+) -> FlowResult<(Imported, Vec<Objection>)> {
+    let (imported, found, keys) = (Imported::new(), Vec::new(), BTreeMap::new());
+    let mut reading = Reading { imports, assets, crypto, cluster, manifest, now, imported, found, keys };
+    reading.no_longer_brought();
+    let assets = policy::assets(cluster);
+    for (name, own) in &cluster.certificates.authorities {
+        let Some(authority) = reading.authority(name, own).await? else { continue };
+        for asset in assets.iter().filter(|asset| asset.origin == Origin::Provided) {
+            if manifest::profile(asset).is_some_and(|profile| profile.issuer.as_ref() == Some(name)) {
+                reading.leaf(asset, own, &authority).await?;
+            }
+        }
+    }
+    reading.one_key_a_name();
+    Ok((reading.imported, reading.found))
+}
+
+struct Reading<'a, I, O, C> {
+    imports: &'a I,
+    /// The asset bucket.
+    assets: &'a O,
+    crypto: &'a C,
+    cluster: &'a Cluster,
+    manifest: &'a Manifest,
+    now: Timestamp,
+    imported: Imported,
+    found: Vec<Objection>,
+    /// Public keys of what was read, with the files that hold them.
+    keys: BTreeMap<String, Vec<String>>,
+}
+
+impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
+    /// Says what is wrong with `file`, which the key `key` of the authority `name` names.
+    fn object(&mut self, code: &'static str, name: &str, key: &str, file: &str, flaw: Flaw) {
+        let root = format!("certificatesConfiguration.authorities.{name}");
+        let message = if file.is_empty() { flaw.message } else { format!("import/{file}: {}", flaw.message) };
+        self.found.push(Objection {
+            severity: Severity::Error,
+            code,
+            paths: vec![format!("{root}.{key}"), format!("{root}.source"), root],
+            message,
+            help: flaw.help,
+        });
+    }
+
+    /// Objects where an authority was brought that the spec now says is Slipway's own.
+    fn no_longer_brought(&mut self) {
+        let authorities =
+            policy::assets(self.cluster).into_iter().filter(|asset| asset.origin == Origin::Generated);
+        let authorities =
+            authorities.filter(|asset| manifest::profile(asset).is_some_and(|profile| profile.authority));
+        for asset in authorities {
+            let origin = self.manifest.assets.get(&asset.name).map(|entry| entry.origin);
+            if origin.is_some_and(|origin| origin != Origin::Generated) {
+                self.exchanged(&asset.name);
+            }
+        }
+    }
+
+    /// Objects to an authority that the spec says comes from elsewhere than it does.
+    fn exchanged(&mut self, name: &str) {
+        let origin = self.manifest.assets.get(name).map(|entry| entry.origin).unwrap_or_default();
+        let flaw = Flaw {
+            message: format!("the cluster has the authority {name} already, and it is {origin}"),
+            help: format!(
+                "write `source: {origin}`: an authority that stands is not exchanged for one of another kind"
+            ),
+        };
+        self.object("import-rotation", name, "source", "", flaw);
+    }
+
+    /// An authority, if what there is of it can be relied on: read, or as it stands. `None`: its leaves need not be looked at.
+    async fn authority(&mut self, name: &str, own: &OwnAuthority) -> FlowResult<Option<BroughtAuthority>> {
+        let asked = Origin::of(own.source);
+        let stands = self.manifest.assets.get(name);
+        if stands.is_some_and(|entry| entry.origin != asked) {
+            self.exchanged(name);
+            return Ok(None);
+        }
+        let Some(file) = self.imports.file(&own.certificate).await? else {
+            if stands.is_some() {
+                return self.kept(name, own.source).await;
+            }
+            let flaw = Flaw {
+                message: format!("the certificate of {name} is not there"),
+                help: format!(
+                    "put it at import/{} beside the spec, then upload the spec again",
+                    own.certificate
+                ),
+            };
+            self.object("import-missing", name, "certificate", &own.certificate, flaw);
+            return Ok(None);
+        };
+        // What stands is only compared: that it grows old is the scan's business.
+        let now = stands.is_none().then_some(self.now);
+        let authority = match self.crypto.brought_authority(&file.bytes, now) {
+            Ok(authority) => authority,
+            Err(flaws) => {
+                for flaw in flaws {
+                    self.object("import-certificate", name, "certificate", &own.certificate, flaw);
+                }
+                return Ok(None);
+            }
+        };
+        let (facts, fingerprint) = self.crypto.facts(&authority.certificate)?;
+        if let Some(entry) = stands {
+            let same = entry.fingerprint == fingerprint
+                && entry
+                    .chain
+                    .as_ref()
+                    .is_some_and(|chain| chain.sha256 == sha256_hex(authority.chain.as_bytes()));
+            if !same {
+                let flaw = Flaw {
+                    message: format!("it is another than the cluster's {name}, which was {} before", entry.origin),
+                    help: "put the old file back, or take it away: it is not needed any more. This version rotates only authorities that Slipway makes".to_owned(),
+                };
+                self.object("import-rotation", name, "certificate", &own.certificate, flaw);
+                return Ok(None);
+            }
+            return Ok(Some(authority));
+        }
+        self.outlives(name, authority.ends);
+        let key = match own.source {
+            OwnSource::Provided => None,
+            OwnSource::Imported => self.key(name, own, "key", &own.key, &authority.spki_sha256).await?,
+        };
+        if let Some(key) = &key {
+            self.signs(name, own, &authority, key);
+        }
+        self.keys.entry(authority.spki_sha256.clone()).or_default().push(own.certificate.clone());
+        let import = Import {
+            certificate: authority.certificate.clone(),
+            authority: Some(authority.clone()),
+            key,
+            facts: Brought { fingerprint, not_after: facts.not_after },
+        };
+        self.imported.insert(name.to_owned(), import);
+        Ok(Some(authority))
+    }
+
+    /// An authority as it was kept, for what it signed and is brought from now on.
+    async fn kept(&self, name: &str, source: OwnSource) -> FlowResult<Option<BroughtAuthority>> {
+        if source == OwnSource::Imported {
+            return Ok(None);
+        }
+        let chain = credentials::chain(self.assets, &self.cluster.name, self.manifest, name).await?;
+        Ok(self.crypto.brought_authority(&Secret::new(chain.into_bytes()), None).ok())
+    }
+
+    /// Objects where leaves that Slipway issues would outlive the authority `name`.
+    fn outlives(&mut self, name: &str, end: Timestamp) {
+        let days = self.cluster.certificates.leaf_days;
+        let signs = policy::assets(self.cluster).iter().any(|asset| {
+            asset.origin == Origin::Generated
+                && manifest::profile(asset).is_some_and(|profile| profile.issuer.as_deref() == Some(name))
+        });
+        if !signs || manifest::not_after(self.now, days).is_some_and(|last| last <= end) {
+            return;
+        }
+        let left = (end.as_second() - self.now.as_second()).max(0) / 86_400;
+        self.found.push(Objection {
+            severity: Severity::Error,
+            code: "import-certificate",
+            paths: vec![
+                "tlsCertDurationDays".to_owned(),
+                format!("certificatesConfiguration.authorities.{name}"),
+            ],
+            message: format!(
+                "certificates of {days} days would outlive the authority {name}, which ends {end}"
+            ),
+            help: match left {
+                0 => "bring an authority that lives longer".to_owned(),
+                left => format!(
+                    "write `tlsCertDurationDays: {left}` at most, or bring an authority that lives longer"
+                ),
+            },
+        });
+    }
+
+    /// Objects where nothing can be issued under an authority though everything about it is in order, such as where its name
+    /// has an attribute twice: one certificate is issued, for a day, and forgotten.
+    fn signs(&mut self, name: &str, own: &OwnAuthority, authority: &BroughtAuthority, key: &Secret) {
+        let assets = policy::assets(self.cluster);
+        let mut leaves = assets.iter().filter_map(manifest::profile);
+        let Some(leaf) = leaves.find(|profile| profile.issuer.is_some()) else { return };
+        let trial = CertificateProfile { days: 1, ..leaf.clone() };
+        let signer = Signer { certificate: authority.certificate.clone(), key: key.clone() };
+        if let Err(error) = self.crypto.certify(&trial, key, Some(&signer), self.now) {
+            let flaw = Flaw {
+                message: format!("nothing can be issued under it: {}", error.message),
+                help: "bring an authority whose name has each kind of attribute (O, OU, CN) once at most"
+                    .to_owned(),
+            };
+            self.object("import-certificate", name, "certificate", &own.certificate, flaw);
+        }
+    }
+
+    /// The key in `file`, if it belongs to the certificate with that public key.
+    async fn key(
+        &mut self,
+        name: &str,
+        own: &OwnAuthority,
+        path: &str,
+        file: &str,
+        spki: &str,
+    ) -> FlowResult<Option<Secret>> {
+        let Some(found) = self.imports.file(file).await? else {
+            let flaw = Flaw {
+                message: "the private key is not there".to_owned(),
+                help: format!(
+                    "put it at import/{file} beside the spec, under a passphrase, then upload the spec again"
+                ),
+            };
+            self.object("import-missing", name, path, file, flaw);
+            return Ok(None);
+        };
+        let locked = self.crypto.is_locked(&found.bytes);
+        let read = if locked {
+            match self.imports.passphrase(name, own).await? {
+                Passphrase::Known(passphrase) => self.crypto.brought_key(&found.bytes, Some(&passphrase)),
+                Passphrase::None(flaw) => {
+                    self.object("import-passphrase", name, "passphraseParameter", file, flaw);
+                    return Ok(None);
+                }
+            }
+        } else {
+            self.crypto.brought_key(&found.bytes, None)
+        };
+        match (read, found.exposed.filter(|_| !locked)) {
+            (Ok(_), Some(flaw)) => self.object("import-plain-key", name, path, "", flaw),
+            (Ok(BroughtKey { pem, spki_sha256 }), None) if spki_sha256 == spki => return Ok(Some(pem)),
+            (Ok(_), None) => {
+                let flaw = Flaw {
+                    message: "this is not the key of the certificate beside it".to_owned(),
+                    help: "compare them: `openssl pkey -in KEY -pubout` and `openssl x509 -in CERTIFICATE -noout -pubkey` must print the same".to_owned(),
+                };
+                self.object("import-key", name, path, file, flaw);
+            }
+            (Err(flaw), _) => self.object("import-key", name, path, file, flaw),
+        }
+        Ok(None)
+    }
+
+    /// A leaf that the authority's owner issued.
+    async fn leaf(
+        &mut self,
+        asset: &Asset,
+        own: &OwnAuthority,
+        authority: &BroughtAuthority,
+    ) -> FlowResult<()> {
+        let Some(profile) = manifest::profile(asset) else { return Ok(()) };
+        let issuer = profile.issuer.clone().unwrap_or_default();
+        let (file, key_file) = policy::import_files(&asset.name);
+        let stands = self.manifest.assets.get(&asset.name);
+        let stands_as_asked = stands.is_some_and(|entry| entry.names == manifest::names(&asset.kind));
+        let Some(found) = self.imports.file(&file).await? else {
+            if !stands_as_asked {
+                let mut purposes = Vec::new();
+                purposes.extend(profile.server.then_some("serverAuth"));
+                purposes.extend(profile.client.then_some("clientAuth"));
+                let names: Vec<&str> = profile.sans.iter().map(String::as_str).collect();
+                let names = if names.is_empty() {
+                    String::new()
+                } else {
+                    format!(", the names {}", names.join(", "))
+                };
+                let organizations: String =
+                    profile.organizations.iter().map(|name| format!(", O={name}")).collect();
+                let flaw = Flaw {
+                    message: format!(
+                        "the certificate {} is not there, and {issuer} is provided without its key",
+                        asset.name
+                    ),
+                    help: format!(
+                        "have it issued for CN={}{organizations}{names}, for {}; its key belongs at import/{key_file}",
+                        profile.common_name,
+                        purposes.join(" and ")
+                    ),
+                };
+                self.object("import-missing", &issuer, "source", &file, flaw);
+            }
+            return Ok(());
+        };
+        // One that stands and is asked for as it was is only compared.
+        let read = self.crypto.brought_leaf(&found.bytes, profile, authority, self.now);
+        let certificate = match read {
+            Ok(certificate) => certificate,
+            Err(flaws) => {
+                let known = stands.filter(|_| stands_as_asked).is_some_and(|entry| {
+                    std::str::from_utf8(found.bytes.expose()).is_ok_and(|text| {
+                        self.crypto.facts(text).is_ok_and(|(_, fingerprint)| fingerprint == entry.fingerprint)
+                    })
+                });
+                if !known {
+                    for flaw in flaws {
+                        self.object("import-certificate", &issuer, "source", &file, flaw);
+                    }
+                }
+                return Ok(());
+            }
+        };
+        let (facts, fingerprint) = self.crypto.facts(&certificate)?;
+        if stands_as_asked && stands.is_some_and(|entry| entry.fingerprint == fingerprint) {
+            return Ok(());
+        }
+        self.keys.entry(facts.spki_sha256.clone()).or_default().push(file);
+        let key = self.key(&issuer, own, "source", &key_file, &facts.spki_sha256).await?;
+        let facts = Brought { fingerprint, not_after: facts.not_after };
+        self.imported.insert(asset.name.clone(), Import { certificate, authority: None, key, facts });
+        Ok(())
+    }
+
+    /// Each private key belongs to one name (P9): else who holds one certificate's key is another, too.
+    fn one_key_a_name(&mut self) {
+        for (spki, mut files) in std::mem::take(&mut self.keys) {
+            let known = self.manifest.assets.iter().filter(|(name, _)| !self.imported.contains_key(*name));
+            let known = known.filter(|(_, entry)| {
+                entry.certificate.as_ref().is_some_and(|facts| facts.spki_sha256 == spki)
+            });
+            files.extend(known.map(|(name, _)| format!("the cluster's {name}")));
+            if files.len() < 2 {
+                continue;
+            }
+            self.found.push(Objection {
+                severity: Severity::Error,
+                code: "import-key",
+                paths: vec!["certificatesConfiguration.authorities".to_owned()],
+                message: format!("{} have one and the same key", files.join(" and ")),
+                help:
+                    "give each certificate a key of its own: whoever holds one would else be the others, too"
+                        .to_owned(),
+            });
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Plans that are made anew since things have moved on, and what is read of the world before a decision.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use slipway_core::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};
+use slipway_core::deadline::Deadline;
+use slipway_core::digest::sha256_hex;
+use slipway_core::release::{AddonSet, NodeRole, Stack, StackKind};
+use slipway_plan::RenewalPlan;
+
+use super::*;
+
+const DESIRED: &str = "put clusters/c/desired.json";
+const READY: &str = "publish Plan Ready";
+
+fn release(size: u32) -> Rendering {
+    let vpc = json!({"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": format!("10.{size}.0.0/16")}});
+    let body = json!({"Resources": {"Thing": vpc}}).to_string();
+    let stack = Stack {
+        name: "c-network".to_owned(),
+        kind: StackKind::Network,
+        sha256: sha256_hex(body.as_bytes()),
+        body,
+        tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
+    };
+    Rendering {
+        format: Rendering::FORMAT,
+        cluster: "c".to_owned(),
+        stacks: vec![stack],
+        roles: BTreeMap::new(),
+        addons: AddonSet::default(),
+    }
+}
+
+/// A plan of `to` that was made when nothing stood.
+fn planned(shore: &Shore, to: &Rendering) -> Desired {
+    let policy = RolloutPolicy {
+        approval: Approval::Auto,
+        max_unavailable: CountOrPercent::Count(1),
+        surge: CountOrPercent::Count(0),
+        drain_force_after_min: None,
+        failure_budget: 1,
+        windows: Vec::new(),
+        pools: BTreeMap::new(),
+    };
+    let plan = slipway_plan::plan(&Baseline::default(), to, &policy);
+    let desired =
+        Desired { format: 1, spec_version: "v2".to_owned(), plan: plan.id.clone(), target: plan.to.clone() };
+    shore.keeps(&keys::plan("c", &plan.id), &plan);
+    shore.keeps(&keys::release("c", &plan.to), to);
+    shore.keeps(&keys::desired("c"), &desired);
+    desired
+}
+
+/// A cluster that is at the first release, and a plan of the second that was made before it was.
+fn moved_on(state: Rollout) -> (Shore, Desired) {
+    moved_between(state, &release(1), &release(2))
+}
+
+fn moved_between(state: Rollout, here: &Rendering, there: &Rendering) -> (Shore, Desired) {
+    let deployed = BTreeMap::from([("c-network".to_owned(), here.id())]);
+    let shore = Shore::with(&Rollout { deployed, ..state });
+    shore.has("c-network", StackStatus::CreateComplete);
+    shore.keeps(&keys::release("c", &here.id()), here);
+    let desired = planned(&shore, there);
+    (shore, desired)
+}
+
+/// [`release`], with controllers of those credentials.
+fn with_controllers(size: u32, credentials: &str) -> Rendering {
+    let node = NodeRole {
+        stack: "c-network".to_owned(),
+        nodes: GroupSize { min: 1, max: 2 },
+        machine: json!({}),
+        config: "{}".to_owned(),
+        config_digest: String::new(),
+        credentials_digest: credentials.to_owned(),
+        version: None,
+        member: None,
+        weighted: false,
+    };
+    Rendering { roles: BTreeMap::from([(Role::Controller, node)]), ..release(size) }
+}
+
+fn desired_of(shore: &Shore) -> Desired {
+    shore.kept(&keys::desired("c")).unwrap()
+}
+
+fn place(log: &[String], what: &str) -> Option<usize> {
+    log.iter().position(|line| line == what)
+}
+
+/// The rollout of the first release, all of whose stacks are done.
+fn last_step() -> Rollout {
+    let mut rolling = rolling(json!("done"));
+    rolling.active_mut().unwrap().target = release(1).id();
+    rolling
+}
+
+#[tokio::test]
+async fn p3_a_plan_that_is_made_anew_is_kept_then_announced_and_only_then_the_one_to_execute() {
+    let (shore, stale) = moved_on(idle());
+    shore.wakes(Waker::Event).await.unwrap();
+    let desired = desired_of(&shore);
+    assert_ne!(desired.plan, stale.plan);
+    assert_eq!((&desired.target, &desired.spec_version), (&stale.target, &stale.spec_version));
+    let log = shore.log();
+    let kept = format!("put {}", keys::plan("c", &desired.plan));
+    let order =
+        [place(&log, &kept), place(&log, READY), place(&log, DESIRED), place(&log, "create c-network")];
+    assert!(order.is_sorted() && order.iter().all(Option::is_some), "{log:?}");
+    assert_eq!(shore.state().active().unwrap().plan, desired.plan);
+}
+
+/// Who dies between the two announces it twice, and not never.
+#[tokio::test]
+async fn p8_a_plan_that_is_made_anew_is_announced_however_the_function_dies() {
+    for (call, announced) in [(READY, 2), (DESIRED, 2), ("put clusters/c/rollout.json", 1)] {
+        let (shore, stale) = moved_on(idle());
+        shore.fails(call, ErrorKind::Transient);
+        shore.wakes(Waker::Event).await.unwrap_err();
+        assert_eq!(desired_of(&shore) == stale, call != "put clusters/c/rollout.json", "{call}");
+        assert!(shore.state().active().is_none());
+        shore.works();
+        shore.wakes(Waker::Event).await.unwrap();
+        let tries = shore.done().iter().filter(|line| *line == READY).count();
+        assert_eq!(tries, announced, "{call}");
+        assert_eq!(shore.state().active().unwrap().plan, desired_of(&shore).plan, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn p3_a_plan_that_is_made_anew_gives_way_to_a_spec_that_was_uploaded_meanwhile() {
+    let (shore, stale) = moved_on(idle());
+    shore.is_raced(&keys::desired("c"));
+    shore.wakes(Waker::Event).await.unwrap();
+    assert_eq!(desired_of(&shore), stale);
+    assert!(shore.state().active().is_none() && !shore.done().iter().any(|line| line.starts_with("create")));
+}
+
+#[tokio::test]
+async fn p1_a_plan_of_what_stands_already_is_not_announced_and_begins_nothing() {
+    let (shore, _) = moved_on(idle());
+    let stale = planned(&shore, &release(1));
+    shore.wakes(Waker::Event).await.unwrap();
+    assert_eq!((desired_of(&shore), shore.done().len()), (stale, 0));
+}
+
+#[tokio::test]
+async fn a_release_that_is_lost_is_told_by_its_key_and_moves_nothing() {
+    let (shore, _) = moved_on(idle());
+    let lost = keys::release("c", "another");
+    let deployed = BTreeMap::from([("c-network".to_owned(), "another".to_owned())]);
+    shore.keeps(&keys::rollout("c"), &Rollout { deployed, ..idle() });
+    let error = shore.wakes(Waker::Event).await.unwrap_err();
+    assert_eq!(error.kind(), "Slipway.Corrupt");
+    assert!(shore.told().unwrap().message.contains(&format!("{lost} is lost")), "{:?}", shore.told());
+    assert_eq!(shore.done(), [""; 0]);
+}
+
+/// Nobody would be woken who begins it: the tick goes with the rollout that has ended.
+#[tokio::test]
+async fn p8_a_newer_plan_that_waits_for_the_end_of_a_rollout_begins_in_the_same_invocation_and_has_its_tick()
+{
+    let (shore, _) = moved_on(last_step());
+    shore.wakes(Waker::Event).await.unwrap();
+    let done = shore.done();
+    let last = done.iter().rfind(|line| line.ends_with("arm"));
+    assert_eq!(last.map(String::as_str), Some("arm"), "{done:?}");
+    assert!(place(&done, "publish Rollout Succeeded") < place(&done, "create c-network"), "{done:?}");
+    assert_eq!(shore.state().active().unwrap().plan, desired_of(&shore).plan);
+}
+
+#[tokio::test]
+async fn p8_a_newer_plan_that_comes_when_a_rollout_concludes_in_the_last_round_is_an_error_that_is_tried_again()
+ {
+    let (shore, stale) = moved_on(last_step());
+    let rounds = AtomicU32::new(0);
+    let slowly = |state: &Rollout, observed: &Observed, now: Timestamp| {
+        if rounds.fetch_add(1, Ordering::Relaxed) + 1 == ROUNDS {
+            return decide(state, observed, now);
+        }
+        let next = Rollout { effects_decided: state.effects_decided + 1, ..state.clone() };
+        Decision { next, effects: Vec::new(), report: Report::default() }
+    };
+    let error = shore.wakes_deciding(Waker::Tick, &slowly).await.unwrap_err();
+    assert_eq!(rounds.load(Ordering::Relaxed), ROUNDS);
+    assert!(error.is_transient() && matches!(error, FlowError::Race { tries: ROUNDS, .. }), "{error}");
+    let done = shore.done();
+    assert_eq!(
+        done,
+        ["publish Rollout Succeeded", "disarm"],
+        "the tick is gone, so that Lambda has to try again"
+    );
+    assert_eq!((desired_of(&shore), shore.told().unwrap().state.as_str()), (stale, "succeeded"));
+
+    // Lambda tries it again.
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert_eq!(shore.state().active().unwrap().plan, desired_of(&shore).plan);
+    assert!(shore.done().contains(&"arm".to_owned()));
+}
+
+#[tokio::test]
+async fn p3_no_plan_is_announced_while_another_is_executed_nor_one_that_still_starts_from_where_things_are() {
+    // One that is executed.
+    let (shore, stale) = moved_on(rolling(json!("executing")));
+    shore.has("c-network", StackStatus::UpdateInProgress);
+    shore.wakes(Waker::Event).await.unwrap();
+    assert!(!shore.done().contains(&READY.to_owned()));
+    assert_eq!(desired_of(&shore), stale);
+    // One of a cluster of which nothing stands, made when nothing did.
+    let shore = Shore::with(&Rollout::new("c"));
+    let fresh = planned(&shore, &release(2));
+    shore.wakes(Waker::Event).await.unwrap();
+    let done = shore.done();
+    assert!(!done.contains(&READY.to_owned()) && done.contains(&"create c-network".to_owned()), "{done:?}");
+    assert_eq!(shore.state().active().unwrap().plan, fresh.plan);
+}
+
+/// As when it is planned first: in place it can be done without the others.
+#[tokio::test]
+async fn p7_a_plan_that_is_made_anew_replaces_nobody_for_credentials_that_have_expired_meanwhile() {
+    for (hours, replaced) in [(1, 1), (-1, 0)] {
+        let (here, there) = (with_controllers(1, "old"), with_controllers(2, "new"));
+        let (shore, mut desired) = moved_between(idle(), &here, &there);
+        let ends = at(3_600 * hours);
+        let deadline = Deadline { ends: BTreeMap::from([(Role::Controller, ends)]), lead_s: 0 };
+        let replaced_before = BTreeMap::from([(Role::Controller, "another authority".to_owned())]);
+        let mut stale: Plan = shore.kept(&keys::plan("c", &desired.plan)).unwrap();
+        stale.renewal = RenewalPlan { replaced: replaced_before, deadline };
+        stale.id = "stale".to_owned();
+        shore.keeps(&keys::plan("c", &stale.id), &stale);
+        desired.plan.clone_from(&stale.id);
+        shore.keeps(&keys::desired("c"), &desired);
+        shore.wakes(Waker::Event).await.unwrap();
+        let plan: Plan = shore.kept(&keys::plan("c", &desired_of(&shore).plan)).unwrap();
+        assert_ne!(plan.id, stale.id);
+        assert_eq!((plan.renewal.replaced.len(), plan.renewal.deadline.ends.len()), (replaced, 1), "{hours}");
+    }
+}
+
+#[tokio::test]
+async fn p3_the_event_of_a_plan_says_whether_a_person_has_to_approve_it() {
+    let shore = Shore::default();
+    let plan: Plan = shore.kept(&keys::plan("c", &planned(&shore, &release(1)).plan)).unwrap();
+    for approval in [Approval::Auto, Approval::Manual] {
+        let mut plan = plan.clone();
+        plan.policy.approval = approval;
+        let Event::PlanReady(ready) = plan_ready(&plan, "v2", at(0)) else { panic!("another event") };
+        assert_eq!(ready.needs_approval, approval == Approval::Manual);
+        assert_eq!((ready.plan, ready.spec_version.as_str()), (plan.id, "v2"));
+    }
+}

@@ -1,0 +1,76 @@
+//! From what AWS tells of to the cluster whose rollout may wait for it.
+//!
+//! AWS tells of everybody's stacks, groups and commands. Whose they are is guessed by their names, which costs no call, and held
+//! against the one object that says whether a rollout is open: a guess that is wrong reads it and leaves. What Auto Scaling and Run
+//! Command tell may never come: the tick wakes as well.
+
+use jiff::Timestamp;
+use slipway_core::keys;
+use slipway_core::node::command::cluster_of_token;
+use slipway_core::status::Report;
+use slipway_ports::Objects;
+use slipway_rollout::Rollout;
+
+use super::{RolloutPorts, Wake, Waker, decide, wake_from};
+use crate::error::FlowResult;
+use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
+use crate::store;
+
+/// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and has something left to do.
+///
+/// # Errors
+/// As [`super::wake`].
+pub async fn wake_by_stack<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    stack: &str,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    let waits = |rollout: &Rollout| rollout.is_open() || rollout.left.contains_key(stack);
+    wake_whoever(ports, keys::clusters_of_stack(stack), waits, Waker::Event, now).await
+}
+
+/// Wakes the rollout of the cluster that the Auto Scaling group `group` belongs to, if it is open, or the group is one whose machines
+/// have to be drained.
+///
+/// # Errors
+/// As [`super::wake`].
+pub async fn wake_by_group<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    group: &str,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    let waits = |rollout: &Rollout| rollout.is_open() || rollout.drains(group);
+    let by = Waker::Group { name: group.to_owned() };
+    wake_whoever(ports, keys::clusters_of_group(group), waits, by, now).await
+}
+
+/// Wakes the rollout that the command which Run Command calls `id` was sent for, if it is open.
+///
+/// # Errors
+/// As [`super::wake`]; also if Run Command does not say what `id` is.
+pub async fn wake_by_command<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    id: &str,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    let token = ports.commands.token(id).await?;
+    let cluster = token.as_deref().and_then(cluster_of_token).map(str::to_owned);
+    wake_whoever(ports, cluster.into_iter().collect(), Rollout::is_open, Waker::Event, now).await
+}
+
+async fn wake_whoever<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    // More than one, since a cluster's name may hold dashes.
+    clusters: Vec<String>,
+    waits: impl Fn(&Rollout) -> bool + Send + Sync,
+    by: Waker,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    for cluster in clusters {
+        let known = store::load::<Rollout>(ports.assets, &keys::rollout(&cluster)).await?;
+        if known.value.as_ref().is_some_and(&waits) {
+            return wake_from(ports, &Wake { cluster, by }, Some(known), now, &decide).await.map(Some);
+        }
+    }
+    Ok(None)
+}

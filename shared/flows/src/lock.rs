@@ -1,0 +1,107 @@
+//! Pins what the outside world decides, once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use slipway_core::cluster::{Architecture, Cluster};
+use slipway_core::keys;
+use slipway_core::members::{Standing, settle};
+use slipway_core::release::Rendering;
+use slipway_ports::{Objects, Parameters, Registry};
+use slipway_render::lock::Lock;
+use slipway_render::software;
+
+use crate::error::{FlowError, FlowResult};
+use crate::rendering::NotPrepared;
+use crate::store::{self, TRIES};
+
+/// [`keys::AGENT_MANIFEST`]: SHA-256 of the published agent, by architecture.
+pub type Agent = BTreeMap<Architecture, String>;
+
+/// The lock of `cluster`, with everything that it needs: what is pinned stays, what is missing is looked up and
+/// stored. `etcd` is how etcd stands, `stands` what is deployed or on its way; `check` may refuse the releases that were found before anything is stored.
+///
+/// # Errors
+/// If `check` refuses, a parameter or an image does not exist, or a call fails. A registry that cannot be reached is a
+/// transient failure: nothing is ever rendered with an image that is not pinned.
+pub async fn resolve(
+    assets: &impl Objects,
+    parameters: &impl Parameters,
+    registry: &impl Registry,
+    cluster: &Cluster,
+    etcd: &Standing,
+    stands: &[&Rendering],
+    check: impl Fn(&Lock) -> Result<(), NotPrepared> + Send,
+) -> Result<Lock, NotPrepared> {
+    let key = keys::lock(&cluster.name);
+    for _ in 0..TRIES {
+        let stored = store::load::<Lock>(assets, &key).await?;
+        let old = stored.value.clone().unwrap_or_default();
+        let missing = old.missing(cluster);
+        let mut new = old.clone();
+        new.pin_known(&missing);
+        new.etcd_members = settle(cluster, &old.etcd_members, etcd);
+        new.settle_way_to_aws(cluster, stands.iter().copied());
+        check(&new)?;
+        new.addon_images.extend(digests(registry, missing.addon_images).await?);
+        new.program_files.extend(checksums(registry, missing.program_files).await?);
+        for name in missing.parameters {
+            let image = parameters.value(&name).await?.ok_or_else(|| FlowError::Refused {
+                problem: format!("the SSM parameter {name} does not exist in {}", cluster.region),
+                cure: "name one that does, or set amiId".to_owned(),
+            })?;
+            new.images.insert(name, image);
+        }
+        if !missing.agent.is_empty()
+            && let Some(agent) = store::load::<Agent>(assets, keys::AGENT_MANIFEST).await?.value
+        {
+            new.agent.extend(agent.into_iter().filter(|(one, _)| missing.agent.contains(one)));
+        }
+        if new == old || store::save(assets, &key, &stored, new.clone()).await?.is_some() {
+            return Ok(new);
+        }
+    }
+    Err(FlowError::Race { key, tries: TRIES }.into())
+}
+
+/// The digest that the publisher of each of `files` says it has: URLs, and where it says so.
+async fn checksums(
+    registry: &impl Registry,
+    files: BTreeMap<String, String>,
+) -> FlowResult<BTreeMap<String, String>> {
+    stream::iter(files)
+        .map(|(url, says)| async move {
+            let text = registry.text(&says).await?;
+            let digest = text.as_deref().and_then(|text| software::checksum(text, &url));
+            let digest = digest.ok_or_else(|| FlowError::Refused {
+                problem: match text {
+                    None => format!("nothing is published at {says}, which is to say the checksum of {url}"),
+                    Some(_) => format!("{says} says no SHA-256 of {url}"),
+                },
+                cure: "name a release that exists (kubernetesVersion, etcd.version), or write software.source: image"
+                    .to_owned(),
+            })?;
+            Ok((url, digest))
+        })
+        .buffer_unordered(store::AT_A_TIME)
+        .try_collect()
+        .await
+}
+
+/// The digest of each of `references`.
+async fn digests(
+    registry: &impl Registry,
+    references: BTreeSet<String>,
+) -> FlowResult<BTreeMap<String, String>> {
+    stream::iter(references)
+        .map(|reference| async move {
+            let digest = registry.digest(&reference).await?.ok_or_else(|| FlowError::Refused {
+                problem: format!("the image {reference} does not exist in its registry"),
+                cure: "give the add-on a `version` that does, or turn it off; one of Kubernetes itself goes with kubernetesVersion".to_owned(),
+            })?;
+            Ok((reference, digest))
+        })
+        .buffer_unordered(store::AT_A_TIME)
+        .try_collect()
+        .await
+}

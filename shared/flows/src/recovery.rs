@@ -1,0 +1,68 @@
+//! Nodes whose certificates have expired are brought back, with no API to ask (P7): `slipway_credentials::renewal::recovery` says in which order.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use slipway_credentials::renewal::recovery::{Heard, Recovery};
+use slipway_ports::{ErrorKind, Objects, PortError};
+use slipway_rollout::fleet::Lifecycle;
+
+use crate::credentials::rotation::{self, Machines};
+use crate::error::FlowResult;
+use crate::ports::{Commands, Groups};
+
+/// The machines that each role of `cluster` has, as Auto Scaling says: those that are up, or on their way.
+///
+/// # Errors
+/// If a port fails, or a release that is deployed is lost.
+pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str) -> FlowResult<Machines> {
+    let standing = rotation::standing_releases(assets, cluster).await?;
+    let up = |lifecycle| match lifecycle {
+        Lifecycle::Pending | Lifecycle::InService => true,
+        Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Retained | Lifecycle::Elsewhere => {
+            false
+        }
+    };
+    rotation::machines(groups, cluster, &standing, up).await
+}
+
+/// Asks what became of the commands under way, and sends those that are next; what has happened, in words.
+///
+/// # Errors
+/// If a call is refused for good. One that only fails for now is made again with the next turn.
+pub async fn turn(
+    commands: &impl Commands,
+    recovery: &mut Recovery,
+    now: Timestamp,
+) -> FlowResult<Vec<String>> {
+    let mut heard = BTreeMap::new();
+    for command in recovery.under_way() {
+        match commands.answer(&command).await {
+            Ok(view) => heard.extend(view.map(|view| (command.token, Heard::View(view)))),
+            Err(error) if error.kind == ErrorKind::Transient => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut said = Vec::new();
+    loop {
+        let turn = recovery.next(&heard, now);
+        said.extend(turn.said);
+        heard.clear();
+        for command in turn.send {
+            match commands.send(&command).await {
+                Ok(()) => {}
+                Err(error) if error.kind == ErrorKind::Denied => return Err(error.into()),
+                Err(error) => {
+                    heard.insert(command.token, Heard::NotSent(not_sent(&error)));
+                }
+            }
+        }
+        if heard.is_empty() {
+            return Ok(said);
+        }
+    }
+}
+
+fn not_sent(error: &PortError) -> String {
+    format!("Run Command does not take it: {}", error.message)
+}

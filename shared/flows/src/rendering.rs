@@ -1,0 +1,471 @@
+//! A spec was uploaded, or its patches changed: from bytes to a plan on the bus, or to diagnostics.
+//!
+//! The spec's *version* that the event names is taken, and only while it is the newest: of two uploads that overtake
+//! each other the newer is rendered, once. The same goes for its patches, which are read as one set. An upload that
+//! changes nothing makes no KMS call and writes no object (P1).
+
+mod publish;
+
+use std::fmt;
+
+use jiff::Timestamp;
+use publish::{is_newest, publish_plan, reject, tell};
+use slipway_core::cluster::{Architecture, Cluster};
+use slipway_core::diagnostic::{Diagnostic, Severity};
+use slipway_core::keys;
+use slipway_core::release::{Rendering, Site};
+use slipway_core::status::{Desired, SpecResult, SpecStatus};
+use slipway_credentials::Manifest;
+use slipway_plan::{Baseline, Plan};
+use slipway_ports::{Crypto, Keys, Listing, Objects, Parameters, Registry};
+use slipway_render::lock::Lock;
+use slipway_render::{Inputs, RenderError};
+use slipway_rollout::Rollout;
+use slipway_spec::patch::Patch;
+
+use crate::credentials::{self, Credentials, Healed, Known};
+use crate::error::{FlowError, FlowResult};
+use crate::imports::{self, BucketImports, Imports};
+use crate::launch::{baseline, recall};
+use crate::patches::PatchSet;
+use crate::ports::Bus;
+use crate::store::{self, TRIES};
+use crate::{issuer, lock};
+
+/// What rendering needs of the world.
+#[derive(Debug)]
+pub struct RenderPorts<'a, S, A, K, P, R, B, C> {
+    /// The spec bucket.
+    pub specs: &'a S,
+    /// The asset bucket.
+    pub assets: &'a A,
+    /// The issuer bucket, which anyone may read; `None` where the installation has none.
+    pub issuer: Option<&'a A>,
+    /// KMS.
+    pub keys: &'a K,
+    /// SSM parameters.
+    pub parameters: &'a P,
+    /// Registries of the add-ons' images.
+    pub registry: &'a R,
+    /// The bus.
+    pub bus: &'a B,
+    /// Keys, certificates, sealing.
+    pub crypto: &'a C,
+}
+
+/// All that rendering needs of the world, under one name: [`RenderPorts`], whoever implements each of its ports.
+pub trait RenderWorld: Sync {
+    /// The spec bucket.
+    type Specs: Objects + Listing;
+    /// The asset bucket, and the issuer bucket.
+    type Assets: Objects;
+    /// KMS.
+    type Keys: Keys;
+    /// SSM parameters.
+    type Parameters: Parameters;
+    /// Registries of the add-ons' images.
+    type Registry: Registry;
+    /// The bus.
+    type Bus: Bus;
+    /// Keys, certificates, sealing.
+    type Crypto: Crypto;
+
+    /// The ports themselves.
+    fn ports(&self) -> PortsOf<'_, Self>;
+}
+
+/// The ports of that world.
+pub type PortsOf<'a, W> = RenderPorts<
+    'a,
+    <W as RenderWorld>::Specs,
+    <W as RenderWorld>::Assets,
+    <W as RenderWorld>::Keys,
+    <W as RenderWorld>::Parameters,
+    <W as RenderWorld>::Registry,
+    <W as RenderWorld>::Bus,
+    <W as RenderWorld>::Crypto,
+>;
+
+impl<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, R: Registry, B: Bus, C: Crypto> RenderWorld
+    for RenderPorts<'_, S, A, K, P, R, B, C>
+{
+    type Specs = S;
+    type Assets = A;
+    type Keys = K;
+    type Parameters = P;
+    type Registry = R;
+    type Bus = B;
+    type Crypto = C;
+
+    fn ports(&self) -> PortsOf<'_, Self> {
+        let Self { specs, assets, issuer, keys, parameters, registry, bus, crypto } = *self;
+        RenderPorts { specs, assets, issuer, keys, parameters, registry, bus, crypto }
+    }
+}
+
+/// The object that was uploaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    /// The folder under `clusters/`.
+    pub cluster: String,
+    /// Version id.
+    pub version: String,
+}
+
+/// What became of an upload.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A newer version is there (or the object is gone), or the patches changed meanwhile: that has its own event,
+    /// which takes care of it.
+    Superseded,
+    /// Patches changed of a cluster that has no spec.
+    NoSpec,
+    /// The spec has errors; nothing changed.
+    Rejected(Vec<Diagnostic>),
+    /// Nothing moves.
+    Unchanged,
+    /// There is a plan.
+    Planned(Box<Plan>),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpec => f.write_str("patches of a cluster without a spec: left alone"),
+            Self::Superseded => f.write_str("superseded by a newer version"),
+            Self::Rejected(findings) => write!(f, "rejected with {} findings", findings.len()),
+            Self::Unchanged => f.write_str("unchanged"),
+            Self::Planned(plan) => write!(f, "planned {}", plan.id),
+        }
+    }
+}
+
+/// What a spec is held against: what stands, and what may be on its way.
+#[derive(Debug, Clone, Default)]
+pub struct Running {
+    /// What is deployed.
+    pub baseline: Baseline,
+    /// A rollout is at work.
+    pub on_its_way: bool,
+    /// What the rollout that is at work leads to.
+    pub target: Option<Rendering>,
+}
+
+impl Running {
+    /// The releases that are deployed, or about to be.
+    fn stands(&self) -> impl Iterator<Item = &Rendering> {
+        [&self.baseline.rendering, &self.target].into_iter().flatten()
+    }
+
+    /// The bundles that nodes have, or are about to have.
+    fn known(&self) -> Known {
+        let roles = self.stands().flat_map(|rendering| &rendering.roles);
+        let mut digests = Known::default();
+        for (role, node) in roles {
+            digests.entry(role.clone()).or_default().insert(node.credentials_digest.clone());
+        }
+        digests
+    }
+}
+
+/// What a spec turns into, before it is compared with anything.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The checked spec.
+    pub cluster: Cluster,
+    /// Warnings about it.
+    pub warnings: Vec<Diagnostic>,
+    /// What it turns into.
+    pub rendering: Rendering,
+    /// The credentials behind it.
+    pub credentials: Credentials,
+    /// What the outside world decided.
+    pub lock: Lock,
+}
+
+/// Why [`prepare`] gave nothing.
+#[derive(Debug)]
+pub enum NotPrepared {
+    /// The spec has errors.
+    Rejected(Vec<Diagnostic>),
+    /// The world did not cooperate.
+    Failed(FlowError),
+}
+
+impl<E: Into<FlowError>> From<E> for NotPrepared {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Takes an uploaded spec as far as a plan on the bus.
+///
+/// # Errors
+/// If a call fails for want of a permission, a resource or luck. `status.json` then says so, where that much works,
+/// and what runs stays as it was.
+pub async fn render_upload(
+    world: &impl RenderWorld,
+    site: &Site,
+    upload: &Upload,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let ports = &world.ports();
+    let mut upload = upload.clone();
+    for _ in 0..TRIES {
+        match render_once(ports, site, &upload, now).await? {
+            // A wish that was outdated when it was written would stand: whoever made the newer upload may have looked before.
+            Outcome::Superseded if is_wished(ports.assets, &upload).await? => {
+                let Some(head) = ports.specs.head(&keys::spec(&upload.cluster)).await? else { break };
+                upload.version = head.version;
+            }
+            outcome @ (Outcome::Superseded
+            | Outcome::NoSpec
+            | Outcome::Rejected(_)
+            | Outcome::Unchanged
+            | Outcome::Planned(_)) => return Ok(outcome),
+        }
+    }
+    Ok(Outcome::Superseded)
+}
+
+/// Whether what is wished is of that upload.
+async fn is_wished(assets: &impl Objects, upload: &Upload) -> FlowResult<bool> {
+    let desired = store::load::<Desired>(assets, &keys::desired(&upload.cluster)).await?.value;
+    Ok(desired.is_some_and(|desired| desired.spec_version == upload.version))
+}
+
+async fn render_once(
+    world: &impl RenderWorld,
+    site: &Site,
+    upload: &Upload,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let ports = &world.ports();
+    let result = render_version(ports, site, upload, now).await;
+    if let Err(error) = &result
+        && is_newest(ports.specs, upload, None).await.unwrap_or(true)
+    {
+        let failed = SpecStatus {
+            version: upload.version.clone(),
+            result: SpecResult::Failed,
+            diagnostics: Vec::new(),
+            failure: Some(format!("{}: {error}", error.kind())),
+            plan: None,
+            summary: None,
+        };
+        // The error that counts is the first one.
+        let _ = tell(ports.assets, &upload.cluster, failed).await;
+    }
+    result
+}
+
+/// Takes the newest spec of `cluster` as far as a plan on the bus, because its patches changed.
+///
+/// # Errors
+/// As [`render_upload`].
+pub async fn render_newest(
+    world: &impl RenderWorld,
+    site: &Site,
+    cluster: &str,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let ports = &world.ports();
+    let Some(head) = ports.specs.head(&keys::spec(cluster)).await? else { return Ok(Outcome::NoSpec) };
+    let upload = Upload { cluster: cluster.to_owned(), version: head.version };
+    render_upload(ports, site, &upload, now).await
+}
+
+async fn render_version(
+    world: &impl RenderWorld,
+    site: &Site,
+    upload: &Upload,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let ports = &world.ports();
+    let key = keys::spec(&upload.cluster);
+    let Some(head) = ports.specs.head(&key).await?.filter(|head| head.version == upload.version) else {
+        return Ok(Outcome::Superseded);
+    };
+    let size = usize::try_from(head.size).unwrap_or(usize::MAX);
+    if size > slipway_spec::MOST_BYTES {
+        return reject(ports, upload, None, vec![slipway_spec::too_large(size)]).await;
+    }
+    let Some(text) = ports.specs.get_version(&key, &upload.version).await? else {
+        return Ok(Outcome::Superseded);
+    };
+
+    let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(&upload.cluster)).await?.value;
+    if let Some(why) =
+        rollout.as_ref().and_then(|rollout| slipway_rollout::of_what_goes(rollout, &upload.version))
+    {
+        return reject(ports, upload, None, vec![why]).await;
+    }
+    let running = running(ports.assets, &upload.cluster, rollout).await?;
+    let patches = PatchSet::read(ports.specs, &upload.cluster).await?;
+    let imports =
+        BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
+    let prepared =
+        prepare(ports, &imports, site, &upload.cluster, &text.bytes, &patches, &running, now).await;
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(NotPrepared::Rejected(diagnostics)) => {
+            return reject(ports, upload, Some(&patches), diagnostics).await;
+        }
+        Err(NotPrepared::Failed(error)) => return Err(error),
+    };
+    if let Some(bucket) = ports.issuer {
+        let (cluster, manifest) = (&prepared.cluster, &prepared.credentials.manifest);
+        let documents = issuer::documents(ports.assets, ports.crypto, cluster, manifest, site).await?;
+        issuer::publish(bucket, documents).await?;
+    }
+    publish_plan(ports, upload, &patches, &prepared, running, now).await
+}
+
+/// A spec with its patches, checked as far as that goes without the outside world.
+#[derive(Debug)]
+pub struct Checked {
+    /// The checked spec.
+    pub cluster: Cluster,
+    /// Warnings about both.
+    pub warnings: Vec<Diagnostic>,
+    /// The patches, in the order in which they are applied.
+    pub patches: Vec<Patch>,
+}
+
+/// Checks a spec and its patches.
+///
+/// # Errors
+/// Every finding in either.
+pub fn check(
+    text: &[u8],
+    expected: Option<&slipway_spec::Expected<'_>>,
+    patches: &PatchSet,
+) -> Result<Checked, Vec<Diagnostic>> {
+    let (slipway_spec::Accepted { cluster, mut warnings }, read) =
+        match (slipway_spec::parse(text, expected), patches.parse()) {
+            (Ok(accepted), Ok(read)) => (accepted, read),
+            (Ok(slipway_spec::Accepted { warnings: mut found, .. }), Err(more))
+            | (Err(mut found), Err(more)) => {
+                found.extend(more);
+                return Err(found);
+            }
+            (Err(found), Ok(_)) => return Err(found),
+        };
+    warnings.extend(patches.warnings.clone());
+    if !read.is_empty() {
+        let (errors, more) = slipway_render::check_patches(&cluster, &read);
+        warnings.extend(more);
+        if !errors.is_empty() {
+            return Err(errors.into_iter().chain(warnings).collect());
+        }
+    }
+    Ok(Checked { cluster, warnings, patches: read })
+}
+
+/// What stands, and what may be on its way.
+async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>) -> FlowResult<Running> {
+    let rollout = recall(assets, cluster, rollout).await?;
+    let baseline = baseline(assets, &rollout).await?;
+    let target = match rollout.active() {
+        Some(active) => {
+            store::load::<Rendering>(assets, &keys::release(cluster, &active.target)).await?.value
+        }
+        None => None,
+    };
+    Ok(Running { baseline, on_its_way: rollout.active().is_some(), target })
+}
+
+/// Checks a spec, by itself and against what runs, makes the credentials that are missing, and renders.
+///
+/// # Errors
+/// Diagnostics, or a call that failed.
+#[allow(clippy::too_many_arguments, reason = "the world, and what is rendered of it")]
+pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+    imports: &impl Imports,
+    site: &Site,
+    cluster_name: &str,
+    text: &[u8],
+    patches: &PatchSet,
+    running: &Running,
+    now: Timestamp,
+) -> Result<Prepared, NotPrepared> {
+    let expected = slipway_spec::Expected { name: cluster_name, region: site.region.as_deref() };
+    let Checked { cluster, mut warnings, patches } =
+        check(text, Some(&expected), patches).map_err(NotPrepared::Rejected)?;
+    let update = |lock: &Lock| match &running.baseline.rendering {
+        Some(rendering) => {
+            slipway_plan::skew::check_update(text, &cluster, lock, rendering, &running.baseline.behind)
+        }
+        None => Vec::new(),
+    };
+    let check = |lock: &Lock| {
+        let found = update(lock);
+        let grave = found.iter().any(|finding| finding.severity == Severity::Error);
+        if grave { Err(NotPrepared::Rejected(found)) } else { Ok(()) }
+    };
+    // Before anything is stored: a spec whose imports are refused changes nothing.
+    let imported = imported(ports, imports, text, &cluster, now).await?;
+    let etcd = running.baseline.etcd(running.on_its_way);
+    let stands: Vec<&Rendering> = running.stands().collect();
+    let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, &stands, check)
+        .await?;
+    warnings.extend(update(&lock));
+    warnings.extend(lock.missing(&cluster).agent.into_iter().map(no_agent));
+    let known = running.known();
+    let credentials =
+        credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &known, &imported, now)
+            .await?;
+    warnings.extend(credentials.healed.iter().map(healed));
+    let inputs = Inputs { patches: &patches, ..Inputs::new(&cluster, &lock, &credentials.digests, site) };
+    let rendering = slipway_render::render(&inputs)
+        .map_err(|errors| NotPrepared::Rejected(errors.iter().map(RenderError::diagnostic).collect()))?;
+    Ok(Prepared { cluster, warnings, rendering, credentials, lock })
+}
+
+/// What the spec says is brought, as far as the cluster does not have it yet.
+async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
+    ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
+    imports: &impl Imports,
+    text: &[u8],
+    cluster: &Cluster,
+    now: Timestamp,
+) -> Result<imports::Imported, NotPrepared> {
+    let manifest = store::load::<Manifest>(ports.assets, &keys::manifest(&cluster.name)).await?;
+    let manifest = manifest.value.unwrap_or_default();
+    let (imported, objections) =
+        imports::read(imports, ports.assets, ports.crypto, cluster, &manifest, now).await?;
+    if objections.is_empty() {
+        Ok(imported)
+    } else {
+        Err(NotPrepared::Rejected(slipway_spec::placed(text, objections)))
+    }
+}
+
+fn healed(healed: &Healed) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        help: Some("find out who wrote or deleted it: no function of Slipway does".to_owned()),
+        ..Diagnostic::whole(
+            "healed-credentials",
+            format!(
+                "{} {}; it was written again with what it held, and no node changes",
+                healed.key, healed.problem
+            ),
+        )
+    }
+}
+
+fn no_agent(architecture: Architecture) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        help: Some("publish it with `slipway publish-agent`, then upload the spec again".to_owned()),
+        ..Diagnostic::whole(
+            "no-agent",
+            format!(
+                "no node agent has been published for {}: such instances will start and not join",
+                architecture.as_str()
+            ),
+        )
+    }
+}

@@ -1,0 +1,210 @@
+//! What becomes of a checked spec: its plan on the bus, or its diagnostics; and in `status.json`.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use slipway_core::diagnostic::Diagnostic;
+use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
+use slipway_core::members::Standing;
+use slipway_core::role::Role;
+use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
+use slipway_core::{deadline, keys};
+use slipway_credentials::renewal::by_strategy;
+use slipway_plan::{Baseline, Plan, RenewalPlan};
+use slipway_ports::{Listing, Objects};
+use slipway_rollout::Rollout;
+
+use super::{Outcome, Prepared, RenderWorld, Running, Upload};
+use crate::error::{FlowError, FlowResult};
+use crate::launch::{baseline, plan_ready, recall};
+use crate::patches::PatchSet;
+use crate::ports::Bus as _;
+use crate::store::{self, TRIES};
+
+/// Compares with what is deployed, stores what is new, points the rollout at it, and says so.
+pub(super) async fn publish_plan(
+    world: &impl RenderWorld,
+    upload: &Upload,
+    patches: &PatchSet,
+    prepared: &Prepared,
+    running: Running,
+    now: Timestamp,
+) -> FlowResult<Outcome> {
+    let ports = &world.ports();
+    let cluster = &prepared.cluster.name;
+    let status = |plan: Option<&Plan>| SpecStatus {
+        version: upload.version.clone(),
+        result: SpecResult::Accepted,
+        diagnostics: prepared.warnings.clone(),
+        failure: None,
+        plan: plan.map(|plan| plan.id.clone()),
+        summary: plan.map(Plan::summary),
+    };
+    for _ in 0..TRIES {
+        let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
+        let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
+        let rollout = recall(ports.assets, cluster, rollout).await?;
+        let known = rollout.standing() == running.baseline.releases
+            && rollout.addons_release() == running.baseline.addons.as_deref();
+        let deployed =
+            if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };
+        // Members were settled as founders of a cluster that somebody else is making by now: once more, from the start.
+        let started = running.baseline.etcd(running.on_its_way) == Standing::Nothing
+            && deployed.etcd(rollout.active().is_some()) != Standing::Nothing;
+        if started {
+            return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
+        }
+        let plan = slipway_plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout)
+            .with_renewal(&renewal(prepared, &deployed, now));
+        let under_way = rollout.active();
+        let unchanged = match under_way {
+            Some(active) => active.target == plan.to,
+            None => plan.is_empty(),
+        };
+        // The pointer may stand on something that was never rolled out and is no longer wanted.
+        let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
+        if !(unchanged && pointed) {
+            store_rendering(ports.assets, prepared, &plan).await?;
+            if !is_newest(ports.specs, upload, Some(patches)).await? {
+                return Ok(Outcome::Superseded);
+            }
+            let wish = Desired {
+                format: Desired::FORMAT,
+                spec_version: upload.version.clone(),
+                plan: plan.id.clone(),
+                target: plan.to.clone(),
+            };
+            if desired.value.as_ref() != Some(&wish)
+                && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
+            {
+                continue;
+            }
+            // The newest may have come and found nothing to do before this was written.
+            if !is_newest(ports.specs, upload, Some(patches)).await? {
+                return Ok(Outcome::Superseded);
+            }
+        }
+        if unchanged {
+            tell(ports.assets, cluster, status(None)).await?;
+            let event = PlanUnchanged { cluster: cluster.clone(), spec_version: upload.version.clone() };
+            ports.bus.publish(&[Event::PlanUnchanged(event)]).await?;
+            return Ok(Outcome::Unchanged);
+        }
+        tell(ports.assets, cluster, status(Some(&plan))).await?;
+        let mut events = vec![plan_ready(&plan, &upload.version, now)];
+        if !plan.waits_for_approval(now) {
+            let reference = PlanReference { cluster: cluster.clone(), plan: plan.id.clone() };
+            events.push(Event::RolloutRequested(reference));
+        }
+        ports.bus.publish(&events).await?;
+        return Ok(Outcome::Planned(Box::new(plan)));
+    }
+    Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
+}
+
+/// What is known of renewed certificates: how they reach nodes, and until when that may wait.
+fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalPlan {
+    let cluster = &prepared.cluster;
+    let Some(lead) = deadline::lead(cluster) else { return RenewalPlan::default() };
+    let manifest = &prepared.credentials.manifest;
+    let roles = deployed.rendering.iter().flat_map(|rendering| &rendering.roles);
+    let before: BTreeMap<Role, String> =
+        roles.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
+    let deadline = slipway_plan::deadline(deployed, manifest, lead);
+    // To replace a machine needs its fellows well, and these do not answer without certificates that hold: in place it can be done.
+    let replaced = match deadline.urgency(|_| true, now).has_expired() {
+        true => BTreeMap::new(),
+        false => by_strategy(cluster, manifest, &before),
+    };
+    RenewalPlan { replaced, deadline }
+}
+
+/// Stores templates, configurations, add-ons, release and plan: all named by their content, so twice is once.
+async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan) -> FlowResult<()> {
+    let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
+    let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
+    let configs = rendering.roles.iter().map(|(role, node)| {
+        (keys::config(cluster, &role.to_string(), &node.config_digest), node.config.clone())
+    });
+    let addons = [(keys::addons(cluster, &rendering.addons.digest), rendering.addons.to_json())];
+    stream::iter(templates.chain(configs).chain(addons))
+        .map(|(key, body)| async move { store::keep(assets, &key, body).await })
+        .buffer_unordered(store::AT_A_TIME)
+        .try_collect::<Vec<bool>>()
+        .await?;
+    // What refers to the others comes last.
+    store::keep(assets, &keys::release(cluster, &plan.to), rendering.to_json()).await?;
+    store::keep(assets, &keys::plan_page(cluster, &plan.id), plan.to_html()).await?;
+    store::keep(assets, &keys::plan(cluster, &plan.id), store::json(plan)).await?;
+    Ok(())
+}
+
+/// Whether spec and patches are still the ones that were read.
+pub(super) async fn is_newest(
+    specs: &(impl Objects + Listing),
+    upload: &Upload,
+    patches: Option<&PatchSet>,
+) -> FlowResult<bool> {
+    let head = specs.head(&keys::spec(&upload.cluster)).await?;
+    let newest = head.is_some_and(|head| head.version == upload.version);
+    match patches {
+        Some(patches) if newest => patches.is_current(specs, &upload.cluster).await,
+        Some(_) | None => Ok(newest),
+    }
+}
+
+/// `Spec Rejected` carries so many findings: an event may have 256 KiB.
+const MOST_DIAGNOSTICS: usize = 50;
+
+pub(super) async fn reject(
+    world: &impl RenderWorld,
+    upload: &Upload,
+    patches: Option<&PatchSet>,
+    diagnostics: Vec<Diagnostic>,
+) -> FlowResult<Outcome> {
+    let ports = &world.ports();
+    let rejected = SpecStatus {
+        version: upload.version.clone(),
+        result: SpecResult::Rejected,
+        diagnostics: diagnostics.iter().take(MOST_DIAGNOSTICS).cloned().collect(),
+        failure: None,
+        plan: None,
+        summary: None,
+    };
+    // What an older spec is refused for must not cover what became of a newer one.
+    if !is_newest(ports.specs, upload, patches).await? {
+        return Ok(Outcome::Superseded);
+    }
+    tell(ports.assets, &upload.cluster, rejected).await?;
+    let line = |found: &Diagnostic| match &found.help {
+        Some(help) => format!("{found} ({help})"),
+        None => found.to_string(),
+    };
+    let event = SpecRejected {
+        cluster: upload.cluster.clone(),
+        spec_version: upload.version.clone(),
+        diagnostics: diagnostics.iter().take(MOST_DIAGNOSTICS).map(line).collect(),
+        total: diagnostics.len(),
+    };
+    ports.bus.publish(&[Event::SpecRejected(event)]).await?;
+    Ok(Outcome::Rejected(diagnostics))
+}
+
+/// Puts what became of the spec into `status.json`. What says the same of another version is left as it is: an
+/// upload that changes nothing writes nothing.
+pub(super) async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowResult<()> {
+    store::update_status(assets, cluster, |old| {
+        let mut spec = spec.clone();
+        if let Some(before) = &old.spec
+            && spec.result == SpecResult::Accepted
+            && before.result == SpecResult::Accepted
+            && spec.plan.is_none()
+            && before.diagnostics == spec.diagnostics
+        {
+            spec.clone_from(before);
+        }
+        Status { spec: Some(spec), ..old }
+    })
+    .await
+}

@@ -1,0 +1,311 @@
+//! Looks at what a scan decides by. What cannot be read is a finding with its key, and the rest goes on.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use slipway_core::cluster::Cluster;
+use slipway_core::event::PlanReference;
+use slipway_core::keys;
+use slipway_core::node::NodeStatus;
+use slipway_core::role::Role;
+use slipway_core::status::Desired;
+use slipway_credentials::renewal::{Finding, Reported, State, Stored, Wished, reported};
+use slipway_credentials::{Manifest, manifest, policy};
+use slipway_plan::Plan;
+use slipway_ports::{Crypto, Listing, Objects};
+use slipway_rollout::{Rollout, RolloutResult};
+
+use super::ScanPorts;
+use crate::error::{FlowError, FlowResult};
+use crate::store::{self, AT_A_TIME};
+
+/// A certificate in PEM is some kilobytes; what is larger is none, and is not read.
+const MOST_BYTES: u64 = 64 * 1024;
+/// What a node tells is some kilobytes.
+const MOST_STATUS_BYTES: u64 = 256 * 1024;
+/// Objects of a cluster's `pki/` and `nodes/` that are listed: what is beyond is asked for one by one, or left.
+const MOST_LISTED: usize = 4_000;
+/// Nodes whose status is read, the newest.
+const MOST_NODES: usize = 200;
+/// What was told longer ago is not even read.
+const OLD: SignedDuration = SignedDuration::from_hours(24 * 14);
+
+/// What a scan saw.
+pub(super) struct Seen {
+    pub(super) cluster: Cluster,
+    pub(super) manifest: Manifest,
+    pub(super) stored: BTreeMap<String, Stored>,
+    pub(super) nodes: Vec<Reported>,
+    pub(super) wished: Option<Wished>,
+    pub(super) state: State,
+    pub(super) stored_state: store::Stored<State>,
+    pub(super) findings: Vec<Finding>,
+    /// The newest plan, if it may wait for nobody any longer, and nothing has begun it.
+    pub(super) overdue: Option<PlanReference>,
+}
+
+/// Of a release only what is needed of it: the whole holds every template.
+#[derive(Deserialize)]
+struct Release {
+    roles: BTreeMap<Role, ReleasedRole>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReleasedRole {
+    credentials_digest: String,
+}
+
+/// Looks. The inner error: there is nothing to look at, and why.
+pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
+    name: &str,
+    now: Timestamp,
+) -> FlowResult<Result<Seen, &'static str>> {
+    let Some(manifest) = super::load_manifest(ports.assets, name).await? else {
+        return Ok(Err("no credentials yet: left alone"));
+    };
+    let mut findings = Vec::new();
+    let desired = store::load::<Desired>(ports.assets, &keys::desired(name)).await?.value;
+    let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(name)).await?.value;
+    if rollout.as_ref().is_some_and(|rollout| rollout.is_going() || rollout.was_destroyed().is_some()) {
+        return Ok(Err("destroyed, or about to be: left alone"));
+    }
+    let Some(cluster) = accepted(ports.specs, name, &manifest, desired.as_ref(), &mut findings).await? else {
+        let stands = rollout.is_some_and(|rollout| !rollout.standing().is_empty());
+        if !stands {
+            return Ok(Err("no spec, and nothing stands: left alone"));
+        }
+        let problem = "has no version that can be read, and the cluster stands".to_owned();
+        let cure = "upload a spec, so that its certificates are looked after".to_owned();
+        return Err(FlowError::Corrupt { key: keys::spec(name), problem, cure });
+    };
+    let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
+    Ok(Ok(Seen {
+        stored: certificates(ports, &cluster, &manifest).await?,
+        nodes: nodes(ports.assets, &cluster, now, &mut findings).await?,
+        wished: wished(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
+        overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
+        cluster,
+        manifest,
+        state,
+        stored_state,
+        findings,
+    }))
+}
+
+/// The newest spec that was accepted: the newest that there is, if the inventory was made by it; else the one that the newest plan
+/// was made from; else the newest that can be read at all.
+async fn accepted(
+    specs: &impl Objects,
+    name: &str,
+    manifest: &Manifest,
+    desired: Option<&Desired>,
+    findings: &mut Vec<Finding>,
+) -> FlowResult<Option<Cluster>> {
+    let key = keys::spec(name);
+    let head = specs.head(&key).await?;
+    if head.is_none() {
+        findings.push(Finding {
+            key: key.clone(),
+            message: "the spec is gone, and its last version counts".to_owned(),
+            help: "upload it again; or is the cluster to go? Then delete its stacks, and its folder in the asset bucket"
+                .to_owned(),
+        });
+    }
+    let newest = match head.filter(|head| head.size <= slipway_spec::MOST_BYTES as u64) {
+        Some(head) => parsed(specs, name, &head.version).await?,
+        None => None,
+    };
+    if newest.as_ref().is_some_and(|cluster| is_of(cluster, manifest)) {
+        return Ok(newest);
+    }
+    let before = match desired {
+        Some(desired) => parsed(specs, name, &desired.spec_version).await?,
+        None => None,
+    };
+    Ok(before.or(newest))
+}
+
+async fn parsed(specs: &impl Objects, name: &str, version: &str) -> FlowResult<Option<Cluster>> {
+    let Some(text) = specs.get_version(&keys::spec(name), version).await? else { return Ok(None) };
+    let expected = slipway_spec::Expected { name, region: None };
+    Ok(slipway_spec::parse(&text.bytes, Some(&expected)).ok().map(|accepted| accepted.cluster))
+}
+
+/// Whether the inventory has what `cluster` asks for, under the names that it asks for.
+fn is_of(cluster: &Cluster, manifest: &Manifest) -> bool {
+    policy::assets(cluster).iter().all(|asset| {
+        let authority = manifest::profile(asset).is_some_and(|profile| profile.authority);
+        let entry = manifest.assets.get(&asset.name);
+        entry.is_some_and(|entry| authority || entry.names == manifest::names(&asset.kind))
+    })
+}
+
+/// What was kept; one that cannot be read holds nobody up: what was said is said again.
+async fn load_state(
+    assets: &impl Objects,
+    name: &str,
+    now: Timestamp,
+    findings: &mut Vec<Finding>,
+) -> FlowResult<(store::Stored<State>, State)> {
+    let (stored, problem) = store::load_or_none::<State>(assets, &keys::scan(name)).await?;
+    findings.extend(problem.map(|message| Finding {
+        key: keys::scan(name),
+        message,
+        help: "nothing: it was written anew, and what had been announced is announced again".to_owned(),
+    }));
+    let state = stored.value.clone().unwrap_or_else(|| State::new(now));
+    Ok((stored, state))
+}
+
+/// What lies where the inventory says that a certificate does.
+async fn certificates<S, A: Objects + Listing, G, K, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
+    cluster: &Cluster,
+    manifest: &Manifest,
+) -> FlowResult<BTreeMap<String, Stored>> {
+    let listed = ports.assets.list(&keys::pki(&cluster.name), MOST_LISTED).await?;
+    let whole = listed.len() < MOST_LISTED;
+    let sizes: BTreeMap<String, u64> = listed.into_iter().map(|one| (one.key, one.size)).collect();
+    let assets = policy::assets(cluster);
+    let wanted = assets.iter().filter(|asset| manifest::profile(asset).is_some()).filter_map(|asset| {
+        let entry = manifest.assets.get(&asset.name)?;
+        Some((asset.name.clone(), keys::public_half(&cluster.name, &asset.name, &entry.fingerprint), entry))
+    });
+    stream::iter(wanted)
+        .map(|(name, key, entry)| {
+            let known = sizes.get(&key).copied();
+            async move {
+                let size = match known {
+                    None if !whole => ports.assets.head(&key).await?.map(|head| head.size),
+                    known => known,
+                };
+                let stored = certificate(ports, key, size, &entry.fingerprint).await?;
+                Ok::<_, FlowError>((name, stored))
+            }
+        })
+        .buffer_unordered(AT_A_TIME)
+        .try_collect()
+        .await
+}
+
+async fn certificate<S, A: Objects, G, K, B, C: Crypto>(
+    ports: &ScanPorts<'_, S, A, G, K, B, C>,
+    key: String,
+    size: Option<u64>,
+    fingerprint: &str,
+) -> FlowResult<Stored> {
+    let broken = |message: String, help: &str| {
+        Stored::Broken(Finding { key: key.clone(), message, help: help.to_owned() })
+    };
+    let bring_back = "bring back an earlier version of the object (the bucket keeps them), or issue it anew; then find out who \
+                      wrote or deleted it: no function of Slipway does";
+    let Some(size) = size else {
+        return Ok(broken("the inventory names it, and it is lost".to_owned(), bring_back));
+    };
+    if size > MOST_BYTES {
+        let message =
+            format!("it has {size} bytes, and a certificate has {MOST_BYTES} at most: it was not read");
+        return Ok(broken(message, bring_back));
+    }
+    let Some(object) = ports.assets.get(&key).await? else {
+        return Ok(broken("the inventory names it, and it is lost".to_owned(), bring_back));
+    };
+    let seen = match ports.crypto.look(&key, &object.bytes) {
+        Ok(seen) => seen,
+        Err(flaw) => return Ok(broken(flaw.message, &flaw.help)),
+    };
+    if seen.fingerprint != fingerprint {
+        let message = format!(
+            "another certificate lies here than its name says: one with the fingerprint {}",
+            seen.fingerprint
+        );
+        return Ok(broken(message, bring_back));
+    }
+    let flaws = seen.flaws.into_iter().map(|flaw| (flaw.message, flaw.help)).collect();
+    Ok(Stored::Read { key, facts: seen.facts, flaws })
+}
+
+/// What the nodes told last.
+async fn nodes(
+    assets: &(impl Objects + Listing),
+    cluster: &Cluster,
+    now: Timestamp,
+    findings: &mut Vec<Finding>,
+) -> FlowResult<Vec<Reported>> {
+    let since = now.saturating_sub(OLD).unwrap_or(Timestamp::MIN);
+    let mut listed = assets.list(&keys::nodes(&cluster.name), MOST_LISTED).await?;
+    listed.retain(|one| {
+        let status = keys::instance_of_status(&cluster.name, &one.key).is_some();
+        status && one.modified >= since && one.size <= MOST_STATUS_BYTES
+    });
+    listed.sort_by(|one, other| (other.modified, &one.key).cmp(&(one.modified, &other.key)));
+    listed.truncate(MOST_NODES);
+    let read: Vec<(String, Option<Vec<u8>>)> = stream::iter(listed)
+        .map(|one| async move {
+            let object = assets.get(&one.key).await?;
+            Ok::<_, FlowError>((one.key, object.map(|object| object.bytes)))
+        })
+        .buffered(AT_A_TIME)
+        .try_collect()
+        .await?;
+    let mut nodes = Vec::new();
+    for (key, bytes) in read {
+        let Some(bytes) = bytes else { continue };
+        match serde_json::from_slice::<NodeStatus>(&bytes) {
+            Ok(status) => {
+                let instance = keys::instance_of_status(&cluster.name, &key).unwrap_or_default();
+                nodes.extend(reported(cluster, instance, &status));
+            }
+            Err(error) => findings.push(Finding {
+                message: format!("what the node tells cannot be read: {error}"),
+                help: "nothing, if it writes another within the hour; else look at the node's slipway-node"
+                    .to_owned(),
+                key,
+            }),
+        }
+    }
+    Ok(nodes)
+}
+
+/// The newest plan, if certificates of its nodes are so near their end that it waits for nobody, and no rollout is open. Nothing wakes a
+/// rollout at that moment but this: a plan that waits for an approval has no tick.
+async fn overdue(
+    assets: &impl Objects,
+    name: &str,
+    desired: Option<&Desired>,
+    rollout: Option<&Rollout>,
+    now: Timestamp,
+) -> FlowResult<Option<PlanReference>> {
+    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok(None) };
+    if rollout.active().is_some() || rollout.is_spent(desired) {
+        return Ok(None);
+    }
+    // One that cannot be read is the rollout's to complain of.
+    let (plan, _) = store::load_or_none::<Plan>(assets, &keys::plan(name, &desired.plan)).await?;
+    let urgent = plan.value.is_some_and(|plan| plan.urgency(now).overrides());
+    Ok(urgent.then(|| PlanReference { cluster: name.to_owned(), plan: desired.plan.clone() }))
+}
+
+/// What the newest plan leads to.
+async fn wished(
+    assets: &impl Objects,
+    name: &str,
+    desired: Option<&Desired>,
+    rollout: Option<&Rollout>,
+) -> FlowResult<Option<Wished>> {
+    let Some(desired) = desired else { return Ok(None) };
+    let release = store::load::<Release>(assets, &keys::release(name, &desired.target)).await?.value;
+    let Some(release) = release else { return Ok(None) };
+    let reached = rollout.is_some_and(|rollout| {
+        let last = rollout.last.as_ref();
+        rollout.active().is_none()
+            && last
+                .is_some_and(|last| last.result == RolloutResult::Succeeded && last.target == desired.target)
+    });
+    let digests = release.roles.into_iter().map(|(role, node)| (role, node.credentials_digest)).collect();
+    Ok(Some(Wished { digests, reached }))
+}

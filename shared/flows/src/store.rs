@@ -1,0 +1,165 @@
+//! JSON objects in a bucket: read, and written under the condition that nobody else wrote meanwhile.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use slipway_core::keys;
+use slipway_core::status::Status;
+use slipway_ports::{Condition, Objects, Put};
+use slipway_rollout::Rollout;
+
+use crate::error::{FlowError, FlowResult};
+
+/// How often a lost race is tried again before the invocation gives up and Lambda tries later.
+pub const TRIES: u32 = 5;
+
+/// Calls of one kind under way at a time: a first render writes some seventy objects.
+pub const AT_A_TIME: usize = 16;
+
+/// A JSON object as read, with what a conditional write needs.
+#[derive(Debug, Clone)]
+pub struct Stored<T> {
+    /// Its value; `None` if there is no such object.
+    pub value: Option<T>,
+    etag: Option<String>,
+}
+
+/// Reads the JSON object `key`.
+///
+/// # Errors
+/// If the port fails, or the object is not the JSON of a `T`.
+pub async fn load<T: DeserializeOwned>(objects: &impl Objects, key: &str) -> FlowResult<Stored<T>> {
+    let Some(object) = objects.get(key).await? else {
+        return Ok(Stored { value: None, etag: None });
+    };
+    let value = serde_json::from_slice(&object.bytes).map_err(|error| corrupt(key, &object.bytes, &error))?;
+    Ok(Stored { value: Some(value), etag: Some(object.etag) })
+}
+
+/// As [`load`], for an object by which nothing is decided that matters: one that cannot be read counts as none, and the next
+/// [`save`] writes over it. The second value says what was wrong with it.
+///
+/// # Errors
+/// If the port fails.
+pub async fn load_or_none<T: DeserializeOwned>(
+    objects: &impl Objects,
+    key: &str,
+) -> FlowResult<(Stored<T>, Option<String>)> {
+    let Some(object) = objects.get(key).await? else {
+        return Ok((Stored { value: None, etag: None }, None));
+    };
+    Ok(match serde_json::from_slice(&object.bytes) {
+        Ok(value) => (Stored { value: Some(value), etag: Some(object.etag) }, None),
+        Err(error) => {
+            let problem = format!("it cannot be read ({} bytes): {error}", object.bytes.len());
+            (Stored { value: None, etag: Some(object.etag) }, Some(problem))
+        }
+    })
+}
+
+fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
+    #[derive(serde::Deserialize)]
+    struct Format {
+        format: u64,
+    }
+    let format = serde_json::from_slice::<Format>(bytes).map(|object| object.format);
+    // What is not open is read by every release after the one that wrote it, and by none before.
+    let until = match &format {
+        Ok(format) if key.ends_with("/rollout.json") && *format < u64::from(Rollout::FORMAT) => {
+            " until nothing is open: no rollout, no node on its way out, no destruction"
+        }
+        _ => "",
+    };
+    let cure = match format {
+        Ok(format) => format!(
+            "if another version of Slipway wrote it (its format is {format}), deploy that version again{until}; else repair it by \
+             hand, with its earlier versions beside you (the bucket keeps them)"
+        ),
+        Err(_) => {
+            "repair it by hand, with its earlier versions beside you (the bucket keeps them)".to_owned()
+        }
+    };
+    FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: format!("cannot be read ({} bytes): {error}", bytes.len()),
+        cure,
+    }
+}
+
+/// Writes `value` if the object is still the one that `stored` was read from. `None`: somebody else was first.
+///
+/// # Errors
+/// If the port fails.
+pub async fn save<T: Serialize>(
+    objects: &impl Objects,
+    key: &str,
+    stored: &Stored<T>,
+    value: T,
+) -> FlowResult<Option<Stored<T>>> {
+    let condition = stored.etag.clone().map_or(Condition::Absent, Condition::Unchanged);
+    Ok(match objects.put(key, json(&value), condition).await? {
+        Put::Written(etag) => Some(Stored { value: Some(value), etag: Some(etag) }),
+        Put::Lost => None,
+    })
+}
+
+/// Writes a content-addressed object, unless it is there already: what is there is the same.
+///
+/// # Errors
+/// If the port fails.
+pub async fn keep(objects: &impl Objects, key: &str, bytes: impl Into<Vec<u8>>) -> FlowResult<bool> {
+    if objects.head(key).await?.is_some() {
+        return Ok(false);
+    }
+    Ok(matches!(objects.put(key, bytes.into(), Condition::Absent).await?, Put::Written(_)))
+}
+
+/// Reads `key`, lets `change` make the new value (`None`: leave it), writes it, and starts over when somebody else
+/// was first.
+///
+/// # Errors
+/// If the port fails, the object is corrupt, or the race was lost [`TRIES`] times.
+pub async fn update<T: Serialize + DeserializeOwned + PartialEq>(
+    objects: &impl Objects,
+    key: &str,
+    change: impl Fn(Option<&T>) -> Option<T> + Send,
+) -> FlowResult<()> {
+    for _ in 0..TRIES {
+        let stored = load::<T>(objects, key).await?;
+        let Some(new) = change(stored.value.as_ref()) else { return Ok(()) };
+        if stored.value.as_ref() == Some(&new) || save(objects, key, &stored, new).await?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(FlowError::Race { key: key.to_owned(), tries: TRIES })
+}
+
+/// Changes `status.json`, unless it says that already, and starts over when somebody else was first. Nothing decides
+/// by it, so one that cannot be read holds nobody up: it is written anew.
+///
+/// # Errors
+/// If the port fails, or the race was lost [`TRIES`] times.
+pub async fn update_status(
+    objects: &impl Objects,
+    cluster: &str,
+    change: impl Fn(Status) -> Status + Send,
+) -> FlowResult<()> {
+    let key = keys::status(cluster);
+    for _ in 0..TRIES {
+        let object = objects.get(&key).await?;
+        let old: Option<Status> =
+            object.as_ref().and_then(|object| serde_json::from_slice(&object.bytes).ok());
+        let stored = Stored { value: old, etag: object.map(|object| object.etag) };
+        let new = change(stored.value.clone().unwrap_or_else(|| Status::of(cluster)));
+        if stored.value.as_ref() == Some(&new) || save(objects, &key, &stored, new).await?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(FlowError::Race { key, tries: TRIES })
+}
+
+/// Pretty JSON with a last newline: people read these objects.
+pub fn json(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec_pretty(value).expect("our states have string keys only");
+    bytes.push(b'\n');
+    bytes
+}

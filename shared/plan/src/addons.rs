@@ -1,0 +1,154 @@
+//! Changes of add-ons: objects inside the cluster, which belong to no stack and touch no node.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use slipway_core::release::{AddonSet, Installed};
+
+/// What happens to an add-on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddonPlan {
+    /// Its name.
+    pub name: String,
+    /// Installed, changed, removed. One that stays as it is has no plan.
+    pub action: AddonAction,
+    /// Its version before; `None` if it is new.
+    pub before: Option<String>,
+    /// Its version after; `None` if it goes.
+    pub after: Option<String>,
+    /// The objects that come (`+`), change (`~`) or go (`-`): `~ Deployment coredns`.
+    pub objects: Vec<String>,
+}
+
+/// What happens to an add-on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AddonAction {
+    /// It is installed.
+    Add,
+    /// Some of its objects change.
+    Change,
+    /// It is taken away with all of its objects.
+    Remove,
+}
+
+impl AddonPlan {
+    /// `v1.14.5 → v1.14.6`; one version where it stays; nothing for one that has none.
+    #[must_use]
+    pub fn versions(&self) -> String {
+        match (&self.before, &self.after) {
+            (Some(before), Some(after)) if before != after => format!("{before} → {after}"),
+            (_, Some(one)) | (Some(one), None) => one.clone(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Its name, with the versions if it has any: `coredns v1.14.5 → v1.14.6`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} {}", self.name, self.versions()).trim_end().to_owned()
+    }
+
+    /// In a few words, to be said after its name: `changed (v1.14.5 → v1.14.6)`.
+    #[must_use]
+    pub fn fate(&self) -> String {
+        let word = match self.action {
+            AddonAction::Add => "new",
+            AddonAction::Change => "changed",
+            AddonAction::Remove => "removed",
+        };
+        match self.versions() {
+            none if none.is_empty() => word.to_owned(),
+            versions => format!("{word} ({versions})"),
+        }
+    }
+}
+
+/// The add-ons that differ, in the order in which they are applied; those that go come last.
+pub(super) fn compare(old: Option<&AddonSet>, new: &AddonSet) -> Vec<AddonPlan> {
+    let before = |name: &str| old.and_then(|old| old.addon(name));
+    let staying = new.addons.iter().map(|addon| one(before(&addon.name), Some(addon)));
+    let gone = old.into_iter().flat_map(|old| &old.addons).filter(|addon| new.addon(&addon.name).is_none());
+    staying.chain(gone.map(|addon| one(Some(addon), None))).flatten().collect()
+}
+
+fn one(old: Option<&Installed>, new: Option<&Installed>) -> Option<AddonPlan> {
+    let (before, after) = (objects(old), objects(new));
+    let mut changed = Vec::new();
+    for (name, object) in &after {
+        match before.get(name) {
+            None => changed.push(format!("+ {name}")),
+            Some(was) if was != object => changed.push(format!("~ {name}")),
+            Some(_) => {}
+        }
+    }
+    changed.extend(before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("- {name}")));
+    let action = match (old, new) {
+        (None, Some(_)) => AddonAction::Add,
+        (Some(_), None) => AddonAction::Remove,
+        (Some(_), Some(_)) if !changed.is_empty() => AddonAction::Change,
+        (Some(_) | None, _) => return None,
+    };
+    let version = |addon: Option<&Installed>| addon.map(|addon| addon.version.clone());
+    let name = new.or(old)?.name.clone();
+    Some(AddonPlan { name, action, before: version(old), after: version(new), objects: changed })
+}
+
+/// By kind and name; names of one kind are unique within an add-on, whose objects share one namespace.
+fn objects(addon: Option<&Installed>) -> BTreeMap<String, &Value> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = addon.into_iter().flat_map(|addon| &addon.objects);
+    all.map(|object| (format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])), object))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(addons: &[(&str, &str, u32)]) -> AddonSet {
+        let installed = |(name, version, replicas): &(&str, &str, u32)| Installed {
+            name: (*name).to_owned(),
+            version: (*version).to_owned(),
+            objects: vec![
+                json!({ "kind": "Deployment", "metadata": { "name": name }, "spec": { "replicas": replicas } }),
+                json!({ "kind": "ServiceAccount", "metadata": { "name": name } }),
+            ],
+        };
+        AddonSet { digest: String::new(), addons: addons.iter().map(installed).collect() }
+    }
+
+    #[test]
+    fn what_differs_is_said_and_nothing_else() {
+        let old = set(&[("dns", "v1", 2), ("proxy", "v1", 2), ("flannel", "v1", 1)]);
+        assert_eq!(compare(Some(&old), &old), []);
+        let found = compare(Some(&old), &set(&[("dns", "v2", 3), ("proxy", "v1", 2), ("metrics", "v1", 1)]));
+        let said: Vec<(&str, AddonAction, String, String)> = found
+            .iter()
+            .map(|one| (one.name.as_str(), one.action, one.versions(), one.objects.join(", ")))
+            .collect();
+        let words = |text: &str| text.to_owned();
+        assert_eq!(
+            said,
+            [
+                ("dns", AddonAction::Change, words("v1 → v2"), words("~ Deployment dns")),
+                (
+                    "metrics",
+                    AddonAction::Add,
+                    words("v1"),
+                    words("+ Deployment metrics, + ServiceAccount metrics")
+                ),
+                (
+                    "flannel",
+                    AddonAction::Remove,
+                    words("v1"),
+                    words("- Deployment flannel, - ServiceAccount flannel")
+                ),
+            ]
+        );
+    }
+}

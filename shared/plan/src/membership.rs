@@ -1,0 +1,174 @@
+//! Changes of etcd's membership: who joins, moves, comes back or leaves, in order, one at a time.
+//!
+//! What joins comes first and what leaves comes last, so that there are never fewer voters than need be. Nothing is in the list when a
+//! cluster is founded: its members come up together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use slipway_core::members::{self, MemberRole, VolumePin};
+use slipway_core::release::{NodeRole, Rendering};
+use slipway_core::role::Role;
+
+/// One change of the membership. The next begins when this one is done and every voter is healthy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MembershipChange {
+    /// The member's role, `etcd-3`.
+    pub member: Role,
+    /// What happens to it.
+    pub action: MembershipAction,
+    /// How many vote before.
+    pub voters_before: u32,
+    /// How many vote after.
+    pub voters_after: u32,
+    /// Why, in words.
+    pub reason: String,
+    /// What it does to the quorum, in words.
+    pub quorum: String,
+}
+
+/// What happens to a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MembershipAction {
+    /// It joins as a learner, and votes once it has caught up.
+    Add,
+    /// Its fellows are told another address of it.
+    Readdress,
+    /// It leaves, and joins again with an empty volume.
+    Replace,
+    /// It leaves.
+    Remove,
+}
+
+/// The changes from `old` to `new`; none if `old` has no etcd yet.
+pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<MembershipChange> {
+    let before = old.map(standing).unwrap_or_default();
+    let after = standing(new);
+    if before.is_empty() {
+        return Vec::new();
+    }
+    let mut found: Vec<(MembershipAction, u32, String)> = Vec::new();
+    let counts = format!("members deployed: {}, asked for: {}", before.len(), after.len());
+    for (index, node) in &after {
+        match before.get(index).map(|before| (&before.member, &node.member)) {
+            None => found.push((MembershipAction::Add, *index, counts.clone())),
+            Some((Some(before), Some(after))) => {
+                found.extend(moved(before, after).map(|(action, reason)| (action, *index, reason)));
+            }
+            // An older release did not write down where its volumes were; what its members are called is in their configuration.
+            Some((None, Some(after))) => {
+                let change = before
+                    .get(index)
+                    .and_then(|node| called(&node.config))
+                    .and_then(|peer_url| readdressed(&peer_url, &after.peer_url));
+                found.extend(change.map(|(action, reason)| (action, *index, reason)));
+            }
+            Some((_, None)) => {}
+        }
+    }
+    let gone = before.keys().filter(|index| !after.contains_key(index));
+    // The newest leaves first: the founders are those that controllers and people know.
+    found.extend(gone.rev().map(|index| (MembershipAction::Remove, *index, counts.clone())));
+    found.sort_by_key(|(action, ..)| *action);
+
+    let mut voters = u32::try_from(before.len()).unwrap_or(u32::MAX);
+    found
+        .into_iter()
+        .map(|(action, index, reason)| {
+            let before = voters;
+            match action {
+                MembershipAction::Add => voters += 1,
+                MembershipAction::Remove => voters -= 1,
+                MembershipAction::Readdress | MembershipAction::Replace => {}
+            }
+            MembershipChange {
+                member: Role::Etcd(index),
+                action,
+                voters_before: before,
+                voters_after: voters,
+                reason,
+                quorum: quorum_words(action, before, voters),
+            }
+        })
+        .collect()
+}
+
+fn standing(rendering: &Rendering) -> BTreeMap<u32, &NodeRole> {
+    let roles = rendering.roles.iter();
+    roles.filter_map(|(role, node)| Some((role.member()?, node))).collect()
+}
+
+/// What befalls a member that stays: its volume counts more than its address, as who joins anew brings both.
+fn moved(before: &MemberRole, after: &MemberRole) -> Option<(MembershipAction, String)> {
+    if before.pin.volume != after.pin.volume {
+        return Some((MembershipAction::Replace, other_volume(&before.pin.volume, &after.pin.volume)));
+    }
+    readdressed(&before.peer_url, &after.peer_url)
+}
+
+fn readdressed(before: &str, after: &str) -> Option<(MembershipAction, String)> {
+    (before != after).then(|| {
+        let reason = format!("its address changes, which etcd keeps in the membership: {before} → {after}");
+        (MembershipAction::Readdress, reason)
+    })
+}
+
+/// The peer URL of the member with that configuration.
+fn called(config: &str) -> Option<String> {
+    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    Some(members::peer_url_of(config.pointer("/etcd/dnsName")?.as_str()?))
+}
+
+/// Why a member gets another volume, and what that costs.
+pub(super) fn other_volume(before: &VolumePin, after: &VolumePin) -> String {
+    let what = if before.availability_zone == after.availability_zone {
+        "a volume cannot be encrypted under another key".to_owned()
+    } else {
+        format!("a volume cannot move from {} to {}", before.availability_zone, after.availability_zone)
+    };
+    format!("its data volume is replaced by an empty one: {what}; a snapshot of the old one is kept")
+}
+
+/// How many of `voters` must be up.
+const fn quorum(voters: u32) -> u32 {
+    voters / 2 + 1
+}
+
+/// How many of `voters` may fail.
+const fn may_fail(voters: u32) -> u32 {
+    voters.saturating_sub(quorum(voters))
+}
+
+fn quorum_words(action: MembershipAction, before: u32, after: u32) -> String {
+    let change = || {
+        format!(
+            "{before} → {after} voters, quorum {} → {}, {} → {} may fail",
+            quorum(before),
+            quorum(after),
+            may_fail(before),
+            may_fail(after)
+        )
+    };
+    match action {
+        MembershipAction::Add => {
+            format!("{}; until it has caught up it is a learner, which counts for neither", change())
+        }
+        MembershipAction::Readdress => format!("{after} voters as before; it must be up and reached by both names meanwhile"),
+        MembershipAction::Replace if before == 1 => {
+            "it is the only member: everything that the cluster knows is lost with the volume, unless it is restored from a snapshot"
+                .to_owned()
+        }
+        MembershipAction::Replace => {
+            let meanwhile = before - 1;
+            format!(
+                "{before} → {meanwhile} voters until it has caught up from them: quorum {}, {} may fail meanwhile",
+                quorum(meanwhile),
+                may_fail(meanwhile)
+            )
+        }
+        MembershipAction::Remove if before == 2 => format!("{}; both must be up when it leaves", change()),
+        MembershipAction::Remove => change(),
+    }
+}

@@ -1,0 +1,238 @@
+//! What happens to the nodes, and why (design §6: outdated, stale, or neither).
+
+use serde_json::Value;
+use slipway_core::cluster::GroupSize;
+use slipway_core::diff::{Difference, diff};
+use slipway_core::release::{NodeRole, Rendering, Stack};
+use slipway_core::role::Role;
+
+use super::membership::other_volume;
+use super::stacks::parse;
+use super::words::{change, short};
+use super::{Baseline, NodeAction, NodePlan, Undrained, UndrainedCause};
+
+/// One line for each role of either side: first the new ones in order, then those that go.
+pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
+    let old = baseline.rendering.as_ref();
+    let mut plans: Vec<NodePlan> = new
+        .roles
+        .iter()
+        .map(|(role, node)| {
+            let left = subnets_left(role, old.and_then(|old| old.stack(&node.stack)), new.stack(&node.stack));
+            let planned = one(role, old.and_then(|old| old.roles.get(role)), node, &left);
+            let behind =
+                baseline.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
+            behind.fold(planned, |planned, before| besides(planned, before, node))
+        })
+        .collect();
+    let gone = old.into_iter().flat_map(|old| &old.roles).filter(|(role, _)| !new.roles.contains_key(role));
+    plans.extend(gone.map(|(role, node)| {
+        let (action, why) = match role.member() {
+            Some(_) => (
+                NodeAction::Remove,
+                "the spec no longer has it: it leaves the membership first, then its machine goes",
+            ),
+            None if baseline.left.contains(&node.stack) => (
+                NodeAction::Remove,
+                "the spec has had it no longer since an earlier rollout, and its stack still stands: all its nodes are drained, then the \
+                 stack is deleted",
+            ),
+            None => (
+                NodeAction::Remove,
+                "the spec no longer has it: all its nodes are drained, then its stack is deleted",
+            ),
+        };
+        NodePlan {
+            role: role.clone(),
+            stack: node.stack.clone(),
+            nodes: node.nodes,
+            action,
+            reasons: vec![why.to_owned()],
+            undrained: Vec::new(),
+            fewer: false,
+        }
+    }));
+    plans
+}
+
+fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]) -> NodePlan {
+    let ((action, mut reasons), undrained) = match before {
+        None => ((NodeAction::Create, vec![created(after).to_owned()]), Vec::new()),
+        Some(before) => (judge(before, after), undrained(role, before.nodes, after.nodes, left)),
+    };
+    let nodes = before.map_or(after.nodes, |before| concerned(action, before.nodes, after.nodes));
+    if let Some(before) = before
+        && before.nodes != after.nodes
+    {
+        let nobody = action == NodeAction::Untouched
+            && undrained.is_empty()
+            && !(*role == Role::Controller && one_fewer(before.nodes, after.nodes));
+        reasons.push(resized(before.nodes, after.nodes, nobody));
+    }
+    let fewer =
+        *role == Role::Controller && before.is_some_and(|before| one_fewer(before.nodes, after.nodes));
+    if fewer {
+        reasons.push("one controller is drained and leaves when the stack is updated".to_owned());
+    }
+    NodePlan { role: role.clone(), stack: after.stack.clone(), nodes, action, reasons, undrained, fewer }
+}
+
+/// Controllers' groups may always have one machine more than there are to be, so that the update of their stack by one fewer takes nobody.
+const fn one_fewer(before: GroupSize, after: GroupSize) -> bool {
+    before.max == after.max + 1
+}
+
+/// Some nodes of the role may be as `before` besides: the plan is for those, too.
+fn besides(planned: NodePlan, before: &NodeRole, after: &NodeRole) -> NodePlan {
+    let (action, reasons) = judge(before, after);
+    let more = match (planned.action, action) {
+        (NodeAction::Untouched | NodeAction::Refresh, NodeAction::Replace) => true,
+        (NodeAction::Untouched, NodeAction::Refresh) => true,
+        (
+            NodeAction::Create
+            | NodeAction::Replace
+            | NodeAction::Untouched
+            | NodeAction::Refresh
+            | NodeAction::Remove
+            | NodeAction::Left,
+            _,
+        ) => false,
+    };
+    if !more {
+        return planned;
+    }
+    let unfinished = "a rollout ended before all nodes were as it meant them to be".to_owned();
+    let reasons = std::iter::once(unfinished).chain(reasons).collect();
+    NodePlan { action, reasons, nodes: concerned(action, before.nodes, after.nodes), ..planned }
+}
+
+fn created(node: &NodeRole) -> &'static str {
+    if node.member.as_ref().is_some_and(|member| member.pin.joins) {
+        "it joins the etcd cluster as a learner, and votes once it has caught up"
+    } else {
+        "the spec has it, and nothing is deployed"
+    }
+}
+
+/// The subnets that the group of `role` no longer stands in. An etcd member's zone is that of its volume, which says it.
+fn subnets_left(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -> Vec<String> {
+    let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
+    if role.member().is_some() || before.sha256 == after.sha256 {
+        return Vec::new();
+    }
+    let stay = subnets(after);
+    let left = subnets(before).into_iter().filter(|subnet| !stay.contains(subnet));
+    // A subnet of ours goes by the name that the network exports it under.
+    left.map(|subnet| {
+        let name = subnet.get("Fn::ImportValue").unwrap_or(&subnet);
+        name.as_str().map_or_else(|| short(Some(name)), str::to_owned)
+    })
+    .collect()
+}
+
+fn subnets(stack: &Stack) -> Vec<Value> {
+    let template = parse(stack);
+    let resources = template.get("Resources").and_then(Value::as_object);
+    let groups = resources.into_iter().flat_map(|all| all.values());
+    let lists = groups.filter_map(|group| group.pointer("/Properties/VPCZoneIdentifier")?.as_array());
+    lists.flatten().cloned().collect()
+}
+
+/// What Auto Scaling may do to nodes by itself, once their group is updated.
+fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) -> Vec<Undrained> {
+    let mut found = Vec::new();
+    // Controllers are as many as the group's one size says: who terminates one has another launched, and a plan that would have them
+    // go so is not begun.
+    let pool = *role != Role::Controller;
+    if after.max < before.max && (pool || !one_fewer(before, after)) {
+        let before_that = format!("; drain and terminate them before, if more than {} run", after.max);
+        let words = format!(
+            "the group's maximum falls from {} to {}: when its stack is updated, Auto Scaling may terminate up to {} of its nodes at once, \
+             undrained{}",
+            before.max,
+            after.max,
+            before.max - after.max,
+            if pool { before_that.as_str() } else { "" }
+        );
+        found.push(Undrained { cause: UndrainedCause::LowerMaximum, words });
+    } else if after.min < before.min {
+        let words = format!(
+            "the group's minimum falls from {} to {}: no node goes by that, but whatever scales the group may then have Auto Scaling \
+             terminate nodes at once, undrained",
+            before.min, after.min
+        );
+        found.push(Undrained { cause: UndrainedCause::LowerMinimum, words });
+    }
+    // Where there never was a node, none goes.
+    if !left.is_empty() && before.max > 0 {
+        let words = format!(
+            "the group leaves {}: when its stack is updated, Auto Scaling may terminate the nodes there at once, undrained, and launch \
+             others elsewhere{}",
+            left.join(", "),
+            if pool { "; drain and terminate them one at a time before, if they must not go so" } else { "" }
+        );
+        found.push(Undrained { cause: UndrainedCause::LeavesSubnets, words });
+    }
+    found
+}
+
+/// How many nodes `action` is done to: where the group is resized as well, those that stand and stay.
+fn concerned(action: NodeAction, before: GroupSize, after: GroupSize) -> GroupSize {
+    match action {
+        NodeAction::Replace | NodeAction::Refresh => {
+            GroupSize { min: before.min.min(after.min), max: before.max.min(after.max) }
+        }
+        NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left => after,
+    }
+}
+
+fn resized(before: GroupSize, after: GroupSize, untouched: bool) -> String {
+    let untouched = if untouched { "; no node changes" } else { "" };
+    format!("the group's size: {}–{} → {}–{}{untouched}", before.min, before.max, after.min, after.max)
+}
+
+fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
+    let mut reasons: Vec<String> = another_volume(before, after).into_iter().collect();
+    reasons.extend(
+        diff(&before.machine, &after.machine)
+            .iter()
+            .filter(|found| !allows_more_types(found))
+            .map(|found| line("machine", found)),
+    );
+    if before.config_digest != after.config_digest {
+        reasons.extend(config_reasons(&before.config, &after.config));
+    }
+    if !reasons.is_empty() {
+        return (NodeAction::Replace, reasons);
+    }
+    if before.credentials_digest != after.credentials_digest {
+        reasons.push("its credentials changed, and nothing else".to_owned());
+        return (NodeAction::Refresh, reasons);
+    }
+    (NodeAction::Untouched, reasons)
+}
+
+/// Why an etcd member does not find its data again.
+fn another_volume(before: &NodeRole, after: &NodeRole) -> Option<String> {
+    let (before, after) = (&before.member.as_ref()?.pin.volume, &after.member.as_ref()?.pin.volume);
+    (before != after).then(|| other_volume(before, after))
+}
+
+/// Whether a mixed group only gained instance types: the nodes that it has are still of a type that it names.
+fn allows_more_types(found: &Difference) -> bool {
+    let types = |value: &Option<Value>| value.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+    let after = types(&found.after);
+    found.path == "instanceTypes" && types(&found.before).iter().all(|one| after.contains(one))
+}
+
+fn config_reasons(before: &str, after: &str) -> Vec<String> {
+    match (serde_json::from_str(before), serde_json::from_str(after)) {
+        (Ok(before), Ok(after)) => diff(&before, &after).iter().map(|found| line("config", found)).collect(),
+        // A config of an older format that is no JSON: the digests differ, and that is all that can be said.
+        _ => vec!["config: its bytes differ".to_owned()],
+    }
+}
+
+fn line(part: &str, found: &Difference) -> String {
+    format!("{part} {}: {}", found.path, change(found.before.as_ref(), found.after.as_ref()))
+}

@@ -1,0 +1,136 @@
+//! Why this version of Slipway makes a plan and shows it, and does not begin it. What a later version learns to do safely is taken out here,
+//! and nowhere else.
+
+use std::collections::BTreeSet;
+
+use slipway_core::cluster::Approval;
+use slipway_core::role::Role;
+
+use super::exports::few;
+use super::{ExportInUse, MembershipAction, Plan, UndrainedCause};
+
+impl Plan {
+    /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
+    #[must_use]
+    pub fn not_executable(&self) -> Option<String> {
+        let why: Vec<String> = [self.objected(), self.members_at_risk(), self.still_used(), self.undrained()]
+            .into_iter()
+            .flatten()
+            .collect();
+        (!why.is_empty()).then(|| why.join(". And "))
+    }
+
+    fn objected(&self) -> Option<String> {
+        let list = self.objections.join("; ");
+        (!list.is_empty()).then(|| format!("what runs speaks against it: {list}. Nothing is touched"))
+    }
+
+    /// CloudFormation would stop at the first of these and roll the stack back; and nodes stand there.
+    fn still_used(&self) -> Option<String> {
+        let list = |removed: bool| -> Vec<String> {
+            self.in_use.iter().filter(|export| export.removed == removed).map(ExportInUse::words).collect()
+        };
+        let mut why = Vec::new();
+        for (words, list) in [("takes away", list(true)), ("replaces", list(false))] {
+            if !list.is_empty() {
+                why.push(format!("{words} what other stacks still use: {}", list.join(", ")));
+            }
+        }
+        let mut cures = Vec::new();
+        // No spec has any say over a stack that was left.
+        let left: BTreeSet<&str> =
+            self.in_use.iter().flat_map(|export| &export.left).map(String::as_str).collect();
+        if !left.is_empty() {
+            let which = if left.len() == 1 { "the stack" } else { "the stacks" };
+            let left: Vec<&str> = left.into_iter().collect();
+            cures.push(format!(
+                "Since no spec changes {which} {}, left standing by an earlier rollout: delete {which}, then upload this spec again, which \
+                 is not tried again by itself",
+                few(&left)
+            ));
+        }
+        if self.in_use.iter().any(|export| export.used_by.len() > export.left.len()) {
+            cures.push(
+                "First upload a spec in which it stays and nothing uses it (a new subnet beside the old one, other `subnets` for nodes \
+                 and load balancers, no restricted public endpoint beside a NAT gateway that goes); when that is rolled out, the nodes \
+                 have moved and pools that the spec has no longer are gone: take it away then"
+                    .to_owned(),
+            );
+        }
+        (!why.is_empty()).then(|| {
+            format!(
+                "it {}. CloudFormation refuses that: nothing is touched. {}",
+                why.join(", and "),
+                cures.join(". ")
+            )
+        })
+    }
+
+    /// CloudFormation would delete the volumes of all members that move at once, while etcd still counts their votes (P4), and the stack
+    /// of etcd can be updated for all members only. Until something moves them one at a time, such a plan is not begun.
+    ///
+    /// Those that leave are taken out of the membership one at a time before the stack is updated. Members that join may be launched
+    /// side by side, since etcd itself lets them in one after the other: each asks to be added as a learner, there may be one learner at
+    /// a time (`--max-learners` is 1 unless set: etcd.io/docs, "Learner"), it takes no part in the quorum, and it can be promoted only
+    /// once it has caught up with the leader.
+    fn members_at_risk(&self) -> Option<String> {
+        let names = |action| -> Vec<String> {
+            let changes = self.membership.iter().filter(|change| change.action == action);
+            changes.map(|change| change.member.to_string()).collect()
+        };
+        let mut why = Vec::new();
+        for (action, words) in [
+            (MembershipAction::Replace, "replaces the data volumes of etcd members"),
+            (MembershipAction::Readdress, "changes the addresses of etcd members"),
+        ] {
+            let names = names(action);
+            if !names.is_empty() {
+                why.push(format!("{words} ({})", names.join(", ")));
+            }
+        }
+        (!why.is_empty()).then(|| {
+            format!(
+                "it {}, which must be done one member at a time through etcd itself. This version of Slipway cannot do that yet, and \
+                 to update the stacks at once could cost the quorum: nothing is touched. Upload a spec that leaves these members as they are",
+                why.join(", and ")
+            )
+        })
+    }
+
+    /// What Auto Scaling takes at once leaves no order: of controllers none may go so. A pool that is to have fewer nodes at
+    /// most is somebody's own word, and is begun; that one which moves loses all nodes of a zone at once is not what its spec says,
+    /// and so a person has to read it first.
+    fn undrained(&self) -> Option<String> {
+        let of = |controllers: bool, causes: &[UndrainedCause]| -> Vec<String> {
+            let nodes = self.nodes.iter().filter(|node| (node.role == Role::Controller) == controllers);
+            let found = nodes.filter(|node| node.undrained.iter().any(|one| causes.contains(&one.cause)));
+            found.map(|node| node.role.to_string()).collect()
+        };
+        let mut why = Vec::new();
+        if !of(true, &[UndrainedCause::LowerMaximum]).is_empty() {
+            why.push(
+                "Auto Scaling would terminate controllers at once, since there are to be fewer by more than one: nothing is touched. Upload \
+                 a spec with one controller fewer, and the next when that is rolled out"
+                    .to_owned(),
+            );
+        }
+        if !of(true, &[UndrainedCause::LeavesSubnets]).is_empty() {
+            why.push(
+                "Auto Scaling would terminate controllers at once, since their group leaves subnets, and this version of Slipway cannot \
+                 take them out of there one at a time: nothing is touched. Upload a spec that leaves the controllers' subnets as they are"
+                    .to_owned(),
+            );
+        }
+        let pools = of(false, &[UndrainedCause::LeavesSubnets]);
+        if !pools.is_empty() && self.policy.approval == Approval::Auto {
+            let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+            why.push(format!(
+                "Auto Scaling would terminate all nodes in the subnets that {} would leave, at once and undrained, and nobody would have \
+                 read that: nothing is touched. Move what runs there to another pool first, or write `rollout: {{approval: manual}}` and \
+                 approve the plan",
+                few(&pools)
+            ));
+        }
+        (!why.is_empty()).then(|| why.join(". And "))
+    }
+}

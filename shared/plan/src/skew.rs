@@ -1,0 +1,316 @@
+//! What an update may not do to what runs: skip a minor release, go back one, leave kubelets too far behind, rename etcd's zone,
+//! issue tokens that half of the controllers refuse.
+//!
+//! The rules are those of kubernetes.io/releases/version-skew-policy and of etcd.io/docs ("Upgrading etcd clusters", with the guides of
+//! each minor). What runs is known from the release that is deployed; a release of an older Slipway, which did not write versions down,
+//! objects to nothing.
+//!
+//! It is asked twice: [`objections`] of a spec, so that the person who wrote it is told where, and [`between`] of every plan, since a
+//! release that was harmless when it was uploaded may be a step back once the rollout that was under way has ended.
+
+mod issuer;
+#[cfg(test)]
+mod tests;
+mod zone;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use slipway_core::cluster::{Cluster, EtcdMember, KubernetesVersion};
+use slipway_core::diagnostic::{Diagnostic, Severity};
+use slipway_core::members::NameZone;
+use slipway_core::release::{NodeRole, Rendering};
+use slipway_core::role::Role;
+use slipway_core::versions::{self, ETCD_STEPS, KUBELET_LAG};
+use slipway_render::lock::Lock;
+use slipway_spec::Objection;
+
+/// What some nodes of a role may be besides, by the release that says so: a rollout ended before it had seen to them. `None`: that
+/// release lacks the role.
+pub type Behind = BTreeMap<Role, BTreeMap<String, Option<NodeRole>>>;
+
+/// What runs: the release that is deployed, and what some nodes may be besides.
+#[derive(Debug, Clone, Copy)]
+struct Runs<'a> {
+    deployed: &'a Rendering,
+    behind: &'a Behind,
+}
+
+impl Runs<'_> {
+    /// The releases that nodes of `role` may run.
+    fn versions(&self, role: &Role) -> BTreeSet<Release> {
+        let older = self.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
+        self.deployed.roles.get(role).into_iter().chain(older).filter_map(version).collect()
+    }
+
+    /// The pools that stand.
+    fn pools(&self) -> impl Iterator<Item = (&Role, &String, &NodeRole)> {
+        self.deployed.roles.iter().filter_map(|(role, node)| match role {
+            Role::Pool(name) => Some((role, name, node)),
+            Role::Etcd(_) | Role::Controller | Role::Admin => None,
+        })
+    }
+}
+
+/// What speaks against bringing `running`, some of whose nodes are `behind`, to the cluster that `text` was accepted as, each finding at its
+/// place in the text.
+#[must_use]
+pub fn check_update(
+    text: &[u8],
+    cluster: &Cluster,
+    lock: &Lock,
+    running: &Rendering,
+    behind: &Behind,
+) -> Vec<Diagnostic> {
+    slipway_spec::placed(text, objections(cluster, lock, running, behind))
+}
+
+/// `1.34.2` or `3.6.16`: both projects number alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Release {
+    major: u16,
+    minor: u16,
+    patch: u16,
+}
+
+impl Release {
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split('.').map(|part| part.parse().ok());
+        let read = Self { major: parts.next()??, minor: parts.next()??, patch: parts.next()?? };
+        parts.next().is_none().then_some(read)
+    }
+}
+
+impl std::fmt::Display for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// Everything that speaks against bringing `running`, some of whose nodes are `behind`, to `cluster` in one step.
+#[must_use]
+pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, behind: &Behind) -> Vec<Objection> {
+    let runs = Runs { deployed: running, behind };
+    let mut found = Vec::new();
+    found.extend(control_plane(cluster, lock, runs));
+    let served = (cluster.kubernetes_version.major, cluster.kubernetes_version.minor);
+    let position = |name: &str| cluster.pools.iter().position(|pool| pool.name == name);
+    found.extend(kubelets(served, runs, position));
+    let asked = |name: &str| exact(lock, cluster.version_of(&cluster.pools[position(name)?]));
+    found.extend(kubelets_back(Some(served), runs, asked, position));
+    found.extend(etcd(cluster, lock, runs));
+    found.extend(volumes(cluster, running));
+    found.extend(issuer::objection(cluster, running));
+    found.extend(zone::objection(running, &NameZone::of(cluster.etcd.hosted_zone_id.as_deref())));
+    found
+}
+
+/// What forbids bringing `running`, some of whose nodes are `behind`, to `new` in one step, whatever was checked when `new` was rendered.
+#[must_use]
+pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Objection> {
+    let runs = Runs { deployed: running, behind };
+    let mut found = Vec::new();
+    let asked = |role: &Role| version(new.roles.get(role)?);
+    let served = asked(&Role::Controller).map(|asked| (asked.major, asked.minor));
+    found.extend(asked(&Role::Controller).and_then(|asked| step_controllers(runs, asked)));
+    found.extend(served.into_iter().flat_map(|served| kubelets(served, runs, |_| None)));
+    found.extend(kubelets_back(served, runs, |name| asked(&Role::Pool(name.to_owned())), |_| None));
+    let (stand, asked) = (members(running), members(new));
+    found
+        .extend(asked.values().filter_map(|node| version(node)).max().and_then(|etcd| step_etcd(etcd, runs)));
+    found.extend(asked.iter().filter_map(|(index, node)| {
+        let (before, after) = (stand.get(index)?.member.as_ref()?, node.member.as_ref()?);
+        (before.pin.volume == after.pin.volume && after.volume_gib < before.volume_gib)
+            .then(|| shrinks(*index, &format!("etcd member {index}"), before.volume_gib, after.volume_gib))
+    }));
+    if let Some(asked) = zone::of(new) {
+        found.extend(zone::objection(running, &asked));
+    }
+    found.extend(issuer::between(running, new));
+    found.retain(|objection| objection.severity == Severity::Error);
+    found
+}
+
+/// `1.34` of `1.34.2`; the whole of what is no release.
+pub(crate) fn minor_of(release: &str) -> String {
+    Release::read(release)
+        .map_or_else(|| release.to_owned(), |release| format!("{}.{}", release.major, release.minor))
+}
+
+fn version(node: &NodeRole) -> Option<Release> {
+    Release::read(node.version.as_deref()?)
+}
+
+/// The exact release that `asked` will be; the lock may be about to pin it.
+fn exact(lock: &Lock, asked: KubernetesVersion) -> Option<Release> {
+    let pinned = lock.kubernetes.get(&asked.to_string()).cloned();
+    Release::read(&pinned.or_else(|| versions::newest_patch(asked).map(|version| version.to_string()))?)
+}
+
+fn control_plane(cluster: &Cluster, lock: &Lock, runs: Runs<'_>) -> Option<Objection> {
+    step_controllers(runs, exact(lock, cluster.kubernetes_version)?)
+}
+
+fn step_controllers(runs: Runs<'_>, asked: Release) -> Option<Objection> {
+    let runs = nearest(&runs.versions(&Role::Controller), asked)?;
+    step("Kubernetes", runs, asked, vec!["kubernetesVersion".to_owned()])
+}
+
+/// Nodes of a role may differ after an update that stopped half-way: the oldest bounds the way up, the newest the way down.
+fn nearest(runs: &BTreeSet<Release>, asked: Release) -> Option<Release> {
+    let (oldest, newest) = (*runs.first()?, *runs.last()?);
+    Some(if asked < newest { newest } else { oldest })
+}
+
+/// Objects to more than one minor up, or one down; warns of a patch down.
+fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option<Objection> {
+    let both = format!("{what} {runs} runs, and {}.{} is asked for", asked.major, asked.minor);
+    if (asked.major, asked.minor) < (runs.major, runs.minor) {
+        let message = format!("{both}: it cannot go back a minor release");
+        let help = format!("write {}.{} or newer, or restore a snapshot from before", runs.major, runs.minor);
+        return Some(Objection::error("version-downgrade", paths, message, help));
+    }
+    if asked.major != runs.major || asked.minor > runs.minor + 1 {
+        let message = format!("{both}: a minor release cannot be skipped");
+        let way: Vec<String> =
+            (runs.minor + 1..=asked.minor).map(|minor| format!("{}.{minor}", asked.major)).collect();
+        // A bare number is Kubernetes', as people say it.
+        let of = if what == "Kubernetes" { String::new() } else { format!("{what} ") };
+        let help = match way.split_first() {
+            Some((first, rest)) => format!(
+                "upload {of}{first} first, then {}, each when the one before has been rolled out",
+                rest.join(", then ")
+            ),
+            None => format!("write {}.{}", runs.major, runs.minor),
+        };
+        return Some(Objection::error("version-skip", paths, message, help));
+    }
+    (asked < runs).then(|| Objection {
+        severity: Severity::Warning,
+        code: "version-downgrade",
+        paths,
+        message: format!("{what} {runs} runs, and the older patch {asked} is asked for"),
+        help: format!("write {runs}, unless going back is on purpose"),
+    })
+}
+
+/// The controllers come first, so that for a while the new API server serves the kubelets that run now.
+fn kubelets(
+    served: (u16, u16),
+    running: Runs<'_>,
+    position: impl Fn(&str) -> Option<usize>,
+) -> Vec<Objection> {
+    let (major, minor) = served;
+    let mut found = Vec::new();
+    for (role, name, node) in running.pools() {
+        let Some(runs) = running.versions(role).first().copied() else { continue };
+        if major != runs.major || minor <= runs.minor + KUBELET_LAG {
+            continue;
+        }
+        let oldest = minor - KUBELET_LAG;
+        let message = format!(
+            "the kubelets of pool `{name}` run {runs}, and the API server is to be {major}.{minor}: three minors are the most that they may be behind"
+        );
+        let (paths, help) = match position(name) {
+            Some(index) => (
+                vec![format!("worker.nodePools[{index}].kubernetesVersion"), "kubernetesVersion".to_owned()],
+                format!(
+                    "bring the pool to 1.{oldest} or newer first, with the cluster's `kubernetesVersion` as it is, then upload this"
+                ),
+            ),
+            None => (
+                vec!["kubernetesVersion".to_owned()],
+                format!(
+                    "the pool is no longer in the spec, but its nodes stand: upload this with the `kubernetesVersion` of before first, which \
+                     drains them and deletes the stack {}",
+                    node.stack
+                ),
+            ),
+        };
+        found.push(Objection::error("kubelet-skew", paths, message, help));
+    }
+    found
+}
+
+/// A kubelet may well be older than the API server; one that goes back a minor meets pods that were made for a newer one. Of a pool that goes
+/// back with the API servers nothing is said: theirs is the reason.
+fn kubelets_back(
+    served: Option<(u16, u16)>,
+    running: Runs<'_>,
+    asked: impl Fn(&str) -> Option<Release>,
+    position: impl Fn(&str) -> Option<usize>,
+) -> Vec<Objection> {
+    let one = |(role, name, _): (&Role, &String, &NodeRole)| {
+        let (asked, runs) = (asked(name)?, *running.versions(role).last()?);
+        let minor = (asked.major, asked.minor);
+        (minor < (runs.major, runs.minor) && served != Some(minor)).then(|| {
+            let own = position(name).map(|index| format!("worker.nodePools[{index}].kubernetesVersion"));
+            Objection::error(
+                "version-downgrade",
+                own.into_iter().chain(["kubernetesVersion".to_owned()]).collect(),
+                format!(
+                    "the kubelets of pool `{name}` run {runs}, and {}.{} is asked for: they cannot go back a minor release",
+                    asked.major, asked.minor
+                ),
+                format!("write {}.{} or newer for it, or move its pods to a new pool", runs.major, runs.minor),
+            )
+        })
+    };
+    running.pools().filter_map(one).collect()
+}
+
+fn etcd(cluster: &Cluster, lock: &Lock, running: Runs<'_>) -> Option<Objection> {
+    let asked = match lock.etcd_version(cluster) {
+        Some(version) => Release::read(version),
+        None => versions::etcd(cluster.kubernetes_version).and_then(Release::read),
+    }?;
+    step_etcd(asked, running)
+}
+
+fn step_etcd(asked: Release, running: Runs<'_>) -> Option<Objection> {
+    let members = running.deployed.roles.keys().filter(|role| role.member().is_some());
+    let runs: BTreeSet<Release> = members.flat_map(|role| running.versions(role)).collect();
+    let oldest = *runs.first()?;
+    let paths = vec!["etcd.version".to_owned(), "kubernetesVersion".to_owned()];
+    if let Some(objection) = step("etcd", nearest(&runs, asked)?, asked, paths.clone()) {
+        return Some(objection);
+    }
+    let least = ETCD_STEPS.iter().find(|(minor, _)| *minor == oldest.minor).map(|(_, patch)| *patch)?;
+    (asked.minor == oldest.minor + 1 && oldest.patch < least).then(|| {
+        let first = Release { patch: least, ..oldest };
+        let message = format!(
+            "etcd {oldest} runs, and {asked} is asked for: only {first} and newer can go to {}.{}",
+            asked.major, asked.minor
+        );
+        let help = format!("upload `etcd: {{version: {first}}}` first, and this when it has been rolled out");
+        Objection::error("version-skip", paths, message, help)
+    })
+}
+
+fn members(running: &Rendering) -> BTreeMap<u32, &NodeRole> {
+    running.roles.iter().filter_map(|(role, node)| Some((role.member()?, node))).collect()
+}
+
+/// A volume grows in place and never shrinks; one that is replaced anyway may have any size.
+fn volumes(cluster: &Cluster, running: &Rendering) -> Vec<Objection> {
+    let members = members(running);
+    let smaller = |asked: &EtcdMember| {
+        let stands = members.get(&asked.index)?.member.as_ref()?;
+        let place = &stands.pin.volume;
+        let stays = cluster.subnet(&asked.subnet).availability_zone == place.availability_zone
+            && asked.data_volume.kms_key_arn == place.kms_key_arn;
+        (stays && asked.data_volume.size_gib < stands.volume_gib).then(|| {
+            let name = format!("`{}`", asked.name);
+            shrinks(asked.index, &name, stands.volume_gib, asked.data_volume.size_gib)
+        })
+    };
+    cluster.etcd.members.iter().filter_map(smaller).collect()
+}
+
+fn shrinks(index: u32, name: &str, has: u32, asked: u32) -> Objection {
+    Objection::error(
+        "volume-shrinks",
+        vec![format!("etcd.nodes[{index}].dataVolume.size"), "etcd.dataVolume.size".to_owned()],
+        format!("the data volume of {name} has {has} GiB, and {asked} are asked for: a volume cannot shrink"),
+        format!("write {has} or more"),
+    )
+}

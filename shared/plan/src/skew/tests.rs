@@ -1,0 +1,230 @@
+//! What is said about a spec because of what runs.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use slipway_core::cluster::GroupSize;
+use slipway_core::diagnostic::{Diagnostic, Severity};
+use slipway_core::members::{MemberPin, MemberRole, VolumePin};
+use slipway_core::release::{NodeRole, Rendering};
+use slipway_core::role::Role;
+use slipway_render::lock::Lock;
+use slipway_spec::parse;
+
+use super::check_update;
+
+/// Three zones, public and private; every test changes something of it.
+const BASE: &str = "\
+clusterName: base
+region: eu-west-1
+kubernetesVersion: \"1.37\"
+apiEndpoints:
+- name: default
+  dnsName: api.example.com
+subnets:
+- {name: public-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.0.0/24}
+- {name: private-a, availabilityZone: eu-west-1a, instanceCIDR: 10.0.1.0/24, private: true}
+- {name: private-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.2.0/24, private: true}
+- {name: private-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.3.0/24, private: true}
+worker:
+  nodePools:
+  - name: general
+";
+
+/// One finding a line: place, gravity, code, path, message, cure.
+fn told(diagnostics: &[Diagnostic]) -> String {
+    let mut text = String::new();
+    for finding in diagnostics {
+        let grave = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let Diagnostic { line, column, code, path, message, help, .. } = finding;
+        write!(
+            text,
+            "{line}:{column} {grave} {code} at `{path}`: {message}\n    {}\n",
+            help.as_deref().unwrap_or("NO CURE")
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// What runs: controllers, the pools by name, and one etcd member with 30 GiB, each of that release.
+struct Runs<'a> {
+    kubernetes: &'a str,
+    pools: &'a [(&'a str, &'a str)],
+    etcd: &'a str,
+}
+
+fn running(runs: &Runs<'_>) -> Rendering {
+    let node = |version: &str| NodeRole {
+        stack: "base-pool-general".to_owned(),
+        nodes: GroupSize { min: 1, max: 1 },
+        machine: serde_json::Value::Null,
+        config: String::new(),
+        config_digest: String::new(),
+        credentials_digest: String::new(),
+        version: Some(version.to_owned()),
+        member: None,
+        weighted: false,
+    };
+    let volume = VolumePin { number: 1, availability_zone: "eu-west-1a".to_owned(), kms_key_arn: None };
+    let member = MemberRole {
+        peer_url: String::new(),
+        volume_gib: 30,
+        pin: MemberPin { joins: false, initial_cluster: BTreeMap::new(), join_endpoints: Vec::new(), volume },
+        zone: None,
+    };
+    let mut roles = BTreeMap::from([
+        (Role::Controller, node(runs.kubernetes)),
+        (Role::Etcd(0), NodeRole { member: Some(member), ..node(runs.etcd) }),
+    ]);
+    roles.extend(runs.pools.iter().map(|(name, version)| (Role::Pool((*name).to_owned()), node(version))));
+    Rendering {
+        format: Rendering::FORMAT,
+        cluster: "base".to_owned(),
+        stacks: Vec::new(),
+        roles,
+        addons: Default::default(),
+    }
+}
+
+/// The findings about the base with another version and more keys, where that runs.
+fn onto(runs: &Runs<'_>, version: &str, more: &str) -> String {
+    let text = format!("{}{more}", BASE.replace("\"1.37\"", version));
+    let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", told(&found)));
+    told(&check_update(
+        text.as_bytes(),
+        &accepted.cluster,
+        &Lock::default(),
+        &running(runs),
+        &BTreeMap::new(),
+    ))
+}
+
+const OF_1_34: Runs<'_> = Runs { kubernetes: "1.34.2", pools: &[("general", "1.34.2")], etcd: "3.6.16" };
+const OF_1_36: Runs<'_> = Runs { kubernetes: "1.36.6", pools: &[("general", "1.36.6")], etcd: "3.6.16" };
+
+#[test]
+fn one_minor_up_or_a_patch_is_nothing_to_object_to() {
+    assert_eq!(onto(&OF_1_34, "1.34.2", ""), "");
+    assert_eq!(onto(&OF_1_34, "1.34.13", ""), "");
+    assert_eq!(onto(&OF_1_34, "1.35", ""), "");
+    assert_eq!(onto(&OF_1_36, "1.37", ""), "");
+}
+
+#[test]
+fn a_minor_release_cannot_be_skipped_and_the_way_is_named() {
+    insta::assert_snapshot!([onto(&OF_1_34, "1.36", ""), onto(&OF_1_34, "1.37", "etcd: {version: 3.6.16}\n")].concat(), @r##"
+    3:20 error version-skip at `kubernetesVersion`: Kubernetes 1.34.2 runs, and 1.36 is asked for: a minor release cannot be skipped
+        upload 1.35 first, then 1.36, each when the one before has been rolled out
+    3:20 error version-skip at `kubernetesVersion`: Kubernetes 1.34.2 runs, and 1.37 is asked for: a minor release cannot be skipped
+        upload 1.35 first, then 1.36, then 1.37, each when the one before has been rolled out
+    "##);
+}
+
+#[test]
+fn nothing_goes_back_a_minor_release() {
+    insta::assert_snapshot!([onto(&OF_1_36, "1.35.10", ""), onto(&OF_1_36, "1.36.2", "")].concat(), @r##"
+    3:20 error version-downgrade at `kubernetesVersion`: Kubernetes 1.36.6 runs, and 1.35 is asked for: it cannot go back a minor release
+        write 1.36 or newer, or restore a snapshot from before
+    3:20 warning version-downgrade at `kubernetesVersion`: Kubernetes 1.36.6 runs, and the older patch 1.36.2 is asked for
+        write 1.36.6, unless going back is on purpose
+    "##);
+}
+
+#[test]
+fn kubelets_are_never_more_than_three_minors_behind_not_even_on_the_way() {
+    // The pool is to follow in the same update, but the controllers come first.
+    let lagging =
+        Runs { kubernetes: "1.36.6", pools: &[("general", "1.33.4"), ("gone", "1.33.4")], etcd: "3.6.16" };
+    insta::assert_snapshot!(onto(&lagging, "1.37", ""), @r##"
+    3:20 error kubelet-skew at `kubernetesVersion`: the kubelets of pool `general` run 1.33.4, and the API server is to be 1.37: three minors are the most that they may be behind
+        bring the pool to 1.34 or newer first, with the cluster's `kubernetesVersion` as it is, then upload this
+    3:20 error kubelet-skew at `kubernetesVersion`: the kubelets of pool `gone` run 1.33.4, and the API server is to be 1.37: three minors are the most that they may be behind
+        the pool is no longer in the spec, but its nodes stand: upload this with the `kubernetesVersion` of before first, which drains them and deletes the stack base-pool-general
+    "##);
+    assert_eq!(onto(&lagging, "1.36", ""), "");
+}
+
+#[test]
+fn etcd_takes_one_minor_at_a_time_from_a_late_enough_patch() {
+    let etcd = |version| Runs { etcd: version, ..OF_1_36 };
+    insta::assert_snapshot!([
+        onto(&etcd("3.5.30"), "1.37", ""),
+        onto(&etcd("3.5.25"), "1.36", ""),
+        onto(&etcd("3.6.10"), "1.37", "etcd: {version: 3.7.3}\n"),
+        onto(&etcd("3.7.3"), "1.36", "etcd: {version: 3.6.16}\n"),
+    ].concat(), @r##"
+    3:20 error version-skip at `kubernetesVersion`: etcd 3.5.30 runs, and 3.7 is asked for: a minor release cannot be skipped
+        upload etcd 3.6 first, then 3.7, each when the one before has been rolled out
+    3:20 error version-skip at `kubernetesVersion`: etcd 3.5.25 runs, and 3.6.16 is asked for: only 3.5.26 and newer can go to 3.6
+        upload `etcd: {version: 3.5.26}` first, and this when it has been rolled out
+    15:17 error version-skip at `etcd.version`: etcd 3.6.10 runs, and 3.7.3 is asked for: only 3.6.11 and newer can go to 3.7
+        upload `etcd: {version: 3.6.11}` first, and this when it has been rolled out
+    15:17 error version-downgrade at `etcd.version`: etcd 3.7.3 runs, and 3.6 is asked for: it cannot go back a minor release
+        write 3.7 or newer, or restore a snapshot from before
+    "##);
+    assert_eq!(onto(&etcd("3.5.26"), "1.36", ""), "");
+    assert_eq!(onto(&etcd("3.6.11"), "1.37", ""), "");
+}
+
+#[test]
+fn a_data_volume_never_shrinks() {
+    insta::assert_snapshot!([
+        onto(&OF_1_36, "1.36", "etcd: {dataVolume: {size: 20}}\n"),
+        onto(&OF_1_36, "1.36", "etcd: {nodes: [{dataVolume: {size: 10}}]}\n"),
+    ].concat(), @r##"
+    15:27 error volume-shrinks at `etcd.dataVolume.size`: the data volume of `etcd-0` has 30 GiB, and 20 are asked for: a volume cannot shrink
+        write 30 or more
+    15:36 error volume-shrinks at `etcd.nodes[0].dataVolume.size`: the data volume of `etcd-0` has 30 GiB, and 10 are asked for: a volume cannot shrink
+        write 30 or more
+    "##);
+    assert_eq!(onto(&OF_1_36, "1.36", "etcd: {dataVolume: {size: 40}}\n"), "");
+    // Another zone is another volume, which may have any size.
+    assert_eq!(
+        onto(&OF_1_36, "1.36", "etcd: {nodes: [{subnet: {name: private-b}, dataVolume: {size: 10}}]}\n"),
+        ""
+    );
+}
+
+#[test]
+fn the_issuer_of_tokens_is_switched_in_two_steps() {
+    let said = |issuers: &str, more: &str| {
+        let text = format!("{BASE}{more}");
+        let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", told(&found)));
+        let mut running = running(&Runs { kubernetes: "1.37.0", pools: &[], etcd: "3.7.3" });
+        running.roles.get_mut(&Role::Controller).unwrap().config =
+            format!(r#"{{"controlPlane": {{"serviceAccountTokens": {{"issuers": [{issuers}]}}}}}}"#);
+        told(&check_update(text.as_bytes(), &accepted.cluster, &Lock::default(), &running, &BTreeMap::new()))
+    };
+    let local = r#""https://kubernetes.default.svc.cluster.local""#;
+    let (accepted, signs) = (format!(r#"{local}, "https://i/c""#), format!(r#""https://i/c", {local}"#));
+    let (on, step) =
+        ("iamRolesForServiceAccounts:\n  enabled: true\n", "iamRolesForServiceAccounts:\n  enabled: false\n");
+    let found = said("", on);
+    assert!(found.contains("issuer-switch") && found.contains("{enabled: false}"), "{found}");
+    assert!(found.contains("error issuer-switch"), "{found}");
+    let found = said(&signs, "");
+    assert!(found.contains("error issuer-switch") && found.contains("this forgets the issuer"), "{found}");
+    for (issuers, more) in
+        [("", step), (&accepted, on), (&signs, on), (&signs, step), (&accepted, ""), ("", "")]
+    {
+        assert_eq!(said(issuers, more), "");
+    }
+}
+
+#[test]
+fn a_release_that_wrote_no_versions_down_objects_to_nothing() {
+    let mut old = running(&OF_1_34);
+    for node in old.roles.values_mut() {
+        (node.version, node.member) = (None, None);
+    }
+    let accepted = parse(BASE.as_bytes(), None).unwrap();
+    assert_eq!(
+        check_update(BASE.as_bytes(), &accepted.cluster, &Lock::default(), &old, &BTreeMap::new()),
+        []
+    );
+}

@@ -1,0 +1,239 @@
+//! A plan as a person reads it.
+
+use std::fmt::Write as _;
+
+use slipway_core::words::count as counted;
+
+use super::exports::few;
+use super::{
+    AddonAction, AddonPlan, MembershipAction, MembershipChange, NodeAction, NodePlan, Plan, Replacement,
+    ResourceAction, ResourceChange, StackAction, StackPlan, UndrainedCause, words,
+};
+
+/// One line: how many stacks and nodes, by what happens to them.
+pub(super) fn summary(plan: &Plan) -> String {
+    let left: Vec<&str> = plan.left().map(|stack| stack.name.as_str()).collect();
+    let left = if left.is_empty() { String::new() } else { format!("; left standing: {}", left.join(", ")) };
+    if plan.is_empty() {
+        return format!("nothing changes{left}");
+    }
+    let stacks = |action| plan.stacks.iter().filter(|stack| stack.action == action).count();
+    let mut parts = Vec::new();
+    for (action, word) in [
+        (StackAction::Create, "to create"),
+        (StackAction::Update, "to update"),
+        (StackAction::Delete, "to delete"),
+    ] {
+        let count = stacks(action);
+        if count > 0 {
+            parts.push(format!("{} {word}", counted(count, "stack")));
+        }
+    }
+    let mut nodes = Vec::new();
+    for (action, word) in [
+        (NodeAction::Create, "new"),
+        (NodeAction::Replace, "replaced"),
+        (NodeAction::Refresh, "refreshed"),
+        (NodeAction::Remove, "removed"),
+    ] {
+        let count = plan.count(action);
+        if count > 0 {
+            nodes.push(format!("{count} {word}"));
+        }
+    }
+    // Whoever lets every plan go on reads this line at most.
+    let goes = |cause| match cause {
+        UndrainedCause::LowerMaximum | UndrainedCause::LeavesSubnets => true,
+        UndrainedCause::LowerMinimum => false,
+    };
+    let loses = plan.nodes.iter().filter(|node| node.undrained.iter().any(|one| goes(one.cause)));
+    let loses: Vec<String> = loses.map(|node| node.role.to_string()).collect();
+    let loses: Vec<&str> = loses.iter().map(String::as_str).collect();
+    if nodes.is_empty() {
+        nodes.push(if loses.is_empty() { "none touched" } else { "none replaced" }.to_owned());
+    }
+    if !loses.is_empty() {
+        nodes.push(format!("some may go at once, undrained ({})", few(&loses)));
+    }
+    if parts.is_empty() {
+        parts.push("no stack".to_owned());
+    }
+    let mut text = format!("{}; nodes: {}", parts.join(", "), nodes.join(", "));
+    if let Some(deadline) = plan.deadline_in_words() {
+        text.push_str(&format!("; {deadline}"));
+    }
+    let addons = addons(plan);
+    if !addons.is_empty() {
+        text.push_str(&format!("; add-ons: {addons}"));
+    }
+    let mut members = Vec::new();
+    for (action, word) in MEMBERSHIP {
+        let count = plan.membership.iter().filter(|change| change.action == action).count();
+        if count > 0 {
+            members.push(format!("{count} {word}"));
+        }
+    }
+    if !members.is_empty() {
+        text.push_str(&format!("; etcd's membership: {}", members.join(", ")));
+    }
+    text + &left
+}
+
+/// How many add-ons there are of each fate.
+pub(super) fn addons(plan: &Plan) -> String {
+    let mut parts = Vec::new();
+    for (action, word) in
+        [(AddonAction::Add, "new"), (AddonAction::Change, "changed"), (AddonAction::Remove, "removed")]
+    {
+        let count = plan.addons.iter().filter(|addon| addon.action == action).count();
+        if count > 0 {
+            parts.push(format!("{count} {word}"));
+        }
+    }
+    parts.join(", ")
+}
+
+/// What is said of a member, by what happens to it.
+const MEMBERSHIP: [(MembershipAction, &str); 4] = [
+    (MembershipAction::Add, "joining"),
+    (MembershipAction::Readdress, "readdressed"),
+    (MembershipAction::Replace, "leaving and joining anew"),
+    (MembershipAction::Remove, "leaving"),
+];
+
+/// Every stack and role, and what happens to it.
+pub(super) fn whole(plan: &Plan) -> String {
+    let mut text = format!("Plan {} for {}: {}\n\nStacks\n", plan.id, plan.cluster, summary(plan));
+    for stack in &plan.stacks {
+        stack_lines(stack, &mut text);
+    }
+    text.push_str("\nNodes\n");
+    for node in &plan.nodes {
+        node_lines(plan, node, &mut text);
+    }
+    if !plan.membership.is_empty() {
+        text.push_str("\nMembership of etcd, one change after the other\n");
+        for (index, change) in plan.membership.iter().enumerate() {
+            member_lines(index + 1, change, &mut text);
+        }
+    }
+    if !plan.addons.is_empty() {
+        text.push_str("\nAdd-ons, which touch no node\n");
+        for addon in &plan.addons {
+            addon_lines(addon, &mut text);
+        }
+    }
+    if let Some(why) = plan.not_executable() {
+        push(&mut text, format_args!("\nThis plan is not executed: {why}"));
+    }
+    text
+}
+
+fn stack_lines(stack: &StackPlan, text: &mut String) {
+    let (sign, word) = match stack.action {
+        StackAction::Create => ('+', "create"),
+        StackAction::Update => ('~', "update"),
+        StackAction::Delete => ('-', "delete"),
+        StackAction::Left => ('!', "left standing"),
+        StackAction::Unchanged => (' ', "unchanged"),
+    };
+    let count = stack.resources.len();
+    let resources = match stack.action {
+        StackAction::Left => format!(": {}", stack.to_clear()),
+        StackAction::Unchanged => String::new(),
+        StackAction::Create | StackAction::Update | StackAction::Delete => {
+            format!(" ({})", counted(count, "resource"))
+        }
+    };
+    push(text, format_args!("  {sign} {} {word}{resources}", stack.name));
+    // A stack that comes or goes as a whole says enough in one line.
+    if stack.action != StackAction::Update {
+        return;
+    }
+    for change in &stack.resources {
+        resource_lines(change, text);
+    }
+    for other in &stack.other {
+        let became = words::change(other.before.as_ref(), other.after.as_ref());
+        push(text, format_args!("      ~ {}: {became}", other.path));
+    }
+}
+
+fn resource_lines(change: &ResourceChange, text: &mut String) {
+    let sign = match (change.action, change.replacement) {
+        (ResourceAction::Add, _) => "+",
+        (ResourceAction::Remove, _) => "-",
+        (ResourceAction::Modify, Replacement::Always) => "±",
+        (ResourceAction::Modify, Replacement::Never | Replacement::Conditional) => "~",
+    };
+    let fate = match change.replacement {
+        Replacement::Never => "",
+        Replacement::Conditional => ", perhaps replaced",
+        Replacement::Always => ", replaced",
+    };
+    push(text, format_args!("      {sign} {} ({}{fate})", change.logical_id, change.resource_type));
+    for property in &change.properties {
+        let found = &property.difference;
+        let became = property.because_of.as_ref().map_or_else(
+            || words::change(found.before.as_ref(), found.after.as_ref()),
+            |cause| format!("follows {cause}"),
+        );
+        push(text, format_args!("          {}: {became}", found.path));
+    }
+}
+
+fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
+    let (sign, word) = match node.action {
+        NodeAction::Create => ('+', "created"),
+        NodeAction::Replace => ('±', "replaced"),
+        NodeAction::Refresh => ('~', "refreshed in place"),
+        NodeAction::Untouched => (' ', "left alone"),
+        NodeAction::Remove => ('-', "removed"),
+        NodeAction::Left => ('!', "left standing"),
+    };
+    let count = if node.nodes.min == node.nodes.max {
+        node.nodes.min.to_string()
+    } else {
+        format!("{}–{}", node.nodes.min, node.nodes.max)
+    };
+    let before: Vec<String> = plan.waits_for(node).iter().map(ToString::to_string).collect();
+    let after = if before.is_empty() { String::new() } else { format!(", after {}", before.join(", ")) };
+    push(text, format_args!("  {sign} {} ×{count}: {word}{after}", node.role));
+    // Why a new node is new needs no saying.
+    if node.action != NodeAction::Create {
+        for reason in node.why() {
+            push(text, format_args!("      {reason}"));
+        }
+    }
+}
+
+fn member_lines(number: usize, change: &MembershipChange, text: &mut String) {
+    let (sign, word) = match change.action {
+        MembershipAction::Add => ('+', "joins as a learner, then votes"),
+        MembershipAction::Readdress => ('~', "gets another address"),
+        MembershipAction::Replace => ('±', "leaves, and joins again with an empty volume"),
+        MembershipAction::Remove => ('-', "leaves"),
+    };
+    push(text, format_args!("  {number}. {sign} {} {word}", change.member));
+    push(text, format_args!("      {}", change.reason));
+    push(text, format_args!("      {}", change.quorum));
+}
+
+fn addon_lines(addon: &AddonPlan, text: &mut String) {
+    let (sign, word) = match addon.action {
+        AddonAction::Add => ('+', "installed"),
+        AddonAction::Change => ('~', "changed"),
+        AddonAction::Remove => ('-', "removed"),
+    };
+    push(text, format_args!("  {sign} {}: {word}", addon.title()));
+    // One that comes or goes as a whole says enough in one line.
+    if addon.action == AddonAction::Change {
+        for object in &addon.objects {
+            push(text, format_args!("      {object}"));
+        }
+    }
+}
+
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("writing to a String cannot fail");
+}

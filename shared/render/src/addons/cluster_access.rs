@@ -1,0 +1,128 @@
+//! Cluster access: which groups of the cluster's own credentials may do what, from its first minute.
+//!
+//! RBAC allows nothing that no binding says, and Kubernetes binds its own components alone. So without these no kubelet
+//! could ask for its certificate, nobody would approve it, the API server could fetch no log, and the administrator's
+//! certificate would open nothing. It has no image and cannot be turned off. A group that a certificate or a token names
+//! is bound here, or Kubernetes binds it itself: a test holds each of them to that.
+//!
+//! Certificates that kubelets *serve* with, and the first one that a node signs in with, are approved by the node manager,
+//! which looks at the instance behind the name. Kubernetes' own approver would sign the latter for whoever holds the
+//! bootstrap token, in any node's name: kubeadm binds `nodeclient` for that, and these bindings do not:
+//! <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#client-and-serving-certificates>
+
+use serde_json::Value;
+use slipway_credentials::policy::{BOOTSTRAPPERS, CLUSTER_ADMINS, KUBELET_API_ADMINS};
+
+use super::Kit;
+
+/// The group in the certificate of every kubelet, which the kubelets' requests name and the signer demands:
+/// <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers>
+const NODES: &str = "system:nodes";
+
+/// Binding, cluster role of Kubernetes' own, group. The roles are those of
+/// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>, the approver's lines those of
+/// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#authorize-kubelet-to-create-csr> and of
+/// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#approval>.
+/// What a binding refers to cannot be changed later: one that is to refer to another role gets another name.
+const BINDINGS: [(&str, &str, &str); 4] = [
+    // A kubelet asks for its first certificate with the bootstrap token …
+    ("slipway:node-bootstrappers", "system:node-bootstrapper", BOOTSTRAPPERS),
+    // … which the node manager approves, and which is renewed by the node that it names, for that node alone.
+    (
+        "slipway:approve-renewed-node-certificates",
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        NODES,
+    ),
+    // Logs, exec, port-forward and metrics: the API server asks the kubelets.
+    ("slipway:kubelet-api-admins", "system:kubelet-api-admin", KUBELET_API_ADMINS),
+    ("slipway:cluster-admins", "cluster-admin", CLUSTER_ADMINS),
+];
+
+pub(super) fn objects(kit: &Kit<'_, '_>) -> Vec<Value> {
+    let bind = |(name, role, group): (&str, &str, &str)| kit.cluster_role_binding_of_group(name, role, group);
+    BINDINGS.map(bind).into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    use slipway_core::cluster::NetworkProvider;
+    use slipway_core::role::Role;
+    use slipway_credentials::policy::{self, Part};
+    use slipway_credentials::{AssetKind, CertificateProfile};
+
+    use super::*;
+    use crate::fixture::{cluster, rendered};
+
+    /// What Kubernetes binds itself when it starts, or allows without RBAC:
+    /// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>
+    const KUBERNETES_OWN: [&str; 3] =
+        ["system:masters", "system:kube-controller-manager", "system:kube-scheduler"];
+
+    /// Everybody that the cluster's credentials make to someone before the API server: certificates by their organizations,
+    /// those without by their name; static tokens by their groups.
+    fn identities() -> BTreeSet<String> {
+        let cluster = cluster();
+        let controller = policy::bundle(&cluster, &Role::Controller);
+        let trusted = controller.iter().find(|file| file.path.ends_with("/client-ca.pem")).unwrap();
+        let trusts = |profile: &CertificateProfile| {
+            let issuer = profile.issuer.as_deref();
+            trusted.sources.iter().any(|source| Some(source.asset.as_str()) == issuer)
+        };
+        let mut found = BTreeSet::new();
+        for asset in policy::assets(&cluster) {
+            let AssetKind::Certificate(profile) = asset.kind else { continue };
+            if profile.organizations.is_empty() && profile.client && trusts(&profile) {
+                found.insert(profile.common_name.clone());
+            }
+            found.extend(profile.organizations);
+        }
+        let parts = controller.iter().flat_map(|file| &file.sources).map(|source| source.part);
+        for part in parts.filter(|part| *part == Part::TokensCsv) {
+            let line = part.content("id.secret");
+            let groups = line.trim_end().splitn(4, ',').nth(3).unwrap().trim_matches('"').to_owned();
+            found.extend(groups.split(',').map(str::to_owned));
+        }
+        found
+    }
+
+    #[test]
+    fn whoever_the_clusters_credentials_name_is_bound_here_or_by_kubernetes() {
+        let identities = identities();
+        let bound: BTreeSet<&str> = BINDINGS.map(|(_, _, group)| group).into();
+        for name in &identities {
+            let (ours, theirs) = (bound.contains(name.as_str()), KUBERNETES_OWN.contains(&name.as_str()));
+            assert!(ours != theirs, "`{name}` is bound by nobody or twice");
+        }
+        // It looks at the tokens and at the certificates, and nothing is bound that nobody is.
+        assert_eq!(identities.len(), 6, "{identities:?}");
+        for group in bound {
+            assert!(identities.contains(group) || group == NODES, "nobody is in `{group}`");
+        }
+    }
+
+    #[test]
+    fn it_comes_first_and_with_everything_else_turned_off() {
+        let mut cluster = cluster();
+        assert_eq!(rendered(&cluster).addons.addons[0].name, "cluster-access");
+        cluster.addons.network = NetworkProvider::None;
+        for addon in [
+            &mut cluster.addons.kube_proxy,
+            &mut cluster.addons.network_policy,
+            &mut cluster.addons.cloud_controller_manager,
+            &mut cluster.addons.core_dns,
+            &mut cluster.addons.node_local_dns,
+            &mut cluster.addons.ebs_csi_driver,
+            &mut cluster.addons.metrics_server,
+            &mut cluster.addons.cluster_autoscaler,
+        ] {
+            addon.enabled = false;
+        }
+        let set = rendered(&cluster).addons;
+        assert_eq!(set.addons.len(), 1);
+        assert_eq!(set.addons[0].objects.len(), BINDINGS.len());
+    }
+}

@@ -1,0 +1,251 @@
+//! AWS' EBS CSI driver: persistent volumes. The controller makes and attaches them, the node part mounts them.
+//!
+//! Snapshots are left out: their controller and resource definitions are a choice of the cluster's owner.
+
+use serde_json::{Value, json};
+
+use super::Kit;
+use super::object::{
+    apart, as_root, as_user, env_field, host_path, http_probe, mount, on_controllers, on_linux, restricted,
+    rule, tolerate_control_plane, tolerate_everything,
+};
+use crate::images::Image;
+
+const DRIVER: &str = "ebs.csi.aws.com";
+const CONTROLLER: &str = "ebs-csi-controller";
+const CONTROLLER_ACCOUNT: &str = "ebs-csi-controller-sa";
+const NODE: &str = "ebs-csi-node";
+const NODE_ACCOUNT: &str = "ebs-csi-node-sa";
+const SOCKETS: &str = "/var/lib/csi/sockets/pluginproxy";
+
+pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
+    let driver = kit.image(Image::EbsCsiDriver);
+    let liveness = liveness_probe(&kit.image(Image::CsiLivenessProbe));
+    let sidecars = [
+        sidecar(
+            "csi-provisioner",
+            &kit.image(Image::CsiProvisioner),
+            // Topology is on by itself since its release 5, and its gate may go.
+            &["--extra-create-metadata", "--default-fstype=ext4", "--worker-threads=100"],
+        ),
+        sidecar("csi-attacher", &kit.image(Image::CsiAttacher), &["--worker-threads=100"]),
+        sidecar(
+            "csi-resizer",
+            &kit.image(Image::CsiResizer),
+            &["--handle-volume-inuse-error=false", "--workers=100"],
+        ),
+    ];
+    let registrar = registrar(&kit.image(Image::CsiNodeDriverRegistrar));
+    let replicas = kit.replicas_on_controllers();
+    let aws = kit.aws("ebs-csi-controller");
+
+    let mut containers = vec![controller(kit, &driver)];
+    containers.extend(sidecars);
+    containers.push(liveness.clone());
+    let controller_pod = json!({
+        "serviceAccountName": CONTROLLER_ACCOUNT,
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": on_controllers(),
+        "tolerations": tolerate_control_plane(),
+        "affinity": apart(CONTROLLER),
+        "securityContext": with_group(as_user(1000)),
+        "containers": containers,
+        "volumes": [{ "name": "socket-dir", "emptyDir": {} }],
+    });
+    let node_pod = node_pod(kit, &driver, registrar, liveness);
+    let mut objects = accounts(kit);
+    objects.extend([
+        kit.cluster_wide(
+            "storage.k8s.io/v1",
+            "CSIDriver",
+            DRIVER,
+            json!({ "spec": {
+            "attachRequired": true,
+            "podInfoOnMount": false,
+            "fsGroupPolicy": "File",
+        } }),
+        ),
+        kit.daemon_set(NODE, NODE, node_pod),
+        aws.apply(kit.deployment(CONTROLLER, CONTROLLER, replicas, false, controller_pod)),
+    ]);
+    objects.extend(kit.disruption_budget(CONTROLLER, CONTROLLER, replicas));
+    if kit.context.cluster.addons.default_storage_class {
+        objects.push(storage_class(kit));
+    }
+    objects
+}
+
+fn with_group(mut security: Value) -> Value {
+    security["fsGroup"] = json!(1000);
+    security
+}
+
+/// Each sidecar's own rights, in one role: they share one pod, one account and one token.
+fn accounts(kit: &Kit<'_, '_>) -> Vec<Value> {
+    const LOOK: [&str; 3] = ["get", "list", "watch"];
+    let controller = json!([
+        rule(&[""], &["persistentvolumes"], &["get", "list", "watch", "create", "update", "patch", "delete"]),
+        rule(&[""], &["persistentvolumeclaims"], &["get", "list", "watch", "update"]),
+        rule(&[""], &["persistentvolumeclaims/status"], &["update", "patch"]),
+        rule(&[""], &["events"], &["list", "watch", "create", "update", "patch"]),
+        rule(&[""], &["nodes", "pods"], &LOOK),
+        rule(&["storage.k8s.io"], &["storageclasses", "csinodes", "volumeattributesclasses"], &LOOK),
+        rule(&["storage.k8s.io"], &["volumeattachments"], &["get", "list", "watch", "patch"]),
+        rule(&["storage.k8s.io"], &["volumeattachments/status"], &["patch"]),
+    ]);
+    // Its leases are named by the driver, one a sidecar; a role with fixed names would break with a new sidecar's choice.
+    let leases = json!([rule(
+        &["coordination.k8s.io"],
+        &["leases"],
+        &["get", "list", "watch", "create", "update", "delete"],
+    )]);
+    let node = json!([
+        // It takes its own start-up taint away, and reads zone and type where the metadata service is out of reach.
+        rule(&[""], &["nodes"], &["get", "list", "watch", "patch"]),
+        // Of a node that is drained it waits, before it stops, until its volumes are detached.
+        rule(&["storage.k8s.io"], &["volumeattachments"], &LOOK),
+        rule(&["storage.k8s.io"], &["csinodes"], &["get"]),
+    ]);
+    vec![
+        kit.service_account(CONTROLLER_ACCOUNT),
+        kit.cluster_role(CONTROLLER, controller),
+        kit.cluster_role_binding(CONTROLLER, CONTROLLER, CONTROLLER_ACCOUNT),
+        kit.role(CONTROLLER, leases),
+        kit.role_binding(CONTROLLER, CONTROLLER, CONTROLLER_ACCOUNT),
+        kit.service_account(NODE_ACCOUNT),
+        kit.cluster_role(NODE, node),
+        kit.cluster_role_binding(NODE, NODE, NODE_ACCOUNT),
+    ]
+}
+
+fn storage_class(kit: &Kit<'_, '_>) -> Value {
+    let mut class = kit.cluster_wide(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        "gp3",
+        json!({
+            "provisioner": DRIVER,
+            "parameters": { "type": "gp3", "encrypted": "true" },
+            "reclaimPolicy": "Delete",
+            "allowVolumeExpansion": true,
+            // A volume lies in one zone: that of the first pod that asks for it.
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }),
+    );
+    class["metadata"]["annotations"] = json!({ "storageclass.kubernetes.io/is-default-class": "true" });
+    class
+}
+
+fn small() -> Value {
+    json!({ "requests": { "cpu": "10m", "memory": "40Mi" }, "limits": { "memory": "256Mi" } })
+}
+
+fn sidecar(name: &str, image: &str, args: &[&str]) -> Value {
+    let mut all = vec!["--csi-address=/csi/csi.sock", "--timeout=60s", "--leader-election=true"];
+    all.extend(["--kube-api-qps=20", "--kube-api-burst=100", "--v=2"]);
+    all.extend(args);
+    json!({
+        "name": name,
+        "image": image,
+        "args": all,
+        "resources": small(),
+        "securityContext": restricted(),
+        "volumeMounts": [mount("socket-dir", "/csi")],
+    })
+}
+
+/// The container that answers the driver's probe; the volume's name is that of both pods.
+fn liveness_probe(image: &str) -> Value {
+    json!({
+        "name": "liveness-probe",
+        "image": image,
+        "args": ["--csi-address=/csi/csi.sock", "--health-port=9808"],
+        "resources": small(),
+        "securityContext": restricted(),
+        "volumeMounts": [mount("socket-dir", "/csi")],
+    })
+}
+
+fn registrar(image: &str) -> Value {
+    json!({
+        "name": "node-driver-registrar",
+        "image": image,
+        "args": [
+            "--csi-address=/csi/csi.sock",
+            format!("--kubelet-registration-path=/var/lib/kubelet/plugins/{DRIVER}/csi.sock"),
+            "--v=2",
+        ],
+        "resources": small(),
+        "securityContext": restricted(),
+        "volumeMounts": [
+            mount("socket-dir", "/csi"),
+            mount("registration-dir", "/registration"),
+            mount("probe-dir", &format!("/var/lib/kubelet/plugins/{DRIVER}/")),
+        ],
+    })
+}
+
+fn controller(kit: &Kit<'_, '_>, image: &str) -> Value {
+    let cluster = kit.context.cluster;
+    json!({
+        "name": "ebs-plugin",
+        "image": image,
+        "args": [
+            "controller",
+            format!("--endpoint=unix://{SOCKETS}/csi.sock"),
+            format!("--k8s-tag-cluster-id={}", cluster.name),
+            "--batching=true",
+            "--logging-format=text",
+            "--v=2",
+        ],
+        "env": [env_field("CSI_NODE_NAME", "spec.nodeName"), { "name": "AWS_REGION", "value": cluster.region }],
+        "ports": [{ "name": "healthz", "containerPort": 9808, "protocol": "TCP" }],
+        "livenessProbe": http_probe("/healthz", "healthz"),
+        "readinessProbe": http_probe("/healthz", "healthz"),
+        "resources": kit.resources(json!({ "cpu": "10m", "memory": "40Mi" }), json!({ "memory": "256Mi" })),
+        "securityContext": restricted(),
+        "volumeMounts": [mount("socket-dir", SOCKETS)],
+    })
+}
+
+fn node_pod(kit: &Kit<'_, '_>, image: &str, registrar: Value, liveness: Value) -> Value {
+    let plugin = json!({
+        "name": "ebs-plugin",
+        "image": image,
+        "args": [
+            "node",
+            "--endpoint=unix:/csi/csi.sock",
+            format!("--csi-mount-point-prefix=/var/lib/kubelet/plugins/kubernetes.io/csi/{DRIVER}/"),
+            "--logging-format=text",
+            "--v=2",
+        ],
+        "env": [env_field("CSI_NODE_NAME", "spec.nodeName")],
+        "ports": [{ "name": "healthz", "containerPort": 9808, "protocol": "TCP" }],
+        "livenessProbe": http_probe("/healthz", "healthz"),
+        "lifecycle": { "preStop": { "exec": { "command": ["/bin/aws-ebs-csi-driver", "pre-stop-hook"] } } },
+        "resources": kit.resources(json!({ "cpu": "10m", "memory": "40Mi" }), json!({ "memory": "256Mi" })),
+        // It mounts devices for other pods.
+        "securityContext": { "privileged": true, "readOnlyRootFilesystem": true },
+        "volumeMounts": [
+            { "name": "kubelet-dir", "mountPath": "/var/lib/kubelet", "mountPropagation": "Bidirectional" },
+            mount("socket-dir", "/csi"),
+            mount("device-dir", "/dev"),
+        ],
+    });
+    json!({
+        "serviceAccountName": NODE_ACCOUNT,
+        "priorityClassName": "system-node-critical",
+        "nodeSelector": on_linux(),
+        "tolerations": tolerate_everything(),
+        "securityContext": as_root(),
+        "terminationGracePeriodSeconds": 30,
+        "containers": [plugin, registrar, liveness],
+        "volumes": [
+            host_path("kubelet-dir", "/var/lib/kubelet", "Directory"),
+            host_path("socket-dir", &format!("/var/lib/kubelet/plugins/{DRIVER}/"), "DirectoryOrCreate"),
+            host_path("registration-dir", "/var/lib/kubelet/plugins_registry/", "Directory"),
+            host_path("device-dir", "/dev", "Directory"),
+            { "name": "probe-dir", "emptyDir": {} },
+        ],
+    })
+}

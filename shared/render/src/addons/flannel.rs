@@ -1,0 +1,122 @@
+//! Flannel: the pod network, VXLAN between nodes on the port that the security groups let pass.
+//!
+//! A node's range is the one that the controller manager gave it (`spec.podCIDR`). Flannel brings its own CNI plugin; the
+//! standard ones that it delegates to (bridge, host-local, portmap, loopback) are the node's.
+
+use serde_json::{Value, json};
+use slipway_core::cluster::ProxyMode;
+
+use super::Kit;
+use super::object::{
+    as_root, env_field, host_path, mount, on_linux, read_only, rule, tolerate_everything, with_capabilities,
+    with_config,
+};
+use crate::images::Image;
+use crate::ports;
+
+const APP: &str = "flannel";
+
+pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
+    let (image, plugin) = (kit.image(Image::Flannel), kit.image(Image::FlannelCni));
+    let rules = json!([
+        rule(&[""], &["pods"], &["get"]),
+        rule(&[""], &["nodes"], &["get", "list", "watch"]),
+        rule(&[""], &["nodes/status"], &["patch"]),
+    ]);
+    let config = kit.config_map(
+        "kube-flannel-cfg",
+        json!({
+            "cni-conf.json": cni().to_string(),
+            "net-conf.json": network(kit).to_string(),
+        }),
+    );
+    let daemon_set = kit.daemon_set("kube-flannel-ds", APP, pod(kit, &image, &plugin));
+    vec![
+        kit.service_account(APP),
+        kit.cluster_role(APP, rules),
+        kit.cluster_role_binding(APP, APP, APP),
+        with_config(daemon_set, &config),
+        config,
+    ]
+}
+
+fn cni() -> Value {
+    json!({
+        "name": "cbr0",
+        "cniVersion": "1.0.0",
+        "plugins": [
+            { "type": "flannel", "delegate": { "hairpinMode": true, "isDefaultGateway": true } },
+            { "type": "portmap", "capabilities": { "portMappings": true } },
+        ],
+    })
+}
+
+fn network(kit: &Kit<'_, '_>) -> Value {
+    let cluster = kit.context.cluster;
+    json!({
+        "Network": cluster.network.pod_cidr.to_string(),
+        "EnableNFTables": cluster.addons.kube_proxy_mode == ProxyMode::Nftables,
+        "Backend": { "Type": "vxlan", "Port": ports::POD_NETWORK },
+    })
+}
+
+fn pod(kit: &Kit<'_, '_>, image: &str, plugin: &str) -> Value {
+    let install = |name: &str, image: &str, from: &str, to: &str, mounts: Value| {
+        json!({
+            "name": name,
+            "image": image,
+            "command": ["cp"],
+            "args": ["-f", from, to],
+            "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+            "securityContext": with_capabilities(&[]),
+            "volumeMounts": mounts,
+        })
+    };
+    json!({
+        "serviceAccountName": APP,
+        "hostNetwork": true,
+        "priorityClassName": "system-node-critical",
+        "nodeSelector": on_linux(),
+        "tolerations": tolerate_everything(),
+        "securityContext": as_root(),
+        "initContainers": [
+            install("install-cni-plugin", plugin, "/flannel", "/opt/cni/bin/flannel", json!([mount("cni-plugin", "/opt/cni/bin")])),
+            install(
+                "install-cni",
+                image,
+                "/etc/kube-flannel/cni-conf.json",
+                "/etc/cni/net.d/10-flannel.conflist",
+                json!([mount("cni", "/etc/cni/net.d"), read_only("config", "/etc/kube-flannel")]),
+            ),
+        ],
+        "containers": [{
+            "name": "kube-flannel",
+            "image": image,
+            "command": ["/opt/bin/flanneld"],
+            "args": ["--ip-masq", "--kube-subnet-mgr"],
+            "resources": kit.resources(json!({ "cpu": "100m", "memory": "50Mi" }), json!({})),
+            // Its image chooses the node's variety of iptables when it starts, and writes that down.
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "capabilities": with_capabilities(&["NET_ADMIN", "NET_RAW"])["capabilities"],
+            },
+            "env": [
+                env_field("POD_NAME", "metadata.name"),
+                env_field("POD_NAMESPACE", "metadata.namespace"),
+                { "name": "EVENT_QUEUE_DEPTH", "value": "5000" },
+            ],
+            "volumeMounts": [
+                mount("run", "/run/flannel"),
+                read_only("config", "/etc/kube-flannel"),
+                mount("xtables-lock", "/run/xtables.lock"),
+            ],
+        }],
+        "volumes": [
+            host_path("run", "/run/flannel", "DirectoryOrCreate"),
+            host_path("cni-plugin", "/opt/cni/bin", "DirectoryOrCreate"),
+            host_path("cni", "/etc/cni/net.d", "DirectoryOrCreate"),
+            { "name": "config", "configMap": { "name": "kube-flannel-cfg" } },
+            host_path("xtables-lock", "/run/xtables.lock", "FileOrCreate"),
+        ],
+    })
+}

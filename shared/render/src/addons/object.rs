@@ -1,0 +1,292 @@
+//! What the manifests have in common: metadata, RBAC, workloads, and the settings of pods.
+
+use serde_json::{Map, Value, json};
+use slipway_core::canonical::canonical_json;
+use slipway_core::digest::sha256_hex;
+use slipway_core::release::ADDON_LABEL;
+
+use super::Kit;
+
+/// Where add-ons live.
+pub(super) const NAMESPACE: &str = "kube-system";
+
+/// The label of controllers. The node manager sets it: a kubelet may not call its own node a controller, which is what
+/// makes it safe to send an add-on's AWS permissions after it.
+pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+
+/// The annotation that rolls pods when their configuration changes.
+const CONFIG_DIGEST: &str = "slipway/config-digest";
+
+impl Kit<'_, '_> {
+    /// An object with our labels; `rest` is everything beside `metadata`. A cluster-scoped one has no namespace.
+    fn object(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+        rest: Value,
+    ) -> Value {
+        let mut metadata = json!({ "name": name, "labels": self.labels() });
+        if let Some(namespace) = namespace {
+            metadata["namespace"] = json!(namespace);
+        }
+        let mut object = Map::from_iter([
+            ("apiVersion".to_owned(), json!(api_version)),
+            ("kind".to_owned(), json!(kind)),
+            ("metadata".to_owned(), metadata),
+        ]);
+        if let Value::Object(rest) = rest {
+            object.extend(rest);
+        }
+        Value::Object(object)
+    }
+
+    /// An object in [`NAMESPACE`].
+    pub(super) fn namespaced(&self, api_version: &str, kind: &str, name: &str, rest: Value) -> Value {
+        self.object(api_version, kind, Some(NAMESPACE), name, rest)
+    }
+
+    /// An object of the whole cluster.
+    pub(super) fn cluster_wide(&self, api_version: &str, kind: &str, name: &str, rest: Value) -> Value {
+        self.object(api_version, kind, None, name, rest)
+    }
+
+    fn labels(&self) -> Value {
+        json!({ ADDON_LABEL: self.name.as_str(), "app.kubernetes.io/managed-by": "slipway", "app.kubernetes.io/name": self.name.as_str() })
+    }
+
+    pub(super) fn service_account(&self, name: &str) -> Value {
+        self.namespaced("v1", "ServiceAccount", name, json!({}))
+    }
+
+    pub(super) fn config_map(&self, name: &str, data: Value) -> Value {
+        self.namespaced("v1", "ConfigMap", name, json!({ "data": data }))
+    }
+
+    pub(super) fn cluster_role(&self, name: &str, rules: Value) -> Value {
+        self.cluster_wide(RBAC, "ClusterRole", name, json!({ "rules": rules }))
+    }
+
+    /// Lets a service account do what the cluster role `role` may.
+    pub(super) fn cluster_role_binding(&self, name: &str, role: &str, account: &str) -> Value {
+        self.cluster_wide(RBAC, "ClusterRoleBinding", name, binding("ClusterRole", role, account))
+    }
+
+    /// Lets a group do what the cluster role `role` may.
+    pub(super) fn cluster_role_binding_of_group(&self, name: &str, role: &str, group: &str) -> Value {
+        let subject = json!({ "kind": "Group", "apiGroup": RBAC_GROUP, "name": group });
+        self.cluster_wide(RBAC, "ClusterRoleBinding", name, bound("ClusterRole", role, &subject))
+    }
+
+    pub(super) fn role(&self, name: &str, rules: Value) -> Value {
+        self.namespaced(RBAC, "Role", name, json!({ "rules": rules }))
+    }
+
+    /// Lets a service account do what the role `role` of [`NAMESPACE`] may.
+    pub(super) fn role_binding(&self, name: &str, role: &str, account: &str) -> Value {
+        self.namespaced(RBAC, "RoleBinding", name, binding("Role", role, account))
+    }
+
+    /// Keeps all but one pod of a deployment of several; with a single one nothing, for it would hold up every drain.
+    pub(super) fn disruption_budget(&self, name: &str, app: &str, replicas: u32) -> Option<Value> {
+        let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": selector(app) } });
+        (replicas > 1)
+            .then(|| self.namespaced("policy/v1", "PodDisruptionBudget", name, json!({ "spec": spec })))
+    }
+
+    /// A pod on each node that `pod` may stand on, replaced a tenth at a time.
+    pub(super) fn daemon_set(&self, name: &str, app: &str, pod: Value) -> Value {
+        let spec = json!({
+            "revisionHistoryLimit": 3,
+            "selector": { "matchLabels": selector(app) },
+            "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "10%" } },
+            "template": self.template(app, pod),
+        });
+        self.namespaced("apps/v1", "DaemonSet", name, json!({ "spec": spec }))
+    }
+
+    /// `replicas` pods, replaced one at a time. `surge`: whether a new one may stand beside the old.
+    pub(super) fn deployment(&self, name: &str, app: &str, replicas: u32, surge: bool, pod: Value) -> Value {
+        let spec = json!({
+            "replicas": replicas,
+            "revisionHistoryLimit": 3,
+            "selector": { "matchLabels": selector(app) },
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": if surge {
+                    json!({ "maxSurge": 1, "maxUnavailable": 0 })
+                } else {
+                    json!({ "maxSurge": 0, "maxUnavailable": 1 })
+                },
+            },
+            "template": self.template(app, pod),
+        });
+        self.namespaced("apps/v1", "Deployment", name, json!({ "spec": spec }))
+    }
+
+    fn template(&self, app: &str, pod: Value) -> Value {
+        let mut labels = self.labels();
+        labels["k8s-app"] = json!(app);
+        json!({ "metadata": { "labels": labels }, "spec": pod })
+    }
+
+    /// Requests and limits of the add-on's own container: the spec's, over `requests` and `limits`. Where the spec says
+    /// one of a pair alone, it is not held against our default of the other, which no pod might fit.
+    pub(super) fn resources(&self, requests: Value, limits: Value) -> Value {
+        let mut resources = json!({ "requests": requests, "limits": limits });
+        let asked = self.settings().map(|addon| &addon.resources);
+        for (group, other) in [("requests", "limits"), ("limits", "requests")] {
+            for (name, quantity) in asked.and_then(|asked| asked.get(group)).into_iter().flatten() {
+                resources[group][name] = json!(quantity);
+                let both =
+                    asked.and_then(|asked| asked.get(other)).is_some_and(|other| other.contains_key(name));
+                if let (false, Some(default)) = (both, resources[other].as_object_mut()) {
+                    default.remove(name);
+                }
+            }
+        }
+        if let Some(groups) = resources.as_object_mut() {
+            groups.retain(|_, group| group.as_object().is_some_and(|group| !group.is_empty()));
+        }
+        resources
+    }
+}
+
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
+fn binding(kind: &str, role: &str, account: &str) -> Value {
+    bound(kind, role, &json!({ "kind": "ServiceAccount", "name": account, "namespace": NAMESPACE }))
+}
+
+fn bound(kind: &str, role: &str, subject: &Value) -> Value {
+    json!({
+        "roleRef": { "apiGroup": RBAC_GROUP, "kind": kind, "name": role },
+        "subjects": [subject],
+    })
+}
+
+/// What selects an app's pods. A selector cannot be changed later, so it says no more than this.
+pub(super) fn selector(app: &str) -> Value {
+    json!({ "k8s-app": app })
+}
+
+/// One RBAC rule.
+pub(super) fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({ "apiGroups": groups, "resources": resources, "verbs": verbs })
+}
+
+/// One RBAC rule for objects of those names alone.
+pub(super) fn rule_for(group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs })
+}
+
+/// Rolls the pods of `workload` when `config` changes, for what does not reload it.
+pub(super) fn with_config(mut workload: Value, config: &Value) -> Value {
+    let digest = sha256_hex(canonical_json(&config["data"]).as_bytes());
+    workload["spec"]["template"]["metadata"]["annotations"] = json!({ CONFIG_DIGEST: digest });
+    workload
+}
+
+/// Nodes of the control plane alone.
+pub(super) fn on_controllers() -> Value {
+    json!({ "kubernetes.io/os": "linux", CONTROL_PLANE: "" })
+}
+
+/// Any node that runs Linux.
+pub(super) fn on_linux() -> Value {
+    json!({ "kubernetes.io/os": "linux" })
+}
+
+/// What stands on every node, whatever its state.
+pub(super) fn tolerate_everything() -> Value {
+    json!([{ "operator": "Exists" }])
+}
+
+/// What the cluster needs before its workers are there: it may stand on controllers.
+pub(super) fn tolerate_control_plane() -> Value {
+    json!([
+        { "key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule" },
+        { "key": "CriticalAddonsOnly", "operator": "Exists" },
+    ])
+}
+
+/// Pods of `app` spread over zones and nodes as far as there are such.
+pub(super) fn spread(app: &str) -> Value {
+    let over = |key: &str| {
+        json!({
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": { "matchLabels": selector(app) },
+            // Old and new pods of an update are counted apart.
+            "matchLabelKeys": ["pod-template-hash"],
+        })
+    };
+    json!([over("topology.kubernetes.io/zone"), over("kubernetes.io/hostname")])
+}
+
+/// Never two pods of `app` on one node: they share its ports.
+pub(super) fn apart(app: &str) -> Value {
+    json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+        { "labelSelector": { "matchLabels": selector(app) }, "topologyKey": "kubernetes.io/hostname" },
+    ] } })
+}
+
+/// A container that can do nothing to its node.
+pub(super) fn restricted() -> Value {
+    with_capabilities(&[])
+}
+
+/// As [`restricted`], with these capabilities.
+pub(super) fn with_capabilities(add: &[&str]) -> Value {
+    let mut capabilities = json!({ "drop": ["ALL"] });
+    if !add.is_empty() {
+        capabilities["add"] = json!(add);
+    }
+    json!({ "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": capabilities })
+}
+
+/// A pod as nobody, under the runtime's own filter of system calls.
+pub(super) fn as_user(id: u32) -> Value {
+    json!({ "runAsNonRoot": true, "runAsUser": id, "runAsGroup": id, "seccompProfile": { "type": "RuntimeDefault" } })
+}
+
+/// A pod whose containers are root, under the runtime's own filter of system calls.
+pub(super) fn as_root() -> Value {
+    json!({ "seccompProfile": { "type": "RuntimeDefault" } })
+}
+
+/// A probe by HTTP.
+pub(super) fn http_probe(path: &str, port: impl Into<Value>) -> Value {
+    json!({ "httpGet": { "path": path, "port": port.into() }, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 5 })
+}
+
+/// An environment variable from the pod's own description.
+pub(super) fn env_field(name: &str, path: &str) -> Value {
+    json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })
+}
+
+/// A directory or file of the node; `kind` is Kubernetes' `type`.
+pub(super) fn host_path(name: &str, path: &str, kind: &str) -> Value {
+    json!({ "name": name, "hostPath": { "path": path, "type": kind } })
+}
+
+/// A mount of the volume `name`.
+pub(super) fn mount(name: &str, path: &str) -> Value {
+    json!({ "name": name, "mountPath": path })
+}
+
+/// A mount that is only read.
+pub(super) fn read_only(name: &str, path: &str) -> Value {
+    json!({ "name": name, "mountPath": path, "readOnly": true })
+}
+
+/// The API server beside a pod on a controller's network: it waits for no service, no balancer and no other controller.
+pub(super) fn api_beside() -> Vec<Value> {
+    vec![
+        json!({ "name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1" }),
+        json!({ "name": "KUBERNETES_SERVICE_PORT", "value": crate::ports::API_SERVER.to_string() }),
+    ]
+}

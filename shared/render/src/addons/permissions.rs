@@ -1,0 +1,313 @@
+//! What add-ons may do in AWS, and how their pods come to be allowed.
+//!
+//! Each add-on has a role of its own where the cluster's service accounts are known to AWS. Where they are not, it stands
+//! on a controller's own network and works under the controllers' role: pods behind the network cannot reach the
+//! metadata service, which answers only at its first hop, and workers hold none of these rights at all.
+//!
+//! A cluster that gets such roles while it runs goes on by the controllers' role ([`Lock::settle_way_to_aws`]): the roles
+//! are made, and nobody's rights go before somebody can do without. It gives nobody more than there was: the same statements,
+//! the same hop, the same pods.
+//!
+//! [`Lock::settle_way_to_aws`]: crate::lock::Lock::settle_way_to_aws
+
+use serde_json::{Value, json};
+use slipway_core::oidc;
+
+use super::Kit;
+use super::object::{NAMESPACE, read_only};
+use crate::context::Context;
+use crate::iam::allow;
+use crate::identity::{self, PodRole};
+use crate::images as addons;
+use crate::images::AddonName;
+
+/// The roles of the add-ons that the spec asks for.
+pub(crate) fn permissions(context: &Context<'_>) -> Vec<PodRole> {
+    addons::enabled(context.cluster).into_iter().filter_map(|addon| role(context, addon)).collect()
+}
+
+/// Whether add-ons use roles of their own.
+fn have_roles(context: &Context<'_>) -> bool {
+    identity::is_on(context) && !context.lock.addons_through_controllers
+}
+
+/// What the controllers' own role must allow: nothing, where add-ons use roles of their own.
+pub(crate) fn instance_statements(context: &Context<'_>) -> Vec<Value> {
+    if have_roles(context) {
+        return Vec::new();
+    }
+    permissions(context).into_iter().flat_map(|role| role.statements).collect()
+}
+
+fn role(context: &Context<'_>, addon: AddonName) -> Option<PodRole> {
+    let (name, service_account, statements) = match addon {
+        AddonName::CloudControllerManager => {
+            ("cloud-controller-manager", "cloud-controller-manager", cloud_controller_manager(context))
+        }
+        AddonName::EbsCsiDriver => {
+            ("ebs-csi-controller", "ebs-csi-controller-sa", ebs_csi_controller(context))
+        }
+        AddonName::ClusterAutoscaler => {
+            ("cluster-autoscaler", "cluster-autoscaler", cluster_autoscaler(context))
+        }
+        AddonName::ClusterAccess
+        | AddonName::KubeProxy
+        | AddonName::Flannel
+        | AddonName::NetworkPolicy
+        | AddonName::CoreDns
+        | AddonName::NodeLocalDns
+        | AddonName::MetricsServer => return None,
+    };
+    Some(PodRole {
+        name: format!("addon-{name}"),
+        namespace: NAMESPACE.to_owned(),
+        service_account: service_account.to_owned(),
+        managed_policy_arns: Vec::new(),
+        statements,
+    })
+}
+
+/// How an add-on's pods come to AWS.
+#[derive(Debug)]
+pub(super) enum Aws {
+    /// By the controllers' role, of the node that they stand on.
+    Instance,
+    /// By a role of their own, under their service account's token.
+    Role {
+        /// Its ARN.
+        arn: String,
+        /// Whose token service is asked.
+        region: String,
+    },
+}
+
+impl Kit<'_, '_> {
+    /// The way of the pods of the role called `name`.
+    pub(super) fn aws(&mut self, name: &str) -> Aws {
+        if !have_roles(self.context) {
+            return Aws::Instance;
+        }
+        let arn = identity::role_arn(self.context, &format!("addon-{name}"));
+        Aws::Role { arn, region: self.context.cluster.region.clone() }
+    }
+}
+
+/// Where the token is mounted, as EKS' webhook does it, which is not needed here.
+const TOKEN_FOLDER: &str = "/var/run/secrets/slipway/aws";
+
+impl Aws {
+    /// Sets it up for the pods of `workload`, in their first container.
+    pub(super) fn apply(&self, mut workload: Value) -> Value {
+        let pod = &mut workload["spec"]["template"]["spec"];
+        match self {
+            Self::Instance => {
+                pod["hostNetwork"] = json!(true);
+                // Names of services too, which a pod on the host's network would not find otherwise.
+                if pod.get("dnsPolicy").is_none() {
+                    pod["dnsPolicy"] = json!("ClusterFirstWithHostNet");
+                }
+            }
+            Self::Role { arn, region } => {
+                let container = &mut pod["containers"][0];
+                push(
+                    container,
+                    "env",
+                    [
+                        json!({ "name": "AWS_ROLE_ARN", "value": arn }),
+                        json!({ "name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": format!("{TOKEN_FOLDER}/token") }),
+                        json!({ "name": "AWS_STS_REGIONAL_ENDPOINTS", "value": "regional" }),
+                    ],
+                );
+                let told = container["env"]
+                    .as_array()
+                    .is_some_and(|env| env.iter().any(|one| one["name"] == "AWS_REGION"));
+                if !told {
+                    push(container, "env", [json!({ "name": "AWS_REGION", "value": region })]);
+                }
+                push(container, "volumeMounts", [read_only("aws-token", TOKEN_FOLDER)]);
+                push(
+                    pod,
+                    "volumes",
+                    [json!({ "name": "aws-token", "projected": { "sources": [
+                    { "serviceAccountToken": { "audience": oidc::AUDIENCE, "expirationSeconds": 86400, "path": "token" } },
+                ] } })],
+                );
+            }
+        }
+        workload
+    }
+}
+
+/// Adds to the list at `key`, which may not be there yet.
+fn push<const N: usize>(object: &mut Value, key: &str, items: [Value; N]) {
+    match object[key].as_array_mut() {
+        Some(list) => list.extend(items),
+        None => object[key] = Value::from(items.to_vec()),
+    }
+}
+
+/// Everything that AWS' own prerequisites list for services and nodes, without what the in-tree volume plugin needed and
+/// without routes. What changes something changes what carries the cluster's own tag, which the manager puts on all that
+/// it makes (github.com/kubernetes/cloud-provider-aws, docs/prerequisites.md).
+fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
+    let tag = format!("kubernetes.io/cluster/{}", context.cluster.name);
+    let own = json!({ "StringEquals": { (format!("aws:ResourceTag/{tag}")): "owned" } });
+    let new = json!({ "StringEquals": { (format!("aws:RequestTag/{tag}")): "owned" } });
+    let ec2 = |resource: &str| json!(format!("arn:{}:ec2:*:*:{resource}/*", context.partition()));
+    vec![
+        allow(
+            "CloudLooks",
+            &[
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeTags",
+                "ec2:DescribeAvailabilityZones",
+                "ec2:DescribeInstanceTopology",
+                "ec2:DescribeInstances",
+                "ec2:DescribeRegions",
+                "ec2:DescribeRouteTables",
+                "ec2:DescribeSecurityGroups",
+                "ec2:DescribeSubnets",
+                "ec2:DescribeVpcs",
+                "elasticloadbalancing:DescribeListeners",
+                "elasticloadbalancing:DescribeLoadBalancerAttributes",
+                "elasticloadbalancing:DescribeLoadBalancerPolicies",
+                "elasticloadbalancing:DescribeLoadBalancers",
+                "elasticloadbalancing:DescribeTargetGroupAttributes",
+                "elasticloadbalancing:DescribeTargetGroups",
+                "elasticloadbalancing:DescribeTargetHealth",
+            ],
+            json!("*"),
+            Value::Null,
+        ),
+        allow(
+            "CloudMakesItsOwn",
+            &[
+                "elasticloadbalancing:CreateListener",
+                "elasticloadbalancing:CreateLoadBalancer",
+                "elasticloadbalancing:CreateTargetGroup",
+            ],
+            json!("*"),
+            new.clone(),
+        ),
+        allow("CloudMakesGroups", &["ec2:CreateSecurityGroup"], ec2("security-group"), new),
+        allow("CloudMakesGroupsInVpc", &["ec2:CreateSecurityGroup"], ec2("vpc"), Value::Null),
+        allow(
+            "CloudTagsWhatItMakes",
+            &["ec2:CreateTags"],
+            ec2("security-group"),
+            json!({ "StringEquals": { "ec2:CreateAction": "CreateSecurityGroup" } }),
+        ),
+        allow(
+            "CloudChangesItsOwn",
+            &[
+                "ec2:AuthorizeSecurityGroupIngress",
+                "ec2:DeleteSecurityGroup",
+                "ec2:RevokeSecurityGroupIngress",
+                "elasticloadbalancing:AddTags",
+                "elasticloadbalancing:ApplySecurityGroupsToLoadBalancer",
+                "elasticloadbalancing:AttachLoadBalancerToSubnets",
+                "elasticloadbalancing:ConfigureHealthCheck",
+                "elasticloadbalancing:CreateLoadBalancerListeners",
+                "elasticloadbalancing:CreateLoadBalancerPolicy",
+                "elasticloadbalancing:DeleteListener",
+                "elasticloadbalancing:DeleteLoadBalancer",
+                "elasticloadbalancing:DeleteLoadBalancerListeners",
+                "elasticloadbalancing:DeleteTargetGroup",
+                "elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
+                "elasticloadbalancing:DeregisterTargets",
+                "elasticloadbalancing:DetachLoadBalancerFromSubnets",
+                "elasticloadbalancing:ModifyListener",
+                "elasticloadbalancing:ModifyLoadBalancerAttributes",
+                "elasticloadbalancing:ModifyTargetGroup",
+                "elasticloadbalancing:ModifyTargetGroupAttributes",
+                "elasticloadbalancing:RegisterInstancesWithLoadBalancer",
+                "elasticloadbalancing:RegisterTargets",
+                "elasticloadbalancing:SetLoadBalancerPoliciesForBackendServer",
+                "elasticloadbalancing:SetLoadBalancerPoliciesOfListener",
+                "elasticloadbalancing:SetSecurityGroups",
+            ],
+            json!("*"),
+            own,
+        ),
+    ]
+}
+
+/// AWS' managed policy `AmazonEBSCSIDriverPolicyV2`, without snapshots, and only for volumes of this cluster, which the
+/// driver tags by `--k8s-tag-cluster-id`. Both tags are asked for: etcd's volumes carry the cluster's too.
+fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
+    let tag = format!("kubernetes.io/cluster/{}", context.cluster.name);
+    let ec2 = |resource: &str| json!(format!("arn:{}:ec2:*:*:{resource}/*", context.partition()));
+    const DRIVER_TAG: &str = "ebs.csi.aws.com/cluster";
+    let own = json!({ "StringEquals": {
+        (format!("aws:ResourceTag/{tag}")): "owned",
+        (format!("aws:ResourceTag/{DRIVER_TAG}")): "true",
+    } });
+    let new = json!({ "StringEquals": {
+        (format!("aws:RequestTag/{tag}")): "owned",
+        (format!("aws:RequestTag/{DRIVER_TAG}")): "true",
+    } });
+    let node = json!({ "StringEquals": { (format!("aws:ResourceTag/{tag}")): "owned" } });
+    vec![
+        allow(
+            "VolumesLook",
+            &[
+                "ec2:DescribeAvailabilityZones",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeInstances",
+                "ec2:DescribeSnapshots",
+                "ec2:DescribeTags",
+                "ec2:DescribeVolumeStatus",
+                "ec2:DescribeVolumes",
+                "ec2:DescribeVolumesModifications",
+            ],
+            json!("*"),
+            Value::Null,
+        ),
+        allow("VolumesMake", &["ec2:CreateVolume"], ec2("volume"), new),
+        allow("VolumesMakeFromSnapshots", &["ec2:CreateVolume"], ec2("snapshot"), Value::Null),
+        allow(
+            "VolumesTag",
+            &["ec2:CreateTags"],
+            ec2("volume"),
+            json!({ "StringEquals": { "ec2:CreateAction": "CreateVolume" } }),
+        ),
+        allow(
+            "VolumesChange",
+            &["ec2:AttachVolume", "ec2:DeleteVolume", "ec2:DetachVolume", "ec2:ModifyVolume"],
+            ec2("volume"),
+            own,
+        ),
+        allow("VolumesAttach", &["ec2:AttachVolume", "ec2:DetachVolume"], ec2("instance"), node),
+    ]
+}
+
+/// The autoscaler changes the groups of this cluster's pools, which carry its tag.
+fn cluster_autoscaler(context: &Context<'_>) -> Vec<Value> {
+    let name = &context.cluster.name;
+    let owned = json!({ "StringEquals": {
+        (format!("aws:ResourceTag/k8s.io/cluster-autoscaler/{name}")): "owned",
+    } });
+    vec![
+        allow(
+            "AutoscalerLooks",
+            &[
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeAutoScalingInstances",
+                "autoscaling:DescribeScalingActivities",
+                "autoscaling:DescribeTags",
+                "ec2:DescribeImages",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeLaunchTemplateVersions",
+                "ec2:GetInstanceTypesFromInstanceRequirements",
+            ],
+            json!("*"),
+            Value::Null,
+        ),
+        allow(
+            "AutoscalerScales",
+            &["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+            json!("*"),
+            owned,
+        ),
+    ]
+}

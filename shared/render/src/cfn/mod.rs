@@ -1,0 +1,177 @@
+//! Just enough of CloudFormation's language: templates, resources, outputs and intrinsic functions.
+//!
+//! Maps are sorted and the JSON is canonical, so equal templates are equal bytes (P1).
+
+mod intrinsic;
+mod logical_id;
+mod tags;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+pub(crate) use intrinsic::{base64, get_att, import_value, join, reference, sub};
+pub(crate) use logical_id::logical_id;
+pub(crate) use tags::Tags;
+
+/// A template under construction.
+#[derive(Debug)]
+pub(crate) struct Template {
+    description: String,
+    resources: BTreeMap<String, Resource>,
+    outputs: BTreeMap<String, Output>,
+    collisions: Vec<String>,
+}
+
+/// One resource of a [`Template`].
+#[derive(Debug)]
+pub(crate) struct Resource {
+    kind: &'static str,
+    properties: Map<String, Value>,
+    depends_on: Vec<String>,
+    on_delete: Option<Removal>,
+}
+
+/// `DeletionPolicy` and `UpdateReplacePolicy`, always the same: data is as dear when a resource is replaced.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Removal {
+    /// A last snapshot is taken and kept.
+    Snapshot,
+}
+
+/// One output of a [`Template`].
+#[derive(Debug)]
+struct Output {
+    description: String,
+    value: Value,
+    export: Option<String>,
+}
+
+impl Template {
+    /// An empty template.
+    pub(crate) fn new(description: impl Into<String>) -> Self {
+        Self {
+            description: description.into(),
+            resources: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            collisions: Vec::new(),
+        }
+    }
+
+    /// Adds a resource and gives its logical id back, for references to it.
+    pub(crate) fn add(&mut self, id: impl Into<String>, resource: Resource) -> String {
+        let id = id.into();
+        if self.resources.insert(id.clone(), resource).is_some() {
+            self.collisions.push(id.clone());
+        }
+        id
+    }
+
+    /// Adds an output for people to read.
+    pub(crate) fn output(&mut self, id: impl Into<String>, description: impl Into<String>, value: Value) {
+        self.insert_output(id.into(), Output { description: description.into(), value, export: None });
+    }
+
+    /// Adds an output that other stacks import as `export`.
+    pub(crate) fn export(
+        &mut self,
+        id: impl Into<String>,
+        description: impl Into<String>,
+        value: Value,
+        export: String,
+    ) {
+        let output = Output { description: description.into(), value, export: Some(export) };
+        self.insert_output(id.into(), output);
+    }
+
+    fn insert_output(&mut self, id: String, output: Output) {
+        if self.outputs.insert(id.clone(), output).is_some() {
+            self.collisions.push(id);
+        }
+    }
+
+    /// Logical ids that were given twice. Ids of named things carry a hash, so it takes a hash collision.
+    pub(crate) fn collisions(&self) -> &[String] {
+        &self.collisions
+    }
+
+    /// The template as a value; `canonical_json` makes its text.
+    pub(crate) fn value(&self) -> Value {
+        let resources: Map<String, Value> =
+            self.resources.iter().map(|(id, resource)| (id.clone(), resource.value())).collect();
+        let mut template = json!({
+            "AWSTemplateFormatVersion": "2010-09-09",
+            "Description": self.description,
+            "Resources": resources,
+        });
+        if !self.outputs.is_empty() {
+            let outputs: Map<String, Value> =
+                self.outputs.iter().map(|(id, output)| (id.clone(), output.value())).collect();
+            template["Outputs"] = Value::Object(outputs);
+        }
+        template
+    }
+}
+
+impl Resource {
+    /// A resource of that type without properties.
+    pub(crate) fn new(kind: &'static str) -> Self {
+        Self { kind, properties: Map::new(), depends_on: Vec::new(), on_delete: None }
+    }
+
+    /// Sets a property.
+    pub(crate) fn set(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.properties.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Sets a property if there is a value for it.
+    pub(crate) fn set_some<T: Into<Value>>(self, name: &str, value: Option<T>) -> Self {
+        match value {
+            Some(value) => self.set(name, value),
+            None => self,
+        }
+    }
+
+    /// Makes it wait for another resource that no property refers to.
+    pub(crate) fn depends_on(mut self, id: Option<&str>) -> Self {
+        self.depends_on.extend(id.map(str::to_owned));
+        self
+    }
+
+    /// What becomes of it when it is deleted or replaced.
+    pub(crate) fn on_delete(mut self, removal: Removal) -> Self {
+        self.on_delete = Some(removal);
+        self
+    }
+
+    fn value(&self) -> Value {
+        let mut resource = json!({ "Type": self.kind });
+        if !self.properties.is_empty() {
+            resource["Properties"] = Value::Object(self.properties.clone());
+        }
+        if !self.depends_on.is_empty() {
+            let mut depends_on = self.depends_on.clone();
+            depends_on.sort();
+            resource["DependsOn"] = json!(depends_on);
+        }
+        if let Some(removal) = self.on_delete {
+            let policy = match removal {
+                Removal::Snapshot => "Snapshot",
+            };
+            resource["DeletionPolicy"] = json!(policy);
+            resource["UpdateReplacePolicy"] = json!(policy);
+        }
+        resource
+    }
+}
+
+impl Output {
+    fn value(&self) -> Value {
+        let mut output = json!({ "Description": self.description, "Value": self.value });
+        if let Some(export) = &self.export {
+            output["Export"] = json!({ "Name": export });
+        }
+        output
+    }
+}

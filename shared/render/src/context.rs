@@ -1,0 +1,216 @@
+//! What every stack's renderer needs: the arguments of [`super::render`], names, and a place for errors.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use slipway_core::cluster::{
+    Architecture, Cluster, EtcdMember, Existing, Image, KubernetesVersion, SubnetSource, Vpc,
+};
+use slipway_core::members::{self, MemberPin};
+use slipway_core::release::{Site, StackKind, stack_name};
+use slipway_core::role::Role;
+use slipway_core::software::{ProgramFile, SystemImage};
+use slipway_spec::patch::Applied;
+
+use super::RenderError;
+use super::cfn::{Tags, import_value};
+use crate::lock::Lock;
+use crate::software;
+
+/// Logical ids of the network stack's outputs that other stacks import.
+pub(super) mod export {
+    pub(crate) const VPC: &str = "Vpc";
+    pub(crate) const ETCD_SECURITY_GROUP: &str = "EtcdSecurityGroup";
+    pub(crate) const CONTROLLER_SECURITY_GROUP: &str = "ControllerSecurityGroup";
+    pub(crate) const WORKER_SECURITY_GROUP: &str = "WorkerSecurityGroup";
+    pub(crate) const ETCD_HOSTED_ZONE: &str = "EtcdHostedZone";
+}
+
+/// One rendering under way.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) lock: &'a Lock,
+    pub(super) credentials: &'a BTreeMap<Role, String>,
+    pub(super) site: &'a Site,
+    pub(super) patches: Applied<'a>,
+    /// What patches changed of the machines, by role.
+    pub(super) patched_machines: BTreeMap<Role, Value>,
+    pub(super) errors: Vec<RenderError>,
+}
+
+impl Context<'_> {
+    /// Name of the stack of that kind; a pool's has the pool's name too.
+    pub(super) fn stack_name(&self, kind: StackKind, pool: &str) -> String {
+        stack_name(&self.cluster.name, kind, pool)
+    }
+
+    /// Name under which the network stack exports its output `id`.
+    pub(super) fn network_export(&self, id: &str) -> String {
+        format!("{}-{id}", self.stack_name(StackKind::Network, ""))
+    }
+
+    /// The network stack's output `id`, for another stack.
+    pub(super) fn network_value(&self, id: &str) -> Value {
+        import_value(self.network_export(id))
+    }
+
+    /// The VPC's id, for a stack other than network's.
+    pub(super) fn vpc_id(&self) -> Value {
+        match &self.cluster.network.vpc {
+            Vpc::Managed(_) => self.network_value(export::VPC),
+            Vpc::Existing { id, .. } => existing(id),
+        }
+    }
+
+    /// The ids of the named subnets, for a stack other than network's. They are sorted by name: the order in
+    /// which a spec lists subnets means nothing to Auto Scaling, so it must not reach the template.
+    pub(super) fn subnet_ids(&self, names: &[String]) -> Vec<Value> {
+        let mut names: Vec<&String> = names.iter().collect();
+        names.sort();
+        names.dedup();
+        names
+            .into_iter()
+            .map(|name| match &self.cluster.subnet(name).source {
+                SubnetSource::Existing { id } => existing(id),
+                SubnetSource::Managed { .. } => self.network_value(&super::network::subnet_id(name)),
+            })
+            .collect()
+    }
+
+    /// Tags of a thing that this cluster owns.
+    pub(super) fn tags(&self, name: &str) -> Tags {
+        Tags::default()
+            .with("Name", format!("{}-{name}", self.cluster.name))
+            .with(format!("kubernetes.io/cluster/{}", self.cluster.name), "owned")
+    }
+
+    /// The exact Kubernetes release, from the spec if it names a patch, else from the lock.
+    pub(super) fn kubernetes_version(&mut self, asked: KubernetesVersion) -> String {
+        if let Some(exact) = self.lock.kubernetes.get(&asked.to_string()) {
+            return exact.clone();
+        }
+        if asked.patch.is_none() {
+            self.errors.push(RenderError::UnpinnedVersion { asked: asked.to_string() });
+        }
+        asked.to_string()
+    }
+
+    /// The exact etcd release, from the spec if it names one, else from the lock.
+    pub(super) fn etcd_version(&mut self) -> String {
+        if let Some(exact) = self.lock.etcd_version(self.cluster) {
+            return exact.to_owned();
+        }
+        self.errors
+            .push(RenderError::UnpinnedEtcd { kubernetes: self.cluster.kubernetes_version.to_string() });
+        String::new()
+    }
+
+    /// What is settled about `member`; in a cluster that nobody settled anything for, it is one of the founders.
+    pub(super) fn member_pin(&self, member: &EtcdMember) -> MemberPin {
+        let pinned = self.lock.etcd_members.get(&member.index).cloned();
+        pinned.unwrap_or_else(|| members::founder(self.cluster, member))
+    }
+
+    /// The hosted zone of etcd's names, for a stack other than network's.
+    pub(super) fn etcd_zone(&self) -> Value {
+        match &self.cluster.etcd.hosted_zone_id {
+            Some(id) => json!(id),
+            None => self.network_value(export::ETCD_HOSTED_ZONE),
+        }
+    }
+
+    /// The image of `role`'s nodes.
+    pub(super) fn image_id(&mut self, role: &Role, image: &Image, architecture: Architecture) -> String {
+        if let Some(id) = self.lock.image(image, architecture) {
+            return id.to_owned();
+        }
+        let parameter = match image {
+            Image::Ami(_) => None,
+            Image::SsmParameter(names) => names.get(&architecture).cloned(),
+        };
+        self.errors.push(match parameter {
+            Some(parameter) => RenderError::UnpinnedImage { role: role.to_string(), parameter },
+            None => RenderError::NoImage { role: role.to_string(), architecture: architecture.as_str() },
+        });
+        String::new()
+    }
+
+    /// The digest of `role`'s credentials.
+    pub(super) fn credentials_digest(&mut self, role: &Role) -> String {
+        if let Some(digest) = self.credentials.get(role) {
+            return digest.clone();
+        }
+        self.errors.push(RenderError::NoCredentials { role: role.to_string() });
+        String::new()
+    }
+
+    /// What nodes of `role` install, by the digests of the lock.
+    pub(super) fn software(&mut self, role: &Role) -> Vec<ProgramFile> {
+        let mut files = Vec::new();
+        for wanted in software::wanted(self.cluster, self.lock, role) {
+            let Some(version) = wanted.version else {
+                // Of what follows the cluster's own releases it is told there.
+                if !software::follows_the_cluster(wanted.name) {
+                    let program = wanted.name.as_str();
+                    self.errors.push(RenderError::UnpinnedProgramVersion { program });
+                }
+                continue;
+            };
+            let Some(sha256) = self.lock.program_files.get(&wanted.url) else {
+                self.errors.push(RenderError::UnpinnedProgram { url: wanted.url });
+                continue;
+            };
+            let url = software::mirrored(self.cluster, &wanted.url);
+            files.push(ProgramFile { name: wanted.name, version, url, sha256: sha256.clone() });
+        }
+        files
+    }
+
+    /// The images that the configuration of `role`'s nodes names.
+    pub(super) fn system_images(&mut self, role: &Role) -> BTreeMap<String, String> {
+        let mut images = BTreeMap::new();
+        for image in SystemImage::of(role) {
+            // A release that is not pinned is told of by itself.
+            let Some(reference) = software::reference(*image, self.cluster, self.lock) else { continue };
+            images.insert(
+                image.as_str().to_owned(),
+                self.image(reference, self.cluster.software.image_repository.as_deref()),
+            );
+        }
+        images
+    }
+
+    /// `reference`, from the mirror if there is one, by tag and digest: the tag is for people, the digest is what is pulled.
+    pub(super) fn image(&mut self, reference: String, mirror: Option<&str>) -> String {
+        let Some(digest) = self.lock.addon_images.get(&reference) else {
+            self.errors.push(RenderError::UnpinnedDigest { reference });
+            return String::new();
+        };
+        let prefix = mirror.map(|mirror| format!("{mirror}/")).unwrap_or_default();
+        format!("{prefix}{reference}@{digest}")
+    }
+
+    /// The key that the cluster's credentials are sealed with.
+    pub(super) fn kms_key_arn(&self) -> &str {
+        self.cluster.kms_key_arn.as_deref().unwrap_or(&self.site.kms_key_arn)
+    }
+
+    /// `aws`, or the partition that the region lies in.
+    pub(super) fn partition(&self) -> &'static str {
+        self.cluster.partition()
+    }
+
+    /// The domain of AWS' endpoints and service principals in the region.
+    pub(super) fn dns_suffix(&self) -> &'static str {
+        self.cluster.dns_suffix()
+    }
+}
+
+/// The id of something that exists already, in any stack.
+pub(super) fn existing(thing: &Existing) -> Value {
+    match thing {
+        Existing::Id(id) => json!(id),
+        Existing::Export(name) => import_value(name.as_str()),
+    }
+}

@@ -1,0 +1,115 @@
+//! The control-plane stack: one group of controllers, which are stateless, behind the API's endpoints.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use slipway_core::cluster::{Architecture, GroupSize};
+use slipway_core::release::{NodeRole, StackKind};
+use slipway_core::role::Role;
+
+use super::cfn::Template;
+use super::context::{Context, export};
+use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
+use super::iam::{self, Principal, allow};
+use super::launch_template::{Machine, root_device};
+use super::userdata::{Digests, userdata};
+use super::{addons, endpoints, node_config};
+
+/// A controller pulls its images and waits for etcd before it is ready. It goes within minutes: pods on it
+/// are few.
+const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 900, unspoken: Unspoken::Terminate };
+
+/// Renders the control-plane stack and the controllers' role.
+pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)) {
+    let cluster = context.cluster;
+    let controller = &cluster.controller;
+    let role = Role::Controller;
+    let stack = context.stack_name(StackKind::ControlPlane, "");
+    let architecture = Architecture::of_instance_type(&controller.instance_type);
+    let mut template = Template::new(format!("Control plane of the Kubernetes cluster {}", cluster.name));
+
+    let target_groups = endpoints::add(context, &mut template);
+    let principal = Principal {
+        prefix: "Controller",
+        suffix: String::new(),
+        role: &role,
+        stack: &stack,
+        group: &stack,
+        iam: &controller.iam,
+    };
+    let profile = iam::add(context, &mut template, &principal, statements(context));
+    let machine = Machine {
+        role: role.clone(),
+        architecture,
+        image_id: context.image_id(&role, &cluster.image, architecture),
+        instance_types: vec![controller.instance_type.clone()],
+        root_device: root_device(&cluster.image, cluster.root_device.as_deref()),
+        volumes: BTreeMap::new(),
+        key_name: None,
+        root_volume: controller.root_volume.clone(),
+        subnet: None,
+        security_group: export::CONTROLLER_SECURITY_GROUP,
+        security_group_ids: controller.security_group_ids.clone(),
+        profile,
+        tenancy: controller.tenancy,
+    };
+    let config = node_config::controller(context, &stack);
+    let credentials = context.credentials_digest(&role);
+    let userdata = userdata(
+        context,
+        Digests {
+            role: &role,
+            architecture,
+            config: &config.digest,
+            credentials: &credentials,
+            group: &stack,
+            zone: None,
+        },
+    );
+    let launch_template = template.add("LaunchTemplate", machine.launch_template(context, userdata));
+    let size = GroupSize { min: controller.count, max: controller.count };
+    let group = Group {
+        name: &stack,
+        role: &role,
+        // One more may come before one goes (P5).
+        size: GroupSize { max: size.max + 1, ..size },
+        subnet_ids: context.subnet_ids(&controller.subnets),
+        hooks: HOOKS,
+    }
+    .resource(context, Vec::new())
+    .set("LaunchTemplate", launch_template_specification(&launch_template))
+    .set("TargetGroupARNs", json!(target_groups));
+    template.add("Group", group);
+    let node_role = NodeRole {
+        stack,
+        nodes: size,
+        machine: machine.describe(context),
+        config: config.text,
+        config_digest: config.digest,
+        credentials_digest: credentials,
+        version: Some(context.kubernetes_version(context.cluster.kubernetes_version)),
+        member: None,
+        weighted: false,
+    };
+    (template, (role, node_role))
+}
+
+/// Add-ons that use AWS stand on controllers, so that workers need no such right; and the node manager reads the add-ons
+/// that it is to apply, and looks up the machines behind nodes.
+fn statements(context: &Context<'_>) -> Vec<Value> {
+    let own = format!(
+        "arn:{}:s3:::{}/clusters/{}",
+        context.partition(),
+        context.site.asset_bucket,
+        context.cluster.name
+    );
+    let read = allow(
+        "ReadAddons",
+        &["s3:GetObject"],
+        json!([format!("{own}/addons.json"), format!("{own}/addons/*")]),
+        Value::Null,
+    );
+    // What a kubelet may serve as is what EC2 says of the machine. This action knows no resources.
+    let know = allow("KnowMachines", &["ec2:DescribeInstances"], json!("*"), Value::Null);
+    [read, know].into_iter().chain(addons::instance_statements(context)).collect()
+}

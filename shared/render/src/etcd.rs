@@ -1,0 +1,238 @@
+//! The etcd stack. Each member has a group of one, a data volume and a DNS name that outlive its instance: a
+//! replaced member comes back with its data and its name, and nothing downstream changes.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use slipway_core::cluster::{Architecture, EtcdMember, GroupSize};
+use slipway_core::members::{self, MemberRole, NameZone, VolumePin};
+use slipway_core::node::SNAPSHOT_ROLE;
+use slipway_core::release::{NodeRole, OWN_RECORD_STATEMENT as STATEMENT, StackKind};
+use slipway_core::role::Role;
+
+use super::cfn::{Removal, Resource, Template, sub};
+use super::context::{Context, export};
+use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
+use super::iam::{self, Principal, allow};
+use super::launch_template::{Machine, ebs, node_tags, root_device};
+use super::node_config;
+use super::userdata::{Digests, userdata};
+
+/// A new instance may have to wait for the old one to let go of the volume, so the launch hook waits much
+/// longer.
+const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 600, unspoken: Unspoken::Terminate };
+
+/// How the name of a member begins whose name nobody chose.
+const MEMBER_PREFIX: &str = "etcd-";
+
+/// Renders the etcd stack and the roles of its members.
+pub(super) fn template(context: &mut Context<'_>) -> (Template, Vec<(Role, NodeRole)>) {
+    let cluster = context.cluster;
+    let mut template = Template::new(format!("etcd of the Kubernetes cluster {}", cluster.name));
+    let roles = cluster.etcd.members.iter().map(|found| member(context, &mut template, found)).collect();
+    (template, roles)
+}
+
+fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMember) -> (Role, NodeRole) {
+    let cluster = context.cluster;
+    let etcd = &cluster.etcd;
+    let role = Role::Etcd(member.index);
+    let stack = context.stack_name(StackKind::Etcd, "");
+    let group = format!("{stack}-{}", member.index);
+    let index = member.index.to_string();
+    let architecture = Architecture::of_instance_type(&etcd.instance_type);
+    let zone = context.etcd_zone();
+    let pin = context.member_pin(member);
+
+    let volume_id = volume_id(member, &pin.volume);
+    template.add(&volume_id, data_volume(context, member, &role, &pin.volume));
+    let principal = Principal {
+        prefix: "Etcd",
+        suffix: index.clone(),
+        role: &role,
+        stack: &stack,
+        group: &group,
+        iam: &etcd.iam,
+    };
+    let profile = iam::add(context, template, &principal, statements(context, member, &role));
+    let machine = Machine {
+        role: role.clone(),
+        architecture,
+        image_id: context.image_id(&role, &cluster.image, architecture),
+        instance_types: vec![etcd.instance_type.clone()],
+        root_device: root_device(&cluster.image, cluster.root_device.as_deref()),
+        volumes: BTreeMap::new(),
+        key_name: None,
+        root_volume: etcd.root_volume.clone(),
+        subnet: Some(member.subnet.clone()),
+        security_group: export::ETCD_SECURITY_GROUP,
+        security_group_ids: etcd.security_group_ids.clone(),
+        profile,
+        tenancy: etcd.tenancy,
+    };
+    let config = node_config::etcd(context, member, &pin, &group);
+    let credentials = context.credentials_digest(&role);
+    let userdata = userdata(
+        context,
+        Digests {
+            role: &role,
+            architecture,
+            config: &config.digest,
+            credentials: &credentials,
+            group: &group,
+            zone: Some(zone),
+        },
+    );
+    let launch_template =
+        template.add(format!("LaunchTemplate{index}"), machine.launch_template(context, userdata));
+    let size = GroupSize { min: 1, max: 1 };
+    let resource = Group {
+        name: &group,
+        role: &role,
+        size,
+        subnet_ids: context.subnet_ids(std::slice::from_ref(&member.subnet)),
+        hooks: HOOKS,
+    }
+    .resource(context, Vec::new())
+    .set("LaunchTemplate", launch_template_specification(&launch_template))
+    // The first instance looks for its volume as soon as it boots.
+    .depends_on(Some(&volume_id));
+    template.add(format!("Group{index}"), resource);
+    let node_role = NodeRole {
+        stack,
+        nodes: size,
+        machine: machine.describe(context),
+        config: config.text,
+        config_digest: config.digest,
+        credentials_digest: credentials,
+        version: Some(context.etcd_version()),
+        member: Some(MemberRole {
+            peer_url: members::peer_url(member),
+            volume_gib: member.data_volume.size_gib,
+            pin,
+            zone: Some(NameZone::of(context.cluster.etcd.hosted_zone_id.as_deref())),
+        }),
+        weighted: false,
+    };
+    (role, node_role)
+}
+
+/// CloudFormation refuses to move a volume or to encrypt it anew ("updates are not supported"): one that lies elsewhere is
+/// another resource.
+fn volume_id(member: &EtcdMember, pin: &VolumePin) -> String {
+    match pin.number {
+        0 | 1 => format!("DataVolume{}", member.index),
+        number => format!("DataVolume{}Number{number}", member.index),
+    }
+}
+
+/// A snapshot is kept when the volume is deleted, so that a destroyed cluster can be restored without paying
+/// for a volume that nobody uses.
+fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role, pin: &VolumePin) -> Resource {
+    let cluster = context.cluster;
+    let tags = node_tags(context, role)
+        .with("Name", format!("{}-{role}-data", cluster.name))
+        .with("slipway:volume", pin.tag())
+        .list();
+    let Value::Object(ebs) = ebs(&member.data_volume) else { unreachable!("a block device is an object") };
+    let mut volume = Resource::new("AWS::EC2::Volume");
+    for (name, value) in ebs {
+        // `AWS::EC2::Volume` calls it `Size`.
+        volume = volume.set(if name == "VolumeSize" { "Size" } else { &name }, value);
+    }
+    volume
+        .set("AvailabilityZone", pin.availability_zone.as_str())
+        .set("Tags", tags)
+        .on_delete(Removal::Snapshot)
+}
+
+/// What a member needs besides: to take and restore snapshots, to attach its volume, to set its one record, and to take back those of all
+/// members when the cluster is taken away.
+fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Value> {
+    let (partition, region) = (context.partition(), &context.cluster.region);
+    let tagged = json!({ "StringEquals": {
+        "aws:ResourceTag/slipway:cluster": context.cluster.name,
+        "aws:ResourceTag/slipway:role": role.to_string(),
+    } });
+    let ec2 = |kind: &str| sub(format!("arn:{partition}:ec2:{region}:${{AWS::AccountId}}:{kind}/*"));
+    let zone = match &context.cluster.etcd.hosted_zone_id {
+        Some(id) => json!(format!("arn:{partition}:route53:::hostedzone/{id}")),
+        None => json!({ "Fn::Sub": [
+            format!("arn:{partition}:route53:::hostedzone/${{Zone}}"),
+            { "Zone": context.etcd_zone() },
+        ] }),
+    };
+    let mut statements = vec![
+        // Any member may take a snapshot, and each is restored from one that any of them took. None may delete one.
+        allow(
+            "KeepSnapshots",
+            &["s3:GetObject", "s3:PutObject"],
+            json!(format!(
+                "arn:{partition}:s3:::{}/clusters/{}/etcd-snapshots/*",
+                context.site.asset_bucket, context.cluster.name
+            )),
+            Value::Null,
+        ),
+        allow(
+            "SealOwnSnapshots",
+            &["kms:Decrypt", "kms:GenerateDataKey"],
+            json!(context.kms_key_arn()),
+            json!({ "StringEquals": {
+                "kms:EncryptionContext:cluster": context.cluster.name,
+                "kms:EncryptionContext:role": SNAPSHOT_ROLE,
+            } }),
+        ),
+        allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
+        allow("AttachOwnVolume", &["ec2:AttachVolume"], json!([ec2("instance"), ec2("volume")]), tagged),
+        allow(
+            STATEMENT,
+            &["route53:ChangeResourceRecordSets"],
+            zone.clone(),
+            json!({ "ForAllValues:StringEquals": {
+                "route53:ChangeResourceRecordSetsNormalizedRecordNames": [member.dns_name.to_lowercase()],
+                "route53:ChangeResourceRecordSetsRecordTypes": ["A"],
+                "route53:ChangeResourceRecordSetsActions": ["UPSERT"],
+            } }),
+        ),
+        allow("FindRecords", &["route53:ListResourceRecordSets"], zone.clone(), Value::Null),
+        allow(
+            "TakeRecordsBack",
+            &["route53:ChangeResourceRecordSets"],
+            zone,
+            json!({
+                "ForAllValues:StringLike": {
+                    "route53:ChangeResourceRecordSetsNormalizedRecordNames": members_names(context),
+                },
+                "ForAllValues:StringEquals": {
+                    "route53:ChangeResourceRecordSetsRecordTypes": ["A"],
+                    "route53:ChangeResourceRecordSetsActions": ["DELETE"],
+                },
+            }),
+        ),
+    ];
+    // Who attaches a volume under a key of the user's gives EC2 a grant on it. Under the account's own key for EBS, the
+    // key's policy lets in whoever comes by way of EC2.
+    if let Some(key) = &member.data_volume.kms_key_arn {
+        let service = format!("ec2.{region}.{}", context.dns_suffix());
+        statements.push(allow(
+            "OpenOwnVolume",
+            &["kms:CreateGrant"],
+            json!(key),
+            json!({
+                "Bool": { "kms:GrantIsForAWSResource": "true" },
+                "StringEquals": { "kms:ViaService": service },
+            }),
+        ));
+    }
+    statements
+}
+
+/// The names that members have, may have and may have had, as a pattern of IAM's: a member that is dead or has left cannot take its own record
+/// back. Of others' names a user chose those that stand here beside it.
+fn members_names(context: &Context<'_>) -> Vec<String> {
+    let etcd = &context.cluster.etcd;
+    let usual = |name: &str| name.starts_with(MEMBER_PREFIX);
+    let domain = etcd.internal_domain.trim_end_matches('.').to_lowercase();
+    let chosen = etcd.members.iter().map(|member| member.dns_name.to_lowercase()).filter(|name| !usual(name));
+    std::iter::once(format!("{MEMBER_PREFIX}*.{domain}")).chain(chosen).collect()
+}

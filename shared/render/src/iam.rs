@@ -1,0 +1,180 @@
+//! What a node may do: read its own role's bundles, decrypt under its own role's context, answer Run Command,
+//! tell where it stands, settle its own lifecycle hooks. No more, unless its role needs it and says so.
+
+use serde_json::{Value, json};
+use slipway_core::cluster::{IAM_PATH, Iam};
+use slipway_core::role::Role;
+
+use super::cfn::{Resource, Template, get_att, reference, sub};
+use super::context::Context;
+
+/// An instance profile: of ours, by logical id, or the user's, by ARN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Profile {
+    Own(String),
+    Given(String),
+}
+
+impl Profile {
+    /// Its ARN.
+    pub(super) fn arn(&self) -> Value {
+        match self {
+            Self::Own(id) => get_att(id, "Arn"),
+            Self::Given(arn) => json!(arn),
+        }
+    }
+
+    /// For the description of a machine: `own`, or the user's ARN.
+    pub(super) fn describe(&self) -> &str {
+        match self {
+            Self::Own(_) => "own",
+            Self::Given(arn) => arn,
+        }
+    }
+}
+
+/// What the nodes of one role are called in IAM.
+pub(super) struct Principal<'a> {
+    /// Logical ids are `<prefix>Role<suffix>` and `<prefix>Profile<suffix>`.
+    pub(super) prefix: &'a str,
+    /// The index of an etcd member; empty for the others.
+    pub(super) suffix: String,
+    /// The nodes' role.
+    pub(super) role: &'a Role,
+    /// Their stack.
+    pub(super) stack: &'a str,
+    /// Their Auto Scaling group.
+    pub(super) group: &'a str,
+    /// What the spec says.
+    pub(super) iam: &'a Iam,
+}
+
+/// Adds role and instance profile, unless the spec brings a profile.
+pub(super) fn add(
+    context: &Context<'_>,
+    template: &mut Template,
+    principal: &Principal<'_>,
+    extra: Vec<Value>,
+) -> Profile {
+    if let Some(arn) = &principal.iam.instance_profile_arn {
+        return Profile::Given(arn.clone());
+    }
+    let name = principal.iam.role_name.as_ref().map(|name| {
+        let whole =
+            if principal.iam.strict_name { name.clone() } else { format!("{}-{name}", principal.stack) };
+        match principal.suffix.as_str() {
+            "" => whole,
+            member => format!("{whole}-{member}"),
+        }
+    });
+    let mut statements = base_statements(context, principal);
+    statements.extend(extra);
+    let mut managed_policies = principal.iam.managed_policy_arns.clone();
+    managed_policies.sort();
+    managed_policies.dedup();
+    let service = format!("ec2.{}", context.dns_suffix());
+    let role = Resource::new("AWS::IAM::Role")
+        .set("Path", json!(IAM_PATH))
+        .set_some("RoleName", name)
+        .set(
+            "AssumeRolePolicyDocument",
+            policy(vec![json!({
+                "Effect": "Allow",
+                "Action": "sts:AssumeRole",
+                "Principal": { "Service": service },
+            })]),
+        )
+        .set("Policies", json!([{ "PolicyName": "node", "PolicyDocument": policy(statements) }]))
+        .set_some("ManagedPolicyArns", (!managed_policies.is_empty()).then(|| json!(managed_policies)))
+        .set("Tags", context.tags(&principal.role.to_string()).list());
+    let role_id = template.add(format!("{}Role{}", principal.prefix, principal.suffix), role);
+    let profile = Resource::new("AWS::IAM::InstanceProfile")
+        .set("Path", json!(IAM_PATH))
+        .set("Roles", json!([reference(&role_id)]));
+    Profile::Own(template.add(format!("{}Profile{}", principal.prefix, principal.suffix), profile))
+}
+
+/// A policy of those statements.
+pub(super) fn policy(statements: Vec<Value>) -> Value {
+    json!({ "Version": "2012-10-17", "Statement": statements })
+}
+
+/// One `Allow` statement; `condition` may be null.
+pub(super) fn allow(sid: &str, actions: &[&str], resources: Value, condition: Value) -> Value {
+    let mut statement = json!({ "Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources });
+    if !condition.is_null() {
+        statement["Condition"] = condition;
+    }
+    statement
+}
+
+/// What every node needs.
+fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Value> {
+    let cluster = &context.cluster.name;
+    let role = principal.role.to_string();
+    let bucket = format!("arn:{}:s3:::{}", context.partition(), context.site.asset_bucket);
+    let mirror = context.cluster.software.base_url.as_deref().and_then(|url| url.strip_prefix("s3://"));
+    let programs = mirror.map(|place| {
+        let objects = format!("arn:{}:s3:::{place}/*", context.partition());
+        allow("ReadPrograms", &["s3:GetObject"], json!([objects]), Value::Null)
+    });
+    let mut statements = vec![
+        allow(
+            "ReadOwnBundles",
+            &["s3:GetObject"],
+            json!([format!("{bucket}/agent/*"), format!("{bucket}/clusters/{cluster}/bundles/{role}/*")]),
+            Value::Null,
+        ),
+        // Where it stands, and why it gave up: it has nobody else to tell.
+        allow(
+            "ReportOwnState",
+            &["s3:PutObject"],
+            json!(format!("{bucket}/clusters/{cluster}/nodes/{role}/*")),
+            Value::Null,
+        ),
+        // KMS matches the context exactly, so a bundle of another role stays closed even to who holds its
+        // bytes.
+        allow(
+            "OpenOwnCredentials",
+            &["kms:Decrypt"],
+            json!(context.kms_key_arn()),
+            json!({ "StringEquals": {
+                "kms:EncryptionContext:cluster": cluster,
+                "kms:EncryptionContext:role": role,
+            } }),
+        ),
+        // The agent's side of Run Command. These actions know no resources. AWS' managed policy for it would
+        // also let the node read every parameter of the account.
+        allow(
+            "AnswerRunCommand",
+            &[
+                "ec2messages:AcknowledgeMessage",
+                "ec2messages:DeleteMessage",
+                "ec2messages:FailMessage",
+                "ec2messages:GetEndpoint",
+                "ec2messages:GetMessages",
+                "ec2messages:SendReply",
+                "ssm:UpdateInstanceInformation",
+                "ssmmessages:CreateControlChannel",
+                "ssmmessages:CreateDataChannel",
+                "ssmmessages:OpenControlChannel",
+                "ssmmessages:OpenDataChannel",
+            ],
+            json!("*"),
+            Value::Null,
+        ),
+        allow(
+            "SettleOwnLifecycleHooks",
+            &["autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"],
+            sub(format!(
+                "arn:{}:autoscaling:{}:${{AWS::AccountId}}:autoScalingGroup:*:autoScalingGroupName/{}",
+                context.partition(),
+                context.cluster.region,
+                principal.group
+            )),
+            Value::Null,
+        ),
+    ];
+    statements.extend(programs);
+    statements
+}

@@ -1,0 +1,199 @@
+//! Renders a cluster: CloudFormation stacks with their userdata, and each role's configuration (design §6).
+//!
+//! The same arguments give the same bytes on any machine at any time (P1): no clock, no randomness, sorted
+//! maps.
+
+//!
+//! [`render`] is the way in. `cfn` is CloudFormation's language; `network`, `etcd`, `control_plane` and
+//! `pool` are a stack each; `node_config`, `launch_template`, `userdata`, `groups`, `iam` and `endpoints`
+//! what stacks are made of.
+
+pub mod addons;
+mod cfn;
+mod context;
+mod control_plane;
+mod endpoints;
+mod error;
+mod etcd;
+mod groups;
+mod iam;
+mod identity;
+pub mod images;
+mod launch_template;
+pub mod limits;
+pub mod lock;
+mod network;
+mod node_config;
+mod pool;
+mod ports;
+pub mod software;
+mod userdata;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use cfn::Template;
+use context::Context;
+use serde_json::Value;
+use slipway_core::canonical::canonical_json;
+use slipway_core::cluster::Cluster;
+use slipway_core::diagnostic::Diagnostic;
+use slipway_core::digest::sha256_hex;
+use slipway_core::release::{Rendering, Site, Stack, StackKind};
+use slipway_core::role::Role;
+use slipway_spec::patch::{Applied, Patch, Target};
+
+use crate::lock::Lock;
+pub use error::RenderError;
+
+/// What [`render`] reads. Nothing else decides what comes out (P1).
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The checked spec.
+    pub cluster: &'a Cluster,
+    /// What the outside world decided.
+    pub lock: &'a Lock,
+    /// The keyed digest of each role's credentials bundle.
+    pub credentials: &'a BTreeMap<Role, String>,
+    /// Where the functions keep things.
+    pub site: &'a Site,
+    /// What the cluster's owner changes in what was rendered, in the order in which it is applied.
+    pub patches: &'a [Patch],
+}
+
+impl<'a> Inputs<'a> {
+    /// What every cluster has; the rest is empty.
+    #[must_use]
+    pub const fn new(
+        cluster: &'a Cluster,
+        lock: &'a Lock,
+        credentials: &'a BTreeMap<Role, String>,
+        site: &'a Site,
+    ) -> Self {
+        Self { cluster, lock, credentials, site, patches: &[] }
+    }
+}
+
+/// Renders `inputs.cluster`.
+///
+/// # Errors
+/// All reasons at once: what the lock does not pin, credentials that are not there, AWS' limits.
+pub fn render(inputs: &Inputs<'_>) -> Result<Rendering, Vec<RenderError>> {
+    render_with_warnings(inputs).map(|(rendering, _)| rendering)
+}
+
+/// As [`render`], with what a person should know: patches that do nothing.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_with_warnings(inputs: &Inputs<'_>) -> Result<(Rendering, Vec<Diagnostic>), Vec<RenderError>> {
+    render_patched(inputs, Applied::new(inputs.patches)).map_err(|(errors, _)| errors)
+}
+
+/// What is wrong with patches on a cluster, and what a person should know of them, before the lock and the credentials
+/// are there. `test` operations are left to the rendering itself, which knows the values.
+#[must_use]
+pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+    let unknown = || "unknown".to_owned();
+    let site = Site {
+        asset_bucket: unknown(),
+        kms_key_arn: unknown(),
+        region: None,
+        issuer_bucket: Some(unknown()),
+    };
+    let (lock, credentials) = (Lock::default(), BTreeMap::new());
+    let inputs = Inputs { patches, ..Inputs::new(cluster, &lock, &credentials, &site) };
+    match render_patched(&inputs, Applied::without_tests(patches)) {
+        Ok((_, warnings)) => (Vec::new(), warnings),
+        // What the lock does not pin is no matter of the patches.
+        Err((errors, warnings)) => {
+            let of_patch = |error| if let RenderError::Patch(found) = error { Some(*found) } else { None };
+            (errors.into_iter().filter_map(of_patch).collect(), warnings)
+        }
+    }
+}
+
+/// Both the errors and the warnings.
+type Findings = (Vec<RenderError>, Vec<Diagnostic>);
+
+fn render_patched(
+    inputs: &Inputs<'_>,
+    patches: Applied<'_>,
+) -> Result<(Rendering, Vec<Diagnostic>), Findings> {
+    let &Inputs { cluster, lock, credentials, site, patches: _ } = inputs;
+    let patched_machines = BTreeMap::new();
+    let mut context =
+        Context { cluster, lock, credentials, site, patches, patched_machines, errors: Vec::new() };
+    let mut stacks = Vec::with_capacity(4 + cluster.pools.len());
+    let mut roles = BTreeMap::new();
+
+    let network = network::template(&mut context);
+    stacks.push(stack(&mut context, StackKind::Network, "", &network));
+    if let Some(identity) = identity::template(&mut context) {
+        stacks.push(stack(&mut context, StackKind::Identity, "", &identity));
+    }
+    let (etcd, members) = etcd::template(&mut context);
+    stacks.push(stack(&mut context, StackKind::Etcd, "", &etcd));
+    roles.extend(members);
+    let (control_plane, controllers) = control_plane::template(&mut context);
+    stacks.push(stack(&mut context, StackKind::ControlPlane, "", &control_plane));
+    roles.extend([controllers]);
+    for pool in &cluster.pools {
+        let (template, workers) = pool::template(&mut context, pool);
+        stacks.push(stack(&mut context, StackKind::Pool, &pool.name, &template));
+        roles.extend([workers]);
+    }
+
+    for (role, node) in &roles {
+        context.errors.extend(limits::check_config(&node.stack, &role.to_string(), node.config.len()));
+    }
+    let addons = addons::render(&mut context);
+    for (role, changed) in context.patched_machines {
+        if let Some(node) = roles.get_mut(&role) {
+            node.machine["patched"] = changed;
+        }
+    }
+    let mut errors = context.errors;
+    let (refused, warnings) = context.patches.finish();
+    errors.extend(refused.into_iter().map(Box::new).map(RenderError::Patch));
+    if errors.is_empty() {
+        let cluster = cluster.name.clone();
+        return Ok((Rendering { format: Rendering::FORMAT, cluster, stacks, roles, addons }, warnings));
+    }
+    // Several roles may lack the same thing.
+    errors.sort_by_key(ToString::to_string);
+    errors.dedup();
+    Err((errors, warnings))
+}
+
+/// Finishes a stack: patches it, and checks it against AWS' limits.
+fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Template) -> Stack {
+    let name = context.stack_name(kind, pool);
+    let value = patched(context, &name, template.value());
+    let body = canonical_json(&value);
+    for id in template.collisions() {
+        context.errors.push(RenderError::LogicalIdCollision { stack: name.clone(), id: id.clone() });
+    }
+    let mut tags = context.cluster.stack_tags.clone();
+    tags.insert("slipway:cluster".to_owned(), context.cluster.name.clone());
+    context.errors.extend(limits::check(&name, &value, body.len(), tags.len()));
+    Stack { sha256: sha256_hex(body.as_bytes()), name, kind, body, tags }
+}
+
+/// The template with what patches change in it. What they change of a machine makes its nodes outdated.
+fn patched(context: &mut Context<'_>, stack: &str, rendered: Value) -> Value {
+    if context.patches.is_empty() {
+        return rendered;
+    }
+    let mut value = rendered.clone();
+    let own = stack.strip_prefix(&format!("{}-", context.cluster.name)).unwrap_or(stack);
+    context.patches.apply(Target::Stack(own), &mut value);
+    if value != rendered {
+        context.patched_machines.extend(launch_template::patched(&rendered, &value));
+    }
+    value
+}

@@ -1,0 +1,232 @@
+//! The lock: what the outside world decided, pinned so that the same spec renders the same bytes (P1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use slipway_core::cluster::{Architecture, Cluster, Image, KubernetesVersion};
+use slipway_core::members::MemberPin;
+use slipway_core::release::Rendering;
+use slipway_core::{oidc, versions};
+
+use crate::{images as addons, software};
+
+/// `clusters/<name>/lock.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Lock {
+    /// Version of this file's format.
+    pub format: u32,
+    /// The exact release for the `kubernetesVersion` that was asked for, by what was asked (`1.34` → `1.34.2`).
+    pub kubernetes: BTreeMap<String, String>,
+    /// The etcd release that goes with a Kubernetes minor (`1.34` → `3.6.16`), where `etcd.version` names none.
+    pub etcd: BTreeMap<String, String>,
+    /// The image id behind each SSM public parameter.
+    pub images: BTreeMap<String, String>,
+    /// How each etcd member comes up, by index: see [`slipway_core::members`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub etcd_members: BTreeMap<u32, MemberPin>,
+    /// The add-ons came to AWS by the controllers' role before the spec gave service accounts roles, and go on so: see
+    /// [`Lock::settle_way_to_aws`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub addons_through_controllers: bool,
+    /// SHA-256 of the node agent for each architecture that one has been published for.
+    pub agent: BTreeMap<Architecture, String>,
+    /// The tag of each add-on's image, by Kubernetes minor and image name (`1.34` → `coredns` → `v1.14.6`), where the spec
+    /// names none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// The digest of each add-on's and each static pod's image, by its reference in its own registry
+    /// (`registry.k8s.io/coredns/coredns:v1.14.6` → `sha256:…`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub addon_images: BTreeMap<String, String>,
+    /// The release of each program that follows no other, by Kubernetes minor and program (`1.34` → `containerd` → `2.4.2`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub program_versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// SHA-256 of each program that nodes install, by its publisher's URL.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub program_files: BTreeMap<String, String>,
+}
+
+/// What a cluster needs from the lock and does not find there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Missing {
+    /// SSM parameters whose image is not pinned.
+    pub parameters: BTreeSet<String>,
+    /// The release that `kubernetesVersion` is to be pinned to, by what was asked: the newest patch that this
+    /// version of Slipway knows.
+    pub kubernetes: BTreeMap<String, String>,
+    /// The etcd release, by Kubernetes minor.
+    pub etcd: BTreeMap<String, String>,
+    /// The processors for which no agent is pinned.
+    pub agent: BTreeSet<Architecture>,
+    /// The tags of add-ons' images, by Kubernetes minor and image name: those that this version of Slipway knows.
+    pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// References of images whose digest is not pinned.
+    pub addon_images: BTreeSet<String>,
+    /// The releases of programs, by Kubernetes minor and program: those that this version of Slipway knows.
+    pub program_versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// URLs of programs whose digest is not pinned, and where each one's publisher says it.
+    pub program_files: BTreeMap<String, String>,
+}
+
+impl Lock {
+    /// The current format.
+    pub const FORMAT: u32 = 1;
+
+    /// What `cluster` needs and this lock lacks.
+    #[must_use]
+    pub fn missing(&self, cluster: &Cluster) -> Missing {
+        Missing {
+            parameters: parameters(cluster)
+                .into_iter()
+                .filter(|name| !self.images.contains_key(name))
+                .collect(),
+            kubernetes: self.missing_releases(cluster),
+            etcd: self.missing_etcd(cluster).into_iter().collect(),
+            agent: cluster.architectures().into_iter().filter(|one| !self.agent.contains_key(one)).collect(),
+            addon_versions: self.missing_addon_versions(cluster),
+            addon_images: self.missing_addon_images(cluster),
+            program_versions: software::missing_versions(cluster, self),
+            program_files: software::missing_files(cluster, &self.versioned(cluster)),
+        }
+    }
+
+    fn missing_addon_versions(&self, cluster: &Cluster) -> BTreeMap<String, BTreeMap<String, String>> {
+        let minor = minor(cluster.kubernetes_version);
+        let pinned = self.addon_versions.get(&minor);
+        let missing: BTreeMap<String, String> = addons::enabled(cluster)
+            .into_iter()
+            .flat_map(|addon| addons::newest(cluster.kubernetes_version, addon))
+            .filter(|(image, _)| pinned.is_none_or(|pinned| !pinned.contains_key(image)))
+            .collect();
+        if missing.is_empty() { BTreeMap::new() } else { BTreeMap::from([(minor, missing)]) }
+    }
+
+    /// This lock with every release that it lacks, as [`Lock::pin_known`] will pin it.
+    fn versioned(&self, cluster: &Cluster) -> Self {
+        let mut versioned = self.clone();
+        versioned.kubernetes.extend(self.missing_releases(cluster));
+        versioned.etcd.extend(self.missing_etcd(cluster));
+        versioned.pin_addon_versions(self.missing_addon_versions(cluster));
+        versioned.pin_program_versions(software::missing_versions(cluster, self));
+        versioned
+    }
+
+    fn missing_addon_images(&self, cluster: &Cluster) -> BTreeSet<String> {
+        let versioned = self.versioned(cluster);
+        let of_addons = addons::references(cluster, &versioned).into_iter();
+        of_addons
+            .chain(software::references(cluster, &versioned))
+            .filter(|reference| !self.addon_images.contains_key(reference))
+            .collect()
+    }
+
+    /// Settles how `cluster`'s add-ons come to AWS. `stands`: what is deployed, and what is on its way.
+    ///
+    /// A cluster whose controllers have made tokens under their own issuer goes on by the controllers' role when its service
+    /// accounts get roles: until every controller is replaced there are tokens that AWS does not know, and the add-ons
+    /// would stand without AWS. It is never taken back here, so that the same spec renders the same (P1). What takes it back
+    /// is the rollout that has seen every controller sign with the issuer that AWS knows (issue 7), and that in two steps:
+    /// the add-ons change to their own roles, and only then the controllers lose what those needed.
+    pub fn settle_way_to_aws<'r>(
+        &mut self,
+        cluster: &Cluster,
+        stands: impl IntoIterator<Item = &'r Rendering>,
+    ) {
+        let on = cluster.iam_roles.as_ref().is_some_and(|roles| roles.enabled);
+        self.addons_through_controllers |= !on || stands.into_iter().any(oidc::signs_locally);
+    }
+
+    /// Pins everything of `missing` that needs nobody to be asked: releases and tags that this version of Slipway knows.
+    pub fn pin_known(&mut self, missing: &Missing) {
+        self.format = Self::FORMAT;
+        self.kubernetes.extend(missing.kubernetes.clone());
+        self.etcd.extend(missing.etcd.clone());
+        self.pin_addon_versions(missing.addon_versions.clone());
+        self.pin_program_versions(missing.program_versions.clone());
+    }
+
+    fn pin_program_versions(&mut self, missing: BTreeMap<String, BTreeMap<String, String>>) {
+        for (minor, programs) in missing {
+            self.program_versions.entry(minor).or_default().extend(programs);
+        }
+    }
+
+    /// Pins the tags of [`Missing::addon_versions`] beside those that are pinned.
+    fn pin_addon_versions(&mut self, missing: BTreeMap<String, BTreeMap<String, String>>) {
+        for (minor, images) in missing {
+            self.addon_versions.entry(minor).or_default().extend(images);
+        }
+    }
+
+    /// The tag that is pinned for an add-on's image.
+    #[must_use]
+    pub fn addon_version(&self, cluster: &Cluster, image: addons::Image) -> Option<&str> {
+        self.addon_versions.get(&minor(cluster.kubernetes_version))?.get(image.name()).map(String::as_str)
+    }
+
+    /// The exact Kubernetes release of `cluster`: the spec's, or the pinned one.
+    #[must_use]
+    pub fn kubernetes_version(&self, cluster: &Cluster) -> Option<String> {
+        let asked = cluster.kubernetes_version;
+        let pinned = self.kubernetes.get(&asked.to_string()).cloned();
+        pinned.or_else(|| asked.patch.map(|_| asked.to_string()))
+    }
+
+    /// Of the controllers' version, and of each pool's that lags.
+    fn missing_releases(&self, cluster: &Cluster) -> BTreeMap<String, String> {
+        let pools = cluster.pools.iter().map(|pool| cluster.version_of(pool));
+        std::iter::once(cluster.kubernetes_version)
+            .chain(pools)
+            .filter(|asked| asked.patch.is_none() && !self.kubernetes.contains_key(&asked.to_string()))
+            .filter_map(|asked| Some((asked.to_string(), versions::newest_patch(asked)?.to_string())))
+            .collect()
+    }
+
+    fn missing_etcd(&self, cluster: &Cluster) -> Option<(String, String)> {
+        let minor = minor(cluster.kubernetes_version);
+        if cluster.etcd.version.is_some() || self.etcd.contains_key(&minor) {
+            return None;
+        }
+        Some((minor, versions::etcd(cluster.kubernetes_version)?.to_owned()))
+    }
+
+    /// The etcd release of `cluster`; `None` if the spec names none and the lock lacks it.
+    #[must_use]
+    pub fn etcd_version<'a>(&'a self, cluster: &'a Cluster) -> Option<&'a str> {
+        let pinned = || self.etcd.get(&minor(cluster.kubernetes_version));
+        cluster.etcd.version.as_ref().or_else(pinned).map(String::as_str)
+    }
+
+    /// The image id of `image` for `architecture`; `None` if the lock lacks it.
+    #[must_use]
+    pub fn image<'a>(&'a self, image: &'a Image, architecture: Architecture) -> Option<&'a str> {
+        match image {
+            Image::Ami(id) => Some(id),
+            Image::SsmParameter(names) => {
+                names.get(&architecture).and_then(|name| self.images.get(name)).map(String::as_str)
+            }
+        }
+    }
+}
+
+/// `1.34` of `1.34.2`.
+pub(crate) fn minor(version: KubernetesVersion) -> String {
+    KubernetesVersion { patch: None, ..version }.to_string()
+}
+
+/// The SSM public parameters that `cluster`'s nodes take their images from.
+fn parameters(cluster: &Cluster) -> BTreeSet<String> {
+    let mut wanted = BTreeSet::new();
+    let mut want = |image: &Image, instance_type: &str| {
+        if let Image::SsmParameter(names) = image {
+            wanted.extend(names.get(&Architecture::of_instance_type(instance_type)).cloned());
+        }
+    };
+    want(&cluster.image, &cluster.controller.instance_type);
+    want(&cluster.image, &cluster.etcd.instance_type);
+    for pool in &cluster.pools {
+        want(cluster.image_of(pool), &pool.instance_type);
+    }
+    wanted
+}

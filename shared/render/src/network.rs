@@ -1,0 +1,100 @@
+//! The network stack: VPC, subnets with their ways out, security groups, and the private zone of etcd's
+//! names.
+//!
+//! What exists already (a VPC, subnets, gateways, route tables) is named by its id and left as it is. The
+//! API's load balancers are not here but in the control-plane stack: see `endpoints.rs`.
+
+mod egress;
+mod security_groups;
+
+use serde_json::{Value, json};
+use slipway_core::release::ETCD_HOSTED_ZONE;
+
+pub(super) use egress::nat_addresses;
+
+use slipway_core::cluster::{SubnetSource, Vpc};
+
+use super::cfn::{Resource, Template, logical_id, reference};
+use super::context::{Context, existing, export};
+
+const VPC: &str = "Vpc";
+/// Logical id of a managed subnet, and of the output that exports it.
+pub(super) fn subnet_id(name: &str) -> String {
+    logical_id("Subnet", name)
+}
+
+/// Renders the network stack.
+pub(super) fn template(context: &mut Context<'_>) -> Template {
+    let mut template = Template::new(format!("Network of the Kubernetes cluster {}", context.cluster.name));
+    let vpc_id = vpc(context, &mut template);
+    subnets(context, &mut template, &vpc_id);
+    egress::add(context, &mut template, &vpc_id);
+    security_groups::add(context, &mut template, &vpc_id);
+    hosted_zone(context, &mut template, &vpc_id);
+    template
+}
+
+/// The VPC, if it is ours; its id in any case.
+fn vpc(context: &Context<'_>, template: &mut Template) -> Value {
+    match &context.cluster.network.vpc {
+        Vpc::Existing { id, .. } => existing(id),
+        Vpc::Managed(cidr) => {
+            // Both DNS settings are needed for the private hosted zone of etcd's names.
+            let vpc = Resource::new("AWS::EC2::VPC")
+                .set("CidrBlock", cidr.to_string())
+                .set("EnableDnsSupport", true)
+                .set("EnableDnsHostnames", true)
+                .set("Tags", context.tags("vpc").list());
+            let id = reference(&template.add(VPC, vpc));
+            template.export(VPC, "The VPC", id.clone(), context.network_export(export::VPC));
+            id
+        }
+    }
+}
+
+fn subnets(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
+    for subnet in &context.cluster.network.subnets {
+        let SubnetSource::Managed { cidr, .. } = &subnet.source else { continue };
+        // Where Kubernetes' load balancer controllers look for subnets to stand in.
+        let role = if subnet.private { "kubernetes.io/role/internal-elb" } else { "kubernetes.io/role/elb" };
+        let id = subnet_id(&subnet.name);
+        let resource = Resource::new("AWS::EC2::Subnet")
+            .set("VpcId", vpc_id.clone())
+            .set("CidrBlock", cidr.to_string())
+            .set("AvailabilityZone", subnet.availability_zone.as_str())
+            .set("MapPublicIpOnLaunch", !subnet.private)
+            .set("Tags", context.tags(&subnet.name).with(role, "1").list());
+        template.add(&id, resource);
+        let description = format!("Subnet {} in {}", subnet.name, subnet.availability_zone);
+        template.export(&id, description, reference(&id), context.network_export(&id));
+    }
+}
+
+/// The zone of the members' names. Each member sets its own record at boot, so a replaced member keeps its
+/// name.
+fn hosted_zone(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
+    let cluster = context.cluster;
+    if cluster.etcd.hosted_zone_id.is_some() {
+        return;
+    }
+    let zone = Resource::new("AWS::Route53::HostedZone")
+        .set("Name", format!("{}.", cluster.etcd.internal_domain.trim_end_matches('.')))
+        .set(
+            "HostedZoneConfig",
+            json!({ "Comment": format!("Names of the etcd members of {}", cluster.name) }),
+        )
+        .set("VPCs", json!([{ "VPCId": vpc_id, "VPCRegion": cluster.region }]))
+        .set("HostedZoneTags", context.tags("etcd").list());
+    let id = template.add(ETCD_HOSTED_ZONE, zone);
+    // Members look for one another before each has set its record. That a name does not exist, resolvers remember for a quarter of
+    // an hour (the zone's SOA); an address that nobody has (RFC 5737), for ten seconds.
+    let nobody = Resource::new("AWS::Route53::RecordSet")
+        .set("HostedZoneId", reference(&id))
+        .set("Name", format!("*.{}.", cluster.etcd.internal_domain.trim_end_matches('.')))
+        .set("Type", "A")
+        .set("TTL", "10")
+        .set("ResourceRecords", json!(["192.0.2.1"]));
+    template.add("EtcdNobody", nobody);
+    let name = context.network_export(export::ETCD_HOSTED_ZONE);
+    template.export(id.as_str(), "Private hosted zone of the etcd members' names", reference(&id), name);
+}

@@ -1,0 +1,126 @@
+//! The files that the API server reads: who may sign in, what is admitted, what is written down of it.
+
+use serde_json::{Value, json};
+use slipway_core::cluster::{Admission, AuditLog, Oidc};
+
+/// Limits each kubelet to its own node and pods; Slipway's kubelets rely on nothing more.
+const NODE_RESTRICTION: &str = "NodeRestriction";
+
+/// `AuthenticationConfiguration`, stable since 1.34, the oldest release that is launched. It takes the place of the
+/// flags `--oidc-*`, accepts every asymmetric algorithm, and is read again when it changes.
+pub(super) fn authentication(oidc: &Oidc) -> Value {
+    let mut issuer = json!({ "url": oidc.issuer_url, "audiences": [oidc.client_id] });
+    if let Some(certificate) = &oidc.certificate_authority {
+        issuer["certificateAuthority"] = json!(certificate);
+    }
+    let mut mappings =
+        json!({ "username": { "claim": oidc.username_claim, "prefix": oidc.username_prefix } });
+    if let Some((claim, prefix)) = &oidc.groups {
+        mappings["groups"] = json!({ "claim": claim, "prefix": prefix });
+    }
+    let mut jwt = json!({ "issuer": issuer, "claimMappings": mappings });
+    if !oidc.required_claims.is_empty() {
+        let rules = oidc.required_claims.iter();
+        let rules = rules.map(|(claim, value)| json!({ "claim": claim, "requiredValue": value }));
+        jwt["claimValidationRules"] = rules.collect();
+    }
+    json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "jwt": [jwt],
+    })
+}
+
+/// The plugins that are on and off besides the release's, and the configuration of those that have one; nothing if the
+/// spec says nothing.
+pub(super) fn admission(admission: &Admission) -> Option<Value> {
+    if *admission == Admission::default() {
+        return None;
+    }
+    let mut enable = admission.enable.clone();
+    enable.push(NODE_RESTRICTION.to_owned());
+    let mut settings = json!({ "disable": admission.disable });
+    if !admission.event_rate_limits.is_empty() {
+        enable.push("EventRateLimit".to_owned());
+        settings["configuration"] = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "AdmissionConfiguration",
+            "plugins": [{
+                "name": "EventRateLimit",
+                "configuration": {
+                    "apiVersion": "eventratelimit.admission.k8s.io/v1alpha1",
+                    "kind": "Configuration",
+                    "limits": admission.event_rate_limits,
+                },
+            }],
+        });
+    }
+    enable.sort();
+    enable.dedup();
+    settings["enable"] = json!(enable);
+    Some(settings)
+}
+
+/// The audit log with its policy.
+pub(super) fn audit_log(log: &AuditLog) -> Value {
+    let mut settings = serde_json::to_value(log).expect("an audit log has string keys only");
+    settings["policy"] = log.policy.as_ref().map_or_else(default_policy, |policy| json!(policy));
+    settings
+}
+
+/// What somebody did, and whether it was allowed. Left out: what the components do all day, and every look at what is no
+/// secret. The contents of secrets, and of tokens that are asked for, are never written down.
+fn default_policy() -> Value {
+    let core = |resources: &[&str]| json!([{ "group": "", "resources": resources }]);
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            { "level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*", "/version", "/openapi/*"] },
+            {
+                "level": "None",
+                "users": ["system:kube-proxy"],
+                "verbs": ["watch"],
+                "resources": [
+                    { "group": "", "resources": ["endpoints", "services"] },
+                    { "group": "discovery.k8s.io", "resources": ["endpointslices"] },
+                ],
+            },
+            {
+                "level": "None",
+                "userGroups": ["system:nodes"],
+                "verbs": ["get", "patch", "update"],
+                "resources": [
+                    { "group": "", "resources": ["nodes", "nodes/status", "pods/status"] },
+                    { "group": "coordination.k8s.io", "resources": ["leases"] },
+                ],
+            },
+            {
+                "level": "None",
+                "users": [
+                    "system:apiserver",
+                    "system:kube-controller-manager",
+                    "system:kube-scheduler",
+                ],
+                "verbs": ["get", "list", "watch", "update"],
+                "resources": [
+                    { "group": "coordination.k8s.io", "resources": ["leases"] },
+                    { "group": "", "resources": ["endpoints", "namespaces"] },
+                ],
+            },
+            { "level": "None", "resources": [
+                { "group": "", "resources": ["events"] },
+                { "group": "events.k8s.io", "resources": ["events"] },
+            ] },
+            { "level": "Metadata", "resources": [
+                { "group": "", "resources": ["configmaps", "secrets", "serviceaccounts/token"] },
+                { "group": "authentication.k8s.io", "resources": ["tokenreviews"] },
+            ] },
+            { "level": "Metadata", "resources": core(&["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"]) },
+            { "level": "None", "userGroups": ["system:nodes"], "verbs": ["get", "list", "watch"] },
+            { "level": "Request", "verbs": ["create", "update", "patch", "delete", "deletecollection"] },
+            { "level": "Metadata" },
+        ],
+    })
+}

@@ -1,0 +1,132 @@
+//! Userdata: a small script and `node.json` with the two digests. It fetches, checks, and hands over to the
+//! node agent.
+
+use serde_json::{Value, json};
+use slipway_core::canonical::canonical_json;
+use slipway_core::cluster::Architecture;
+use slipway_core::node::NodeFile;
+use slipway_core::role::Role;
+
+use super::cfn::{base64, join};
+use super::context::Context;
+use super::groups::Hooks;
+
+/// What differs between one node's userdata and another's.
+pub(super) struct Digests<'a> {
+    pub(super) role: &'a Role,
+    pub(super) architecture: Architecture,
+    pub(super) config: &'a str,
+    pub(super) credentials: &'a str,
+    /// The Auto Scaling group, whose launch hook it gives up.
+    pub(super) group: &'a str,
+    /// The hosted zone in which an etcd member sets its record: one that is made is known to CloudFormation alone.
+    pub(super) zone: Option<Value>,
+}
+
+/// The `UserData` property.
+pub(super) fn userdata(context: &Context<'_>, digests: Digests<'_>) -> Value {
+    let node = NodeFile {
+        format: NodeFile::FORMAT,
+        cluster: context.cluster.name.clone(),
+        role: digests.role.to_string(),
+        region: context.cluster.region.clone(),
+        asset_bucket: context.site.asset_bucket.clone(),
+        agent: context.lock.agent.get(&digests.architecture).cloned(),
+        config: digests.config.to_owned(),
+        credentials: digests.credentials.to_owned(),
+        // Below.
+        zone: None,
+    };
+    let tail = tail(&node, &digests, context.dns_suffix());
+    let node = canonical_json(&serde_json::to_value(&node).expect("a node file has string keys only"));
+    base64(match &digests.zone {
+        None => Value::String(format!("{HEAD}{node}{tail}")),
+        Some(zone) => {
+            // The last key of node.json, filled in by CloudFormation unless the spec names the zone.
+            let open = node.strip_suffix('}').expect("a node file is a JSON object");
+            if let Value::String(zone) = zone {
+                return base64(Value::String(format!("{HEAD}{open},\"zone\":\"{zone}\"}}{tail}")));
+            }
+            join(vec![json!(format!("{HEAD}{open},\"zone\":\"")), zone.clone(), json!(format!("\"}}{tail}"))])
+        }
+    })
+}
+
+const HEAD: &str = r"#!/bin/sh
+# Slipway: fetches the node agent and this node's two bundles, checks them, hands over. There is no secret in here.
+set -eu
+umask 077
+mkdir -p /var/lib/slipway
+cd /var/lib/slipway
+cat >node.json <<'NODE'
+";
+
+/// The script after `node.json`. It repeats some of its values, because an image need not have a JSON parser.
+fn tail(node: &NodeFile, digests: &Digests<'_>, dns_suffix: &str) -> String {
+    let NodeFile { cluster, role, region, asset_bucket, config, credentials, .. } = node;
+    let agent = node.agent.as_deref().unwrap_or_default();
+    let (architecture, group, hook) = (digests.architecture.as_str(), digests.group, Hooks::LAUNCH);
+    format!(
+        r#"
+NODE
+region='{region}' cluster='{cluster}' role='{role}' agent='{agent}'
+config='{config}' credentials='{credentials}' group='{group}' hook='{hook}' token=''
+s3='https://{asset_bucket}.s3.{region}.{dns_suffix}' autoscaling='https://autoscaling.{region}.{dns_suffix}/'
+{SCRIPT}
+[ -n "$agent" ] || die 'the lock pins no node agent for {architecture}: publish one, then render this cluster again'
+fetch "agent/$agent/slipway-node" slipway-node "$agent"
+fetch "clusters/$cluster/bundles/$role/config-$config" config.json "$config"
+fetch "clusters/$cluster/bundles/$role/credentials-$credentials" credentials.sealed ''
+chmod 0700 slipway-node
+./slipway-node bootstrap && exit 0 || ended=$?
+[ "$ended" -ne 1 ] || abandon # It has told why by itself.
+die "slipway-node bootstrap ended with status $ended"
+"#
+    )
+}
+
+// `call` takes the role's credentials anew each time, as they may appear late, and hands them to curl by standard input: a
+// command line can be read by any process. S3 wants the digest of what is sent, empty or not, in a header that is signed; curl
+// signs the headers that it is given since 7.87, and adds this one by itself only since 8. `fetch` pauses 2, 4, … 256 s between its
+// tries, eight and a half minutes in all, well inside the launch hook's time. The credentials need no checksum: AES-GCM refuses
+// what was changed. Who gives up says so where `BootstrapReport` is read, and has the group take the instance away at once.
+const SCRIPT: &str = r#"imds='http://169.254.169.254/latest'
+say() { echo "slipway: $*" | tee /dev/console >&2 2>/dev/null || :; }
+field() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p"; }
+sum() { sha256sum <"$1" | cut -d' ' -f1; }
+meta() { curl -sf -m 5 -H "X-aws-ec2-metadata-token: $token" "$imds/meta-data/$1"; }
+call() {
+  service=$1 && shift
+  token=$(curl -sf -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 21600' "$imds/api/token") || return 1
+  profile=$(meta iam/security-credentials/) && keys=$(meta "iam/security-credentials/$profile") || return 1
+  {
+    printf 'user = "%s:' "$(echo "$keys" | field AccessKeyId)"
+    printf '%s"\n' "$(echo "$keys" | field SecretAccessKey)"
+    printf 'header = "x-amz-security-token: %s"\n' "$(echo "$keys" | field Token)"
+  } | curl -sSf -m 300 --aws-sigv4 "aws:amz:$region:$service" -K - "$@"
+}
+abandon() {
+  id=$(meta instance-id) || exit 1
+  call autoscaling -d "Action=CompleteLifecycleAction&AutoScalingGroupName=$group&InstanceId=$id&LifecycleActionResult=ABANDON&LifecycleHookName=$hook&Version=2011-01-01" "$autoscaling" || :
+  exit 1
+}
+die() {
+  say "giving up: $*"
+  id=$(meta instance-id) || exit 1
+  printf '{"agent":"","at":"%s","config":"%s","credentials":"%s","failure":{"code":"userdata","help":"see the console of the instance","message":"%s"},"format":1,"instance":"%s","role":"%s","state":"given-up"}' \
+    "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$config" "$credentials" "$*" "$id" "$role" >report.json
+  call s3 -X PUT -H 'content-type: application/json' -H "x-amz-content-sha256: $(sum report.json)" \
+    --data-binary @report.json "$s3/clusters/$cluster/nodes/$role/$id.json" || :
+  abandon
+}
+get() { call s3 -H "x-amz-content-sha256: $(sum /dev/null)" -o "$2.part" "$s3/$1"; }
+fetch() {
+  pause_s=2
+  until get "$1" "$2" && { [ -z "$3" ] || [ "$(sum "$2.part")" = "$3" ]; }; do
+    [ "$pause_s" -le 256 ] || die "$s3/$1 cannot be had, or is not what its digest says"
+    say "cannot have $s3/$1 yet; trying again in $pause_s s"
+    sleep "$pause_s"
+    pause_s=$((pause_s * 2))
+  done
+  mv "$2.part" "$2"
+}"#;

@@ -1,0 +1,219 @@
+//! From the text of a `cluster.yaml` to a checked [`Cluster`](slipway_core::cluster::Cluster), or to diagnostics with line, column and cure.
+
+mod check;
+mod documents;
+pub mod instance_types;
+mod legacy;
+mod lower;
+mod migrate;
+mod model;
+pub mod patch;
+pub(crate) mod path;
+mod regions;
+pub(crate) mod report;
+mod schema;
+pub(crate) mod shape;
+mod shown;
+mod starter;
+pub(crate) mod tree;
+
+use path::Path;
+use report::{Problem, Report};
+use slipway_core::cluster::Cluster;
+use slipway_core::diagnostic::{Diagnostic, Severity};
+use tree::{Document, Span};
+
+pub use documents::{cluster_yaml, from_kube_aws};
+pub use migrate::{Change, ChangeKind, Migrated, Unmigrated, migrate};
+pub use schema::schema;
+pub use starter::{SCHEMA_FILE, Starter, starter};
+
+/// A spec that was accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accepted {
+    /// The checked cluster.
+    pub cluster: Cluster,
+    /// What a person should know: translated keys and the like. Never errors.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// What a spec must agree with because of where it was uploaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected<'a> {
+    /// The folder that the spec lies in, which must be the cluster's name.
+    pub name: &'a str,
+    /// The region of the installation, which makes all its clusters in it; `None` if none is known, as on a
+    /// person's machine.
+    pub region: Option<&'a str>,
+}
+
+/// The largest spec that is read, in bytes: hundreds of pools fit in, and an upload of 10 MB costs nothing.
+pub const MOST_BYTES: usize = 256 * 1024;
+
+/// What findings call a spec.
+const SPEC: Document = Document {
+    name: "the spec",
+    other: "upload the cluster.yaml itself",
+    empty: "write one with `slipway init`, or start from examples/minimal.yaml",
+    several: "one file describes one cluster: put each into clusters/<name>/cluster.yaml of its own",
+    tag: "a cluster.yaml holds plain values; CloudFormation functions such as !Ref belong into templates",
+    most_bytes: MOST_BYTES,
+};
+
+/// Reads a `cluster.yaml`: syntax, keys and types, references and relations, all findings at once.
+///
+/// `expected` is what the place of the upload says; `None` where a spec has none.
+///
+/// # Errors
+/// Every finding in the order of the text, warnings included, if at least one is an error.
+pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, Vec<Diagnostic>> {
+    let text = decode(text, &SPEC).map_err(|problem| whole(vec![problem]))?;
+    let tree = tree::read(text, &SPEC).map_err(whole)?;
+    let mut report = Report::new(&tree);
+    let shaped = shape::read(schema::root(), &tree, &mut report);
+    let cluster = match serde_json::from_value::<model::Spec>(shaped) {
+        Ok(spec) => lower::lower(&spec, expected, &mut report),
+        // Items that were refused leave holes that the types do not take: the findings so far are the answer.
+        Err(error) => {
+            if !report.refused(&Path::default()) {
+                report.error(
+                    "wrong-type",
+                    &Path::default(),
+                    error.to_string(),
+                    "compare with the published schema",
+                );
+            }
+            None
+        }
+    };
+    let diagnostics = report.finish();
+    match cluster {
+        Some(cluster) if diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning) => {
+            Ok(Accepted { cluster, warnings: diagnostics })
+        }
+        Some(_) | None => Err(diagnostics),
+    }
+}
+
+/// What is amiss with an update, and where in the spec it is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Objection {
+    /// An error: the update is refused.
+    pub severity: Severity,
+    /// A stable name, as of a [`slipway_core::diagnostic::Diagnostic`].
+    pub code: &'static str,
+    /// Paths of the keys that may say it, the most particular first.
+    pub paths: Vec<String>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+impl Objection {
+    /// One for which the spec is refused.
+    #[must_use]
+    pub fn error(code: &'static str, paths: Vec<String>, message: String, help: String) -> Self {
+        Self { severity: Severity::Error, code, paths, message, help }
+    }
+}
+
+/// Findings about a spec that was accepted, each at its place in the text.
+#[must_use]
+pub fn placed(text: &[u8], objections: Vec<Objection>) -> Vec<Diagnostic> {
+    if objections.is_empty() {
+        return Vec::new();
+    }
+    let read = decode(text, &SPEC).map_err(|problem| whole(vec![problem]));
+    let tree = match read.and_then(|text| tree::read(text, &SPEC).map_err(whole)) {
+        Ok(tree) => tree,
+        Err(diagnostics) => return diagnostics,
+    };
+    let mut report = Report::new(&tree);
+    for Objection { severity, code, paths, message, help } in objections {
+        // What is written is what must be changed; what is not takes its value from the last.
+        let paths: Vec<Path> = paths.iter().map(|path| Path::of(path)).collect();
+        let written = paths.iter().find(|path| report.has(path)).or(paths.last());
+        let path = written.cloned().unwrap_or_default();
+        match severity {
+            Severity::Error => report.error(code, &path, message, help),
+            Severity::Warning => report.warning(code, &path, message, help),
+        }
+    }
+    report.finish()
+}
+
+/// Findings about a text that is no spec at all.
+fn whole(problems: Vec<Problem>) -> Vec<Diagnostic> {
+    let mut diagnostics: Vec<Diagnostic> = problems
+        .into_iter()
+        .map(|problem| problem.into_diagnostic(Severity::Error, &Path::default()))
+        .collect();
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    diagnostics
+}
+
+/// The finding about a spec that is too large to be read: it need not be fetched.
+#[must_use]
+pub fn too_large(length: usize) -> Diagnostic {
+    oversize(length, &SPEC).into_diagnostic(Severity::Error, &Path::default())
+}
+
+pub(crate) fn oversize(length: usize, document: &Document) -> Problem {
+    let Document { name, other, most_bytes, .. } = document;
+    let message = format!("{name} has {length} bytes; {most_bytes} are read at most");
+    Problem::file("too-large", message).help(format!("{other}: nobody needs so many keys"))
+}
+
+/// The text of a file, if it is text of a sensible size.
+pub(crate) fn decode<'t>(bytes: &'t [u8], document: &Document) -> Result<&'t str, Problem> {
+    if bytes.len() > document.most_bytes {
+        return Err(oversize(bytes.len(), document));
+    }
+    let at = |text: &str, length: usize| {
+        let line = text.matches('\n').count() + 1;
+        let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Span {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            column: u32::try_from(column).unwrap_or(u32::MAX),
+            start: text.len(),
+            end: text.len() + length,
+        }
+    };
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let good = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+            let help = if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+                "it looks like UTF-16: save it as UTF-8".to_owned()
+            } else {
+                format!("{}, saved as UTF-8: this is something else", document.other)
+            };
+            return Err(Problem::at(at(good, 0), "not-text", format!("{} is no UTF-8 text", document.name))
+                .help(help));
+        }
+    };
+    let control = |letter: char| letter.is_control() && !matches!(letter, '\t' | '\n' | '\r' | '\u{85}');
+    if let Some((start, letter)) = text.char_indices().find(|(_, letter)| control(*letter)) {
+        let message = format!("there is a control character (U+{:04X}) in the text", u32::from(letter));
+        let span = at(&text[..start], letter.len_utf8());
+        return Err(Problem::at(span, "not-text", message)
+            .help("remove it; if the file is full of them, it is no text at all"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    mod defaults;
+    mod examples;
+    mod findings;
+    mod fuzz;
+    mod kube_aws;
+    mod schema;
+    mod secrets;
+    mod seeds;
+    mod told;
+}

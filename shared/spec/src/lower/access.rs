@@ -1,0 +1,326 @@
+//! Who the cluster is, what its nodes run and who may enter.
+
+use std::collections::BTreeMap;
+
+use slipway_core::cluster::{Architecture, Controller, Etcd, Image, KubernetesVersion, NodePool};
+use slipway_core::versions::{NEWEST, RELEASES, release};
+use slipway_core::words::nearest;
+
+use super::Lowering;
+use super::text::{arn, is_id, is_name};
+use crate::model::ImageSpec;
+use crate::path::Path;
+use crate::regions::REGIONS;
+
+/// Amazon Linux 2023's newest image, which the lock pins
+/// (docs.aws.amazon.com/linux/al2023, "Launching with SSM public parameters").
+pub(crate) const AL2023: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-";
+/// EventBridge Scheduler names a schedule with 64 characters at most, and a cluster's is `slipway-<name>`.
+const MOST_NAME: usize = 64 - "slipway-".len();
+
+/// Whether `cluster` is `<a>-pool` or `<a>-pool-<b>`.
+///
+/// Its stack `<a>-pool-<b>-network` would also be that of pool `<b>-network` in cluster `<a>`, and likewise for every other
+/// kind of stack and every name that is derived from one. Without such clusters a stack's name tells its cluster:
+/// two names can only be the same where one cluster's name goes on with `-pool` after the other's.
+fn reads_as_a_pool(cluster: &str) -> bool {
+    cluster.ends_with("-pool") || cluster.contains("-pool-")
+}
+
+impl Lowering<'_, '_, '_> {
+    /// `clusterName`, which must be the folder's name too.
+    pub(super) fn name(&mut self, expected: Option<&str>) -> Option<String> {
+        let path = Path::of("clusterName");
+        let name = self.spec.cluster_name.as_deref()?;
+        let mut fit = true;
+        if !is_name(name) {
+            fit = false;
+            self.report.error(
+                "name-syntax",
+                &path,
+                format!("`{name}` cannot be a cluster's name"),
+                "begin with a letter, go on with letters, digits and hyphens, and end with a letter or digit: stacks are named after it",
+            );
+        }
+        if name.len() > MOST_NAME {
+            fit = false;
+            self.report.error(
+                "name-too-long",
+                &path,
+                format!("the cluster's name has {} characters", name.len()),
+                format!("shorten it to {MOST_NAME}: the schedule `slipway-<clusterName>` may have 64"),
+            );
+        }
+        if reads_as_a_pool(name) {
+            fit = false;
+            self.report.error(
+                "name-ambiguous",
+                &path,
+                format!("stacks of the cluster `{name}` could bear the names of another cluster's pools"),
+                "choose a name without the part `-pool`: stacks of pools are named `<clusterName>-pool-<pool>`",
+            );
+        }
+        if let Some(folder) = expected.filter(|folder| *folder != name) {
+            fit = false;
+            self.report.error(
+                "name-mismatch",
+                &path,
+                format!("the spec names the cluster `{name}`, but lies in the folder of `{folder}`"),
+                format!("write `clusterName: {folder}`, or put the spec into clusters/{name}/"),
+            );
+        }
+        fit.then(|| name.to_owned())
+    }
+
+    /// `region`.
+    pub(super) fn region(&mut self, expected: Option<&str>) -> Option<String> {
+        let region = self.spec.region.as_deref()?;
+        if REGIONS.contains(&region) {
+            if let Some(here) = expected.filter(|here| *here != region) {
+                self.report.error(
+                    "other-region",
+                    &Path::of("region"),
+                    format!("the cluster is for `{region}`, but this installation works in `{here}`"),
+                    format!("upload it to the installation in `{region}`, or write `region: {here}`"),
+                );
+            }
+            return Some(region.to_owned());
+        }
+        let help = nearest(region, REGIONS.into_iter()).map_or_else(
+            || "write a region such as `eu-west-1`".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        self.report.error(
+            "unknown-region",
+            &Path::of("region"),
+            format!("there is no AWS region `{region}`"),
+            help,
+        );
+        None
+    }
+
+    /// `kubernetesVersion`.
+    pub(super) fn kubernetes_version(&mut self) -> Option<KubernetesVersion> {
+        self.release(self.spec.kubernetes_version.as_deref()?, &Path::of("kubernetesVersion"))
+    }
+
+    /// A Kubernetes release that is known here.
+    pub(super) fn release(&mut self, text: &str, path: &Path) -> Option<KubernetesVersion> {
+        let Some(version) = version(text) else {
+            self.report.error(
+                "kubernetes-version",
+                path,
+                format!("`{text}` is no Kubernetes version"),
+                format!("write one such as `1.{}`", NEWEST.minor),
+            );
+            return None;
+        };
+        let Some(known) = release(version) else {
+            self.report.error(
+                "kubernetes-version",
+                path,
+                format!("Kubernetes {version} is not supported"),
+                format!("write one from `1.{}` to `1.{}`", RELEASES[0].minor, NEWEST.minor),
+            );
+            return None;
+        };
+        if version.patch.is_some_and(|patch| patch > known.patch) {
+            self.report.warning(
+                "kubernetes-version",
+                path,
+                format!("Kubernetes {version} is newer than the patches known here"),
+                format!("check that it exists; the newest known is `1.{}.{}`", known.minor, known.patch),
+            );
+        }
+        Some(version)
+    }
+
+    /// `image` or `amiId` of the cluster, or Amazon Linux 2023.
+    pub(super) fn image(&mut self) -> Option<Image> {
+        let (spec, root) = (self.spec, Path::default());
+        if spec.ami_id.is_none() && spec.image.is_none() {
+            let name =
+                |architecture: Architecture| (architecture, format!("{AL2023}{}", architecture.as_str()));
+            return Some(Image::SsmParameter([Architecture::Arm64, Architecture::X86_64].map(name).into()));
+        }
+        self.own_image(spec.ami_id.as_deref(), spec.image.as_ref(), &root)
+    }
+
+    /// `amiId` or `image` at `path`; `None` if neither is given, or they are amiss.
+    pub(super) fn own_image(
+        &mut self,
+        ami: Option<&str>,
+        image: Option<&ImageSpec>,
+        path: &Path,
+    ) -> Option<Image> {
+        let mut given: Vec<(Path, Image)> = Vec::new();
+        if let Some(ami) = ami {
+            given.push((path.key("amiId"), Image::Ami(ami.to_owned())));
+        }
+        if let Some(image) = image {
+            let path = path.key("image");
+            if let Some(ami) = &image.ami_id {
+                given.push((path.key("amiId"), Image::Ami(ami.clone())));
+            }
+            let names = [
+                (Architecture::Arm64, &image.ssm_parameters.arm64),
+                (Architecture::X86_64, &image.ssm_parameters.x86_64),
+            ];
+            let names: BTreeMap<_, _> = names
+                .into_iter()
+                .filter_map(|(architecture, name)| Some((architecture, name.clone()?)))
+                .collect();
+            if !names.is_empty() {
+                given.push((path.key("ssmParameters"), Image::SsmParameter(names)));
+            }
+            if given.is_empty() {
+                self.report.error(
+                    "image",
+                    &path,
+                    "the image is not given",
+                    "write `amiId`, or `ssmParameters` with `arm64` or `x86_64`",
+                );
+                return None;
+            }
+        }
+        let [(path, image)] = given.as_slice() else {
+            if let Some((path, _)) = given.get(1) {
+                self.report.error(
+                    "image",
+                    path,
+                    "the image is given twice",
+                    "keep one of `amiId`, `image.amiId` and `image.ssmParameters`",
+                );
+            }
+            return None;
+        };
+        match image {
+            Image::Ami(id) if !is_id(id, "ami") => {
+                self.report.error(
+                    "id-syntax",
+                    path,
+                    format!("`{id}` is no image's id"),
+                    "write one such as `ami-0123456789abcdef0`",
+                );
+                None
+            }
+            Image::Ami(_) | Image::SsmParameter(_) => Some(image.clone()),
+        }
+    }
+
+    /// One image serves one architecture: every node's must be covered.
+    pub(super) fn architectures(
+        &mut self,
+        image: &Option<Image>,
+        controller: Option<&Controller>,
+        etcd: Option<&Etcd>,
+        pools: &[NodePool],
+    ) {
+        let mut nodes: Vec<(Path, &str, &Image)> = Vec::new();
+        if let Some(image) = image {
+            nodes.extend(
+                controller.map(|it| (Path::of("controller.instanceType"), it.instance_type.as_str(), image)),
+            );
+            nodes.extend(etcd.map(|it| (Path::of("etcd.instanceType"), it.instance_type.as_str(), image)));
+        }
+        for (index, pool) in pools.iter().enumerate() {
+            let path = Path::of("worker.nodePools").index(index).key("instanceType");
+            nodes.extend(
+                pool.image
+                    .as_ref()
+                    .or(image.as_ref())
+                    .map(|image| (path, pool.instance_type.as_str(), image)),
+            );
+        }
+        let mut single: BTreeMap<&str, Architecture> = BTreeMap::new();
+        for (path, instance_type, image) in nodes {
+            let architecture = Architecture::of_instance_type(instance_type);
+            let covered = match image {
+                Image::Ami(id) => *single.entry(id).or_insert(architecture) == architecture,
+                Image::SsmParameter(names) => names.contains_key(&architecture),
+            };
+            if !covered {
+                self.report.error(
+                    "image-architecture",
+                    &path,
+                    format!(
+                        "`{instance_type}` is {}, for which the image is not made",
+                        architecture.as_str()
+                    ),
+                    "choose instance types of one architecture, or give `image.ssmParameters` for both",
+                );
+            }
+        }
+    }
+
+    /// The cluster's `kmsKeyArn`.
+    pub(super) fn kms_key(&mut self) -> Option<String> {
+        let text = self.spec.kms_key_arn.as_deref()?;
+        self.kms_key_arn(text, &Path::of("kmsKeyArn"));
+        Some(text.to_owned())
+    }
+
+    /// A key, in the cluster's region. No alias: as a resource in a policy of IAM's, which is how nodes are let in, it matches
+    /// nothing (docs.aws.amazon.com/kms, "Use aliases to control access to KMS keys").
+    pub(super) fn kms_key_arn(&mut self, text: &str, path: &Path) {
+        const EXAMPLE: &str = "write one such as `arn:aws:kms:eu-west-1:111122223333:key/…`";
+        let here = self.spec.region.as_deref().filter(|region| REGIONS.contains(region));
+        match arn(text, "kms") {
+            Some((_, resource)) if resource.starts_with("alias/") => self.report.error(
+                "arn-syntax",
+                path,
+                format!("`{text}` is an alias, by which no node can be allowed to use the key"),
+                "write the ARN of the key itself, which `aws kms describe-key --key-id alias/…` tells",
+            ),
+            Some((_, resource)) if resource.strip_prefix("key/").is_none_or(str::is_empty) => {
+                self.report.error("arn-syntax", path, format!("`{text}` is no ARN of a KMS key"), EXAMPLE);
+            }
+            Some((of, _)) if here.is_some_and(|region| region != of) => {
+                let help =
+                    format!("take a key of {}, or a replica of this one there", here.unwrap_or_default());
+                let message = format!("the key lies in {of}, the cluster elsewhere");
+                self.report.error("kms-region", path, message, help);
+            }
+            Some(_) => {}
+            None => {
+                self.report.error("arn-syntax", path, format!("`{text}` is no ARN of a KMS key"), EXAMPLE)
+            }
+        }
+    }
+
+    /// `sshAuthorizedKeys`: public keys, and not by mistake a private one.
+    pub(super) fn ssh_keys(&mut self) -> Vec<String> {
+        self.ssh_keys_of(&self.spec.ssh_authorized_keys, &Path::of("sshAuthorizedKeys"));
+        self.spec.ssh_authorized_keys.clone()
+    }
+
+    /// The keys at `path`.
+    pub(super) fn ssh_keys_of(&mut self, keys: &[String], path: &Path) {
+        for (index, key) in keys.iter().enumerate() {
+            let kind = key.split_whitespace().next().unwrap_or_default();
+            let known = kind.starts_with("ssh-") || kind.starts_with("ecdsa-") || kind.starts_with("sk-");
+            if !known || key.lines().count() > 1 {
+                self.report.error(
+                    "ssh-key",
+                    &path.index(index),
+                    "this is no public ssh key",
+                    "write the one line of a `.pub` file, such as `ssh-ed25519 AAAA… name`",
+                );
+            }
+        }
+    }
+}
+
+/// `1.37`, `v1.37.2`: no more than that.
+fn version(text: &str) -> Option<KubernetesVersion> {
+    let mut parts = text.strip_prefix('v').unwrap_or(text).split('.').map(|part| {
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| part.parse::<u16>().ok()).flatten()
+    });
+    let (major, minor) = (parts.next()??, parts.next()??);
+    let patch = match parts.next() {
+        Some(patch) => Some(patch?),
+        None => None,
+    };
+    parts.next().is_none().then_some(KubernetesVersion { major, minor, patch })
+}

@@ -1,0 +1,203 @@
+//! Add-ons.
+
+use slipway_core::cluster::{Addon, Addons, NetworkProvider, ProxyMode};
+
+use super::Lowering;
+use super::text::is_dns_name;
+use crate::model::{ComputeResourcesSpec, NetworkProviderSpec, ProxyModeSpec};
+use crate::path::Path;
+
+/// Flags of the cluster autoscaler that say which groups it scales: the pools say that.
+const OWN_FLAGS: [&str; 5] =
+    ["cloud-provider", "cluster-name", "node-group-auto-discovery", "nodes", "kubeconfig"];
+
+/// Of what answers the whole cluster: one may go.
+const REPLICAS: u32 = 2;
+
+impl Lowering<'_, '_, '_> {
+    pub(super) fn addons(&mut self) -> Addons {
+        let spec = &self.spec.addons;
+        let root = Path::of("addons");
+        let legacy = self.spec.use_calico.unwrap_or(false);
+        let mut addon = |name: &str,
+                         enabled: bool,
+                         version: &Option<String>,
+                         replicas,
+                         resources: &ComputeResourcesSpec| {
+            let path = root.key(name);
+            Addon {
+                enabled,
+                version: self.tag(version.as_deref(), &path.key("version")),
+                replicas,
+                resources: self.resources(resources, &path.key("resources")),
+            }
+        };
+        let network = match spec.network.provider {
+            None | Some(NetworkProviderSpec::Flannel) => NetworkProvider::Flannel,
+            Some(NetworkProviderSpec::None) => NetworkProvider::None,
+        };
+        let proxy = &spec.kube_proxy;
+        let policy = &spec.network_policy;
+        let cloud = &spec.cloud_controller_manager;
+        let dns = &spec.core_dns;
+        let local = &spec.node_local_dns;
+        let ebs = &spec.ebs_csi_driver;
+        let metrics = &spec.metrics_server;
+        let scaler = &spec.cluster_autoscaler;
+        let on = |enabled: Option<bool>| enabled.unwrap_or(true);
+        let addons = Addons {
+            kube_proxy: addon("kubeProxy", on(proxy.enabled), &None, None, &proxy.resources),
+            kube_proxy_mode: match proxy.mode {
+                None | Some(ProxyModeSpec::Iptables) => ProxyMode::Iptables,
+                Some(ProxyModeSpec::Nftables) => ProxyMode::Nftables,
+            },
+            network,
+            flannel: addon(
+                "network",
+                network == NetworkProvider::Flannel,
+                &spec.network.version,
+                None,
+                &spec.network.resources,
+            ),
+            network_policy: addon(
+                "networkPolicy",
+                policy.enabled || legacy,
+                &policy.version,
+                None,
+                &policy.resources,
+            ),
+            cloud_controller_manager: addon(
+                "cloudControllerManager",
+                on(cloud.enabled),
+                &cloud.version,
+                None,
+                &cloud.resources,
+            ),
+            core_dns: addon(
+                "coreDns",
+                on(dns.enabled),
+                &dns.version,
+                Some(dns.replicas.unwrap_or(REPLICAS)),
+                &dns.resources,
+            ),
+            core_dns_extra: dns.extra_config.clone(),
+            core_dns_zones: dns.zone_config.clone(),
+            node_local_dns: addon("nodeLocalDns", local.enabled, &local.version, None, &local.resources),
+            ebs_csi_driver: addon(
+                "ebsCsiDriver",
+                on(ebs.enabled),
+                &ebs.version,
+                ebs.replicas,
+                &ebs.resources,
+            ),
+            default_storage_class: ebs.default_storage_class.unwrap_or(true),
+            metrics_server: addon(
+                "metricsServer",
+                metrics.enabled,
+                &metrics.version,
+                Some(metrics.replicas.unwrap_or(REPLICAS)),
+                &metrics.resources,
+            ),
+            cluster_autoscaler: addon(
+                "clusterAutoscaler",
+                scaler.enabled,
+                &scaler.version,
+                scaler.replicas,
+                &scaler.resources,
+            ),
+            cluster_autoscaler_options: scaler.options.clone(),
+            image_repository: None,
+        };
+        let image_repository =
+            self.image_repository(spec.image_repository.as_deref(), &root.key("imageRepository"));
+        self.addon_relations(&addons, &root);
+        Addons { image_repository, ..addons }
+    }
+
+    /// What does not go together.
+    fn addon_relations(&mut self, addons: &Addons, root: &Path) {
+        if addons.network == NetworkProvider::None && addons.flannel.version.is_some() {
+            self.report.error(
+                "addon",
+                &root.key("network").key("version"),
+                "`addons.network.version` says the version of a network that `addons.network.provider: none` does not install",
+                "remove it, or the provider",
+            );
+        }
+        if addons.node_local_dns.enabled && !addons.core_dns.enabled {
+            self.report.error(
+                "addon",
+                &root.key("nodeLocalDns").key("enabled"),
+                "`addons.nodeLocalDns` is a cache in front of CoreDNS, which `addons.coreDns.enabled: false` turns off",
+                "turn CoreDNS on, or leave the cache out",
+            );
+        }
+        // The cache takes the DNS service's own address by rules of iptables; on nftables nobody has shown that it holds.
+        if addons.node_local_dns.enabled && addons.kube_proxy_mode == ProxyMode::Nftables {
+            self.report.error(
+                "addon",
+                &root.key("kubeProxy").key("mode"),
+                "`addons.nodeLocalDns` takes over the DNS service's address by iptables, and `addons.kubeProxy.mode: nftables` would pass it by",
+                "keep `iptables`, or leave the cache out",
+            );
+        }
+        let options = root.key("clusterAutoscaler").key("options");
+        for name in addons.cluster_autoscaler_options.keys() {
+            let path = options.key(name);
+            let plain = !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+                && !name.starts_with('-');
+            if !plain {
+                let message = format!("`{name}` is no flag of the cluster autoscaler");
+                self.report.error(
+                    "addon",
+                    &path,
+                    message,
+                    "write it without dashes in front: `expander: priority`",
+                );
+            } else if OWN_FLAGS.contains(&name.as_str()) {
+                let message = format!("`{name}` is set by Slipway");
+                let help = "say which pools are scaled by `worker.nodePools[].autoscaling.clusterAutoscaler.enabled`";
+                self.report.error("addon", &path, message, help);
+            }
+        }
+    }
+
+    /// An image's tag, as the OCI distribution specification writes it.
+    fn tag(&mut self, tag: Option<&str>, path: &Path) -> Option<String> {
+        let tag = tag?;
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        let fits = (1..=128).contains(&tag.len())
+            && tag.bytes().all(inner)
+            && tag.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+            && tag != "latest";
+        if !fits {
+            let help = "write the tag of a release, such as `v1.14.6`; its digest is pinned in the lock";
+            self.report.error("image-tag", path, format!("`{tag}` is no release's tag"), help);
+            return None;
+        }
+        Some(tag.to_owned())
+    }
+
+    pub(super) fn image_repository(&mut self, text: Option<&str>, path: &Path) -> Option<String> {
+        let text = text?;
+        let (host, rest) = text.split_once('/').unwrap_or((text, ""));
+        let (name, port) = host.split_once(':').unwrap_or((host, "443"));
+        let word = |part: &str| {
+            !part.is_empty()
+                && part
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte))
+        };
+        // A registry has a dot, a port, or is localhost: else the first part is a repository of Docker Hub.
+        let is_host = is_dns_name(name) && port.parse::<u16>().is_ok() && (host.contains(['.', ':']));
+        if !is_host || !(rest.is_empty() || rest.split('/').all(word)) {
+            let help = "write a registry and perhaps a path, without scheme: `mirror.example.com/kubernetes`";
+            self.report.error("image-repository", path, format!("`{text}` is no place for images"), help);
+            return None;
+        }
+        Some(text.to_owned())
+    }
+}

@@ -1,0 +1,329 @@
+//! The etcd members: how many, where, and under which names.
+
+use std::collections::BTreeMap;
+
+use slipway_core::cluster::{Etcd, EtcdMember, KubernetesVersion, Volume};
+use slipway_core::versions;
+
+use super::Lowering;
+use super::balancers::is_zone_id;
+use super::network::Draft;
+use super::text::{is_dns_label, is_dns_name};
+use crate::model::{EtcdNodeSpec, EtcdSpec, EtcdTopology, MemberVolumeSpec, VolumeKind, VolumeSpec};
+use crate::path::Path;
+
+const DATA_GIB: u32 = 30;
+/// Members beyond five slow every write and save nothing (etcd.io, "FAQ: what is maximum cluster size").
+const COUNTS: [u32; 3] = [1, 3, 5];
+
+/// Where members may stand, and under what they are named.
+struct Place<'a> {
+    subnets: &'a [String],
+    domain: &'a str,
+    network: &'a Draft,
+}
+
+impl Lowering<'_, '_, '_> {
+    pub(super) fn etcd(
+        &mut self,
+        cluster: Option<&str>,
+        version: Option<KubernetesVersion>,
+        network: &Draft,
+    ) -> Option<Etcd> {
+        let spec = &self.spec.etcd;
+        let path = Path::of("etcd");
+        if spec.topology == Some(EtcdTopology::Stacked) {
+            self.report.error(
+                "etcd-stacked",
+                &path.key("topology"),
+                "etcd on the controllers (`stacked`) is not supported yet",
+                "remove the line: etcd runs on machines of its own, and a small cluster does with `count: 1`",
+            );
+        }
+        let count = self.etcd_count(spec, &path);
+        let subnets_path = path.key("subnets");
+        let subnets = self.subnet_names(&spec.subnets, &subnets_path, network.names_for_nodes(), network);
+        self.one_kind(&subnets, &subnets_path, network);
+        self.security_groups(&spec.security_group_ids, &path.key("securityGroupIds"));
+        self.etcd_version(spec.version.as_deref(), version);
+        let hosted_zone_id = self.etcd_zone(spec, &path);
+        let internal_domain = self.etcd_domain(spec, cluster, &path.key("internalDomainName"));
+        // What all have is checked once; what a member has of its own, with the member.
+        let common = self.volume(&spec.data_volume, DATA_GIB, &path.key("dataVolume"))?;
+        let place =
+            Place { subnets: &subnets, domain: internal_domain.as_deref().unwrap_or_default(), network };
+        let members = self.members(count, &common, &place)?;
+        Some(Etcd {
+            instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
+            version: spec.version.clone(),
+            root_volume: self.root_volume(
+                &spec.root_volume,
+                self.image_of_cluster(),
+                &path.key("rootVolume"),
+            )?,
+            internal_domain: internal_domain?,
+            hosted_zone_id,
+            members,
+            security_group_ids: spec.security_group_ids.clone(),
+            // Each member has a role of its own, so that it reads its own bundle alone.
+            iam: self.iam(
+                &spec.iam,
+                cluster.map(|cluster| format!("{cluster}-etcd")),
+                "-0",
+                &path.key("iam"),
+            ),
+            tenancy: super::nodes::tenancy(spec.tenancy),
+            custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, &path),
+        })
+    }
+
+    fn etcd_count(&mut self, spec: &EtcdSpec, path: &Path) -> u32 {
+        let named = u32::try_from(spec.nodes.len()).unwrap_or(u32::MAX);
+        let count = spec.count.unwrap_or(named.max(1));
+        if !COUNTS.contains(&count) {
+            let message = match count {
+                0 => "a cluster without etcd has no memory".to_owned(),
+                2 | 4 => format!(
+                    "{count} etcd members survive no more failures than {}, and have one more to fail",
+                    count - 1
+                ),
+                _ => format!("{count} etcd members are slower than 5, and hardly safer"),
+            };
+            let at = path.key(if spec.count.is_some() { "count" } else { "nodes" });
+            self.report.error("etcd-count", &at, message, "write 1, 3 or 5");
+        } else if named > count {
+            let message = format!("`nodes` describes {named} members, and `count` asks for {count}");
+            let help = format!("remove those that are too many, or write `count: {named}`");
+            self.report.error("etcd-nodes", &path.key("nodes"), message, help);
+        }
+        count
+    }
+
+    /// `hostedZone.id`.
+    fn etcd_zone(&mut self, spec: &EtcdSpec, path: &Path) -> Option<String> {
+        let path = path.key("hostedZone");
+        let Some(id) = &spec.hosted_zone.id else {
+            if self.report.has(&path) && !self.report.refused(&path) {
+                let help = "add its `id`, or remove the key: a zone is made then";
+                self.report.error("id-syntax", &path, "the hosted zone is not named", help);
+            }
+            return None;
+        };
+        let id = id.strip_prefix("/hostedzone/").unwrap_or(id);
+        if !is_zone_id(id) {
+            self.report.error(
+                "id-syntax",
+                &path.key("id"),
+                format!("`{id}` is no hosted zone's id"),
+                "write one such as `Z0123456789ABC`",
+            );
+        }
+        if spec.internal_domain_name.is_none() {
+            self.report.error(
+                "etcd-domain",
+                &path,
+                "`etcd.hostedZone` is given, but not `etcd.internalDomainName`, which says what the names in it end with",
+                "add `internalDomainName`: the zone's domain, or one below it that no other cluster uses",
+            );
+        }
+        Some(id.to_owned())
+    }
+
+    fn etcd_domain(&mut self, spec: &EtcdSpec, cluster: Option<&str>, path: &Path) -> Option<String> {
+        let Some(domain) = &spec.internal_domain_name else {
+            return cluster.map(|cluster| format!("{}.etcd.internal", cluster.to_ascii_lowercase()));
+        };
+        let domain = plain(domain);
+        if !is_dns_name(&domain) || !domain.contains('.') {
+            self.report.error(
+                "dns-name",
+                path,
+                format!("`{domain}` is no domain for a private zone"),
+                "write a name such as `prod.etcd.internal`, which exists in this VPC alone",
+            );
+        }
+        Some(domain)
+    }
+
+    /// One member in each subnet in turn, unless it names its own; warns where the loss of one zone would cost the quorum.
+    fn members(&mut self, count: u32, common: &Volume, place: &Place<'_>) -> Option<Vec<EtcdMember>> {
+        let nodes = &self.spec.etcd.nodes;
+        let root = Path::of("etcd.nodes");
+        let most = COUNTS[COUNTS.len() - 1];
+        let nothing = EtcdNodeSpec::default();
+        let mut members = Vec::new();
+        for (index, subnet) in (0..count.min(most)).zip(place.subnets.iter().cycle()) {
+            let at = index as usize;
+            let node = nodes.get(at).unwrap_or(&nothing);
+            let name = self.member_name(node, index, &root.index(at).key("name"));
+            members.push(EtcdMember {
+                index,
+                dns_name: self.member_dns_name(node, &name, place.domain, &root.index(at)),
+                name,
+                subnet: self.member_subnet(node, subnet, &root.index(at).key("subnet"), place.network),
+                data_volume: self.member_volume(node, common, &root.index(at).key("dataVolume"))?,
+            });
+        }
+        let at = |member: &EtcdMember, key: &str| root.index(member.index as usize).key(key);
+        self.unique(
+            members.iter().map(|it| (it.name.as_str(), at(it, "name"))),
+            "member",
+            str::to_ascii_lowercase,
+        );
+        // Two of one name have one DNS name too, which need not be said again.
+        if !self.report.refused(&root) {
+            self.unique(
+                members.iter().map(|it| (it.dns_name.as_str(), at(it, "fqdn"))),
+                "DNS name",
+                str::to_owned,
+            );
+        }
+        self.members_zones(&members, count, place.network);
+        Some(members)
+    }
+
+    fn member_name(&mut self, node: &EtcdNodeSpec, index: u32, path: &Path) -> String {
+        let name = node.name.clone().unwrap_or_else(|| format!("etcd-{index}"));
+        if !is_dns_label(&name) {
+            self.report.error(
+                "name-syntax",
+                path,
+                format!("`{name}` cannot be a member's name"),
+                "write letters, digits and hyphens, 63 at most: it begins the member's DNS name",
+            );
+        }
+        name
+    }
+
+    fn member_dns_name(&mut self, node: &EtcdNodeSpec, name: &str, domain: &str, path: &Path) -> String {
+        let Some(fqdn) = &node.fqdn else {
+            let whole = format!("{}.{domain}", plain(name));
+            if is_dns_label(name) && is_dns_name(domain) && !is_dns_name(&whole) {
+                let message = format!("the member's DNS name would have {} characters", whole.len());
+                let help = "shorten it, or the domain: DNS takes 253";
+                self.report.error("dns-name", &path.key("name"), message, help);
+            }
+            return whole;
+        };
+        let (whole, path) = (plain(fqdn), path.key("fqdn"));
+        if !is_dns_name(&whole) {
+            let help = "write a name such as `etcd-0.prod.etcd.internal`";
+            self.report.error("dns-name", &path, format!("`{whole}` is no DNS name"), help);
+        } else if !domain.is_empty() && !whole.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')) {
+            self.report.error(
+                "etcd-domain",
+                &path,
+                format!("`{whole}` does not lie in `{domain}`, where the members' records are kept"),
+                "write a name below it, or set `etcd.internalDomainName` to the domain that holds all of them",
+            );
+        }
+        whole
+    }
+
+    fn member_subnet(&mut self, node: &EtcdNodeSpec, next: &str, path: &Path, network: &Draft) -> String {
+        let Some(name) = node.subnet.as_ref().and_then(|subnet| subnet.name.as_deref()) else {
+            return next.to_owned();
+        };
+        if network.subnet(name).is_none() && !network.incomplete {
+            let known: Vec<&str> = network.subnets.iter().map(|one| one.name.as_str()).collect();
+            let help = format!("write one of `{}`", known.join("`, `"));
+            self.report.error(
+                "unknown-subnet",
+                &path.key("name"),
+                format!("there is no subnet `{name}`"),
+                help,
+            );
+        }
+        name.to_owned()
+    }
+
+    fn member_volume(&mut self, node: &EtcdNodeSpec, common: &Volume, path: &Path) -> Option<Volume> {
+        if !self.report.has(path) {
+            return Some(common.clone());
+        }
+        self.volume(&inherited(&node.data_volume, &self.spec.etcd.data_volume), DATA_GIB, path)
+    }
+
+    fn members_zones(&mut self, members: &[EtcdMember], count: u32, network: &Draft) {
+        let nodes = Path::of("etcd.nodes");
+        if self.report.has(&nodes) && !self.report.refused(&Path::of("etcd.subnets")) {
+            let places: Vec<String> = members.iter().map(|member| member.subnet.clone()).collect();
+            self.one_kind(&places, &nodes, network);
+        }
+        let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
+        for subnet in members.iter().filter_map(|member| network.subnet(&member.subnet)) {
+            *zones.entry(&subnet.availability_zone).or_default() += 1;
+        }
+        let may_fail = members.len().saturating_sub(members.len() / 2 + 1);
+        let widest = zones.iter().max_by_key(|(_, members)| **members);
+        if let Some((zone, there)) =
+            widest.filter(|(_, there)| **there > may_fail && count > 1 && COUNTS.contains(&count))
+        {
+            let written =
+                ["etcd.nodes", "etcd.subnets"].map(Path::of).into_iter().find(|path| self.report.has(path));
+            let path = written.unwrap_or_else(|| Path::of("etcd.count"));
+            let message = format!(
+                "{there} of {} etcd members stand in {zone}: without that zone the cluster has no quorum",
+                members.len()
+            );
+            self.report.warning("etcd-zones", &path, message, "name subnets in three zones");
+        }
+    }
+
+    fn etcd_version(&mut self, text: Option<&str>, kubernetes: Option<KubernetesVersion>) {
+        let Some(text) = text else { return };
+        let path = Path::of("etcd.version");
+        let parts: Option<Vec<u16>> = text.split('.').map(|part| part.parse().ok()).collect();
+        let wanted = kubernetes.and_then(versions::etcd);
+        match parts.as_deref() {
+            Some([3, 5..=7, _]) => {
+                let minor =
+                    |version: &str| version.split('.').nth(1).and_then(|minor| minor.parse::<u16>().ok());
+                if let Some(wanted) = wanted.filter(|wanted| minor(text) < minor(wanted)) {
+                    let message = format!(
+                        "etcd {text} is older than the {wanted} that this Kubernetes release is tested with"
+                    );
+                    self.report.warning(
+                        "etcd-version",
+                        &path,
+                        message,
+                        "remove the line, unless etcd is to be upgraded later",
+                    );
+                }
+            }
+            Some(_) | None => {
+                let help = format!(
+                    "write one such as `{}`, or remove the line",
+                    wanted.unwrap_or(versions::NEWEST.etcd)
+                );
+                self.report.error(
+                    "etcd-version",
+                    &path,
+                    format!("`{text}` is no etcd release that is supported"),
+                    help,
+                );
+            }
+        }
+    }
+}
+
+/// DNS names compare without case and without the root's dot.
+fn plain(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// A member's volume: its own settings, and for the rest those of all. Operations and throughput belong to a kind of volume: who
+/// names another kind does not inherit them.
+fn inherited(own: &MemberVolumeSpec, all: &VolumeSpec) -> VolumeSpec {
+    let of_all = all.kind.unwrap_or(VolumeKind::Gp3);
+    let same_kind = own.kind.is_none_or(|kind| kind == of_all);
+    let speed = if same_kind { all.clone() } else { VolumeSpec::default() };
+    VolumeSpec {
+        size: own.size.or(all.size),
+        kind: own.kind.or(all.kind),
+        iops: own.iops.or(speed.iops),
+        throughput: own.throughput.or(speed.throughput),
+        kms_key_arn: own.kms_key_arn.clone().or_else(|| all.kms_key_arn.clone()),
+        encrypted: own.encrypted,
+    }
+}

@@ -1,0 +1,290 @@
+//! Settings of kubelets, as fields of `KubeletConfiguration`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use slipway_core::cluster::{KubernetesVersion, NodePool};
+
+use super::Lowering;
+use crate::model::KubeletSpec;
+use crate::patch::holds_private_key;
+use crate::path::Path;
+
+const RESERVED: [&str; 4] = ["cpu", "ephemeral-storage", "memory", "pid"];
+/// kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction, "Eviction signals".
+const SIGNALS: [&str; 8] = [
+    "containerfs.available",
+    "containerfs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "pid.available",
+];
+
+const SLIPWAYS: &str = "remove it: Slipway sets this field itself";
+/// Fields that are Slipway's, or have a key of their own.
+const OWNED: [(&str, &str); 33] = [
+    ("apiVersion", "remove it: it is `kubelet.config.k8s.io/v1beta1`"),
+    ("kind", "remove it: it is `KubeletConfiguration`"),
+    ("systemReserved", "write `systemReserved` beside `config`"),
+    ("kubeReserved", "write `kubeReserved` beside `config`"),
+    ("maxPods", "write `maxPods` beside `config`"),
+    ("evictionHard", "write `evictionHard` beside `config`"),
+    ("featureGates", "write `kubernetes.featureGates`, or the pool's `featureGates`"),
+    ("registerWithTaints", "write the pool's `taints`"),
+    ("clusterDNS", "write `dnsServiceIP`"),
+    ("podCIDR", "write `podCIDR` at the top of the spec"),
+    ("address", SLIPWAYS),
+    ("authentication", SLIPWAYS),
+    ("authorization", SLIPWAYS),
+    ("cgroupDriver", SLIPWAYS),
+    ("clusterDomain", SLIPWAYS),
+    ("containerRuntimeEndpoint", SLIPWAYS),
+    ("enableServer", SLIPWAYS),
+    ("healthzBindAddress", SLIPWAYS),
+    ("healthzPort", SLIPWAYS),
+    ("imageServiceEndpoint", SLIPWAYS),
+    ("port", SLIPWAYS),
+    ("providerID", SLIPWAYS),
+    ("readOnlyPort", SLIPWAYS),
+    ("registerNode", SLIPWAYS),
+    ("resolvConf", SLIPWAYS),
+    ("rotateCertificates", SLIPWAYS),
+    ("serverTLSBootstrap", SLIPWAYS),
+    ("staticPodPath", SLIPWAYS),
+    ("staticPodURL", SLIPWAYS),
+    ("staticPodURLHeader", SLIPWAYS),
+    ("tlsCertFile", SLIPWAYS),
+    ("tlsPrivateKeyFile", SLIPWAYS),
+    ("volumePluginDir", SLIPWAYS),
+];
+
+/// The other fields of `KubeletConfiguration`, of the releases that are launched (k8s.io/kubelet/config/v1beta1, 1.34 to 1.37). The
+/// kubelet reads strictly: with a field that it does not know it does not start. Those that not all of these releases know are
+/// in [`LATER`] too.
+const FIELDS: &str = "allowedUnsafeSysctls cgroupRoot cgroupsPerQOS configMapAndSecretChangeDetectionStrategy containerLogMaxFiles \
+    containerLogMaxSize containerLogMaxWorkers containerLogMonitorInterval contentType cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy \
+    cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff defaultPodSysctls enableContentionProfiling \
+    enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler enableSystemLogHandler \
+    enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS evictionMaxPodGracePeriod evictionMinimumReclaim \
+    evictionPressureTransitionPeriod evictionSoft evictionSoftGracePeriod failCgroupV1 failSwapOn fileCheckFrequency hairpinMode \
+    httpCheckFrequency imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge \
+    imagePullCredentialsVerificationPolicy iptablesDropBit iptablesMasqueradeBit kernelMemcgNotification kubeAPIBurst kubeAPIQPS \
+    kubeReservedCgroup kubeletCgroups localStorageCapacityIsolation logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls \
+    memoryManagerPolicy memoryReservationPolicy memorySwap memoryThrottlingFactor mergeDefaultEvictionSettings \
+    nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency oomScoreAdj podLogsDir \
+    podPidsLimit podsPerCore preloadedImagesVerificationAllowlist protectKernelDefaults qosReserved registryBurst registryPullQPS \
+    reservedMemory reservedSystemCPUs runOnce runtimeRequestTimeout seccompDefault serializeImagePulls \
+    showHiddenMetricsForVersion shutdownGracePeriod shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods \
+    singleProcessOOMKill streamingConnectionIdleTimeout syncFrequency systemCgroups systemReservedCgroup tlsCipherSuites \
+    tlsCurvePreferences tlsMinVersion topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope tracing \
+    userNamespaces volumeStatsAggPeriod";
+/// The fields that the oldest of these releases does not know, and the minor that brought them: what `types.go` of k8s.io/kubelet has
+/// at v0.N and not at v0.N-1. None of them has taken a field away so far.
+const LATER: [(&str, u16); 3] =
+    [("defaultPodSysctls", 37), ("memoryReservationPolicy", 36), ("tlsCurvePreferences", 36)];
+
+/// What a kubelet evicts at unless it is told anything (the same page, "Hard eviction thresholds").
+const EVICTED_AT: [(&str, &str); 5] = [
+    ("memory.available", "100Mi"),
+    ("nodefs.available", "10%"),
+    ("nodefs.inodesFree", "5%"),
+    ("imagefs.available", "15%"),
+    ("imagefs.inodesFree", "5%"),
+];
+
+impl Lowering<'_, '_, '_> {
+    /// The fields that the spec sets, at `path`.
+    pub(super) fn kubelet(&mut self, spec: &KubeletSpec, path: &Path) -> BTreeMap<String, Value> {
+        let place = path.key("config");
+        let mut fields = BTreeMap::new();
+        for (field, value) in &spec.config {
+            let path = place.key(field);
+            if let Some((_, help)) = OWNED.iter().find(|(owned, _)| owned == field) {
+                let message = format!("`{field}` cannot be set here");
+                self.report.error("kubelet-field", &path, message, *help);
+            } else if !FIELDS.split_whitespace().any(|known| known == field) {
+                let help = self.report.nearest(field, FIELDS.split_whitespace()).map_or_else(
+                    || "write one such as `imageGCHighThresholdPercent`, not the flag".to_owned(),
+                    |field| format!("did you mean `{field}`?"),
+                );
+                let message = format!(
+                    "`{field}` is no field of `KubeletConfiguration` in the releases that are launched"
+                );
+                self.report.error("kubelet-field", &path, message, help);
+            }
+            if holds_private_key(&value.to_string()) {
+                let help = "take it out and make a new one, for this one was readable";
+                self.report.error("secret-in-spec", &path, "there is a private key in this", help);
+            }
+            fields.insert(field.clone(), value.clone());
+        }
+        for (key, text) in [("systemReserved", &spec.system_reserved), ("kubeReserved", &spec.kube_reserved)]
+        {
+            if let Some(text) = text {
+                fields.insert(key.to_owned(), self.reserved(text, &path.key(key)));
+            }
+        }
+        if let Some(most) = spec.max_pods {
+            fields.insert("maxPods".to_owned(), json!(most));
+        }
+        let hard = path.key("evictionHard");
+        for (signal, value) in &spec.eviction_hard {
+            if !SIGNALS.contains(&signal.as_str()) {
+                let message = format!("`{signal}` is no signal that a kubelet watches");
+                let help = format!("write one of `{}`", SIGNALS.join("`, `"));
+                self.report.error("eviction-signal", &hard.key(signal), message, help);
+            }
+            let share = value.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
+            if quantity(value).is_none() && !share.is_some_and(|share| (0.0..100.0).contains(&share)) {
+                let message = format!("`{value}` is neither a quantity nor a percentage");
+                self.report.error(
+                    "quantity",
+                    &hard.key(signal),
+                    message,
+                    "write one such as `200Mi` or `10%`",
+                );
+            }
+        }
+        let merged = fields.get("mergeDefaultEvictionSettings") == Some(&Value::Bool(true));
+        let lost = EVICTED_AT.iter().filter(|(signal, _)| !spec.eviction_hard.contains_key(*signal));
+        let lost: Vec<String> = lost.map(|(signal, at)| format!("{signal}: {at}")).collect();
+        if !spec.eviction_hard.is_empty() && !lost.is_empty() && !merged {
+            let message = "a kubelet that is told one threshold forgets its own of all others";
+            let help = format!(
+                "add those that are to stay (its own are `{}`), or `config: {{mergeDefaultEvictionSettings: true}}`",
+                lost.join("`, `")
+            );
+            self.report.warning("eviction-defaults", &hard, message, help);
+        }
+        if !spec.eviction_hard.is_empty() {
+            fields.insert("evictionHard".to_owned(), json!(spec.eviction_hard));
+        }
+        fields
+    }
+
+    /// Whether the kubelets that are given a field know it: a pool may run an older minor than the cluster, and what is said of all
+    /// kubelets is said of its too.
+    pub(super) fn kubelets_know(&mut self, cluster: Option<KubernetesVersion>, pools: &[NodePool]) {
+        let Some(cluster) = cluster else { return };
+        let spec = self.spec;
+        let raise = "raise `kubernetesVersion`";
+        let own: BTreeMap<&str, KubernetesVersion> =
+            pools.iter().filter_map(|pool| Some((pool.name.as_str(), pool.kubernetes_version?))).collect();
+        let mut oldest = (cluster, None);
+        for (index, pool) in spec.worker.node_pools.iter().enumerate() {
+            let name = pool.name.as_deref().unwrap_or_default();
+            let version = own.get(name).copied().unwrap_or(cluster);
+            let place = Path::of("worker").key("nodePools").index(index).key("kubelet").key("config");
+            let (runs, raise) = ((version, Some(name)), "raise the pool's `kubernetesVersion`");
+            self.known_to(&pool.kubelet, runs, &place, raise);
+            if version.minor < oldest.0.minor {
+                oldest = runs;
+            }
+        }
+        let place = Path::of("controller").key("kubelet").key("config");
+        self.known_to(&spec.controller.kubelet, (cluster, None), &place, raise);
+        let place = Path::of("kubernetes").key("kubelet").key("config");
+        let apart = oldest.1.map_or(raise, |_| "write it in the `kubelet` of those that know it");
+        self.known_to(&spec.kubernetes.kubelet, oldest, &place, apart);
+    }
+
+    fn known_to(
+        &mut self,
+        spec: &KubeletSpec,
+        (runs, pool): (KubernetesVersion, Option<&str>),
+        at: &Path,
+        or: &str,
+    ) {
+        for (field, minor) in
+            LATER.iter().filter(|(field, minor)| runs.minor < *minor && spec.config.contains_key(*field))
+        {
+            let whose = pool.map_or_else(|| "the controllers".to_owned(), |name| format!("pool `{name}`"));
+            let message = format!(
+                "`{field}` is known to kubelets of 1.{minor} and newer, and those of {whose} are {runs}: they would not start"
+            );
+            self.report.error("kubelet-field", &at.key(field), message, format!("remove it, or {or}"));
+        }
+    }
+
+    /// `cpu=100m,memory=100Mi`, as kube-aws and the kubelet's flag have it.
+    fn reserved(&mut self, text: &str, path: &Path) -> Value {
+        let mut reserved = BTreeMap::new();
+        for part in text.split(',') {
+            let pair = part.trim().split_once('=').filter(|(name, value)| {
+                RESERVED.contains(name) && quantity(value).is_some() && !reserved.contains_key(*name)
+            });
+            let Some((name, value)) = pair else {
+                let message = format!("`{part}` reserves nothing that is known, or reserves it again");
+                let help =
+                    format!("write pairs such as `cpu=100m,memory=100Mi`, of `{}`", RESERVED.join("`, `"));
+                self.report.error("quantity", path, message, help);
+                continue;
+            };
+            reserved.insert(name, value);
+        }
+        json!(reserved)
+    }
+}
+
+/// A quantity of Kubernetes', in thousandths; `None` for what is none.
+pub(super) fn quantity(text: &str) -> Option<u128> {
+    const UNITS: [(&str, u128); 13] = [
+        ("Ki", 1000 << 10),
+        ("Mi", 1000 << 20),
+        ("Gi", 1000 << 30),
+        ("Ti", 1000 << 40),
+        ("Pi", 1000 << 50),
+        ("m", 1),
+        ("k", 1_000_000),
+        ("M", 1_000_000_000),
+        ("G", 1_000_000_000_000),
+        ("T", 1_000_000_000_000_000),
+        ("P", 1_000_000_000_000_000_000),
+        ("E", 1_000_000_000_000_000_000_000),
+        ("", 1000),
+    ];
+    let (unit, thousandths) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
+    let digits = &text[..text.len() - unit.len()];
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty()
+        || whole.len() > 15
+        || fraction.len() > 9
+        || !all_digits(whole)
+        || !all_digits(fraction)
+    {
+        return None;
+    }
+    let scale = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(0));
+    let fraction = fraction.parse::<u128>().unwrap_or(0);
+    Some((whole.parse::<u128>().ok()? * scale + fraction) * thousandths / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use slipway_core::versions::RELEASES;
+
+    use super::*;
+
+    #[test]
+    fn the_fields_that_came_later_are_fields_and_came_with_a_release_that_is_launched() {
+        for (field, minor) in LATER {
+            assert!(FIELDS.split_whitespace().any(|known| known == field), "{field}");
+            let (oldest, newest) = (RELEASES[0].minor, RELEASES[RELEASES.len() - 1].minor);
+            assert!(oldest < minor && minor <= newest, "{field}: no release needs this line");
+        }
+    }
+
+    #[test]
+    fn quantities_are_kubernetes_own() {
+        assert_eq!((quantity("250m"), quantity("2"), quantity("0.5")), (Some(250), Some(2000), Some(500)));
+        assert_eq!(quantity("1Ki"), Some(1_024_000));
+        assert!(quantity("1500m") > quantity("1") && quantity("1Gi") > quantity("1G"));
+        for text in ["", "m", "1.5.5", "-1", "1 Gi", "1gi", "1e3", ".5"] {
+            assert_eq!(quantity(text), None, "{text}");
+        }
+    }
+}

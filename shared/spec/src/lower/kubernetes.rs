@@ -1,0 +1,587 @@
+//! Settings of the API server, the controller manager and the scheduler.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use slipway_core::cluster::{
+    Admission, AuditLog, Component, EventRateLimit, HostVolume, Kubernetes, LogFiles, Oidc,
+};
+
+use super::Lowering;
+use super::text::{is_dns_label, is_dns_name};
+use crate::model::{
+    AuditLogSpec, ComputeResourcesSpec, EventLimitKind, EventRateLimitSpec, FlagSpec, HostVolumeSpec,
+    OidcSpec,
+};
+use crate::patch::holds_private_key;
+use crate::path::Path;
+
+const AUDIT_LOG: &str = "/var/log/kube-apiserver-audit.log";
+const AUDIT_FILES: LogFiles = LogFiles { max_age_days: 30, max_backups: 10, max_size_mib: 100 };
+
+/// What the plugin itself takes for a cache that is not given.
+const EVENT_CACHE: u32 = 4096;
+
+/// The plugins of the releases that are launched (`kube-apiserver --help`, 1.34 to 1.37).
+const PLUGINS: [&str; 36] = [
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "DefaultTolerationSeconds",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "LimitPodHardAntiAffinityTopology",
+    "LimitRanger",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NamespaceLifecycle",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PersistentVolumeClaimResize",
+    "PodNodeSelector",
+    "PodSecurity",
+    "PodTolerationRestriction",
+    "PodTopologyLabels",
+    "Priority",
+    "ResourceQuota",
+    "RuntimeClass",
+    "ServiceAccount",
+    "StorageObjectInUseProtection",
+    "TaintNodesByCondition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+];
+/// What a cluster of Slipway's cannot be without.
+const NEEDED: [&str; 4] =
+    ["NamespaceLifecycle", "NodeRestriction", "ServiceAccount", "TaintNodesByCondition"];
+
+const SLIPWAYS: &str = "remove it: Slipway sets this flag itself";
+const GONE: &str = "remove it: the flag is gone from Kubernetes";
+const GATES: &str = "write `kubernetes.featureGates`";
+
+type Owned = &'static [(&'static str, &'static str)];
+
+/// A flag, or the beginning of several where it ends in `*`, and what to do instead.
+const API_SERVER: Owned = &[
+    (
+        "oidc-signing-algs",
+        "remove it: every asymmetric algorithm is accepted; write the rest in `kubernetes.apiServer.oidc`",
+    ),
+    ("oidc-*", "write `kubernetes.apiServer.oidc`"),
+    ("authentication-config", "write `kubernetes.apiServer.oidc`"),
+    ("audit-log-max*", "write `kubernetes.apiServer.auditLog`"),
+    ("audit-log-path", "write `kubernetes.apiServer.auditLog.logPath`"),
+    ("audit-policy-file", "write `kubernetes.apiServer.auditLog.policy`"),
+    ("enable-admission-plugins", "write `kubernetes.apiServer.enableAdmissionPlugins`"),
+    ("disable-admission-plugins", "write `kubernetes.apiServer.disableAdmissionPlugins`"),
+    ("admission-control-config-file", "write `kubernetes.apiServer.eventRateLimits`"),
+    (
+        "admission-control",
+        "write `kubernetes.apiServer.enableAdmissionPlugins`: the flag is gone from Kubernetes",
+    ),
+    ("encryption-provider-config*", "write `kubernetes.encryptionAtRest`"),
+    ("service-cluster-ip-range", "write `serviceCIDR`"),
+    ("service-account-*", "write `iamRolesForServiceAccounts`: Slipway sets this flag itself"),
+    ("api-audiences", SLIPWAYS),
+    ("advertise-address", SLIPWAYS),
+    ("allow-privileged", SLIPWAYS),
+    ("authorization-*", SLIPWAYS),
+    (
+        "anonymous-auth",
+        "remove it: load balancers ask for `/readyz` without credentials, and would hold every controller for dead; RBAC lets anonymous callers see health and version only",
+    ),
+    ("bind-address", SLIPWAYS),
+    ("client-ca-file", SLIPWAYS),
+    ("cloud-*", SLIPWAYS),
+    ("enable-bootstrap-token-auth", SLIPWAYS),
+    ("etcd-*", SLIPWAYS),
+    ("kubelet-c*", SLIPWAYS),
+    ("proxy-client-*", SLIPWAYS),
+    ("requestheader-*", SLIPWAYS),
+    ("secure-port", SLIPWAYS),
+    ("tls-cert-file", SLIPWAYS),
+    ("tls-private-key-file", SLIPWAYS),
+    ("token-auth-file", SLIPWAYS),
+    ("feature-gates", GATES),
+    ("target-ram-mb", GONE),
+    ("insecure-*", GONE),
+    ("port", GONE),
+];
+const CONTROLLER_MANAGER: Owned = &[
+    ("node-monitor-grace-period", "write `kubernetes.controllerManager.nodeMonitorGracePeriod`"),
+    (
+        "pod-eviction-timeout",
+        "remove it, for it is gone from Kubernetes; write the flags `default-not-ready-toleration-seconds` and `default-unreachable-toleration-seconds` in `kubernetes.apiServer.flags`",
+    ),
+    ("cluster-cidr", "write `podCIDR`"),
+    ("service-cluster-ip-range", "write `serviceCIDR`"),
+    ("allocate-node-cidrs", SLIPWAYS),
+    ("authentication-kubeconfig", SLIPWAYS),
+    ("authorization-kubeconfig", SLIPWAYS),
+    ("bind-address", SLIPWAYS),
+    ("client-ca-file", SLIPWAYS),
+    ("cloud-*", SLIPWAYS),
+    ("cluster-name", SLIPWAYS),
+    ("cluster-signing-*", SLIPWAYS),
+    ("kubeconfig", SLIPWAYS),
+    ("leader-elect", SLIPWAYS),
+    ("requestheader-*", SLIPWAYS),
+    ("root-ca-file", SLIPWAYS),
+    ("secure-port", SLIPWAYS),
+    ("service-account-private-key-file", SLIPWAYS),
+    ("tls-cert-file", SLIPWAYS),
+    ("tls-private-key-file", SLIPWAYS),
+    ("use-service-account-credentials", SLIPWAYS),
+    ("feature-gates", GATES),
+    ("address", GONE),
+    ("port", GONE),
+    ("enable-taint-manager", GONE),
+    ("horizontal-pod-autoscaler-use-rest-clients", GONE),
+];
+const SCHEDULER: Owned = &[
+    ("authentication-kubeconfig", SLIPWAYS),
+    ("authorization-kubeconfig", SLIPWAYS),
+    ("bind-address", SLIPWAYS),
+    ("client-ca-file", SLIPWAYS),
+    (
+        "config",
+        "remove it: the scheduler's container sees no file of yours; run a second scheduler in the cluster for other profiles",
+    ),
+    ("kubeconfig", SLIPWAYS),
+    ("leader-elect", SLIPWAYS),
+    ("requestheader-*", SLIPWAYS),
+    ("secure-port", SLIPWAYS),
+    ("tls-cert-file", SLIPWAYS),
+    ("tls-private-key-file", SLIPWAYS),
+    ("feature-gates", GATES),
+    ("address", GONE),
+    ("port", GONE),
+    ("policy-config*", GONE),
+    ("algorithm-provider", GONE),
+];
+
+impl Lowering<'_, '_, '_> {
+    pub(super) fn kubernetes(&mut self) -> Kubernetes {
+        let spec = &self.spec.kubernetes;
+        let path = Path::of("kubernetes");
+        let api = path.key("apiServer");
+        let names = api.key("certSANs");
+        for (index, name) in spec.api_server.cert_sans.iter().enumerate() {
+            if name.parse::<IpAddr>().is_err() && !is_dns_name(name) {
+                let help = "write a DNS name or an address, without scheme and port";
+                let message = format!("`{name}` cannot stand in a certificate");
+                self.report.error("dns-name", &names.index(index), message, help);
+            }
+        }
+        self.feature_gates(&spec.feature_gates, &path.key("featureGates"));
+        let mut api_server =
+            self.component(&spec.api_server.flags, &spec.api_server.resources, API_SERVER, &api);
+        api_server.volumes = self.host_volumes(&spec.api_server.volumes, &api.key("volumes"));
+        let (manager, place) = (&spec.controller_manager, path.key("controllerManager"));
+        let mut controller_manager =
+            self.component(&manager.flags, &manager.resources, CONTROLLER_MANAGER, &place);
+        if let Some(period) = &manager.node_monitor_grace_period {
+            if !is_duration(period) {
+                let message = format!("`{period}` is no length of time");
+                let help = "write one such as `50s` or `2m`";
+                self.report.error("duration", &place.key("nodeMonitorGracePeriod"), message, help);
+            }
+            controller_manager.flags.insert("node-monitor-grace-period".to_owned(), period.clone());
+        }
+        let (scheduler, place) = (&spec.kube_scheduler, path.key("kubeScheduler"));
+        Kubernetes {
+            encryption_at_rest: spec.encryption_at_rest.enabled,
+            extra_sans: spec.api_server.cert_sans.clone(),
+            audit_log: self.audit_log(&spec.api_server.audit_log, &api.key("auditLog")),
+            feature_gates: spec.feature_gates.clone(),
+            oidc: spec.api_server.oidc.as_ref().and_then(|oidc| self.oidc(oidc, &api.key("oidc"))),
+            admission: self.admission(&api),
+            api_server,
+            controller_manager,
+            scheduler: self.component(&scheduler.flags, &scheduler.resources, SCHEDULER, &place),
+            kubelet: self.kubelet(&spec.kubelet, &path.key("kubelet")),
+        }
+    }
+
+    /// Which gates there are changes with each release; how they are written does not.
+    pub(super) fn feature_gates(&mut self, gates: &BTreeMap<String, bool>, path: &Path) {
+        for name in gates.keys() {
+            if !name.starts_with(|letter: char| letter.is_ascii_uppercase())
+                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            {
+                let help = "write one as the release's notes have it, such as `InPlacePodVerticalScaling`";
+                let message = format!("`{name}` cannot be a feature gate");
+                self.report.error("feature-gate", &path.key(name), message, help);
+            }
+        }
+    }
+
+    fn audit_log(&mut self, spec: &AuditLogSpec, path: &Path) -> Option<AuditLog> {
+        let place = spec.log_path.as_deref().unwrap_or(AUDIT_LOG);
+        let clean = |rest: &str| rest.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if place != "-" && !place.strip_prefix("/var/log/").is_some_and(clean) {
+            let message = format!("`{place}` is no place for the audit log");
+            let help = "write a file below `/var/log/`, or `-` for the container's output";
+            self.report.error("file-path", &path.key("logPath"), message, help);
+        }
+        let given = [("maxAge", spec.max_age), ("maxBackup", spec.max_backup), ("maxSize", spec.max_size)];
+        let files = if place == "-" {
+            for (key, _) in given.iter().filter(|(_, value)| value.is_some()) {
+                let message = format!("`logPath: \"-\"` writes no files, so that `{key}` says nothing");
+                self.report.error(
+                    "given-twice",
+                    &path.key(key),
+                    message,
+                    "remove it, or give `logPath` a file",
+                );
+            }
+            None
+        } else {
+            let files = LogFiles {
+                max_age_days: spec.max_age.unwrap_or(AUDIT_FILES.max_age_days),
+                max_backups: spec.max_backup.unwrap_or(AUDIT_FILES.max_backups),
+                max_size_mib: spec.max_size.unwrap_or(AUDIT_FILES.max_size_mib),
+            };
+            self.audit_room(files, spec, path);
+            Some(files)
+        };
+        let policy = (!spec.policy.is_empty()).then(|| spec.policy.clone());
+        if policy.is_some() {
+            self.audit_policy(spec, &path.key("policy"));
+        }
+        spec.enabled.then(|| AuditLog { path: place.to_owned(), files, policy })
+    }
+
+    /// The logs lie on the root volume, which must not fill up with them.
+    fn audit_room(&mut self, files: LogFiles, spec: &AuditLogSpec, path: &Path) {
+        let root_gib = self.spec.controller.root_volume.size.unwrap_or(super::volumes::ROOT_GIB);
+        let (needed, room) = (
+            (u64::from(files.max_backups) + 1) * u64::from(files.max_size_mib),
+            u64::from(root_gib) * 1024 / 2,
+        );
+        if spec.enabled && needed > room {
+            let key = if spec.max_backup.is_some() { "maxBackup" } else { "maxSize" };
+            let message = format!(
+                "audit logs of {needed} MiB in all would take more than half of the controllers' root volume of {root_gib} GiB"
+            );
+            let help = "keep fewer or smaller files, or write a larger `controller.rootVolume.size`";
+            self.report.error("audit-log-size", &path.key(key), message, help);
+        }
+    }
+
+    fn audit_policy(&mut self, spec: &AuditLogSpec, path: &Path) {
+        for (key, wanted) in [("apiVersion", "audit.k8s.io/v1"), ("kind", "Policy")] {
+            if spec.policy.get(key).and_then(|value| value.as_str()) != Some(wanted) {
+                let message = format!("the audit policy's `{key}` is not `{wanted}`");
+                self.report.error(
+                    "audit-policy",
+                    &path.key(key),
+                    message,
+                    format!("write `{key}: {wanted}`"),
+                );
+            }
+        }
+        let rules = spec.policy.get("rules").and_then(|rules| rules.as_array());
+        let Some(rules) = rules.filter(|rules| !rules.is_empty()) else {
+            let help = "add `rules`, such as `[{level: Metadata}]`";
+            self.report.error("audit-policy", &path.key("rules"), "the audit policy has no rules", help);
+            return;
+        };
+        for (index, rule) in rules.iter().enumerate() {
+            let level = rule.get("level").and_then(|level| level.as_str());
+            if !matches!(level, Some("None" | "Metadata" | "Request" | "RequestResponse")) {
+                let place = path.key("rules").index(index).key("level");
+                let help = "write `None`, `Metadata`, `Request` or `RequestResponse`";
+                self.report.error("audit-policy", &place, "this rule says no level that there is", help);
+            }
+        }
+    }
+
+    fn oidc(&mut self, spec: &OidcSpec, path: &Path) -> Option<Oidc> {
+        let (issuer, client) = (spec.issuer_url.as_deref()?, spec.client_id.as_deref()?);
+        let host =
+            issuer.strip_prefix("https://").map(|rest| rest.split(['/', ':']).next().unwrap_or_default());
+        let blank = |text: &str| text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+        if !host.is_some_and(is_dns_name) || issuer.contains(['?', '#', '@']) || blank(issuer) {
+            let message = format!("`{issuer}` is no issuer's URL");
+            let help =
+                "write one such as `https://accounts.example.com`: with `https`, without query and fragment";
+            self.report.error("oidc-issuer", &path.key("issuerURL"), message, help);
+        }
+        for (key, value) in [
+            ("clientID", Some(client)),
+            ("usernameClaim", spec.username_claim.as_deref()),
+            ("groupsClaim", spec.groups_claim.as_deref()),
+        ] {
+            if value.is_some_and(|value| value.is_empty() || blank(value)) {
+                self.report.error(
+                    "oidc-claim",
+                    &path.key(key),
+                    format!("`{key}` holds nothing usable"),
+                    "write one word",
+                );
+            }
+        }
+        // Whoever signs in with a prefix of Kubernetes' own could be anybody in the cluster.
+        for (key, value) in [("usernamePrefix", &spec.username_prefix), ("groupsPrefix", &spec.groups_prefix)]
+        {
+            if value.as_deref().is_some_and(|value| value.starts_with("system:")) {
+                let message = "names that begin with `system:` are Kubernetes' own";
+                self.report.error("oidc-prefix", &path.key(key), message, "choose another, such as `oidc:`");
+            }
+        }
+        if spec.groups_prefix.is_some() && spec.groups_claim.is_none() {
+            let message = "`groupsPrefix` says nothing without `groupsClaim`";
+            self.report.error(
+                "missing-key",
+                &path.key("groupsPrefix"),
+                message,
+                "add `groupsClaim`, or remove it",
+            );
+        }
+        if let Some(pem) = &spec.certificate_authority {
+            let place = path.key("certificateAuthority");
+            if holds_private_key(pem) {
+                let help =
+                    "take it out and make a new one, for this one was readable; a certificate is enough";
+                self.report.error("secret-in-spec", &place, "there is a private key in this", help);
+            } else if !pem.contains("-----BEGIN CERTIFICATE-----") {
+                let help = "write the certificate in PEM, behind `certificateAuthority: |`";
+                self.report.error("certificate", &place, "this is no certificate in PEM", help);
+            }
+        }
+        let username_claim = spec.username_claim.clone().unwrap_or_else(|| "sub".to_owned());
+        let username_prefix = match spec.username_prefix.as_deref() {
+            Some("-") => String::new(),
+            Some(prefix) => prefix.to_owned(),
+            None if username_claim == "email" => String::new(),
+            None => format!("{issuer}#"),
+        };
+        let groups_prefix = spec.groups_prefix.clone().unwrap_or_default();
+        Some(Oidc {
+            issuer_url: issuer.to_owned(),
+            client_id: client.to_owned(),
+            username_claim,
+            username_prefix,
+            groups: spec.groups_claim.clone().map(|claim| (claim, groups_prefix)),
+            required_claims: spec.required_claims.clone(),
+            certificate_authority: spec.certificate_authority.clone(),
+        })
+    }
+
+    fn admission(&mut self, path: &Path) -> Admission {
+        let spec = &self.spec.kubernetes.api_server;
+        let off_path = path.key("disableAdmissionPlugins");
+        let enable =
+            self.plugins(&spec.enable_admission_plugins, &path.key("enableAdmissionPlugins"), |name| {
+                match name {
+                    "AlwaysDeny" => {
+                        Some("remove it: nothing would ever be created, the cluster's own parts included")
+                    }
+                    "EventRateLimit" => Some("write `eventRateLimits`, which turns it on"),
+                    "ImagePolicyWebhook" => {
+                        Some("remove it: use a `ValidatingWebhookConfiguration` in the cluster")
+                    }
+                    _ => None,
+                }
+            });
+        let disable = self.plugins(&spec.disable_admission_plugins, &off_path, |name| {
+            NEEDED
+                .contains(&name)
+                .then_some("remove it: nodes or pods would not be safe, or not start, without it")
+        });
+        for (index, name) in spec.disable_admission_plugins.iter().enumerate() {
+            if spec.enable_admission_plugins.contains(name) {
+                let message =
+                    format!("`{name}` is in `enableAdmissionPlugins` and in `disableAdmissionPlugins`");
+                self.report.error("given-twice", &off_path.index(index), message, "keep it in one of them");
+            }
+        }
+        let limits = spec.event_rate_limits.iter().filter_map(event_limit).collect();
+        Admission { enable, disable, event_rate_limits: limits }
+    }
+
+    fn plugins(
+        &mut self,
+        names: &[String],
+        path: &Path,
+        refused: impl Fn(&str) -> Option<&'static str>,
+    ) -> Vec<String> {
+        for (index, name) in names.iter().enumerate() {
+            let path = path.index(index);
+            if !PLUGINS.contains(&name.as_str()) {
+                let help = self.report.nearest(name, PLUGINS.into_iter()).map_or_else(
+                    || "write one as `kube-apiserver --help` names it".to_owned(),
+                    |plugin| format!("did you mean `{plugin}`?"),
+                );
+                let message = format!("`{name}` is no admission plugin of the releases that are launched");
+                self.report.error("admission-plugin", &path, message, help);
+            } else if let Some(help) = refused(name) {
+                self.report.error("admission-plugin", &path, format!("`{name}` cannot be here"), help);
+            }
+        }
+        let names: BTreeSet<String> =
+            names.iter().filter(|name| *name != "NodeRestriction").cloned().collect();
+        names.into_iter().collect()
+    }
+
+    /// Flags and resources of the component at `path`.
+    fn component(
+        &mut self,
+        flags: &[FlagSpec],
+        resources: &ComputeResourcesSpec,
+        owned: Owned,
+        path: &Path,
+    ) -> Component {
+        let mut component = Component::default();
+        for (index, flag) in flags.iter().enumerate() {
+            let path = path.key("flags").index(index);
+            let (Some(name), Some(value)) = (&flag.name, &flag.value) else { continue };
+            let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            let place = path.key("name");
+            if name.is_empty() || name.starts_with('-') || !name.bytes().all(word) {
+                let message = format!("`{name}` cannot be a flag's name");
+                self.report.error(
+                    "flag-name",
+                    &place,
+                    message,
+                    "write it in small letters, without dashes before it",
+                );
+            } else if let Some((_, help)) = owned.iter().find(|(owned, _)| matches(owned, name)) {
+                self.report.error(
+                    "flag-owned",
+                    &place,
+                    format!("the flag `{name}` cannot be given here"),
+                    *help,
+                );
+            }
+            if value.contains(char::is_control) {
+                let message = format!("the value of `{name}` has more than one line");
+                self.report.error("flag-value", &path.key("value"), message, "write it in one line");
+            }
+            if component.flags.insert(name.clone(), value.clone()).is_some() {
+                let message = format!("the flag `{name}` is given twice");
+                self.report.error(
+                    "duplicate-name",
+                    &place,
+                    message,
+                    "keep one, with all values joined by commas",
+                );
+            }
+        }
+        component.resources = self.resources(resources, &path.key("resources"));
+        component
+    }
+
+    /// Of a component or an add-on.
+    pub(super) fn resources(
+        &mut self,
+        spec: &ComputeResourcesSpec,
+        path: &Path,
+    ) -> BTreeMap<String, BTreeMap<String, String>> {
+        let mut resources: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for (group, quota) in [("requests", &spec.requests), ("limits", &spec.limits)] {
+            for (key, value) in [("cpu", &quota.cpu), ("memory", &quota.memory)] {
+                let Some(value) = value else { continue };
+                if super::kubelet::quantity(value).is_none() {
+                    let message = format!("`{value}` is no quantity");
+                    let help = "write one such as `250m`, `2`, `512Mi` or `1Gi`";
+                    self.report.error("quantity", &path.key(group).key(key), message, help);
+                }
+                resources.entry(group.to_owned()).or_default().insert(key.to_owned(), value.clone());
+            }
+        }
+        for key in ["cpu", "memory"] {
+            let of = |group: &str| {
+                resources
+                    .get(group)
+                    .and_then(|quota| quota.get(key))
+                    .and_then(|text| super::kubelet::quantity(text))
+            };
+            if let (Some(asked), Some(most)) = (of("requests"), of("limits"))
+                && asked > most
+            {
+                let message = format!("`{key}` asks for more than its limit allows");
+                let help = "write a request that is not above the limit";
+                self.report.error("quantity", &path.key("requests").key(key), message, help);
+            }
+        }
+        resources
+    }
+
+    fn host_volumes(&mut self, specs: &[HostVolumeSpec], path: &Path) -> Vec<HostVolume> {
+        let mut volumes: Vec<HostVolume> = Vec::new();
+        for (index, spec) in specs.iter().enumerate() {
+            let place = path.index(index);
+            let (Some(name), Some(from)) = (&spec.name, &spec.path) else { continue };
+            if !is_dns_label(name) || name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                let help = "write small letters, digits and hyphens";
+                self.report.error(
+                    "volume-name",
+                    &place.key("name"),
+                    format!("`{name}` cannot name a volume"),
+                    help,
+                );
+            }
+            self.custom_path(from, &place.key("path"));
+            self.above_ours(from, &place.key("path"));
+            if volumes.iter().any(|other| other.name == *name || other.path == *from) {
+                let message = format!("the volume `{name}`, or its path, is given twice");
+                self.report.error("duplicate-name", &place.key("name"), message, "keep one of them");
+            }
+            volumes.push(HostVolume {
+                name: name.clone(),
+                path: from.clone(),
+                read_only: spec.read_only.unwrap_or(true),
+            });
+        }
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        volumes
+    }
+}
+
+fn event_limit(spec: &EventRateLimitSpec) -> Option<EventRateLimit> {
+    let kind = match spec.kind? {
+        EventLimitKind::Server => "Server",
+        EventLimitKind::Namespace => "Namespace",
+        EventLimitKind::User => "User",
+        EventLimitKind::SourceAndObject => "SourceAndObject",
+    };
+    Some(EventRateLimit {
+        kind: kind.to_owned(),
+        qps: spec.qps?,
+        burst: spec.burst?,
+        cache_size: spec.cache_size.unwrap_or(EVENT_CACHE),
+    })
+}
+
+/// Whether the flag is the owned one, or begins like it.
+fn matches(owned: &str, name: &str) -> bool {
+    owned.strip_suffix('*').map_or(owned == name, |beginning| name.starts_with(beginning))
+}
+
+/// A length of time as Go writes it: `1h30m`, `1.5s`.
+fn is_duration(text: &str) -> bool {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+        if rest.len() == digits.len() || rest[..rest.len() - digits.len()].parse::<f64>().is_err() {
+            return false;
+        }
+        let Some(after) = ["ms", "h", "m", "s"].iter().find_map(|unit| digits.strip_prefix(unit)) else {
+            return false;
+        };
+        rest = after;
+    }
+    !text.is_empty()
+}

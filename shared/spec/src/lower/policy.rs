@@ -1,0 +1,200 @@
+//! Certificates, rollouts and tags.
+
+use std::collections::BTreeMap;
+
+use slipway_core::cluster::{
+    Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool, RenewalStrategy,
+    RolloutBeforeExpiry, RolloutPolicy,
+};
+
+use super::Lowering;
+use super::network::Draft;
+use crate::model::{ApprovalSpec, CountText, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
+use crate::path::Path;
+
+const CA_DAYS: u32 = 3650;
+const LEAF_DAYS: u32 = 365;
+const RENEWAL_DAYS: u32 = 7;
+const MOST_EMERGENCY_DAYS: u32 = 3;
+/// CloudFormation takes 50 tags a stack; some are ours.
+const MOST_TAGS: usize = 40;
+
+impl Lowering<'_, '_, '_> {
+    pub(super) fn certificates(&mut self) -> Certificates {
+        let spec = &self.spec.certificates_configuration;
+        let ca_days = self.spec.tls_ca_duration_days.unwrap_or(CA_DAYS);
+        let leaf_days = self.spec.tls_cert_duration_days.unwrap_or(LEAF_DAYS);
+        if leaf_days > ca_days {
+            let message =
+                format!("certificates of {leaf_days} days would outlive their authority of {ca_days}");
+            let path = Path::of("tlsCertDurationDays");
+            let path = if self.report.has(&path) { path } else { Path::of("tlsCADurationDays") };
+            self.report.error(
+                "certificate-days",
+                &path,
+                message,
+                "write fewer days than `tlsCADurationDays`",
+            );
+        }
+        let renewal = &spec.rollout_before_expiry;
+        let days = renewal.days.unwrap_or(RENEWAL_DAYS);
+        if renewal.enabled && days >= leaf_days {
+            let path = Path::of("certificatesConfiguration.rolloutBeforeExpiry.days");
+            let message = format!(
+                "certificates of {leaf_days} days would be renewed {days} days before they expire, that is always"
+            );
+            self.report.error(
+                "certificate-days",
+                &path,
+                message,
+                "write fewer days than `tlsCertDurationDays`",
+            );
+        }
+        if spec.ca_rotation_days.is_some_and(|days| days >= ca_days) {
+            let path = Path::of("certificatesConfiguration.caRotationDays");
+            let days = spec.ca_rotation_days.unwrap_or_default();
+            let message = format!(
+                "authorities of {ca_days} days would be exchanged {days} days before they end, that is always"
+            );
+            self.report.error(
+                "certificate-days",
+                &path,
+                message,
+                "write fewer days than `tlsCADurationDays`",
+            );
+        }
+        let emergency_days = renewal.emergency_days.unwrap_or((days / 2).min(MOST_EMERGENCY_DAYS));
+        if renewal.enabled && emergency_days > days {
+            let path = Path::of("certificatesConfiguration.rolloutBeforeExpiry.emergencyDays");
+            let message = format!(
+                "certificates are renewed {days} days before they expire: {emergency_days} days before, there is nothing to hurry"
+            );
+            self.report.error("certificate-days", &path, message, "write at most as many days as `days`");
+        }
+        let authorities = self.authorities();
+        Certificates {
+            authorities,
+            ca_rotation_days: spec.ca_rotation_days,
+            key_algorithm: match spec.key_algorithm {
+                None | Some(KeyAlgorithmSpec::EcdsaP256) => KeyAlgorithm::EcdsaP256,
+                Some(KeyAlgorithmSpec::EcdsaP384) => KeyAlgorithm::EcdsaP384,
+                Some(KeyAlgorithmSpec::Rsa2048) => KeyAlgorithm::Rsa2048,
+                Some(KeyAlgorithmSpec::Rsa3072) => KeyAlgorithm::Rsa3072,
+                Some(KeyAlgorithmSpec::Rsa4096) => KeyAlgorithm::Rsa4096,
+            },
+            ca_days,
+            leaf_days,
+            rollout_before_expiry: renewal.enabled.then_some(RolloutBeforeExpiry {
+                days,
+                strategy: match renewal.strategy {
+                    None | Some(RenewalStrategySpec::Rollout) => RenewalStrategy::Rollout,
+                    Some(RenewalStrategySpec::Refresh) => RenewalStrategy::Refresh,
+                },
+                emergency_days,
+            }),
+        }
+    }
+
+    pub(super) fn rollout(&mut self, pools: &[NodePool], network: &Draft) -> Option<RolloutPolicy> {
+        let spec = &self.spec.rollout;
+        let path = Path::of("rollout");
+        let max_unavailable = self.share(spec.max_unavailable.as_ref(), 1, &path.key("maxUnavailable"));
+        let surge = self.share(spec.surge.as_ref(), 0, &path.key("surge"));
+        self.moves([max_unavailable, surge], &path);
+        let windows: Vec<Option<MaintenanceWindow>> = spec
+            .windows
+            .iter()
+            .enumerate()
+            .map(|(index, window)| self.window(window, &path.key("windows").index(index)))
+            .collect();
+        let pools = self.pool_rollouts(pools, network, [max_unavailable, surge]);
+        Some(RolloutPolicy {
+            approval: match spec.approval {
+                None | Some(ApprovalSpec::Auto) => Approval::Auto,
+                Some(ApprovalSpec::Manual) => Approval::Manual,
+            },
+            max_unavailable: max_unavailable?,
+            surge: surge?,
+            drain_force_after_min: spec.drain.force_after_minutes,
+            failure_budget: spec.failure_budget.unwrap_or(1),
+            windows: windows.into_iter().collect::<Option<_>>()?,
+            pools,
+        })
+    }
+
+    /// Whether a node could ever be replaced with those of `maxUnavailable` and `surge`.
+    pub(super) fn moves(&mut self, shares: [Option<CountOrPercent>; 2], path: &Path) {
+        let none = |share: &Option<CountOrPercent>| {
+            matches!(share, Some(CountOrPercent::Count(0) | CountOrPercent::Percent(0)))
+        };
+        if shares.iter().all(none) {
+            let help = "give one of `maxUnavailable` and `surge` at least 1";
+            let message = "no node could ever be replaced";
+            self.report.error("rollout-stuck", &path.key("maxUnavailable"), message, help);
+        }
+    }
+
+    pub(super) fn share(
+        &mut self,
+        spec: Option<&CountText>,
+        default: u32,
+        path: &Path,
+    ) -> Option<CountOrPercent> {
+        let Some(CountText(text)) = spec else { return Some(CountOrPercent::Count(default)) };
+        let share = match text.strip_suffix('%') {
+            Some(digits) => {
+                digits.parse().ok().filter(|percent| *percent <= 100).map(CountOrPercent::Percent)
+            }
+            None => text.parse().ok().map(CountOrPercent::Count),
+        };
+        if share.is_none() {
+            let message = format!("`{text}` is neither a number of nodes nor a percentage");
+            self.report.error("wrong-type", path, message, "write one such as `2` or `25%`");
+        }
+        share
+    }
+
+    fn window(&mut self, spec: &WindowSpec, path: &Path) -> Option<MaintenanceWindow> {
+        let start = spec.start.as_deref()?;
+        let two = |part: &str| (part.len() == 2).then(|| part.parse::<u16>().ok()).flatten();
+        let time = start.split_once(':').and_then(|(hours, minutes)| Some((two(hours)?, two(minutes)?)));
+        let Some((hours, minutes)) = time.filter(|(hours, minutes)| *hours < 24 && *minutes < 60) else {
+            let help = "write hours and minutes in UTC, such as `\"02:30\"`";
+            self.report.error("window", &path.key("start"), format!("`{start}` is no time of the day"), help);
+            return None;
+        };
+        let mut days = spec.days.clone();
+        days.sort_unstable();
+        days.dedup();
+        Some(MaintenanceWindow { days, start_minute: hours * 60 + minutes, length_min: spec.minutes? })
+    }
+
+    pub(super) fn stack_tags(&mut self) -> BTreeMap<String, String> {
+        let tags = &self.spec.stack_tags;
+        let root = Path::of("stackTags");
+        if tags.len() > MOST_TAGS {
+            let help = format!("keep {MOST_TAGS}: CloudFormation takes 50 a stack, and some are Slipway's");
+            self.report.error("tags", &root, format!("there are {} tags", tags.len()), help);
+        }
+        for (key, value) in tags {
+            let path = root.key(key);
+            if key.is_empty() || key.chars().count() > 128 || key.to_ascii_lowercase().starts_with("aws:") {
+                self.report.error(
+                    "tags",
+                    &path,
+                    format!("`{key}` cannot be a tag's key"),
+                    "write 1 to 128 characters, not beginning with `aws:`",
+                );
+            }
+            if value.chars().count() > 256 {
+                self.report.error(
+                    "tags",
+                    &path,
+                    "the tag's value is too long",
+                    "write 256 characters at most",
+                );
+            }
+        }
+        tags.clone()
+    }
+}

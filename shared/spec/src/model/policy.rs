@@ -1,0 +1,182 @@
+//! Certificates and rollouts.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use slipway_core::cluster::Day;
+
+/// How certificates are made and renewed.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct CertificatesSpec {
+    /// The key of each certificate; `ECDSA-P256` unless given.
+    pub(crate) key_algorithm: Option<KeyAlgorithmSpec>,
+    /// Where each authority comes from. It is said before the first upload, and stays: an authority is exchanged for one that comes from the same place.
+    pub(crate) authorities: AuthoritiesSpec,
+    /// Renewal before certificates expire; off unless enabled.
+    pub(crate) rollout_before_expiry: RolloutBeforeExpirySpec,
+    /// So many days before an authority that Slipway made ends, its exchange begins by itself, in stages; earlier if certificates that have to be renewed would outlive it; never unless given.
+    #[schemars(range(min = 1, max = 3650))]
+    pub(crate) ca_rotation_days: Option<u32>,
+}
+
+/// Where each authority comes from.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct AuthoritiesSpec {
+    /// Signs the API server, its clients and the administrator.
+    pub(crate) ca: AuthoritySpec,
+    /// Signs kubelets. Its key is on the controllers, which sign with it.
+    pub(crate) kubelet_ca: AuthoritySpec,
+    /// Signs the members of etcd, and those who may speak to them.
+    pub(crate) etcd_ca: AuthoritySpec,
+    /// Signs the API server towards its extensions.
+    pub(crate) front_proxy_ca: AuthoritySpec,
+}
+
+/// Where an authority comes from.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AuthoritySpec {
+    /// Who made it; `generated` unless given.
+    pub(crate) source: Option<AuthoritySourceSpec>,
+    /// The file of its certificates in the folder `import/` beside the spec: its own first, then those above it, perhaps up to the root. Without a name, `ca.pem`, or as the authority is called.
+    pub(crate) certificate: Option<String>,
+    /// The file of its private key in `import/`, PEM under a passphrase. Without a name, `ca-key.pem`, or as the authority is called.
+    pub(crate) key: Option<String>,
+    /// The SSM parameter, a SecureString below `/slipway/<clusterName>/`, with the passphrase of its key, or of the keys of what is provided.
+    pub(crate) passphrase_parameter: Option<String>,
+}
+
+/// Who makes an authority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum AuthoritySourceSpec {
+    /// Slipway.
+    Generated,
+    /// You, and its key comes with it: Slipway issues under it.
+    Imported,
+    /// You, without its key: you issue what it signs, too, and Slipway checks and distributes it.
+    Provided,
+}
+
+/// The key of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(crate) enum KeyAlgorithmSpec {
+    /// ECDSA on P-256.
+    #[serde(rename = "ECDSA-P256")]
+    EcdsaP256,
+    /// ECDSA on P-384.
+    #[serde(rename = "ECDSA-P384")]
+    EcdsaP384,
+    /// RSA with 2048 bits.
+    #[serde(rename = "RSA-2048")]
+    Rsa2048,
+    /// RSA with 3072 bits.
+    #[serde(rename = "RSA-3072")]
+    Rsa3072,
+    /// RSA with 4096 bits.
+    #[serde(rename = "RSA-4096")]
+    Rsa4096,
+}
+
+/// Renewal before certificates expire.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RolloutBeforeExpirySpec {
+    /// Whether certificates are renewed by themselves.
+    pub(crate) enabled: bool,
+    /// How many days before the end; 7 unless given.
+    #[schemars(range(min = 1, max = 3650))]
+    pub(crate) days: Option<u32>,
+    /// How renewed certificates reach the nodes; `rollout` unless given.
+    pub(crate) strategy: Option<RenewalStrategySpec>,
+    /// So many days before the end neither maintenance windows nor approval hold a renewal up; half of `days` and 3 at most
+    /// unless given. That begins earlier where the slowest roll of this cluster needs longer: `slipway validate` says so.
+    #[schemars(range(min = 0, max = 3650))]
+    pub(crate) emergency_days: Option<u32>,
+}
+
+/// How renewed certificates reach the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum RenewalStrategySpec {
+    /// Nodes are replaced, one at a time.
+    Rollout,
+    /// Nodes take the new certificates in place.
+    Refresh,
+}
+
+/// How changes reach the nodes.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RolloutSpec {
+    /// Whether a plan waits for a person; `auto` unless given.
+    pub(crate) approval: Option<ApprovalSpec>,
+    /// How many nodes of a pool may be missing, as a number or a percentage; 1 unless given.
+    pub(crate) max_unavailable: Option<CountText>,
+    /// How many nodes a pool may have too many, as a number or a percentage; 0 unless given.
+    pub(crate) surge: Option<CountText>,
+    /// How nodes are emptied.
+    pub(crate) drain: DrainSpec,
+    /// How many workers may fail to be replaced before a rollout stops; 1 unless given. The first of a pool stops it at once.
+    #[schemars(range(max = 1000))]
+    pub(crate) failure_budget: Option<u32>,
+    /// When disruptive steps may start, in UTC; always unless given.
+    pub(crate) windows: Vec<WindowSpec>,
+}
+
+/// Whether a plan waits for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ApprovalSpec {
+    /// It is applied at once.
+    Auto,
+    /// It waits for `slipway approve`.
+    Manual,
+}
+
+/// How nodes are emptied.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct DrainSpec {
+    /// After so many minutes a pod is deleted though its budget forbids it, if it is 72 hours old, its budget's healthy pods have been so
+    /// for an hour and the others for six, and none of the node was deleted so for five minutes; never unless given.
+    #[schemars(range(min = 1, max = 2880))]
+    pub(crate) force_after_minutes: Option<u32>,
+}
+
+/// A weekly window, in UTC.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["start", "minutes"]))]
+pub(crate) struct WindowSpec {
+    /// Its days; each day unless given.
+    pub(crate) days: Vec<Day>,
+    /// The time at which it opens, such as `02:30`.
+    pub(crate) start: Option<String>,
+    /// For how many minutes it is open.
+    #[schemars(range(min = 1, max = 10080))]
+    pub(crate) minutes: Option<u16>,
+}
+
+/// `2` or `25%`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct CountText(pub(crate) String);
+
+impl JsonSchema for CountText {
+    fn schema_name() -> Cow<'static, str> {
+        "CountOrPercent".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number of nodes, or a percentage of a pool such as `25%`.",
+            "type": ["integer", "string"],
+            "minimum": 0,
+            "pattern": "^[0-9]+%?$"
+        })
+    }
+}

@@ -1,0 +1,347 @@
+//! Rendering's half: each rendered thing meets the patches that are for it.
+
+use json_patch::{PatchErrorKind, PatchOperation};
+use serde_json::Value;
+use slipway_core::diagnostic::{Diagnostic, Severity};
+use slipway_core::role::Role;
+use slipway_core::words::nearest;
+
+use super::guard::{self, Refusal};
+use super::{Change, Operation, Patch, Pattern, Side, Told};
+use crate::tree::Span;
+
+/// A rendered thing that patches may be for.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// A stack's template, by the stack's name without the cluster's.
+    Stack(&'a str),
+    /// The configuration of a role's nodes.
+    Node(&'a Role),
+}
+
+impl Target<'_> {
+    const fn side(self) -> Side {
+        match self {
+            Self::Stack(_) => Side::Stack,
+            Self::Node(_) => Side::Node,
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Stack(name) => name.to_owned(),
+            Self::Node(role) => role.to_string(),
+        }
+    }
+
+    /// For messages.
+    fn shown(self) -> String {
+        match self {
+            Self::Stack(name) => format!("the stack `{name}`"),
+            Self::Node(role) => format!("the configuration of `{role}` nodes"),
+        }
+    }
+
+    fn is_named(self, pattern: &Pattern) -> bool {
+        // `etcd` is every member, as it is one stack.
+        let every_member = matches!(self, Self::Node(Role::Etcd(_))) && pattern.text == "etcd";
+        every_member || matches(&pattern.text, &self.name())
+    }
+}
+
+/// Whether `pattern`, in which `*` stands for any letters, is a name for `name`.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = pieces.next_back() else { return rest.is_empty() };
+    for piece in pieces {
+        match rest.split_once(piece) {
+            Some((_, behind)) => rest = behind,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// The patches of a rendering under way.
+#[derive(Debug)]
+pub struct Applied<'a> {
+    patches: &'a [Patch],
+    /// Whether `test` operations are taken for granted.
+    tested: bool,
+    used: Vec<Used>,
+    stacks: Vec<String>,
+    nodes: Vec<String>,
+    errors: Vec<Diagnostic>,
+}
+
+/// What is known of a patch so far.
+#[derive(Debug, Clone)]
+struct Used {
+    /// Whether each of its targets was met.
+    met: Vec<bool>,
+    changed: bool,
+    failed: bool,
+}
+
+impl<'a> Applied<'a> {
+    /// Those of a cluster, with nothing applied yet.
+    #[must_use]
+    pub fn new(patches: &'a [Patch]) -> Self {
+        let unused =
+            |patch: &Patch| Used { met: vec![false; patch.targets.len()], changed: false, failed: false };
+        Self {
+            used: patches.iter().map(unused).collect(),
+            tested: false,
+            patches,
+            stacks: Vec::new(),
+            nodes: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// As [`Applied::new`], with every `test` operation taken for granted: for a rendering without its values.
+    pub fn without_tests(patches: &'a [Patch]) -> Self {
+        Self { tested: true, ..Self::new(patches) }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.patches.is_empty()
+    }
+
+    /// Applies what is for `target` to its `value`, in order. A patch that does not apply, or may not, is reported and
+    /// leaves the value as it was.
+    pub fn apply(&mut self, target: Target<'_>, value: &mut Value) {
+        match target.side() {
+            Side::Stack => self.stacks.push(target.name()),
+            Side::Node => self.nodes.push(target.name()),
+        }
+        for (patch, used) in self.patches.iter().zip(&mut self.used) {
+            if patch.side != target.side() {
+                continue;
+            }
+            let mut meant = false;
+            for (pattern, met) in patch.targets.iter().zip(&mut used.met) {
+                if target.is_named(pattern) {
+                    (meant, *met) = (true, true);
+                }
+            }
+            if !meant {
+                continue;
+            }
+            let mut after = value.clone();
+            let refused = match attempt(patch, target, self.tested, &mut after) {
+                Some(found) => vec![found],
+                None => refusals(patch, target, value, &after),
+            };
+            if refused.is_empty() {
+                used.changed |= *value != after;
+                *value = after;
+            } else {
+                used.failed = true;
+                self.errors.extend(refused);
+            }
+        }
+    }
+
+    /// What is wrong with the patches, and what a person should know of them.
+    pub fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+        let Self { patches, tested: _, used, stacks, nodes, mut errors } = self;
+        let mut warnings = Vec::new();
+        for (patch, used) in patches.iter().zip(used) {
+            let (what, names) = match patch.side {
+                Side::Stack => ("stack", &stacks),
+                Side::Node => ("node", &nodes),
+            };
+            for (pattern, _) in patch.targets.iter().zip(&used.met).filter(|(_, met)| !**met) {
+                let any = pattern.text.contains('*');
+                let found = unmet(patch, what, pattern, names, any);
+                if any { warnings.push(found) } else { errors.push(found) }
+            }
+            if !used.changed && !used.failed && used.met.contains(&true) {
+                let told = Told {
+                    path: None,
+                    message: "this patch changes nothing: what it says is so already".to_owned(),
+                    help: "delete the file, or look whether its target is the one that you mean".to_owned(),
+                };
+                warnings.push(patch.finding(Severity::Warning, patch.place(), "idle-patch", told));
+            }
+        }
+        (errors, warnings)
+    }
+}
+
+fn unmet(patch: &Patch, what: &str, pattern: &Pattern, names: &[String], any: bool) -> Diagnostic {
+    let text = &pattern.text;
+    let help = match nearest(text, names.iter().map(String::as_str)).filter(|_| !any) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("this cluster has `{}`", names.join("`, `")),
+    };
+    let told = Told {
+        path: Some(format!("target.{what}")),
+        message: match what {
+            "stack" => format!("this cluster has no stack `{text}`"),
+            _ => format!("this cluster has no nodes `{text}`"),
+        },
+        help,
+    };
+    let severity = if any { Severity::Warning } else { Severity::Error };
+    patch.finding(severity, pattern.span, "unknown-target", told)
+}
+
+/// What keeps the patch from being applied; `value` is then of no use.
+fn attempt(patch: &Patch, target: Target<'_>, tested: bool, value: &mut Value) -> Option<Diagnostic> {
+    match &patch.change {
+        Change::Merge(change, _) => json_patch::merge(value, change),
+        Change::Operations(operations) => {
+            for (index, Operation { operation, span }) in operations.iter().enumerate() {
+                if tested && matches!(operation, PatchOperation::Test(_)) {
+                    continue;
+                }
+                // One at a time: what an operation did not find is told as the value was before it.
+                if let Err(error) = json_patch::patch(value, std::slice::from_ref(operation)) {
+                    return Some(does_not_apply(patch, target, value, index, operation, *span, &error.kind));
+                }
+            }
+        }
+    }
+    None
+}
+
+fn does_not_apply(
+    patch: &Patch,
+    target: Target<'_>,
+    value: &Value,
+    index: usize,
+    operation: &PatchOperation,
+    span: Span,
+    kind: &PatchErrorKind,
+) -> Diagnostic {
+    let (name, from) = match operation {
+        PatchOperation::Add(_) => ("add", None),
+        PatchOperation::Remove(_) => ("remove", None),
+        PatchOperation::Replace(_) => ("replace", None),
+        PatchOperation::Move(one) => ("move", Some(one.from.as_str())),
+        PatchOperation::Copy(one) => ("copy", Some(one.from.as_str())),
+        PatchOperation::Test(_) => ("test", None),
+    };
+    let path = operation.path().as_str();
+    let (why, help) = match kind {
+        PatchErrorKind::TestFailed => (
+            format!("`{path}` is not what it expects"),
+            match value.pointer(path) {
+                Some(found) => {
+                    format!("there stands `{found}`: look whether the patch still does what you want")
+                }
+                None => "look whether the patch still does what you want".to_owned(),
+            },
+        ),
+        PatchErrorKind::CannotMoveInsideItself => (
+            format!("`{path}` lies inside what it moves"),
+            "copy it instead, or choose another place".to_owned(),
+        ),
+        PatchErrorKind::InvalidFromPointer => missing(value, from.unwrap_or_default(), false),
+        // The kinds are not exhaustive; whatever else goes wrong, goes wrong at the path.
+        PatchErrorKind::InvalidPointer | _ => missing(value, path, name == "add" || from.is_some()),
+    };
+    let number = index + 1;
+    let told = Told {
+        path: Some(format!("ops[{index}]")),
+        message: format!("operation {number} (`{name}`) does not apply to {}: {why}", target.shown()),
+        help,
+    };
+    patch.finding(Severity::Error, span, "patch-does-not-apply", told)
+}
+
+/// Where the way to `path` ends, and what there is instead. `parent`: the last step need not be there.
+fn missing(value: &Value, path: &str, parent: bool) -> (String, String) {
+    let mut here = value;
+    let mut way = String::new();
+    let steps: Vec<&str> = path.split('/').skip(1).collect();
+    for (number, step) in steps.iter().enumerate() {
+        let last = number + 1 == steps.len();
+        let key = step.replace("~1", "/").replace("~0", "~");
+        let next = match here {
+            Value::Object(object) => object.get(&key),
+            Value::Array(items) => key.parse::<usize>().ok().and_then(|index| items.get(index)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        };
+        if let Some(next) = next {
+            way = format!("{way}/{step}");
+            here = next;
+            continue;
+        }
+        let place = if way.is_empty() { "the top".to_owned() } else { format!("`{way}`") };
+        return match here {
+            Value::Object(object) => {
+                let help = match nearest(&key, object.keys().map(String::as_str)) {
+                    Some(name) => {
+                        format!("did you mean `{way}/{}`?", name.replace('~', "~0").replace('/', "~1"))
+                    }
+                    None if parent => {
+                        format!("add what is missing below {place} in an operation before this one")
+                    }
+                    None => format!("look at what `slipway render` writes: {place} has no such key"),
+                };
+                (format!("there is no `{way}/{step}`"), help)
+            }
+            Value::Array(items) => {
+                let (count, fine) = (items.len(), last && parent);
+                let range = match (count, fine) {
+                    (0, false) => "it is empty".to_owned(),
+                    (_, false) => format!("write a number from 0 to {}", count - 1),
+                    (_, true) => format!("write a number from 0 to {count}, or `-` for the end"),
+                };
+                (format!("the list `{way}` has no item `{step}`"), format!("it has {count} items; {range}"))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (
+                format!("{place} is neither a group of keys nor a list"),
+                "nothing lies below it: shorten the path".to_owned(),
+            ),
+        };
+    }
+    (format!("nothing can be done at `{path}`"), "choose another place".to_owned())
+}
+
+/// What of this patch is not allowed.
+fn refusals(patch: &Patch, target: Target<'_>, before: &Value, after: &Value) -> Vec<Diagnostic> {
+    if before == after {
+        return Vec::new();
+    }
+    let found = match target {
+        Target::Stack(name) => guard::stack(name, before, after),
+        Target::Node(_) => guard::node(before, after),
+    };
+    let about = |Refusal { what, help }: Refusal| {
+        let message = format!("this patch may not change {}: {what}", target.shown());
+        let told = Told { path: None, message, help };
+        patch.finding(Severity::Error, patch.place(), "patch-refused", told)
+    };
+    found.into_iter().map(about).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_letters() {
+        for (pattern, name) in [
+            ("pool-*", "pool-a"),
+            ("*", "network"),
+            ("pool-*-b", "pool-x-y-b"),
+            ("*-a-*", "pool-a-1"),
+            ("etcd", "etcd"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in
+            [("pool", "pool-a"), ("pool-*-b", "pool-b"), ("", "a"), ("*-a-*", "pool-b-1"), ("etcd", "etcd-0")]
+        {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}

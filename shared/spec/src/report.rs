@@ -1,0 +1,217 @@
+//! Where findings are gathered, and how each gets its place in the text.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use slipway_core::diagnostic::{Diagnostic, Severity};
+use slipway_core::words::nearest;
+
+use super::path::{Path, Step};
+use super::shown;
+use super::tree::{Node, Span};
+
+/// A finding whose place is known already.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    span: Span,
+    code: &'static str,
+    message: String,
+    help: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn at(span: Span, code: &'static str, message: impl Into<String>) -> Self {
+        Self { span, code, message: message.into(), help: None }
+    }
+
+    /// About the whole file.
+    pub(crate) fn file(code: &'static str, message: impl Into<String>) -> Self {
+        Self::at(Span::default(), code, message)
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// The finding as it leaves this module: what it quotes of the spec is clipped here, whoever wrote the message.
+    pub(crate) fn into_diagnostic(self, severity: Severity, path: &Path) -> Diagnostic {
+        let Self { span, code, message, help } = self;
+        Diagnostic {
+            severity,
+            code: code.to_owned(),
+            line: span.line,
+            column: span.column,
+            path: path.to_string(),
+            message: shown::sentence(&message),
+            help: help.as_deref().map(shown::sentence),
+            span: (span.line > 0).then_some((span.start, span.end)),
+            file: None,
+        }
+    }
+}
+
+/// So many findings are told of one spec: nobody reads more, and each costs a look into the text.
+const MOST_TOLD: usize = 200;
+
+/// Everything found so far about one spec.
+pub(crate) struct Report<'t> {
+    root: &'t Node,
+    diagnostics: Vec<Diagnostic>,
+    /// The paths of all errors: it is asked often, and of many.
+    refused: BTreeSet<String>,
+    /// Findings that are not told, because too many are.
+    left_out: usize,
+}
+
+impl<'t> Report<'t> {
+    pub(crate) fn new(root: &'t Node) -> Self {
+        Self { root, diagnostics: Vec::new(), refused: BTreeSet::new(), left_out: 0 }
+    }
+
+    /// An error at the value of `path`, or at the nearest key above it that is there.
+    pub(crate) fn error<'h>(
+        &mut self,
+        code: &'static str,
+        path: &Path,
+        message: impl Into<String>,
+        help: impl Into<Cow<'h, str>>,
+    ) {
+        self.add(Severity::Error, None, code, path, message.into(), help.into());
+    }
+
+    /// A warning, placed as [`Report::error`] places.
+    pub(crate) fn warning<'h>(
+        &mut self,
+        code: &'static str,
+        path: &Path,
+        message: impl Into<String>,
+        help: impl Into<Cow<'h, str>>,
+    ) {
+        self.add(Severity::Warning, None, code, path, message.into(), help.into());
+    }
+
+    /// A finding about a key itself.
+    pub(crate) fn key<'h>(
+        &mut self,
+        severity: Severity,
+        span: Span,
+        code: &'static str,
+        path: &Path,
+        message: impl Into<String>,
+        help: impl Into<Cow<'h, str>>,
+    ) {
+        self.add(severity, Some(span), code, path, message.into(), help.into());
+    }
+
+    fn add(
+        &mut self,
+        severity: Severity,
+        span: Option<Span>,
+        code: &'static str,
+        path: &Path,
+        message: String,
+        help: Cow<'_, str>,
+    ) {
+        let news = severity == Severity::Error && self.refused.insert(path.to_string());
+        // The first error is told whatever was told before: without one the spec would pass.
+        if self.diagnostics.len() >= MOST_TOLD && !(news && self.refused.len() == 1) {
+            self.left_out += 1;
+            return;
+        }
+        let span = span.unwrap_or_else(|| self.locate(path));
+        let mut problem = Problem::at(span, code, message);
+        if !help.is_empty() {
+            problem = problem.help(help);
+        }
+        self.diagnostics.push(problem.into_diagnostic(severity, path));
+    }
+
+    /// The word that was probably meant, while there is room to say so: looking for it is dear.
+    pub(crate) fn nearest<'w>(&self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+        if self.diagnostics.len() >= MOST_TOLD { None } else { nearest(word, words) }
+    }
+
+    /// Whether the text says something at `path`, be it right or wrong.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        let mut node = self.root;
+        for step in &path.0 {
+            let next = match step {
+                Step::Key(key) => node.entry(key).map(|entry| &entry.value),
+                Step::Index(index) => item(node, *index),
+            };
+            match next {
+                Some(value) => node = value,
+                None => return false,
+            }
+        }
+        !node.is_null()
+    }
+
+    /// Whether something at or below `path` was refused already, so that what follows from it is not said twice.
+    pub(crate) fn refused(&self, path: &Path) -> bool {
+        let path = path.to_string();
+        let below = |sign: char| {
+            let start = format!("{path}{sign}");
+            self.refused.range(start.clone()..).next().is_some_and(|found| found.starts_with(&start))
+        };
+        if path.is_empty() {
+            return !self.refused.is_empty();
+        }
+        self.refused.contains(&path) || below('.') || below('[')
+    }
+
+    /// Whether `path` itself was refused.
+    pub(crate) fn refused_itself(&self, path: &Path) -> bool {
+        self.refused.contains(&path.to_string())
+    }
+
+    pub(crate) fn locate(&self, path: &Path) -> Span {
+        let mut node = self.root;
+        let mut span = Span::default();
+        for step in &path.0 {
+            let next = match step {
+                Step::Key(key) => node.entry(key).map(|entry| (entry.key_span, &entry.value)),
+                Step::Index(index) => item(node, *index).map(|value| (value.span, value)),
+            };
+            let Some((at, value)) = next else { return span };
+            node = value;
+            // A scalar is pointed at itself, a collection at its key: its own place is its first child's.
+            span = if matches!(value.kind, super::tree::Kind::Scalar { .. }) && !value.is_null() {
+                value.span
+            } else {
+                at
+            };
+        }
+        span
+    }
+
+    /// All findings, in the order of the text; equal ones once.
+    pub(crate) fn finish(self) -> Vec<Diagnostic> {
+        let mut diagnostics = self.diagnostics;
+        diagnostics.sort_by(|a, b| {
+            (a.line, a.column, &a.path, &a.code, &a.message)
+                .cmp(&(b.line, b.column, &b.path, &b.code, &b.message))
+        });
+        diagnostics.dedup();
+        if let (Some(last), true) = (diagnostics.last(), self.left_out > 0) {
+            // At the place of the last, so that all stay in the order of the text.
+            diagnostics.push(Diagnostic {
+                severity: Severity::Warning,
+                code: "too-many-findings".to_owned(),
+                path: String::new(),
+                message: format!("there are {} more findings", self.left_out),
+                help: Some("mend these first, then ask again".to_owned()),
+                ..last.clone()
+            });
+        }
+        diagnostics
+    }
+}
+
+fn item(node: &Node, index: usize) -> Option<&std::rc::Rc<Node>> {
+    match &node.kind {
+        super::tree::Kind::List(items) => items.get(index),
+        super::tree::Kind::Scalar { .. } | super::tree::Kind::Map(_) => None,
+    }
+}

@@ -1,0 +1,288 @@
+//! Pools: what their machines have, and how their groups are made up.
+
+use slipway_core::cluster::{Image, InstanceStore, NodePool};
+
+use super::*;
+
+/// The pool `general` with more keys, as the spec says it.
+fn pool(keys: &str) -> NodePool {
+    let mut accepted = parse(format!("{BASE}{keys}").as_bytes(), None)
+        .unwrap_or_else(|findings| panic!("{keys}\n{}", told(&findings)));
+    accepted.cluster.pools.remove(0)
+}
+
+/// What is said of each piece, under its name.
+fn told_of_each(pieces: &[(&str, &str)]) -> String {
+    pieces.iter().map(|(name, keys)| format!("# {name}\n{}\n", with(keys))).collect()
+}
+
+#[test]
+fn volumes_and_arrays_and_disks() {
+    let told = told_of_each(&[
+        (
+            "three volumes, one of each kind of trouble",
+            "    volumeMounts:\n    - {device: /dev/xvda, size: 10, path: var/data}\n    - {device: /dev/xvdf, size: 10, path: /a, type: standard, iops: 200}\n    - {device: /dev/sdf, size: 10, path: /a, type: st1, throughput: 125}\n",
+        ),
+        ("what must be there", "    volumeMounts:\n    - {type: gp2}\n    raid0Mounts:\n    - {type: gp2}\n"),
+        (
+            "paths",
+            "    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /}\n    - {device: /dev/xvdg, size: 10, path: /data/}\n    - {device: /dev/xvdh, size: 10, path: /data/../etc}\n    - {device: /dev/xvdi, size: 10, path: /etc}\n    - {device: /dev/xvdj, size: 10, path: /run/data}\n",
+        ),
+        ("an array of one", "    raid0Mounts:\n    - {devices: [/dev/xvdf], size: 10, path: /data}\n"),
+        (
+            "an array that shares",
+            "    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /data}\n    raid0Mounts:\n    - {devices: [/dev/xvdf, /dev/xvdg, /dev/xvdg], size: 10, path: /data}\n",
+        ),
+        (
+            "iops of each kind",
+            "    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /a, type: io1}\n    - {device: /dev/xvdg, size: 10, path: /b, type: gp2, iops: 3000}\n    - {device: /dev/xvdh, size: 10, path: /c, encrypted: false}\n",
+        ),
+        ("no disks", "    instanceType: m7g.large\n    ephemeralStorage: {}\n"),
+        (
+            "no disks in one of the types",
+            "    ephemeralStorage: {}\n    mixedInstances:\n      instanceTypes: [m7gd.large, m6g.large]\n",
+        ),
+        (
+            "disks apart without a path",
+            "    instanceType: m7gd.large\n    ephemeralStorage: {raid0: false}\n",
+        ),
+        (
+            "disks where a volume is",
+            "    instanceType: m7gd.large\n    ephemeralStorage: {path: /data}\n    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /data}\n",
+        ),
+        (
+            "old and new",
+            "    instanceType: m7gd.large\n    ephemeralStorage: {}\n    ephemeralImageStorage: {enabled: true, disk: xvdb}\n",
+        ),
+        (
+            "a file system that no node has",
+            "    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /a, filesystem: btrfs}\n",
+        ),
+    ]);
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn volumes_come_out_in_the_order_in_which_they_are_mounted() {
+    let keys = "    volumeMounts:\n    - {device: /dev/xvdg, size: 20, path: /data/inner, createTmp: true, filesystem: ext4}\n    - {device: /dev/xvdf, size: 200, path: /data, type: sc1}\n    raid0Mounts:\n    - {devices: [/dev/xvdi, /dev/xvdh], size: 30, iops: 4000, path: /data-of-two}\n";
+    let mounts = pool(keys).storage.mounts;
+    let told: Vec<_> = mounts
+        .iter()
+        .map(|of| {
+            let volume = (of.volume.size_gib, of.volume.kind.as_str(), of.volume.iops);
+            (of.path.as_str(), of.devices.join(" "), volume, of.file_system.as_str(), of.create_tmp)
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("/data", "/dev/xvdf".to_owned(), (200, "sc1", None), "xfs", false),
+            ("/data-of-two", "/dev/xvdi /dev/xvdh".to_owned(), (30, "gp3", Some(4000)), "xfs", false),
+            ("/data/inner", "/dev/xvdg".to_owned(), (20, "gp3", None), "ext4", true),
+        ]
+    );
+}
+
+#[test]
+fn disks_hold_images_unless_they_have_a_path() {
+    let of = |keys: &str| pool(&format!("    instanceType: i4i.4xlarge\n{keys}")).storage.instance_store;
+    let store = InstanceStore { raid0: true, path: None, file_system: "xfs".to_owned() };
+    assert_eq!(of("    ephemeralStorage: {}\n"), Some(store.clone()));
+    assert_eq!(of("    ephemeralStorage: {enabled: false}\n"), None);
+    let apart = InstanceStore { raid0: false, path: Some("/mnt/disks".to_owned()), ..store.clone() };
+    assert_eq!(of("    ephemeralStorage: {raid0: false, path: /mnt/disks}\n"), Some(apart));
+    let old = InstanceStore { file_system: "ext4".to_owned(), ..store };
+    assert_eq!(of("    ephemeralImageStorage: {enabled: true, disk: xvdb, filesystem: ext4}\n"), Some(old));
+    assert_eq!(of("    ephemeralImageStorage: {enabled: false}\n"), None);
+    // Of a type that is not known nothing is said but that.
+    assert_eq!(
+        parse(format!("{BASE}    instanceType: m99gd.large\n    ephemeralStorage: {{}}\n").as_bytes(), None)
+            .unwrap()
+            .warnings
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn gpus_and_instance_types() {
+    let told = told_of_each(&[
+        ("GPUs that are not there", "    instanceType: m7g.large\n    gpu: {nvidia: {enabled: true}}\n"),
+        ("GPUs that nobody uses", "    instanceType: g5.xlarge\n"),
+        ("GPUs that nobody shall use", "    instanceType: g5.xlarge\n    gpu: {nvidia: {enabled: false}}\n"),
+        ("a taint alone", "    instanceType: g5.xlarge\n    gpu: {nvidia: {taint: true}}\n"),
+        (
+            "a driver's version",
+            "    instanceType: g5.xlarge\n    gpu: {nvidia: {enabled: true, version: \"375.66\"}}\n",
+        ),
+        ("GPUs too old", "    instanceType: p3.2xlarge\n    gpu: {nvidia: {enabled: true}}\n"),
+        (
+            "the cluster's image",
+            "    instanceType: g5.xlarge\n    gpu: {nvidia: {enabled: true}}\namiId: ami-0123456789abcdef0\ncontroller: {instanceType: m7i.large}\netcd: {instanceType: m7i.large}\n",
+        ),
+        ("Inferentia", "    instanceType: inf2.xlarge\n"),
+        ("AMD's", "    instanceType: g4ad.xlarge\n"),
+        ("a Mac", "    instanceType: mac2.metal\n"),
+        ("a slip", "    instanceType: m7g.lagre\n"),
+        ("a newer one", "    instanceType: z42q.large\n"),
+        (
+            "both architectures in one pool",
+            "    instanceType: m7g.large\n    mixedInstances:\n      instanceTypes: [m7i.large]\n",
+        ),
+    ]);
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn pools_with_gpus_have_what_pods_need() {
+    let gpu = pool("    instanceType: g5g.xlarge\n    gpu: {nvidia: {enabled: true, taint: true}}\n");
+    assert!(gpu.nvidia);
+    assert_eq!(gpu.root_volume.size_gib, 100);
+    assert_eq!(gpu.node_labels["nvidia.com/gpu.present"], "true");
+    assert_eq!(gpu.node_labels["k8s.amazonaws.com/accelerator"], "nvidia");
+    let taints: Vec<_> =
+        gpu.taints.iter().map(|of| format!("{}={}:{}", of.key, of.value, of.effect)).collect();
+    assert_eq!(taints, ["nvidia.com/gpu=present:NoSchedule"]);
+    let Some(Image::SsmParameter(names)) = gpu.image else { panic!("{:?}", gpu.image) };
+    assert!(names.values().all(|name| name.starts_with("/aws/service/deeplearning/ami/")), "{names:?}");
+
+    // What is written stands.
+    let own = pool(
+        "    instanceType: g5.xlarge\n    amiId: ami-0123456789abcdef0\n    rootVolume: {size: 60}\n    gpu: {nvidia: {enabled: true, taint: true}}\n    nodeLabels: {k8s.amazonaws.com/accelerator: nvidia-a10g}\n    taints: [{key: nvidia.com/gpu, value: \"true\", effect: NoSchedule}]\n",
+    );
+    assert_eq!(own.image, Some(Image::Ami("ami-0123456789abcdef0".to_owned())));
+    assert_eq!((own.root_volume.size_gib, own.taints.len()), (60, 1));
+    assert_eq!(own.node_labels["k8s.amazonaws.com/accelerator"], "nvidia-a10g");
+
+    let plain = pool("    instanceType: g5.xlarge\n    gpu: {nvidia: {enabled: false}}\n");
+    assert!(
+        !plain.nvidia && plain.node_labels.is_empty() && plain.taints.is_empty() && plain.image.is_none()
+    );
+}
+
+#[test]
+fn balancers_images_and_groups() {
+    let told = told_of_each(&[
+        (
+            "a classic balancer's name",
+            "    loadBalancer:\n      names: [a_b, \"arn:aws:elasticloadbalancing:eu-west-1:1:loadbalancer/app/x/1\"]\n      securityGroupIds: [sg-1]\n",
+        ),
+        ("groups of targets", "    targetGroup:\n      securityGroupIds: [sg-1]\n"),
+        ("a root device", "    amiId: ami-0123456789abcdef0\n    image: {rootDeviceName: sda1}\n"),
+        ("an image that is a device alone", "    image: {rootDeviceName: /dev/sda1}\n"),
+        ("no such endpoint", "    apiEndpointName: defualt\n"),
+        ("a key that is none", "    sshAuthorizedKeys: [hello]\n"),
+        (
+            "mixed instances twice",
+            "    mixedInstances: {instanceTypes: [m7g.large]}\n    autoScalingGroup:\n      minSize: 1\n      mixedInstances: {enabled: true, instanceTypes: [m7g.large]}\n",
+        ),
+        (
+            "weights under the autoscaler",
+            "    subnets: [{name: private-a}]\n    autoscaling: {clusterAutoscaler: {enabled: true}}\n    mixedInstances: {overrides: [{instanceType: m7g.large, weightedCapacity: 1}, {instanceType: m7g.xlarge, weightedCapacity: 2}]}\naddons: {clusterAutoscaler: {enabled: true}}\n",
+        ),
+        (
+            "a label that no tag can hold",
+            "    subnets: [{name: private-a}]\n    autoscaling: {clusterAutoscaler: {enabled: true}}\n    nodeLabels: {a-name-of-a-company-that-goes-on-for-some-time.department.example.com/and-a-name-of-its-own-too: x}\naddons: {clusterAutoscaler: {enabled: true}}\n",
+        ),
+        (
+            "keys of kube-aws",
+            "    private: true\n    customSettings: {a: b}\n    clusterAutoscalerSupport: {enabled: true}\n    autoscaling: {customMetrics: {enabled: true}}\n    awsEnvironment: {enabled: true}\n    gpuSupport: {enabled: true}\n    releaseChannel: stable\n",
+        ),
+    ]);
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn what_kube_aws_said_of_balancers_is_taken() {
+    let arn = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/a/0123456789abcdef";
+    let keys = format!(
+        "    securityGroupIds: [sg-00000001]\n    loadBalancer: {{enabled: true, names: [manually-managed], securityGroupIds: [sg-00000002]}}\n    targetGroup: {{enabled: true, arns: [\"{arn}\"], securityGroupIds: [sg-00000003]}}\n"
+    );
+    let both = pool(&keys);
+    assert_eq!(both.load_balancer_names, ["manually-managed"]);
+    assert_eq!(both.target_group_arns, [arn]);
+    assert_eq!(both.security_group_ids, ["sg-00000001", "sg-00000003", "sg-00000002"]);
+    let off = pool(&keys.replace("enabled: true", "enabled: false"));
+    assert!(off.load_balancer_names.is_empty() && off.target_group_arns.is_empty());
+    assert_eq!(off.security_group_ids, ["sg-00000001"]);
+}
+
+#[test]
+fn mixed_instances_below_the_group_are_on_only_if_they_say_so() {
+    let group = |keys: &str| {
+        format!(
+            "    autoScalingGroup:\n      minSize: 1\n      maxSize: 4\n      mixedInstances:\n        instanceTypes: [m7g.large, m6g.large]\n{keys}"
+        )
+    };
+    assert_eq!(pool(&group("")).mixed_instances, None);
+    let mixed = pool(&group(
+        "        enabled: true\n        onDemandAllocationStrategy: prioritized\n        spotAllocationStrategy: lowest-price\n",
+    ))
+    .mixed_instances
+    .unwrap();
+    assert_eq!(mixed.types.len(), 2);
+    assert_eq!(mixed.on_demand_strategy, None, "EC2's own default is not rendered");
+    assert_eq!((mixed.spot_strategy.as_str(), mixed.capacity_rebalance), ("lowest-price", true));
+    let keys = "    mixedInstances: {instanceTypes: [m7g.large], capacityRebalance: false}\n";
+    assert!(!pool(keys).mixed_instances.unwrap().capacity_rebalance);
+    let keys = "    mixedInstances: {instanceTypes: [m7g.large], onDemandPercentageAboveBaseCapacity: 100}\n";
+    assert!(!pool(keys).mixed_instances.unwrap().capacity_rebalance);
+}
+
+/// Pool → those that it waits for, of pools written as `name zone-letters strategy`.
+fn order(strategy: &str, pools: &[&str]) -> Vec<String> {
+    let (head, _) = BASE.split_once("worker:\n").unwrap();
+    let mut text = format!("{head}worker:\n{strategy}  nodePools:\n");
+    for pool in pools {
+        let words: Vec<&str> = pool.split(' ').collect();
+        let subnets: Vec<String> =
+            words[1].chars().map(|letter| format!("{{name: private-{letter}}}")).collect();
+        writeln!(text, "  - name: {}\n    subnets: [{}]", words[0], subnets.join(", ")).unwrap();
+        if let Some(own) = words.get(2) {
+            writeln!(text, "    nodePoolRollingStrategy: {own}").unwrap();
+        }
+    }
+    let cluster = parse(text.as_bytes(), None).unwrap().cluster;
+    let rollouts = cluster.rollout.pools.iter();
+    rollouts.map(|(name, rollout)| format!("{name}: {}", rollout.after.join(" "))).collect()
+}
+
+#[test]
+fn pools_wait_for_one_another_as_their_strategy_says() {
+    let pools = ["one b", "two a", "three b", "four c", "five a"];
+    assert_eq!(order("", &pools), [""; 0]);
+    assert_eq!(
+        order("  nodePoolRollingStrategy: Sequential\n", &pools),
+        ["five: one two three four", "four: one two three", "three: one two", "two: one"]
+    );
+    let zones = "  nodePoolRollingStrategy: AvailabilityZone\n";
+    assert_eq!(order(zones, &pools), ["four: one two three five", "one: two five", "three: two five"]);
+    // A pool in two zones comes between them.
+    assert_eq!(order(zones, &["one b", "two ab", "three a"]), ["one: two three", "two: three"]);
+    // Each its own: those that go by zones do not wait for the others, those that go in order do.
+    assert_eq!(
+        order(zones, &["one b", "two a Parallel", "three a", "four a Sequential"]),
+        ["four: one two three", "one: three"]
+    );
+}
+
+#[test]
+fn a_pool_may_be_rolled_otherwise() {
+    let keys = "    rollout: {maxUnavailable: 50%, surge: 2, drain: {forceAfterMinutes: 30}}\n";
+    let cluster = parse(format!("{BASE}{keys}").as_bytes(), None).unwrap().cluster;
+    let json = serde_json::to_value(&cluster.rollout).unwrap();
+    assert_eq!(
+        json["pools"],
+        serde_json::json!({"general": {
+            "maxUnavailable": {"percent": 50},
+            "surge": {"count": 2},
+            "drainForceAfterMin": 30,
+        }})
+    );
+    let told = told_of_each(&[
+        ("no way to replace a node", "    rollout: {maxUnavailable: 0}\n"),
+        ("no way with what all have", "    rollout: {surge: 0}\nrollout: {maxUnavailable: 0, surge: 1}\n"),
+        ("neither a number nor a share", "    rollout: {surge: some}\n"),
+    ]);
+    insta::assert_snapshot!(told);
+}
