@@ -51,7 +51,7 @@ struct File {
 }
 
 static TYPES: LazyLock<BTreeMap<String, ResourceType>> = LazyLock::new(|| {
-    serde_json::from_str::<File>(include_str!("../../data/resource-types.json"))
+    serde_json::from_str::<File>(include_str!("../data/resource-types.json"))
         .expect("resource-types.json is made by make.py and read by the tests")
         .types
 });
