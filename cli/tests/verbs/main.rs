@@ -7,8 +7,6 @@ mod completions;
 mod init;
 mod inventory;
 mod migrate;
-#[path = "../../../shared/crypto/tests/common/own.rs"]
-mod own;
 mod own_ca;
 mod patches;
 mod plan;

@@ -3,9 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use slipway_credentials::{Origin, policy};
+use slipway_crypto::testing::Own;
 
 use super::apply::NOWHERE;
-use super::own::Own;
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../examples/own-ca/cluster.yaml");

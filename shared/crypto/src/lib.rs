@@ -18,6 +18,8 @@ mod requests;
 mod seal;
 mod secrets;
 pub mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod timeline;
 mod tokens;
 pub mod verify;

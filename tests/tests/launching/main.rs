@@ -1,15 +1,10 @@
 //! From a plan to stacks, through the real flows, in a simulated CloudFormation on a virtual clock.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
-#[path = "launching/destroying.rs"]
 mod destroying;
-#[path = "launching/ends.rs"]
 mod ends;
-#[path = "launching/nodes.rs"]
 mod nodes;
-#[path = "launching/pools.rs"]
 mod pools;
-#[path = "launching/removal.rs"]
 mod removal;
 
 use std::collections::BTreeMap;
@@ -31,7 +26,7 @@ use slipway_sim::ports::{
 };
 use slipway_sim::world::{Config, Outgoing, World};
 
-const PRODUCTION: &str = include_str!("../../examples/production.yaml");
+const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
 const NAME: &str = "production";
 const FUNCTION: &str = "arn:aws:lambda:eu-west-1:123456789012:function:slipway-rollout";
 

@@ -1,6 +1,5 @@
 //! Processes that are stopped at every call of a port, and let go one by one in an order that is chosen: all orders, one
 //! after the other.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -9,7 +8,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use slipway_ports::{Condition, Context, DataKey, Head, Keys, Object, Objects, PortResult, Put, Secret};
 
-use super::world::World;
+use crate::world::World;
 
 /// Which calls are waited for in every order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

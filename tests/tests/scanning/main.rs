@@ -2,11 +2,8 @@
 //! they find.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
-#[path = "scanning/damage.rs"]
 mod damage;
-#[path = "scanning/recovery.rs"]
 mod recovery;
-#[path = "scanning/rotation.rs"]
 mod rotation;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +30,7 @@ use slipway_sim::ports::{SharedWorld, SimulatedGroups};
 use slipway_sim::world::Config;
 use slipway_tests::workshop::rolled_out;
 
-const PRODUCTION: &str = include_str!("../../examples/production.yaml");
+const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
 const NAME: &str = "production";
 const X86_64: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
 

@@ -1,19 +1,10 @@
 //! Rotations with real keys: every pair of bundles of two stages that meet is verified by `openssl`, and a process that dies at any call
 //! leaves a stage that was begun or was not.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "common/flow.rs"]
-mod flow;
-#[path = "common/world.rs"]
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use common::{cluster, now, signer};
-use flow::{bundle, changed, ensure, forget_calls, stored};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::cluster::{Cluster, IamRoles, KeyAlgorithm};
 use slipway_core::keys;
@@ -29,7 +20,10 @@ use slipway_flows::credentials::{self, Credentials};
 use slipway_flows::error::FlowResult;
 use slipway_flows::issuer;
 use slipway_ports::{Crypto as _, Keys as _, Made, Secret};
-use world::World;
+
+use crate::common::{cluster, now, signer};
+use crate::flow::{bundle, changed, ensure, forget_calls, stored};
+use crate::world::World;
 
 /// A person's word that every node has what lies there.
 fn vouched() -> Seen {
@@ -55,7 +49,7 @@ type Bundles = BTreeMap<Role, BTreeMap<String, String>>;
 async fn rendered(world: &World, cluster: &Cluster) -> (Credentials, Bundles) {
     forget_calls(world);
     let credentials = ensure(world, cluster).await.unwrap();
-    assert_eq!(flow::calls(world), (0, 0, 0), "a rendering has nothing to do");
+    assert_eq!(crate::flow::calls(world), (0, 0, 0), "a rendering has nothing to do");
     let mut bundles = Bundles::new();
     for role in policy::roles(cluster) {
         bundles.insert(role.clone(), bundle(world, &credentials, &role).await);
@@ -251,7 +245,7 @@ async fn dies_anywhere<F: Future<Output = FlowResult<Rotated>>>(
         assert_eq!(done, after && last == total - 1, "{last} {after}: the inventory is the last call");
         forget_calls(&world);
         assert_eq!(ensure(&world, &cluster()).await.unwrap().manifest == before, !done);
-        assert_eq!(flow::calls(&world), (0, 0, 0), "a rendering has nothing to do");
+        assert_eq!(crate::flow::calls(&world), (0, 0, 0), "a rendering has nothing to do");
         if !done {
             // Whoever comes next begins it, once.
             step(world.interrupted(0)).await.unwrap();
@@ -316,7 +310,7 @@ async fn p8_two_who_begin_at_once_begin_one() {
         assert_eq!(stored(&world), begun[0].manifest);
         // A rendering and a stage at once.
         let (one, other) = (world.interrupted(seed), world.interrupted(seed + 1000));
-        let wider = flow::with_san(&cluster);
+        let wider = crate::flow::with_san(&cluster);
         let (went, made) = tokio::join!(go_on(&one, &cluster, ETCD_CA, now()), ensure(&other, &wider));
         went.unwrap();
         made.unwrap();

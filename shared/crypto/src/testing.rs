@@ -1,5 +1,11 @@
 //! A person's own PKI, made by `openssl` in a directory of its own.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    missing_docs,
+    reason = "tests"
+)]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

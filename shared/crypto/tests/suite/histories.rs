@@ -1,16 +1,7 @@
 //! Random histories of a cluster: its spec changes, runs die, objects get lost, and what must stay stays.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "common/flow.rs"]
-mod flow;
-#[path = "common/world.rs"]
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::cluster;
-use flow::{bundle, ensure};
 use proptest::prelude::*;
 use slipway_core::cluster::{Cluster, EtcdMember, NodePool};
 use slipway_core::role::Role;
@@ -18,7 +9,10 @@ use slipway_credentials::{manifest, policy};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials::Credentials;
 use slipway_ports::Crypto as _;
-use world::World;
+
+use crate::common::cluster;
+use crate::flow::{bundle, ensure};
+use crate::world::World;
 
 /// One upload, and what goes wrong while it is rendered.
 #[derive(Debug, Clone)]

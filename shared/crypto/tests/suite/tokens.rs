@@ -1,7 +1,4 @@
 //! Tokens that kube-apiserver would sign with our keys, judged by joserfc with the published documents alone.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -14,13 +11,14 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use common::ALGORITHMS;
 use serde_json::{Value, json};
 use slipway_core::cluster::KeyAlgorithm;
 use slipway_core::oidc::{self, VerificationKey};
 use slipway_credentials::AssetKind;
 use slipway_crypto::AwsLc;
 use slipway_ports::{Crypto as _, Made};
+
+use crate::common::ALGORITHMS;
 
 const ISSUER: &str = "https://issuer.s3.eu-west-1.amazonaws.com/clusters/production";
 

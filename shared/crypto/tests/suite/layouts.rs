@@ -1,17 +1,16 @@
 //! The whole table of credentials, for each kind of key and for each layout of a cluster.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{cluster, issue_all, now, profile, signer};
 use slipway_core::cluster::{Cluster, EtcdMember, KeyAlgorithm};
 use slipway_credentials::{CertificateProfile, manifest, policy};
 use slipway_crypto::AwsLc;
 use slipway_ports::{Crypto as _, Made};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::public_key::PublicKey;
+
+use crate::common::{cluster, issue_all, now, profile, signer};
 
 /// The certificate in `pem`, held against what its profile asks for.
 fn holds(name: &str, profile: &CertificateProfile, made: &Made, issuer: Option<&Made>) {

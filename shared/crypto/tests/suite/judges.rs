@@ -1,18 +1,16 @@
 //! Every certificate of every layout, for every kind of key and of every example, before two judges that share no code:
 //! `openssl verify -x509_strict` and GnuTLS' `certtool`, each asked by purpose.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{ALGORITHMS, certify_all, cluster, issue_all_at, with_members};
 use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
 use slipway_credentials::{manifest, policy};
 use slipway_ports::Made;
+
+use crate::common::{ALGORITHMS, certify_all, cluster, issue_all_at, with_members};
 
 /// A cluster and its certificates, each in a file of its name.
 struct Layout {

@@ -1,20 +1,8 @@
 //! Renders that make the first credentials of a cluster at the same time, in every order of what they do to the same
 //! objects: however it comes, and whoever dies on the way, there is one PKI.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "common/flow.rs"]
-mod flow;
-#[path = "common/schedule.rs"]
-mod schedule;
-#[path = "common/world.rs"]
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{cluster, now};
-use flow::{MANIFEST, bundle, ensure, stored, with_san};
-use schedule::{Choices, End, Gate, Granularity, Step};
 use slipway_core::cluster::Cluster;
 use slipway_core::keys;
 use slipway_credentials::{Manifest, policy};
@@ -22,7 +10,11 @@ use slipway_crypto::AwsLc;
 use slipway_flows::credentials::{self, Credentials};
 use slipway_flows::error::FlowResult;
 use slipway_ports::{Condition, Objects as _};
-use world::World;
+
+use crate::common::{cluster, now};
+use crate::flow::{MANIFEST, bundle, ensure, stored, with_san};
+use crate::schedule::{Choices, End, Gate, Granularity, Step};
+use crate::world::World;
 
 const AUTHORITIES: [&str; 4] = ["ca", "kubelet-ca", "etcd-ca", "front-proxy-ca"];
 
@@ -34,10 +26,10 @@ fn run(
     granularity: Granularity,
     deaths: usize,
 ) -> (Vec<End<FlowResult<Credentials>>>, Vec<Step>) {
-    schedule::run(specs.len(), choices, granularity, deaths, |index, gate: Gate| {
+    crate::schedule::run(specs.len(), choices, granularity, deaths, |index, gate: Gate| {
         let (world, spec) = (world.clone(), specs[index].clone());
         async move {
-            let ports = schedule::Gated { world, gate };
+            let ports = crate::schedule::Gated { world, gate };
             let end = credentials::ensure(&ports, &ports, &AwsLc, &spec, now()).await;
             if end.is_ok() {
                 // What comes of it: the plan that should be executed.

@@ -1,17 +1,15 @@
 //! What we issue, read and verified by the real `openssl`.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use common::{ALGORITHMS, cluster, issue_all, now, profile, signer};
 use slipway_core::cluster::KeyAlgorithm;
 use slipway_credentials::{AssetKind, CertificateProfile, manifest, policy};
 use slipway_crypto::AwsLc;
 use slipway_ports::{Crypto as _, Made};
+
+use crate::common::{ALGORITHMS, cluster, issue_all, now, profile, signer};
 
 /// Runs `openssl`; the exit status and both outputs.
 fn openssl(dir: &Path, arguments: &[&str]) -> (bool, String) {

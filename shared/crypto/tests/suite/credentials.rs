@@ -1,23 +1,17 @@
 //! The credentials flow with real cryptography over a world in memory.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "common/flow.rs"]
-mod flow;
-#[path = "common/world.rs"]
-mod world;
 
 use std::collections::BTreeSet;
 
-use common::{cluster, now};
-use flow::{MANIFEST, bundle, calls, changed, ensure, forget_calls, stored, with_san};
 use slipway_core::cluster::EtcdMember;
 use slipway_core::role::Role;
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials;
 use slipway_ports::Crypto as _;
-use world::World;
+
+use crate::common::{cluster, now};
+use crate::flow::{MANIFEST, bundle, calls, changed, ensure, forget_calls, stored, with_san};
+use crate::world::World;
 
 #[tokio::test]
 async fn a_first_run_makes_everything_that_the_table_asks_for_and_each_node_opens_its_own() {

@@ -1,13 +1,9 @@
 //! What `verify` finds: each thing that can be wrong, made wrong alone. Nothing in a file makes it fail.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use common::{cluster, now, profile, signer};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use slipway_core::cluster::{Cluster, KeyAlgorithm};
@@ -17,7 +13,9 @@ use slipway_crypto::AwsLc;
 use slipway_crypto::verify::{File, Found, Layout, Survey, survey};
 use slipway_ports::{Crypto as _, Made, Secret};
 
-static ALL: LazyLock<BTreeMap<String, Made>> = LazyLock::new(|| common::issue_all(&cluster()));
+use crate::common::{cluster, now, profile, signer};
+
+static ALL: LazyLock<BTreeMap<String, Made>> = LazyLock::new(|| crate::common::issue_all(&cluster()));
 
 /// The files of a folder, by path.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -152,7 +150,7 @@ fn each_wrong_chain_is_told() {
     put(&mut files, "apiserver", &issue("etcd-ca"));
     assert_eq!(wrong(&files), ["chain apiserver.pem"], "another authority's purpose");
     // An authority of the same name and another key: another generation.
-    let other = common::issue_all(&cluster());
+    let other = crate::common::issue_all(&cluster());
     let mut files = controller();
     put(&mut files, "apiserver", &other["apiserver"]);
     assert_eq!(wrong(&files), ["chain apiserver.pem"]);

@@ -1,9 +1,7 @@
 //! From an upload to a plan, through the real flow and real cryptography, over buckets and keys in memory.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
-#[path = "rendering/patches.rs"]
 mod patches;
-#[path = "rendering/software.rs"]
 mod software;
 
 use slipway_core::event::Event;
@@ -22,7 +20,7 @@ use slipway_sim::memory::{
 use slipway_sim::mortal::Life;
 use slipway_tests::workshop::rolled_out;
 
-const PRODUCTION: &str = include_str!("../../examples/production.yaml");
+const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
 const NAME: &str = "production";
 /// Makes a spec of one: its issuer is in use.
 const WITH_ROLES: &str = "\niamRolesForServiceAccounts: {enabled: true}\n";

@@ -1,7 +1,4 @@
 //! Every certificate of a cluster, linted by RFC 5280 with pkilint.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,12 +25,12 @@ fn every_certificate_of_every_layout_is_lint_clean_and_the_linter_sees_a_bad_one
     let mut files = vec![];
     let mut layouts: Vec<(String, BTreeMap<String, Made>)> = Vec::new();
     for members in [1, 3, 5] {
-        layouts.push((format!("{members}"), common::issue_all(&common::with_members(members))));
+        layouts.push((format!("{members}"), crate::common::issue_all(&crate::common::with_members(members))));
     }
-    let mut cluster = common::cluster();
-    for algorithm in common::ALGORITHMS {
+    let mut cluster = crate::common::cluster();
+    for algorithm in crate::common::ALGORITHMS {
         cluster.certificates.key_algorithm = algorithm;
-        layouts.push((format!("{algorithm:?}"), common::certify_all(&cluster, common::now())));
+        layouts.push((format!("{algorithm:?}"), crate::common::certify_all(&cluster, crate::common::now())));
     }
     for (layout, made) in layouts {
         for (name, made) in made {

@@ -1,17 +1,8 @@
 //! The credentials flow over what is lost, damaged or refused: told, healed where that changes no digest, else named with
 //! its cure, and nothing made in its place.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "common/flow.rs"]
-mod flow;
-#[path = "common/world.rs"]
-mod world;
 
 use std::collections::BTreeSet;
 
-use common::{cluster, now};
-use flow::{MANIFEST, bundle, changed, ensure, stored, with_san};
 use slipway_core::cluster::{Cluster, EtcdMember};
 use slipway_core::keys;
 use slipway_core::role::Role;
@@ -21,7 +12,10 @@ use slipway_flows::credentials::{self, Credentials, Known};
 use slipway_flows::error::{FlowError, FlowResult};
 use slipway_ports::{Crypto as _, ErrorKind};
 use slipway_sim::memory::{Fault, OWN_KEY};
-use world::World;
+
+use crate::common::{cluster, now};
+use crate::flow::{MANIFEST, bundle, changed, ensure, stored, with_san};
+use crate::world::World;
 
 fn corrupt(result: FlowResult<Credentials>) -> (String, String, String) {
     match result.unwrap_err() {

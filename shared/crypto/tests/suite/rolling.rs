@@ -1,17 +1,8 @@
 //! Rolling the KMS key: everything is sealed once more, no digest changes, and whoever may use either key opens its bundle
 //! at every moment of it.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "common/flow.rs"]
-mod flow;
-#[path = "common/world.rs"]
-mod world;
 
 use std::collections::BTreeMap;
 
-use common::cluster;
-use flow::{bundle, calls, ensure, forget_calls, stored, with_san};
 use slipway_core::cluster::Cluster;
 use slipway_core::keys;
 use slipway_core::role::Role;
@@ -20,7 +11,10 @@ use slipway_crypto::AwsLc;
 use slipway_flows::credentials::{self, Credentials};
 use slipway_ports::{Context, Crypto as _, DataKey, ErrorKind, Keys, PortError, PortResult, Secret};
 use slipway_sim::memory::OWN_KEY;
-use world::World;
+
+use crate::common::cluster;
+use crate::flow::{bundle, calls, ensure, forget_calls, stored, with_san};
+use crate::world::World;
 
 const MINE: &str = "arn:aws:kms:eu-west-1:111122223333:key/mine";
 const OTHER: &str = "arn:aws:kms:eu-west-1:111122223333:key/other";
@@ -134,7 +128,7 @@ async fn once_rolled_the_old_key_may_go_and_everything_still_works() {
     // A bundle whose old sealing nobody can open any more is taken by the new one.
     let mut manifest = stored(&world);
     manifest.bundles.remove(&Role::Admin);
-    world.bucket.upload(flow::MANIFEST, serde_json::to_vec(&manifest).unwrap());
+    world.bucket.upload(crate::flow::MANIFEST, serde_json::to_vec(&manifest).unwrap());
     assert_eq!(ensure(&world, &wide).await.unwrap().digests[&Role::Admin], first.digests[&Role::Admin]);
     // And on to a third one.
     let third = Cluster { kms_key_arn: Some(OTHER.to_owned()), ..wide };
@@ -155,7 +149,8 @@ async fn p8_an_earlier_bundle_that_still_runs_is_sealed_under_the_other_key_as_w
     let known = [(Role::Controller, [oldest.digests[&Role::Controller].clone()].into())].into();
     let mut wider = Cluster { kms_key_arn: Some(MINE.to_owned()), ..wide };
     wider.kubernetes.extra_sans.push("more.example.com".to_owned());
-    let end = credentials::ensure_for(&world, &world, &AwsLc, &wider, &known, common::now()).await.unwrap();
+    let end =
+        credentials::ensure_for(&world, &world, &AwsLc, &wider, &known, crate::common::now()).await.unwrap();
     let digests = [&oldest, &old, &end].map(|end| end.digests[&Role::Controller].clone());
     assert_eq!(digests.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
     for which in [&oldest, &old] {

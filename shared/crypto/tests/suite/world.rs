@@ -1,5 +1,4 @@
 //! A bucket and a key service that yield between calls, and that die when they are told to.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

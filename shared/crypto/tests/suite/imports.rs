@@ -1,32 +1,23 @@
 //! Authorities, leaves and keys that `openssl` made, brought as a person brings them.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
-#[path = "common/bring.rs"]
-mod bring;
-mod common;
-#[path = "common/flow.rs"]
-mod flow;
-#[path = "common/own.rs"]
-mod own;
-#[path = "common/world.rs"]
-mod world;
-
 use std::collections::BTreeSet;
 
-use bring::{PARAMETER, PASSPHRASE, accepted, objection, objection_at, render, uploaded};
-use common::cluster;
-use flow::{bundle, calls, forget_calls, stored};
 use jiff::{SignedDuration, Timestamp};
-use own::{Own, brought, provided};
 use slipway_core::cluster::OwnSource;
 use slipway_core::role::Role;
 use slipway_credentials::{Origin, policy};
 use slipway_crypto::AwsLc;
+use slipway_crypto::testing::{Own, brought, provided};
 use slipway_flows::credentials::{self, Known};
 use slipway_flows::imports;
 use slipway_ports::{Crypto as _, Secret};
 use slipway_sim::memory::{MemoryBucket, MemoryParameters};
-use world::World;
+
+use crate::bring::{PARAMETER, PASSPHRASE, accepted, objection, objection_at, render, uploaded};
+use crate::common::cluster;
+use crate::flow::{bundle, calls, forget_calls, stored};
+use crate::world::World;
 
 #[tokio::test]
 async fn an_imported_authority_signs_the_cluster_and_its_key_is_sealed_like_ours() {
@@ -535,7 +526,7 @@ async fn everything_brought_is_checked_against_the_table_and_distributed_as_it_i
     let only = own.only(&["scheduler.pem", "scheduler-key.pem"]);
     let second = accepted(&world, &uploaded(&only), &cluster).await;
     assert_eq!(second.made, ["scheduler"]);
-    assert_eq!(flow::changed(&made, &second), ["controller"]);
+    assert_eq!(crate::flow::changed(&made, &second), ["controller"]);
 
     // What the table asks for and a certificate does not say.
     cluster.kubernetes.extra_sans.push("new.example.com".to_owned());

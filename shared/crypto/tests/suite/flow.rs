@@ -1,5 +1,4 @@
 //! The credentials flow over a world in memory, and what a test asks of it.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
 
@@ -11,8 +10,8 @@ use slipway_crypto::AwsLc;
 use slipway_flows::credentials::{self, Credentials};
 use slipway_flows::error::FlowResult;
 
-use super::common::now;
-use super::world::World;
+use crate::common::now;
+use crate::world::World;
 
 pub const MANIFEST: &str = "clusters/prod/pki/manifest.json";
 

@@ -3,19 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
-#[path = "verbs_in_aws/agent.rs"]
 mod agent;
-#[path = "verbs_in_aws/destroying.rs"]
 mod destroying;
-#[path = "verbs_in_aws/orders.rs"]
 mod orders;
-#[path = "verbs_in_aws/permissions.rs"]
 mod permissions;
-#[path = "verbs_in_aws/recovery.rs"]
 mod recovery;
-#[path = "verbs_in_aws/rolling.rs"]
 mod rolling;
-#[path = "verbs_in_aws/status.rs"]
 mod status;
 
 use std::time::Duration;

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
 use slipway_crypto::AwsLc;
+use slipway_crypto::testing::Own;
 use slipway_flows::credentials::{self, Credentials, Known};
 use slipway_flows::error::FlowResult;
 use slipway_flows::imports;
 use slipway_sim::memory::{MemoryBucket, MemoryParameters};
 
-use crate::flow::{self, stored};
-use crate::own::Own;
+use crate::flow::stored;
 use crate::world::World;
 
 pub(crate) const PASSPHRASE: &str = "correct horse";
@@ -34,7 +34,7 @@ pub(crate) async fn render(
     now: Timestamp,
 ) -> Result<FlowResult<Credentials>, Vec<String>> {
     let beside = imports::BucketImports { cluster: "prod", specs, parameters };
-    let manifest = world.bucket.peek(flow::MANIFEST).map(|_| stored(world)).unwrap_or_default();
+    let manifest = world.bucket.peek(crate::flow::MANIFEST).map(|_| stored(world)).unwrap_or_default();
     let (imported, found) = imports::read(&beside, world, &AwsLc, cluster, &manifest, now).await.unwrap();
     for objection in &found {
         assert!(!objection.help.is_empty(), "{objection:?}");

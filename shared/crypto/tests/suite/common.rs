@@ -1,5 +1,4 @@
 //! A three-member cluster and its whole PKI, for the tests of this crate.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
-#[path = "installation/fleet.rs"]
 mod fleet;
 
 use std::collections::BTreeSet;

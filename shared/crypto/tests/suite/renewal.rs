@@ -1,21 +1,15 @@
 //! One certificate issued anew by itself.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "common/flow.rs"]
-mod flow;
-#[path = "common/world.rs"]
-mod world;
 
 use std::collections::BTreeSet;
 
-use common::{cluster, now};
-use flow::{bundle, changed, ensure, forget_calls, stored};
 use jiff::SignedDuration;
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials::renew;
-use world::World;
+
+use crate::common::{cluster, now};
+use crate::flow::{bundle, changed, ensure, forget_calls, stored};
+use crate::world::World;
 
 #[tokio::test]
 async fn p2_a_renewed_certificate_reaches_who_holds_it_and_nobody_else() {
@@ -59,7 +53,7 @@ async fn p2_a_renewed_certificate_reaches_who_holds_it_and_nobody_else() {
             forget_calls(&world);
             let third = ensure(&world, &cluster).await.unwrap();
             assert_eq!((third.digests, third.manifest), (second.digests, stored(&world)));
-            assert_eq!(flow::calls(&world), (0, 0, 0));
+            assert_eq!(crate::flow::calls(&world), (0, 0, 0));
         }
     }
 }

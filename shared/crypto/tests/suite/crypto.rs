@@ -1,18 +1,16 @@
 //! What `AwsLc` promises of keys, refusals and sealing.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::{cluster, issue_all, now, profile, signer};
 use proptest::prelude::*;
 use slipway_core::digest::sha256_hex;
 use slipway_credentials::{AssetKind, CertificateProfile, manifest};
 use slipway_crypto::AwsLc;
 use slipway_ports::{Context, Crypto as _, DataKey, ErrorKind, PortError, Sealing, Secret, Signer};
+
+use crate::common::{cluster, issue_all, now, profile, signer};
 
 #[test]
 fn p9_no_two_names_share_a_key_a_serial_or_a_secret() {
