@@ -247,6 +247,16 @@ mod tests {
         }
     }
 
+    /// The cluster is to have no other: whom it names besides stands in for nobody.
+    #[test]
+    fn p4_a_single_member_goes_although_it_cannot_reach_somebody_whom_the_cluster_does_not_have() {
+        let mut answers = all(1);
+        change(&mut answers, 0, |own| {
+            own.members.push(EtcdMemberHealth { reachable: false, ..well(1, 2).members.remove(1) });
+        });
+        assert_eq!(said(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
+    }
+
     #[test]
     fn p4_no_member_goes_while_an_alarm_is_raised_whoever_tells_of_it() {
         let alarm = |one: &mut EtcdHealth| {

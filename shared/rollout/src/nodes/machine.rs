@@ -389,3 +389,21 @@ pub(super) fn waits_for<S>(
     let round = if round.may_ask_again(turn.now) { ask(turn) } else { round };
     Move::Stay(state(round), Waits::Dangers(dangers))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Saver;
+    use super::*;
+
+    #[test]
+    fn a_move_that_a_table_has_goes_through() {
+        check_way::<Saver>(Place::Look, Place::Snapshot);
+        check_way::<Saver>(Place::Look, Place::Look);
+    }
+
+    #[test]
+    #[should_panic(expected = "no table leads from done to look")]
+    fn a_move_that_no_table_has_is_refused() {
+        check_way::<Saver>(Place::Done, Place::Look);
+    }
+}

@@ -1,5 +1,11 @@
 //! What holds for all steps of nodes: whose turn it is, what is looked at, and what is taken back where nothing was done.
 
+mod dock;
+mod members;
+mod pools;
+mod removals;
+mod table;
+
 use serde_json::{Value, json};
 
 use super::super::Rollout;

@@ -6,6 +6,7 @@ mod machines;
 mod members;
 mod nights;
 mod others;
+mod plans;
 mod pools;
 mod refusals;
 mod sizes;

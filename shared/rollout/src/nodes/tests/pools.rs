@@ -1,0 +1,91 @@
+//! Workers that take new credentials in place, look by look.
+
+use slipway_core::node::Refreshed;
+
+use super::dock::*;
+use super::*;
+use crate::waits::{Boot, Comes, Detail, Many};
+
+const HOUR: i64 = 3_600;
+
+const BOOTS: (&str, &str) = ("pending", "1");
+
+fn pool(phase: Value) -> Dock {
+    Dock::of(step("pool-a", pool_refresh(phase)))
+}
+
+fn takes(machine: &str) -> (String, Verb) {
+    (machine.to_owned(), Verb::Refresh { credentials: "new".to_owned(), restart: true })
+}
+
+fn has(credentials: &str) -> Refreshed {
+    serde_json::from_value(json!({"changed": true, "credentials": credentials})).unwrap()
+}
+
+#[test]
+fn p6_a_worker_of_before_that_boots_is_waited_for_an_hour_and_a_pool_that_seems_as_planned_two_minutes() {
+    let mut dock = pool(looks());
+    dock.sees("c-pool-a", &[("i-1", BOOTS)]);
+    let boot = Boot { machine: "i-1".to_owned(), step: Detail(None), failure: None };
+    for second in [0, HOUR] {
+        let waits = Waits::Boot(Comes::Earlier, vec![boot.clone()]);
+        assert_eq!(dock.look(second), (Place::Look, Some(waits)), "{second}");
+    }
+    for second in [HOUR + 1, HOUR + 120] {
+        assert_eq!(dock.look(second), (Place::Look, Some(Waits::SecondLook(Many::Several))), "{second}");
+    }
+    assert_eq!(dock.look(HOUR + 121), (Place::Done, None));
+    // Where some took theirs, the group's answer is not late.
+    let mut dock = pool(looks());
+    dock.sees("c-pool-a", &[("i-1", OLD)]);
+    let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+    task.done.insert("i-1".to_owned());
+    assert_eq!(dock.look(0), (Place::Done, None));
+}
+
+#[test]
+fn p6_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_before_any_other() {
+    let mut dock = pool(looks());
+    dock.sees("c-pool-a", &[("i-1", OLD), ("i-2", OLD)]);
+    let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
+    // What it has is not what it was to take; then it fails.
+    assert_eq!(dock.look(0), (Place::Refresh, Some(Waits::Credentials(vec!["i-1".to_owned()]))));
+    assert_eq!(dock.sent(), [takes("i-1")]);
+    dock.says(&dock.token(), has("older"));
+    assert_eq!(dock.look(10), again);
+    let failed = |tries, second, why| json!({"machine": "i-1", "tries": tries, "at": at(second), "why": why});
+    assert_eq!(dock.task()["tries"], failed(1, 10, "it has the credentials older"));
+    assert_eq!((dock.look(69), dock.effects()), (again.clone(), Vec::new()));
+    assert_eq!(dock.look(70).0, Place::Refresh);
+    assert_eq!(dock.sent(), [takes("i-1")]);
+    dock.fails(&dock.token());
+    assert_eq!(dock.look(80), again);
+    assert_eq!(dock.task()["tries"], failed(2, 80, "no"));
+    assert_eq!((dock.look(379), dock.effects()), (again, Vec::new()));
+    assert_eq!(dock.look(380).0, Place::Refresh);
+    assert_eq!(dock.sent(), [takes("i-1")]);
+    // It takes them at last, and the next follows: how often the first failed is forgotten.
+    dock.says(&dock.token(), has("new"));
+    assert_eq!(dock.look(390), (Place::Refresh, Some(Waits::Credentials(vec!["i-2".to_owned()]))));
+    assert_eq!(dock.sent(), [takes("i-2")]);
+    let state = json!({"refresh": dock.step().asked()});
+    let task = json!({
+        "credentials": "new", "pace": Pace::default(), "done": ["i-1"], "phase": since(390, state),
+    });
+    assert_eq!(dock.task(), task);
+}
+
+#[test]
+fn how_often_one_worker_failed_does_not_count_for_the_next() {
+    let mut dock = pool(looks());
+    let tries = json!({"machine": "i-1", "tries": 2, "at": NOW, "why": "no"});
+    let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+    task.tries = serde_json::from_value(tries).unwrap();
+    // The one that failed has gone.
+    dock.sees("c-pool-a", &[("i-2", OLD)]);
+    assert_eq!(dock.look(300).0, Place::Refresh);
+    assert_eq!((dock.sent(), dock.task().get("tries")), (vec![takes("i-2")], None));
+    dock.fails(&dock.token());
+    assert_eq!(dock.look(310).0, Place::Look);
+    assert_eq!(dock.task()["tries"]["tries"], 1);
+}

@@ -1,0 +1,140 @@
+//! A pool that goes, look by look, and what is taken back of it where its rollout ends.
+
+use super::dock::*;
+use super::*;
+use crate::StackView;
+use crate::departures::DepartureState;
+use crate::waits::{Departs, Detail, HowFar, Idle, Kept};
+
+const HOUR: i64 = 3_600;
+
+const POOL: &str = "c-pool-a";
+
+fn stack(status: &str) -> Option<StackView> {
+    let stack = json!({"id": "arn:1", "status": status, "reason": null, "tags": {"slipway:cluster": "c"}});
+    Some(serde_json::from_value(stack).unwrap())
+}
+
+/// A pool of two machines that goes.
+fn pool(phase: Value) -> Dock {
+    let mut dock = Dock::of(step("pool-a", removal(phase)));
+    dock.active.nodes.controllers = Some("c-control-plane".to_owned());
+    dock.sees("c-control-plane", &[]);
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD)]);
+    dock.observed.stacks.insert(POOL.to_owned(), stack("UPDATE_COMPLETE"));
+    dock
+}
+
+/// One of which both machines are empty.
+fn empty() -> Dock {
+    let mut dock = pool(since(0, json!("empty")));
+    let Task::Removal(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+    task.empty = ["i-1", "i-2"].map(str::to_owned).into();
+    dock
+}
+
+fn waits(drains_of: &[&str], idle: Option<Idle>) -> Option<Waits> {
+    let drains = |id: &&str| Departs { machine: (*id).to_owned(), how: HowFar::Drains(None) };
+    let departs = drains_of.iter().map(drains).collect();
+    Some(Waits::Removal { departs, idle, empty: Detail((0, 0)) })
+}
+
+fn kept() -> Kept {
+    Kept { group: POOL.to_owned(), machine: "i-3".to_owned() }
+}
+
+fn deletes() -> Vec<Effect> {
+    let token = crate::operation_token("s", "arn:1", "delete");
+    vec![Effect::DeleteStack { stack: POOL.to_owned(), id: "arn:1".to_owned(), stands: true, token }]
+}
+
+#[test]
+fn p6_a_pool_goes_once_all_its_machines_are_empty_one_after_the_other() {
+    let mut dock = pool(open(json!("empty")));
+    assert_eq!(dock.look(0), (Place::Empty, waits(&["i-1"], None)));
+    // One that is still being emptied is not taken for empty.
+    assert_eq!(dock.look(10), (Place::Empty, waits(&["i-1"], None)));
+    let task = |fields: Value| {
+        let mut task = json!({"pace": Pace::default(), "phase": open(json!("empty"))});
+        task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        task
+    };
+    assert_eq!(dock.task(), task(json!({"begun": ["i-1"]})));
+    dock.departures.get_mut("i-1").unwrap().state = DepartureState::Rest;
+    assert_eq!(dock.look(20), (Place::Empty, waits(&["i-2"], None)));
+    assert_eq!(dock.task(), task(json!({"begun": ["i-2"], "empty": ["i-1"]})));
+    assert_eq!(Vec::from_iter(dock.departures.keys()), ["i-2"]);
+    dock.departures.get_mut("i-2").unwrap().state = DepartureState::Rest;
+    assert_eq!(dock.look(30), (Place::Delete, Some(Waits::DeletionBegins { emptied: true })));
+    assert_eq!(dock.effects(), deletes());
+}
+
+#[test]
+fn p6_an_empty_pool_stays_while_a_newer_spec_waits_or_no_window_is_open_or_its_group_keeps_a_machine() {
+    let mut dock = Dock { newer: true, ..empty() };
+    assert_eq!(dock.look(10), (Place::Empty, waits(&[], Some(Idle::NewerSpec))));
+    let mut dock = empty();
+    dock.active.nodes.windows = vec![MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 }];
+    let idle = Idle::Window { at_most_until: None };
+    assert_eq!(dock.look(10), (Place::Empty, waits(&[], Some(idle))));
+    let mut dock = empty();
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", ("retained", "1"))]);
+    assert_eq!(dock.look(10), (Place::Empty, Some(Waits::Kept(kept()))));
+    // CloudFormation does something else with its stack.
+    let mut dock = empty();
+    dock.observed.stacks.insert(POOL.to_owned(), stack("UPDATE_IN_PROGRESS"));
+    let busy = Waits::StackBusy(crate::StackStatus::UpdateInProgress);
+    assert_eq!((dock.look(10), dock.effects()), ((Place::Empty, Some(busy)), Vec::new()));
+    // Somebody has told it to delete the stack already: nobody has to.
+    let mut dock = empty();
+    dock.observed.stacks.insert(POOL.to_owned(), stack("DELETE_IN_PROGRESS"));
+    let begins = Waits::DeletionBegins { emptied: true };
+    assert_eq!((dock.look(10), dock.effects()), ((Place::Delete, Some(begins)), Vec::new()));
+}
+
+#[test]
+fn p6_a_deletion_that_does_not_begin_is_waited_for_an_hour_and_one_that_has_begun_for_ever() {
+    let mut dock = pool(since(0, json!("delete")));
+    let waits = |kept| Some(Waits::Deletion { left: Detail(2), kept });
+    for second in [1, HOUR] {
+        assert_eq!(dock.look(second), (Place::Delete, waits(None)), "{second}");
+    }
+    dock.observed.stacks.insert(POOL.to_owned(), stack("DELETE_IN_PROGRESS"));
+    dock.sees(POOL, &[("i-3", ("retained", "1"))]);
+    assert_eq!(dock.look(10 * HOUR), (Place::Delete, waits(Some(kept()))));
+    dock.observed.stacks.insert(POOL.to_owned(), stack("UPDATE_COMPLETE"));
+    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+}
+
+/// How far each machine is that is on its way.
+fn departs(dock: &Dock) -> Vec<(&str, HowFar)> {
+    dock.departures.iter().map(|(id, one)| (id.as_str(), one.departs(id).how)).collect()
+}
+
+#[test]
+fn p10_machines_of_a_pool_that_stays_after_all_take_pods_again() {
+    let half = || {
+        let mut dock = pool(open(json!("empty")));
+        dock.look(0);
+        dock.departures.get_mut("i-1").unwrap().state = DepartureState::Rest;
+        dock.look(10);
+        assert_eq!(departs(&dock), [("i-2", HowFar::Drains(None))]);
+        dock
+    };
+    let stay = [("i-1", HowFar::Stays), ("i-2", HowFar::Stays)];
+    // A person says to leave one of them: with it the whole pool stays.
+    let mut dock = half();
+    dock.active.skipped.insert("i-2".to_owned());
+    assert_eq!(dock.look(20), (Place::Done, None));
+    assert!(dock.step().is_left());
+    assert_eq!(departs(&dock), stay);
+    // The rollout ends.
+    let mut dock = half();
+    assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(20)), []);
+    assert_eq!(departs(&dock), stay);
+    // Once CloudFormation was told to delete its stack nobody is told anything: its machines go.
+    let mut dock = empty();
+    assert_eq!(dock.look(10).0, Place::Delete);
+    assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(20)), []);
+    assert_eq!(departs(&dock), []);
+}

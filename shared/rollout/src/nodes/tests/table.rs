@@ -1,0 +1,146 @@
+//! What every state of every kind of work tells of itself, and what becomes of it where its rollout is stopped.
+
+use serde::de::DeserializeOwned;
+
+use super::super::machine::{Open, State};
+use super::dock::*;
+use super::*;
+
+/// A state; where it is, on which machine, which commands it waits for, and whether it had better be ended.
+type Row = (Value, Place, Option<&'static str>, &'static [&'static str], bool);
+
+/// Whether `rows` are all states of that kind of work, and tell that.
+fn tell<S: State + DeserializeOwned>(rows: Vec<Row>) {
+    let mut names = vec![Place::Done.name(), Place::Failed.name()];
+    for (state, place, machine, asked, is_busy) in rows {
+        let mut phase: Phase<S> = serde_json::from_value(open(state.clone())).unwrap();
+        assert_eq!(phase.place(), place, "{state}");
+        assert_eq!(phase.machine().map(String::as_str), machine, "{state}");
+        assert_eq!(phase.is_busy(), is_busy, "{state}");
+        let tokens = |asked: &[Asked]| asked.iter().map(|one| one.command.token.clone()).collect::<Vec<_>>();
+        assert_eq!(tokens(phase.asked()), asked, "{state}");
+        assert_eq!(tokens(phase.asked_mut()), asked, "{state}");
+        names.push(place.name());
+    }
+    let mut known: Vec<&str> = S::WAYS.iter().map(|way| way.from).collect();
+    names.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(names, known, "each state of the table, by its name");
+}
+
+/// What machine i-1 was asked; its token is i-1.
+fn one() -> Value {
+    asks(1, &json!("status"), 0)
+}
+
+fn of_machine(name: &str, field: &str, value: Value) -> Value {
+    json!({name: {"machine": "i-0", field: value}})
+}
+
+const ALL: &[&str] = &["i-0", "i-1", "i-2"];
+
+#[test]
+fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_had_better_be_ended() {
+    let of_a_member = || -> Vec<Row> {
+        vec![
+            (json!({"look": {}}), Place::Look, None, &[], false),
+            (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
+            (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
+            (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
+        ]
+    };
+    let mut rows = of_a_member();
+    rows.push((json!({"act": {"moveLeader": one()}}), Place::MoveLeader, Some("i-1"), &["i-1"], false));
+    let successor = json!({"act": {"successor": {"machine": "i-0"}}});
+    rows.push((successor, Place::Successor, Some("i-0"), &[], true));
+    tell::<MemberState<Replacing>>(rows);
+    let mut rows = of_a_member();
+    rows.push((json!({"act": {"refresh": one()}}), Place::Refresh, Some("i-1"), &["i-1"], true));
+    tell::<MemberState<Refreshing>>(rows);
+    tell::<SaverState>(vec![
+        (json!("look"), Place::Look, None, &[], false),
+        (json!({"snapshot": one()}), Place::Snapshot, None, &["i-1"], false),
+    ]);
+    tell::<LeaverState>(vec![
+        (json!("look"), Place::Look, None, &[], false),
+        (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
+        (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
+        (json!({"moveLeader": one()}), Place::MoveLeader, Some("i-1"), &["i-1"], false),
+        (of_machine("remove", "asked", one()), Place::Remove, Some("i-0"), &["i-1"], true),
+        (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
+    ]);
+    let drain = json!({"asked": one()});
+    tell::<ControllersState>(vec![
+        (json!({"look": {}}), Place::Look, None, &[], false),
+        (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
+        (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
+        (json!({"refresh": one()}), Place::Refresh, Some("i-1"), &["i-1"], true),
+        (json!("oneMore"), Place::OneMore, None, &[], true),
+        (of_machine("drain", "drain", drain), Place::Drain, Some("i-0"), &["i-1"], true),
+        (json!({"leave": {"machine": "i-0"}}), Place::Leave, Some("i-0"), &[], true),
+        (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
+    ]);
+    tell::<PoolRefreshState>(vec![
+        (json!({"look": {}}), Place::Look, None, &[], false),
+        (json!({"refresh": round(0)}), Place::Refresh, None, ALL, true),
+    ]);
+    tell::<WorkersState>(vec![
+        (json!({"look": {}}), Place::Look, None, &[], false),
+        (json!({"roll": {"begun": {"i-0": "goes"}}}), Place::Roll, None, &[], true),
+    ]);
+    tell::<RemovalState>(vec![
+        (json!("empty"), Place::Empty, None, &[], false),
+        (json!("delete"), Place::Delete, None, &[], true),
+    ]);
+}
+
+fn controllers(state: Value, cordon: Option<Value>) -> NodeStep {
+    let task = json!({"work": "replace", "size": 1, "cordon": cordon, "phase": open(state)});
+    step("controller", json!({"controllers": task}))
+}
+
+#[test]
+fn p10_a_controller_that_is_empty_and_about_to_go_is_waited_for_by_a_newer_spec() {
+    let cordon = || Some(json!({"machine": "i-0", "drained": true}));
+    let check = || of_machine("check", "round", round(0));
+    for (state, cordon, is_busy) in [
+        (check(), cordon(), true),
+        (check(), None, false),
+        (json!({"look": {}}), cordon(), false),
+        (json!("oneMore"), None, true),
+    ] {
+        assert_eq!(controllers(state.clone(), cordon).is_busy(), is_busy, "{state}");
+    }
+}
+
+#[test]
+fn p10_of_what_a_member_was_asked_a_snapshot_is_taken_back_where_the_rollout_ends_and_nothing_else() {
+    let drain = serde_json::to_value(crate::Drain::verb("i-0", None)).unwrap();
+    let snapshot = asks(1, &json!("etcdSnapshot"), 0);
+    let command = serde_json::from_value(snapshot["command"].clone()).unwrap();
+    let taken_back = vec![Effect::Cancel(command)];
+    for (step, effects) in [
+        (step("etcd-0", json!({"saver": {"phase": open(json!({"snapshot": snapshot}))}})), taken_back),
+        // The controller that drains is told so with the machine, which stays.
+        (controllers(of_machine("drain", "drain", json!({"asked": asks(1, &drain, 0)})), None), Vec::new()),
+    ] {
+        assert_eq!(of(vec![step]).called_off(&mut BTreeMap::new(), NOW), effects);
+    }
+}
+
+#[test]
+fn what_was_done_of_a_step_since_the_last_look_is_news() {
+    let pool = |done: Value| {
+        let refresh = json!({"credentials": "new", "pace": Pace::default(), "done": done, "phase": looks()});
+        step("pool-a", json!({"poolRefresh": refresh}))
+    };
+    let moved = |before: &NodeStep, after: &NodeStep| before.progress() != after.progress();
+    let (none, one, two) = (pool(json!([])), pool(json!(["i-1"])), pool(json!(["i-1", "i-2"])));
+    assert!(moved(&none, &one) && moved(&one, &two) && !moved(&one, &one));
+    // The same state on another machine.
+    let successor = |machine: &str| {
+        let state = json!({"act": {"successor": {"machine": machine}}});
+        step("etcd-0", json!({"memberReplace": {"work": {}, "phase": open(state)}}))
+    };
+    assert!(moved(&successor("i-0"), &successor("i-1")) && !moved(&successor("i-0"), &successor("i-0")));
+}
