@@ -167,11 +167,6 @@ impl Dock {
         (self.step().place(), waits.get(&self.step().role).cloned())
     }
 
-    /// Where it is after looks at these seconds.
-    pub(super) fn places<const N: usize>(&mut self, seconds: [i64; N]) -> [Place; N] {
-        seconds.map(|second| self.look(second).0)
-    }
-
     /// What the last look had done.
     pub(super) fn effects(&self) -> Vec<Effect> {
         self.done.iter().map(|pending| pending.effect.clone()).collect()

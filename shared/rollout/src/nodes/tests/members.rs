@@ -51,7 +51,7 @@ fn p4_a_member_that_is_silent_for_a_hundred_seconds_goes_on_what_the_others_said
     let tokens: Vec<String> = dock.step().asked().iter().map(|one| one.command.token.clone()).collect();
     dock.says(&tokens[1], well(1));
     dock.says(&tokens[2], well(2));
-    assert_eq!(dock.places([20 + 99, 20 + 100]), [Place::Check; 2]);
+    assert_eq!(dock.look(20 + 100), (Place::Check, Some(Waits::Answers(Asks::Members))));
     assert_eq!(dock.look(20 + 101), (Place::Successor, Some(Waits::Replaced)));
     assert_eq!(dock.effects(), [terminates("i-0")]);
     assert_eq!(dock.done[0].evidence, Some(Evidence::new(Seen::Members, at(20))));
@@ -64,7 +64,7 @@ fn p4_a_member_that_is_silent_for_a_hundred_seconds_goes_on_what_the_others_said
 }
 
 #[test]
-fn p4_what_was_said_more_than_three_minutes_ago_is_asked_anew_for_an_hour() {
+fn p4_p12_what_was_said_more_than_three_minutes_ago_is_asked_anew_for_an_hour() {
     // All answered, and nobody looked in time: the state came to be at second 0.
     let old = |now: i64, age: i64| {
         Dock::of_etcd_0(replace(since(0, check(round(now - age))))).saved(now - 2 * MINUTE)
@@ -98,11 +98,9 @@ fn p4_a_member_goes_only_while_the_snapshot_counts_and_a_window_is_open() {
 
 #[test]
 fn p4_a_member_that_may_not_be_taken_down_is_waited_for_an_hour() {
-    let mut dock = Dock::of_etcd_0(replace(since(0, check(round(0))))).saved(0);
-    dock.says("i-2", EtcdHealth { behind: Some(11), ..well(2) });
     let lags = |now| {
-        let mut dock =
-            Dock { observed: dock.observed.clone(), ..Dock::of_etcd_0(replace(since(0, check(round(now))))) };
+        let mut dock = Dock::of_etcd_0(replace(since(0, check(round(now)))));
+        dock.says("i-2", EtcdHealth { behind: Some(11), ..well(2) });
         dock.look(now)
     };
     let danger = Danger::Behind { role: Role::Etcd(2), entries: Detail(11), limit: 10 };
@@ -113,7 +111,7 @@ fn p4_a_member_that_may_not_be_taken_down_is_waited_for_an_hour() {
 }
 
 #[test]
-fn p4_a_member_without_a_machine_is_waited_for_an_hour() {
+fn a_member_without_a_machine_is_waited_for_an_hour() {
     for task in [replace(looks()), refresh(new_credentials(), looks())] {
         let mut dock = Dock::of_etcd_0(task);
         dock.sees("c-etcd-0", &[]);

@@ -23,7 +23,7 @@ fn has(credentials: &str) -> Refreshed {
 }
 
 #[test]
-fn p6_a_worker_of_before_that_boots_is_waited_for_an_hour_and_a_pool_that_seems_as_planned_two_minutes() {
+fn a_worker_of_before_that_boots_is_waited_for_an_hour_and_a_pool_that_seems_as_planned_two_minutes() {
     let mut dock = pool(looks());
     dock.sees("c-pool-a", &[("i-1", BOOTS)]);
     let boot = Boot { machine: "i-1".to_owned(), step: Detail(None), failure: None };
@@ -44,7 +44,7 @@ fn p6_a_worker_of_before_that_boots_is_waited_for_an_hour_and_a_pool_that_seems_
 }
 
 #[test]
-fn p6_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_before_any_other() {
+fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_before_any_other() {
     let mut dock = pool(looks());
     dock.sees("c-pool-a", &[("i-1", OLD), ("i-2", OLD)]);
     let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));

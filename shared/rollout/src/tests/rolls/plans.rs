@@ -27,11 +27,11 @@ fn with_pools(mut release: Rendering, names: &[&str]) -> Rendering {
 
 #[test]
 fn p5_where_there_are_to_be_fewer_controllers_one_leaves_before_their_stack_is_updated_and_one_after_it() {
-    let fewer = Size { controllers: 3, ..SMALL };
-    let yard = Yard::of(&release(&fewer, None), release(&SMALL, None), &|_| false, &auto());
-    let controllers = steps(&yard).into_iter().map(|step| match step.task {
-        Task::Controllers(Controllers { work, size, .. }) => (work, size),
-        other => panic!("{other:?}"),
+    let three = Size { controllers: 3, ..SMALL };
+    let yard = Yard::of(&release(&three, None), release(&SMALL, None), &|_| false, &auto());
+    let controllers = steps(&yard).into_iter().map(|step| {
+        let Task::Controllers(Controllers { work, size, .. }) = step.task else { panic!("{step:?}") };
+        (work, size)
     });
     let fewer = |before_stack| ControllersWork::Fewer { before_stack };
     // The group may have one more than the two that there are to be, and before its update another one.
