@@ -76,7 +76,7 @@ fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_
 }
 
 #[test]
-fn how_often_one_worker_failed_does_not_count_for_the_next() {
+fn how_often_one_worker_failed_counts_neither_for_the_next_nor_once_it_has_taken_its_credentials() {
     let mut dock = pool(looks());
     let tries = json!({"machine": "i-1", "tries": 2, "at": NOW, "why": "no"});
     let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
@@ -88,4 +88,8 @@ fn how_often_one_worker_failed_does_not_count_for_the_next() {
     dock.fails(&dock.token());
     assert_eq!(dock.look(310).0, Place::Look);
     assert_eq!(dock.task()["tries"]["tries"], 1);
+    // Nor once it has taken them.
+    assert_eq!(dock.look(370).0, Place::Refresh);
+    dock.says(&dock.token(), has("new"));
+    assert_eq!((dock.look(380), dock.task().get("tries")), ((Place::Done, None), None));
 }
