@@ -32,9 +32,6 @@ pub(super) const MOST_DRAINS: usize = 20;
 /// `agent/appconfig/constants.go`, `DefaultCommandWorkersLimit`); the others are for whoever asks how the controller is.
 const DRAINS_OF_ONE: usize = 3;
 
-/// Machines that one controller is asked at a time to have take pods again: drains that last for hours hold none of them up.
-const UNCORDONS_OF_ONE: usize = 1;
-
 /// A pool whose group is looked at for machines that Auto Scaling takes down, at each wake while a rollout is open: so many, in turn.
 const LOOKS: usize = 5;
 
@@ -162,7 +159,8 @@ pub(super) fn advance(
     };
     let mut slots = Slots {
         drains: MOST_DRAINS.min(scene.controllers.len() * DRAINS_OF_ONE),
-        uncordons: scene.controllers.len() * UNCORDONS_OF_ONE,
+        // One machine for each controller, so that drains that last for hours hold up none that is to take pods again.
+        uncordons: scene.controllers.len(),
     };
     for one in departures.values() {
         let (asked, free) = match (one.drain_asked(), one.uncordon_asked()) {
@@ -190,4 +188,27 @@ pub(super) fn advance(
     }
     rollout.departures = departures;
     effects
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::{GroupView, Lifecycle};
+
+    /// A group of the cluster `c`, as it is observed.
+    pub(super) fn group(name: &str, machines: &[(&str, Lifecycle)]) -> (String, Option<GroupView>) {
+        let machine = |(id, lifecycle): &(&str, Lifecycle)| {
+            let one =
+                json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
+            ((*id).to_owned(), one)
+        };
+        let machines: BTreeMap<_, _> = machines.iter().map(machine).collect();
+        let view = json!({
+            "name": name, "desired": 1, "min": 1, "max": 2, "template": null, "machines": machines,
+            "tags": {"slipway:cluster": "c"},
+        });
+        (name.to_owned(), Some(serde_json::from_value(view).unwrap()))
+    }
 }

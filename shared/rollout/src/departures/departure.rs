@@ -426,10 +426,10 @@ impl Departure {
     /// Asks the controller that has least to do; `None`: none serves.
     fn ask(&mut self, id: &str, verb: Verb, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> Option<Asked> {
         // Of several each time another, and not the same for all.
-        let count = scene.controllers.len().max(1);
         let at = id.bytes().fold(self.rounds as usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
+        let (later, first) = scene.controllers.split_at(at % scene.controllers.len().max(1));
         let mut busy = scene.busy.borrow_mut();
-        let in_turn = (0..scene.controllers.len()).map(|more| scene.controllers[(at % count + more) % count]);
+        let in_turn = first.iter().chain(later).copied();
         let controller = in_turn.min_by_key(|id| busy.get(*id).copied().unwrap_or_default())?;
         *busy.entry(controller.clone()).or_default() += 1;
         self.rounds += 1;
@@ -574,3 +574,6 @@ fn still_runs(asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
     let is_late = now.duration_since(asked.at) > asked.command.verb.answers_within();
     asked.outcome(observed, now).is_none() && !is_late
 }
+
+#[cfg(test)]
+mod tests;

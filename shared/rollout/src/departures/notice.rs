@@ -82,6 +82,7 @@ fn never_served(rollout: &Rollout, group: &str, report: Option<&BootstrapReport>
 mod tests {
     use serde_json::json;
 
+    use super::super::tests::group;
     use super::*;
 
     #[test]
@@ -98,5 +99,64 @@ mod tests {
         assert!(never("working", false) && never("given-up", false));
         assert!(!never("working", true) && !never("healthy", true) && !never("healthy", false));
         assert!(!never_served(&rollout, "c-pool-a", None), "a report may be lost");
+    }
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    /// A cluster in which pools `a` and `b` stand.
+    fn stands() -> Rollout {
+        let deployed = ["c-pool-a", "c-pool-b"].map(|stack| (stack.to_owned(), "t".to_owned())).into();
+        Rollout { deployed, ..Rollout::new("c") }
+    }
+
+    fn departure() -> Departure {
+        Departure::by_auto_scaling(Role::Pool("a".to_owned()), "c-pool-a", None, NOW)
+    }
+
+    #[test]
+    fn p6_those_that_wait_for_a_drain_and_were_not_noticed_are_asked_whether_they_served_twenty_at_a_time() {
+        use Lifecycle::{InService, Retained, Terminating, TerminatingWait};
+        let mut rollout = stands();
+        rollout.departures.insert("i-2".to_owned(), departure());
+        let of_a = [("i-1", TerminatingWait), ("i-2", TerminatingWait), ("i-3", InService)];
+        let of_b = [("i-4", Retained), ("i-5", Terminating)];
+        let another = group("another", &[("i-6", TerminatingWait)]);
+        let gone = ("c-pool-c".to_owned(), None);
+        let groups = [group("c-pool-a", &of_a), group("c-pool-b", &of_b), another, gone].into();
+        let pool = |name: &str| Role::Pool(name.to_owned());
+        let found: Vec<_> = rollout.unnoticed(&groups).collect();
+        assert_eq!(found, [(pool("a"), "i-1".to_owned()), (pool("b"), "i-4".to_owned())]);
+        let many: Vec<String> = (0..30).map(|at| format!("i-{at:02}")).collect();
+        let waits: Vec<_> = many.iter().map(|id| (id.as_str(), TerminatingWait)).collect();
+        let groups = [group("c-pool-a", &waits)].into();
+        let found: Vec<_> = stands().unnoticed(&groups).map(|(_, id)| id).collect();
+        assert_eq!(found, many[..20]);
+    }
+
+    #[test]
+    fn p8_the_tick_is_armed_for_the_first_machine_on_its_way_out_where_nothing_else_has_it() {
+        let with = |mut rollout: Rollout| {
+            rollout.departures.insert("i-2".to_owned(), departure());
+            rollout
+        };
+        let mut rolls = stands();
+        let active = json!({
+            "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "s", "steps": [], "nodesLeft": 0,
+            "stacksLeft": [],
+        });
+        rolls.put_active(serde_json::from_value(active).unwrap());
+        let waits = || [group("c-pool-a", &[("i-1", Lifecycle::TerminatingWait)])].into();
+        let serves = || [group("c-pool-a", &[("i-1", Lifecycle::InService)])].into();
+        for (mut rollout, groups, arms) in [
+            (stands(), waits(), true),
+            (stands(), serves(), false),
+            (with(stands()), waits(), false),
+            (rolls.clone(), waits(), false),
+            (with(rolls), waits(), false),
+        ] {
+            let observed = Observed { groups, ..Observed::default() };
+            let effects = notice(&mut rollout, &observed, NOW);
+            assert_eq!(effects, if arms { &[Effect::ArmTick][..] } else { &[] }, "{rollout:?}");
+        }
     }
 }

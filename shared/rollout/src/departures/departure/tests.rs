@@ -1,0 +1,314 @@
+//! One machine on its way out, look by look: how long it is waited for, whom it is asked of, and when it is told again.
+
+use slipway_core::node::{Command, CommandView, Failure};
+
+use super::*;
+use crate::Rollout;
+use crate::departures::advance;
+use crate::departures::tests::group;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+const REPLACED: Cause = Cause::Rollout(Ending::Replaced);
+
+fn at(second: i64) -> Timestamp {
+    NOW + SignedDuration::from_secs(second)
+}
+
+fn departure(cause: Cause, state: DepartureState) -> Departure {
+    let one = Departure::by_auto_scaling(Role::Pool("a".to_owned()), "c-pool-a", None, NOW);
+    Departure { cause, state, ..one }
+}
+
+/// What that controller was asked at the beginning, by a command of that token.
+fn asked(token: &str, controller: &str, verb: Verb) -> Asked {
+    let command = Command { token: token.to_owned(), instance: controller.to_owned(), verb };
+    Asked { role: Role::Controller, command, at: NOW, refused: None }
+}
+
+fn drain(token: &str, controller: &str) -> Asked {
+    asked(token, controller, Drain::verb("i-1", None))
+}
+
+fn drains(asked: Option<Asked>) -> DepartureState {
+    DepartureState::Drain { drain: Drain { asked, ..Drain::default() }, prolonged: None }
+}
+
+/// Machines on their way out of a pool, and so many controllers that serve.
+struct Leaving {
+    state: Rollout,
+    observed: Observed,
+}
+
+impl Leaving {
+    fn new(controllers: usize, machines: &[(&str, Lifecycle, Departure)]) -> Self {
+        let departures = machines.iter().map(|(id, _, one)| ((*id).to_owned(), one.clone())).collect();
+        let machines: Vec<_> = machines.iter().map(|(id, lifecycle, _)| (*id, *lifecycle)).collect();
+        let serves = |id: &'static str| (id, Lifecycle::InService);
+        let controllers: Vec<_> = ["i-cp-0", "i-cp-1", "i-cp-2"].map(serves)[..controllers].to_vec();
+        let groups = [group("c-pool-a", &machines), group("c-control-plane", &controllers)].into();
+        Self {
+            state: Rollout { departures, ..Rollout::new("c") },
+            observed: Observed { groups, ..Observed::default() },
+        }
+    }
+
+    /// A single one, `i-1`.
+    fn one(controllers: usize, lifecycle: Lifecycle, one: Departure) -> Self {
+        Self::new(controllers, &[("i-1", lifecycle, one)])
+    }
+
+    fn answers(&mut self, token: &str, view: CommandView) {
+        self.observed.answers.insert(token.to_owned(), Some(view));
+    }
+
+    /// Looks at them that many seconds after the beginning, while the rollout that began them goes on.
+    fn look(&mut self, second: i64) -> Vec<Effect> {
+        advance(&mut self.state, &self.observed, at(second), true)
+    }
+
+    fn left(&self) -> Option<&Departure> {
+        self.state.departures.get("i-1")
+    }
+
+    fn state(&self) -> &DepartureState {
+        &self.left().expect("it is not gone").state
+    }
+}
+
+/// Which controller is asked for which node.
+fn sent(effects: &[Effect]) -> Vec<(&str, &str)> {
+    let mut sent = Vec::new();
+    for effect in effects {
+        if let Effect::Send(Command {
+            instance,
+            verb: Verb::Drain { node, .. } | Verb::Uncordon { node },
+            ..
+        }) = effect
+        {
+            sent.push((instance.as_str(), node.as_str()));
+        }
+    }
+    sent
+}
+
+fn failed(code: FailureCode) -> CommandView {
+    CommandView::Failed(Failure::passing(code, "no", "look"))
+}
+
+#[test]
+fn each_state_bears_the_name_that_the_table_has() {
+    let states = [
+        DepartureState::drains(),
+        DepartureState::Leave { told: NOW },
+        DepartureState::Rest,
+        DepartureState::Withdraw { asked: None, told: None },
+        DepartureState::Uncordon { asked: None, tries: 0 },
+    ];
+    let known: Vec<&str> = WAYS.iter().map(|way| way.from).filter(|name| *name != "gone").collect();
+    assert_eq!(states.each_ref().map(DepartureState::name), known[..]);
+}
+
+#[test]
+fn a_machine_that_goes_without_a_hook_is_waited_for_as_long_as_anything_and_then_forgotten() {
+    let patience = PATIENCE.as_secs();
+    for (second, waits) in [(0, true), (patience, true), (patience + 1, false)] {
+        let leaves = departure(REPLACED, DepartureState::Leave { told: NOW });
+        let mut leaving = Leaving::one(1, Lifecycle::Terminating, leaves);
+        assert_eq!(leaving.look(second), []);
+        assert_eq!(leaving.left().is_some(), waits, "{second}");
+    }
+}
+
+#[test]
+fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_way_it_is() {
+    let drained = DepartureState::Leave { told: at(7) };
+    for (state, hold, then) in [
+        (DepartureState::Rest, Lifecycle::TerminatingWait, drains(None)),
+        (DepartureState::Withdraw { asked: None, told: None }, Lifecycle::Retained, drains(None)),
+        (DepartureState::Uncordon { asked: None, tries: 1 }, Lifecycle::TerminatingWait, drains(None)),
+        // What is drained already only goes.
+        (drained.clone(), Lifecycle::Retained, drained),
+    ] {
+        let one = Departure { problem: Some("no".to_owned()), ..departure(REPLACED, state.clone()) };
+        let mut leaving = Leaving::one(0, hold, one);
+        let effects = leaving.look(7);
+        let mut then = then;
+        let mut keeps_alive = Vec::new();
+        if let (DepartureState::Drain { prolonged, .. }, Lifecycle::TerminatingWait) = (&mut then, hold) {
+            *prolonged = Some(at(7));
+            let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
+            keeps_alive.push(Effect::ProlongTermination { group, instance });
+        }
+        let one = leaving.left().unwrap();
+        assert_eq!((&one.state, effects), (&then, keeps_alive), "{state:?}");
+        let is_drained = matches!(state, DepartureState::Leave { .. });
+        assert_eq!(one.cause == REPLACED && one.problem.is_some(), is_drained, "{one:?}");
+        assert_eq!(one.since, if is_drained { NOW } else { at(7) });
+    }
+}
+
+#[test]
+fn p10_a_machine_that_rests_takes_pods_again_once_its_rollout_goes_on_no_longer() {
+    for goes_on in [true, false] {
+        let rests = departure(Cause::Rollout(Ending::Rests), DepartureState::Rest);
+        let mut leaving = Leaving::one(1, Lifecycle::InService, rests);
+        let effects = advance(&mut leaving.state, &leaving.observed, at(60), goes_on);
+        assert_eq!(*leaving.state() == DepartureState::Rest, goes_on);
+        assert_eq!(sent(&effects), if goes_on { vec![] } else { vec![("i-cp-0", "i-1")] });
+    }
+}
+
+/// Auto Scaling's answer may be of before it was in its hook.
+#[test]
+fn p6_a_machine_that_is_in_its_hook_no_more_is_looked_at_again_before_it_is_forgotten() {
+    let consistent = CONSISTENT.as_secs();
+    for (second, waits) in [(consistent - 1, true), (consistent, false)] {
+        let mut leaving = Leaving::one(1, Lifecycle::InService, departure(Cause::AutoScaling, drains(None)));
+        assert_eq!(leaving.look(second), [], "nothing is evicted meanwhile");
+        assert_eq!(leaving.left().is_some(), waits, "{second}");
+    }
+}
+
+#[test]
+fn p6_drains_are_spread_over_the_controllers_and_another_is_asked_for_the_next_round() {
+    // All of them would go to the second one, if the others had as much to do.
+    let ids = ["i-a", "i-d", "i-g", "i-j", "i-m", "i-p", "i-s", "i-v", "i-y"];
+    let begins = |id| (id, Lifecycle::InService, departure(REPLACED, drains(None)));
+    let mut leaving = Leaving::new(3, &ids.map(begins));
+    let effects = leaving.look(0);
+    let controllers: Vec<&str> = sent(&effects).into_iter().map(|(controller, _)| controller).collect();
+    assert_eq!(controllers, ["i-cp-1", "i-cp-2", "i-cp-0"].repeat(3));
+    for (rounds, controller) in [(0, "i-cp-1"), (1, "i-cp-2"), (2, "i-cp-0"), (3, "i-cp-1")] {
+        let one = Departure { rounds, ..departure(REPLACED, drains(None)) };
+        let mut leaving = Leaving::new(3, &[("i-a", Lifecycle::InService, one)]);
+        assert_eq!(sent(&leaving.look(0)), [(controller, "i-a")], "{rounds}");
+        assert_eq!(leaving.state.departures["i-a"].rounds, rounds + 1);
+    }
+}
+
+#[test]
+fn p6_a_controller_that_runs_fewer_drains_is_asked_first() {
+    for (busy, idle) in [("i-cp-0", "i-cp-1"), ("i-cp-1", "i-cp-0")] {
+        let runs = [("i-1", busy), ("i-2", busy), ("i-3", idle)];
+        let mut machines: Vec<_> = runs
+            .iter()
+            .map(|(id, by)| (*id, Lifecycle::InService, departure(REPLACED, drains(Some(drain(id, by))))))
+            .collect();
+        machines.push(("i-4", Lifecycle::InService, departure(REPLACED, drains(None))));
+        let mut leaving = Leaving::new(2, &machines);
+        runs.iter().for_each(|(token, _)| leaving.answers(token, CommandView::InProgress));
+        assert_eq!(sent(&leaving.look(60)), [(idle, "i-4")]);
+    }
+}
+
+#[test]
+fn p10_a_drain_is_taken_back_once_a_minute_until_it_has_ended_and_then_pods_may_come() {
+    let asked = drain("1", "i-cp-0");
+    let state = DepartureState::Withdraw { asked: Some(asked.clone()), told: None };
+    let mut leaving = Leaving::one(1, Lifecycle::InService, departure(REPLACED, state));
+    leaving.answers("1", CommandView::InProgress);
+    let taken_back = [Effect::Cancel(asked.command.clone())];
+    let pause = PAUSE.as_secs();
+    for (second, told, again) in [(0, 0, true), (pause - 1, 0, false), (pause, pause, true)] {
+        assert_eq!(leaving.look(second), if again { &taken_back[..] } else { &[] }, "{second}");
+        let state = DepartureState::Withdraw { asked: Some(asked.clone()), told: Some(at(told)) };
+        assert_eq!(*leaving.state(), state);
+    }
+    leaving.answers("1", failed(FailureCode::AwsDenied));
+    assert_eq!(sent(&leaving.look(pause + 1)), [("i-cp-0", "i-1")]);
+    assert!(matches!(leaving.state(), DepartureState::Uncordon { asked: Some(_), tries: 0 }));
+}
+
+#[test]
+fn p10_a_drain_that_nobody_knows_of_is_taken_for_ended_once_it_must_have_ended() {
+    let asked = drain("1", "i-cp-0");
+    let longest = asked.command.verb.answers_within().as_secs();
+    let seen = |view| Observed { answers: [("1".to_owned(), view)].into(), ..Observed::default() };
+    let runs = |observed: &Observed, second| still_runs(&asked, observed, at(second));
+    for (observed, runs_on) in [
+        (Observed::default(), true),
+        (seen(None), true),
+        (seen(Some(CommandView::InProgress)), true),
+        (seen(Some(failed(FailureCode::AwsDenied))), false),
+    ] {
+        let looks = [0, longest, longest + 1].map(|second| runs(&observed, second));
+        assert_eq!(looks, [runs_on, runs_on, false], "{observed:?}");
+    }
+}
+
+#[test]
+fn p6_a_machine_that_was_to_go_and_did_not_is_drained_again_after_a_while() {
+    let reconsidered = RECONSIDERED.as_secs();
+    let leaves = DepartureState::Leave { told: NOW };
+    for (second, state) in [(reconsidered, leaves.clone()), (reconsidered + 1, drains(None))] {
+        let mut leaving = Leaving::one(0, Lifecycle::InService, departure(REPLACED, leaves.clone()));
+        assert_eq!(leaving.look(second), []);
+        assert_eq!(*leaving.state(), state, "{second}");
+    }
+}
+
+#[test]
+fn a_machine_that_was_let_go_and_is_still_there_is_told_so_again_and_after_long_it_is_said() {
+    let mut leaving = Leaving::one(
+        0,
+        Lifecycle::TerminatingWait,
+        departure(Cause::AutoScaling, DepartureState::Leave { told: NOW }),
+    );
+    let (pause, patience) = (PAUSE.as_secs(), PATIENCE.as_secs());
+    let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
+    let completes = [Effect::CompleteTermination { group, instance }];
+    for (second, again, is_said) in [
+        (pause - 1, false, false),
+        (pause, true, false),
+        (pause + 1, false, false),
+        (patience, true, false),
+        (patience + 1, false, true),
+    ] {
+        assert_eq!(leaving.look(second), if again { &completes[..] } else { &[] }, "{second}");
+        let said = "i-1 was terminated and is still there after 60 minutes";
+        assert_eq!(leaving.left().unwrap().problem.as_deref(), is_said.then_some(said), "{second}");
+    }
+}
+
+fn uncordons(tries: u32) -> Departure {
+    let asked = Some(asked("1", "i-cp-0", Verb::Uncordon { node: "i-1".to_owned() }));
+    departure(REPLACED, DepartureState::Uncordon { asked, tries })
+}
+
+#[test]
+fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_so_each_minute_and_later_less_often() {
+    let (pause, seldom) = (PAUSE.as_secs(), SELDOM.as_secs());
+    for (tries, second, again) in [
+        (0, pause - 1, false),
+        (0, pause, true),
+        (UNCORDONS - 1, pause, true),
+        (UNCORDONS, pause, false),
+        (UNCORDONS, seldom - 1, false),
+        (UNCORDONS, seldom, true),
+    ] {
+        let mut leaving = Leaving::one(1, Lifecycle::InService, uncordons(tries));
+        leaving.answers("1", failed(FailureCode::AwsDenied));
+        assert_eq!(sent(&leaving.look(second)).len(), usize::from(again), "{tries} {second}");
+        let one = leaving.left().unwrap();
+        let now = tries + u32::from(again);
+        assert!(matches!(one.state, DepartureState::Uncordon { tries, .. } if tries == now), "{one:?}");
+        assert_eq!(one.problem.as_deref(), again.then_some("no"));
+    }
+}
+
+#[test]
+fn a_machine_that_is_no_node_has_nothing_to_be_uncordoned() {
+    let mut leaving = Leaving::one(1, Lifecycle::InService, uncordons(0));
+    leaving.answers("1", failed(FailureCode::DrainNoNode));
+    assert_eq!((leaving.look(1), leaving.left()), (Vec::new(), None));
+}
+
+#[test]
+fn that_a_machine_stays_cordoned_is_said_once_it_was_tried_for_long() {
+    let said = |tries, problem: Option<&str>| {
+        Departure { problem: problem.map(str::to_owned), ..uncordons(tries) }.departs("i-1").how
+    };
+    assert_eq!(said(UNCORDONS - 1, Some("no")), HowFar::Stays);
+    assert_eq!(said(UNCORDONS, None), HowFar::Stays);
+    assert_eq!(said(UNCORDONS, Some("no")), HowFar::StaysCordoned(Detail("no".to_owned())));
+}
