@@ -191,14 +191,14 @@ pub(super) fn advance(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
     use crate::fleet::{GroupView, Lifecycle};
 
     /// A group of the cluster `c`, as it is observed.
-    pub(super) fn group(name: &str, machines: &[(&str, Lifecycle)]) -> (String, Option<GroupView>) {
+    pub(crate) fn group(name: &str, machines: &[(&str, Lifecycle)]) -> (String, Option<GroupView>) {
         let machine = |(id, lifecycle): &(&str, Lifecycle)| {
             let one =
                 json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});

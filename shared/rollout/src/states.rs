@@ -199,4 +199,74 @@ mod tests {
         }
         assert!(leads(STACK, "waiting", "changeSet") && !leads(STACK, "done", "waiting"));
     }
+
+    #[test]
+    fn each_state_bears_the_name_that_its_table_has() {
+        use crate::{GoingState, StepState};
+        let known = |ways: &'static [Way]| ways.iter().map(|way| way.from).collect::<Vec<_>>();
+        let (now, why) = (jiff::Timestamp::UNIX_EPOCH, || "no".to_owned());
+        let steps = [
+            StepState::Waiting,
+            StepState::ChangeSet,
+            StepState::Executing,
+            StepState::Done,
+            StepState::Failed(why()),
+        ];
+        assert_eq!(steps.each_ref().map(step_name), known(STACK)[..]);
+        let going = [
+            GoingState::Stands,
+            GoingState::Deleting(now),
+            GoingState::Gone,
+            GoingState::NotOurs,
+            GoingState::Failed(why()),
+        ];
+        assert_eq!(going.each_ref().map(going_name), known(GOING)[..]);
+    }
+
+    #[test]
+    fn the_page_draws_each_table_with_what_wakes_its_states() {
+        let page = page();
+        let drawn = page.split("\n## ").find(|part| part.starts_with("A stack of a rollout\n")).unwrap();
+        let expected = "A stack of a rollout
+
+```mermaid
+stateDiagram-v2
+    [*] --> waiting
+    waiting --> changeSet
+    waiting --> executing
+    waiting --> done
+    waiting --> failed
+    changeSet --> waiting
+    changeSet --> executing
+    changeSet --> done
+    changeSet --> failed
+    executing --> changeSet
+    executing --> waiting
+    executing --> done
+    executing --> failed
+    done --> [*]
+    failed --> [*]
+```
+
+| state | what it is | what wakes it |
+|---|---|---|
+| `waiting` | its turn has not come, or an earlier failed creation is deleted | the end of an operation on its stack |
+| `changeSet` | CloudFormation makes its change set | the tick |
+| `executing` | CloudFormation executes the change set | the end of an operation on its stack |
+| `done` | the stack is as the plan says | nothing: it is over |
+| `failed` | it failed: the rollout ends | nothing: it is over |
+";
+        assert_eq!(drawn, expected);
+        for (state, wakes) in [
+            ("leave", "a machine of its group that comes or goes"),
+            ("withdraw", "the end of a command"),
+            ("gone", "nothing: it is over"),
+            ("calledOff", "an order, or another spec"),
+        ] {
+            let mut rows = page.lines().filter(|line| line.starts_with(&format!("| `{state}` |")));
+            assert!(rows.any(|row| row.ends_with(&format!(" | {wakes} |"))), "{state}");
+        }
+        let drawn = page.matches("```mermaid").count();
+        assert_eq!(drawn, nodes::kinds().len() + 4);
+    }
 }

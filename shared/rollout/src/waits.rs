@@ -407,6 +407,10 @@ pub enum RolloutWaits {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -417,6 +421,10 @@ mod tests {
         };
         assert_eq!(silent("i-1", "timed out after 30 s"), silent("i-1", "timed out after 31 s"));
         assert_ne!(silent("i-1", "lost"), silent("i-2", "lost"));
+        // Also where it is looked up among all that was said.
+        let order = |one: &Waits, other: &Waits| [Some(one.cmp(other)), one.partial_cmp(other)];
+        assert_eq!(order(&silent("i-1", "b"), &silent("i-1", "a")), [Some(Ordering::Equal); 2]);
+        assert_eq!(order(&silent("i-1", "b"), &silent("i-2", "a")), [Some(Ordering::Less); 2]);
         let drains = |held: HeldBy| {
             let how = HowFar::Drains(Some(held));
             Waits::Departure(Departs { machine: "i-1".to_owned(), how })
@@ -424,5 +432,36 @@ mod tests {
         let failed = |why: &str| drains(HeldBy::Failure(Detail(why.to_owned())));
         assert_eq!(failed("the API server hangs up"), failed("the API server refuses"));
         assert_ne!(failed("lost"), drains(HeldBy::Pods(Vec::new())));
+    }
+
+    #[test]
+    fn of_the_machines_that_boot_it_is_known_how_far_they_are_and_what_is_in_their_way() {
+        let machine = |lifecycle: Lifecycle| json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
+        let machines = json!({
+            "i-1": machine(Lifecycle::Pending), "i-2": machine(Lifecycle::InService), "i-3": machine(Lifecycle::Pending),
+            "i-4": machine(Lifecycle::Terminating),
+        });
+        let group = json!({
+            "name": "c-pool-a", "desired": 4, "min": 1, "max": 4, "template": null, "machines": machines, "tags": {},
+        });
+        let group: GroupView = serde_json::from_value(group).unwrap();
+        let report = json!({
+            "format": 1, "instance": "i-3", "role": "pool-a", "config": "", "credentials": "", "agent": "1", "state": "working",
+            "step": "kubelet", "failure": {"code": "aws.denied", "message": "no disk", "help": "look"}, "at": Timestamp::UNIX_EPOCH,
+        });
+        let reports = BTreeMap::from([("i-3".to_owned(), serde_json::from_value(report).unwrap())]);
+        let boots = Boot::of(&group, &reports);
+        // What is told of each makes no difference where they are compared.
+        let told: Vec<_> = boots
+            .iter()
+            .map(|boot| {
+                (
+                    boot.machine.as_str(),
+                    boot.step.0.as_deref(),
+                    boot.failure.as_ref().map(|why| why.0.as_str()),
+                )
+            })
+            .collect();
+        assert_eq!(told, [("i-1", None, None), ("i-3", Some("kubelet"), Some("no disk"))]);
     }
 }

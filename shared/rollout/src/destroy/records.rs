@@ -17,7 +17,7 @@ use super::super::nodes::PATIENCE;
 use super::super::outbox::Effects;
 use super::super::stack_step::{OWNER_TAG, Phase, phase};
 use super::super::waits::Detail;
-use super::super::{Observed, ResourceFailure, Rollout, StackStatus, StackView};
+use super::super::{Observed, ResourceFailure, Rollout, StackView};
 use super::save::{Inquiry, member_groups, members, why_not};
 use super::{Destroy, GoingWaits};
 
@@ -77,8 +77,7 @@ pub(super) fn retire(
     now: Timestamp,
     effects: &mut Effects,
 ) -> Option<GoingWaits> {
-    let idle = stack.status != StackStatus::DeleteInProgress && !matches!(phase(stack.status), Phase::Busy);
-    if held || !idle {
+    if held || matches!(phase(stack.status), Phase::Busy) {
         // Machines may boot meanwhile, and set theirs again.
         open.records = Records::Stand;
         return None;

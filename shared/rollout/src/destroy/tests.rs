@@ -6,8 +6,11 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::*;
+use crate::errand::PAUSE;
+use crate::fleet::{GroupView, Lifecycle};
 use crate::orders::Order;
-use crate::{Departure, StackView};
+use crate::{Departure, ResourceFailure, StackView};
+use slipway_core::release::ETCD_HOSTED_ZONE;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -270,4 +273,192 @@ fn p10_a_cluster_lacks_something_where_a_destruction_was_called_off_after_a_stac
         assert_eq!(decision.report.state, "aborted");
         assert_eq!(decision.next.called_off().is_some(), lacks);
     }
+}
+
+/// All groups that members may have; those of `machines` are there, and each has one.
+fn members_seen(machines: &[(u32, &str, Lifecycle)]) -> BTreeMap<String, Option<GroupView>> {
+    let mut seen: BTreeMap<_, _> = member_groups("c").map(|(_, group)| (group, None)).collect();
+    for (index, cluster, lifecycle) in machines {
+        let machine =
+            json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
+        let group = json!({
+            "name": format!("c-etcd-{index}"), "desired": 1, "min": 1, "max": 1, "template": null,
+            "machines": {format!("i-{index}"): machine}, "tags": {OWNER_TAG: cluster},
+        });
+        seen.insert(format!("c-etcd-{index}"), Some(serde_json::from_value(group).unwrap()));
+    }
+    seen
+}
+
+#[test]
+fn p8_what_names_tokens_and_what_a_person_said_outlive_a_cluster_that_was_taken_away() {
+    let pointer = json!({"format": 1, "generation": 3, "release": "t", "digest": "d"});
+    let addons = Some(serde_json::from_value(pointer).unwrap());
+    let switch = Some(crate::Switch { paused: false, at: at(2) });
+    let state = Rollout { addons, switch, effects_decided: 9, ..cluster(&[]) };
+    assert_eq!(state.gone_in_words(), None);
+    let before = state.clone();
+    let decision = looked(state, open(&[("c-pool-a", GoingState::Gone)]), &Observed::default(), at(60));
+    assert_eq!((decision.report.state.as_str(), decision.report.generation), ("destroyed", 4));
+    let next = decision.next;
+    assert_eq!(
+        (next.generation, next.addons.clone(), next.switch.clone()),
+        (4, before.addons, before.switch)
+    );
+    // The end is said, and the tick disarmed.
+    assert_eq!(next.effects_decided, 11);
+    assert_eq!(next.gone_in_words().as_deref(), Some("c was destroyed at 1970-01-01T00:01:00Z"));
+}
+
+#[test]
+fn machines_of_a_stack_that_goes_are_let_go_once_a_minute_and_those_of_no_other() {
+    let group = |name: &str, machines: &[(&str, Lifecycle)]| {
+        let machine = |(id, lifecycle): &(&str, Lifecycle)| {
+            let one =
+                json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
+            ((*id).to_owned(), one)
+        };
+        let machines: BTreeMap<_, _> = machines.iter().map(machine).collect();
+        let view = json!({
+            "name": name, "desired": 1, "min": 1, "max": 1, "template": null, "machines": machines, "tags": {OWNER_TAG: "c"},
+        });
+        (name.to_owned(), Some(serde_json::from_value(view).unwrap()))
+    };
+    let in_a =
+        [("i-a", Lifecycle::TerminatingWait), ("i-b", Lifecycle::Retained), ("i-c", Lifecycle::InService)];
+    let in_b = [("i-d", Lifecycle::TerminatingWait)];
+    let observed = Observed {
+        groups: [group("c-pool-a", &in_a), group("c-pool-b", &in_b)].into(),
+        ..seen(&[("c-pool-a", StackStatus::DeleteInProgress), ("c-pool-b", StackStatus::DeleteFailed)])
+    };
+    let pool = || "c-pool-a".to_owned();
+    let lets_go = [
+        Effect::CompleteTermination { group: pool(), instance: "i-a".to_owned() },
+        Effect::Terminate { group: pool(), instance: "i-b".to_owned(), then_desired: None },
+    ];
+    let state = cluster(&["c-pool-a", "c-pool-b"]);
+    let mut open = open(&[("c-pool-a", deleting()), ("c-pool-b", failed())]);
+    for (second, told, goes) in [(0, 0, true), (49, 0, false), (50, 50, true), (51, 50, false)] {
+        let effects = let_go(&state, &mut open, &observed, at(second));
+        assert_eq!(effects, if goes { &lets_go[..] } else { &[] }, "{second}");
+        assert_eq!(open.told, Some(at(told)), "{second}");
+    }
+    // Where nobody was let go nobody has to be waited for.
+    open.told = None;
+    assert_eq!((let_go(&state, &mut open, &Observed::default(), at(60)), open.told), (Vec::new(), None));
+}
+
+#[test]
+fn records_are_not_taken_back_while_a_member_boots_for_an_hour_at_most_nor_while_its_stack_is_at_work() {
+    let state = cluster(&["c-etcd"]);
+    let machines = [(0, "c", Lifecycle::InService), (1, "c", Lifecycle::Pending)];
+    let observed = Observed { groups: members_seen(&machines), ..Observed::default() };
+    let stack = |status| seen(&[("c-etcd", status)]).stacks["c-etcd"].clone().unwrap();
+    let boots = GoingWaits::RecordsBoot { machine: "i-1".to_owned(), role: "etcd-1".parse().unwrap() };
+    let patience = PATIENCE.as_secs();
+    for (status, held, second, waits, asks) in [
+        (StackStatus::UpdateComplete, false, patience, Some(boots), 0),
+        (StackStatus::UpdateComplete, false, patience + 1, Some(GoingWaits::Records), 1),
+        (StackStatus::UpdateComplete, true, patience + 1, None, 0),
+        (StackStatus::UpdateInProgress, false, patience + 1, None, 0),
+        (StackStatus::DeleteInProgress, false, patience + 1, None, 0),
+    ] {
+        let records = Records::Asked(Inquiry::new(NOW));
+        let mut open = Destroy { records, ..open(&[("c-etcd", GoingState::Stands)]) };
+        let mut effects = Effects::new(at(second));
+        let what = retire(&state, &mut open, &stack(status), held, &observed, at(second), &mut effects);
+        assert_eq!((&what, open.asked().len()), (&waits, asks), "{status} {held} {second}");
+        assert_eq!(open.records == Records::Stand, what.is_none());
+    }
+}
+
+#[test]
+fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_resource_is_left() {
+    let failure = |resource: &str| ResourceFailure {
+        logical_id: resource.to_owned(),
+        resource_type: String::new(),
+        status: String::new(),
+        reason: String::new(),
+    };
+    let zone = [failure("Thing"), failure(ETCD_HOSTED_ZONE)];
+    let cure = |failures: &[ResourceFailure], records| records::cure("c-etcd", failures, &records);
+    let left = || Records::Left("lost".to_owned());
+    assert_eq!(cure(&zone[..1], left()), "");
+    let told = cure(&zone, left());
+    assert!(
+        told.starts_with("; if the zone holds records of etcd's members (nobody took them back: lost), this"),
+        "{told}"
+    );
+    assert!(told.contains("--stack-name c-etcd --logical-resource-id EtcdHostedZone"), "{told}");
+    // Where nobody knows any more how it was with them.
+    assert_eq!(zone_cure("c-etcd", &zone), cure(&zone, Records::TakenBack));
+    assert_eq!(zone_cure("c-etcd", &zone), told.replace(" (nobody took them back: lost)", ""));
+}
+
+#[test]
+fn what_comes_to_nothing_is_asked_again_a_minute_after_it_was_asked_and_three_times_in_all() {
+    let (pause, patience) = (PAUSE.as_secs(), PATIENCE.as_secs());
+    for (tries, second, gives_up, then) in
+        [(0, pause - 1, false, 0), (0, pause, false, 1), (1, pause, false, 2), (2, pause, true, 3)]
+    {
+        let mut inquiry = Inquiry { tries, ..asked(&["1"]) };
+        assert_eq!((inquiry.gives_up(at(second)), inquiry.tries), (gives_up, then), "{tries} {second}");
+        assert_eq!(inquiry.round.is_empty(), second >= pause, "nobody counts as asked after that");
+    }
+    // Where there is nobody who could be asked: machines may be on their way up.
+    for (second, gives_up) in [(0, false), (patience, false), (patience + 1, true)] {
+        let mut inquiry = Inquiry::new(NOW);
+        assert_eq!((inquiry.gives_up(at(second)), inquiry.tries), (gives_up, 0), "{second}");
+    }
+}
+
+#[test]
+fn p4_another_snapshot_is_taken_where_etcd_stands_and_not_where_it_goes_and_others_stand() {
+    let taken = || LastSnapshot::Taken("key".to_owned());
+    let anew = LastSnapshot::wanted(Some("key".to_owned()), at(9));
+    for (etcd, then) in [(GoingState::Stands, anew), (deleting(), taken()), (GoingState::Gone, taken())] {
+        let stacks = [("c-etcd", etcd.clone()), ("c-network", GoingState::Stands)];
+        let mut open = Destroy { snapshot: taken(), ..open(&stacks) };
+        open.saves_again(at(9));
+        assert_eq!(open.snapshot, then, "{etcd:?}");
+    }
+}
+
+#[test]
+fn p4_nothing_is_saved_only_where_every_group_that_members_may_have_was_seen_not_to_be_there() {
+    let wanted = || LastSnapshot::wanted(None, NOW);
+    let boots = Lifecycle::Pending;
+    let mut not_all = members_seen(&[]);
+    not_all.remove("c-etcd-8");
+    let none = "no member of etcd has a machine in service".to_owned();
+    for (groups, waits, snapshot) in [
+        (not_all, GoingWaits::LooksForMembers, wanted()),
+        (members_seen(&[]), GoingWaits::NoEtcd, LastSnapshot::Needless),
+        (members_seen(&[(0, "another", boots)]), GoingWaits::NoEtcd, LastSnapshot::Needless),
+        (members_seen(&[(2, "c", boots)]), GoingWaits::SnapshotHeld(Detail(none)), wanted()),
+    ] {
+        let mut open = Destroy { snapshot: wanted(), ..open(&[("c-etcd", GoingState::Stands)]) };
+        let observed = Observed { groups, ..Observed::default() };
+        let mut effects = Effects::new(at(60));
+        let saves = save(&cluster(&["c-network"]), &mut open, &observed, at(60), &mut effects);
+        assert_eq!((saves, open.snapshot, open.rounds), (waits, snapshot, 0));
+    }
+}
+
+#[test]
+fn p8_members_are_asked_in_rounds_that_are_counted_so_that_no_two_share_a_token() {
+    let state = cluster(&["c-etcd"]);
+    let serves = [0, 1].map(|index| (index, "c", Lifecycle::InService));
+    let observed = Observed { groups: members_seen(&serves), ..Observed::default() };
+    let mut open =
+        Destroy { snapshot: LastSnapshot::wanted(None, NOW), ..open(&[("c-etcd", GoingState::Stands)]) };
+    let mut tokens = BTreeSet::new();
+    for rounds in 1..=3 {
+        open.snapshot = LastSnapshot::wanted(None, NOW);
+        let mut effects = Effects::new(NOW);
+        assert_eq!(save(&state, &mut open, &observed, NOW, &mut effects), GoingWaits::Leader);
+        assert_eq!((open.rounds, open.asked().len()), (rounds, 2));
+        tokens.extend(open.asked().iter().map(|one| one.command.token.clone()));
+    }
+    assert_eq!(tokens.len(), 6);
 }

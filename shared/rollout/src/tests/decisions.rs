@@ -8,23 +8,23 @@ use crate::fleet::GroupView;
 use crate::waits::{RolloutWaits, Said};
 use slipway_core::cluster::Pace;
 
-const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+pub(super) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn tags() -> BTreeMap<String, String> {
     BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())])
 }
 
 /// A stack of the rollout and how far it is.
-fn stack(stack: &str, kind: &str, state: Value) -> Value {
+pub(super) fn stack(stack: &str, kind: &str, state: Value) -> Value {
     json!({"stack": stack, "kind": kind, "templateKey": "k", "tags": tags(), "mayReplace": [], "state": state})
 }
 
 /// What is done to the nodes of a role.
-fn node(role: &str, task: Value) -> Value {
+pub(super) fn node(role: &str, task: Value) -> Value {
     json!({"role": role, "stack": format!("c-{role}"), "group": format!("c-{role}"), "rounds": 0, "task": task})
 }
 
-fn workers(phase: Value) -> Value {
+pub(super) fn workers(phase: Value) -> Value {
     json!({"workers": {"size": 1, "most": 2, "pace": Pace::default(), "phase": phase}})
 }
 
@@ -36,16 +36,16 @@ fn controllers(work: Value, phase: Value) -> Value {
     json!({"controllers": {"work": work, "size": 1, "phase": phase}})
 }
 
-fn looks() -> Value {
+pub(super) fn looks() -> Value {
     json!({"open": {"state": {"look": {}}}})
 }
 
-fn done(left: bool) -> Value {
+pub(super) fn done(left: bool) -> Value {
     json!({"done": {"left": left}})
 }
 
 /// A rollout that is open.
-fn rolling(steps: &[Value], nodes: &[Value]) -> Rollout {
+pub(super) fn rolling(steps: &[Value], nodes: &[Value]) -> Rollout {
     let active = json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "slipway-4-p",
         "steps": steps, "nodesLeft": 0, "stacksLeft": [], "nodes": {"steps": nodes},
@@ -89,7 +89,7 @@ fn group(name: &str, machine: &str) -> (String, Option<GroupView>) {
     (name.to_owned(), Some(serde_json::from_value(view).unwrap()))
 }
 
-fn seen(stacks: &[(&str, StackStatus)]) -> Observed {
+pub(super) fn seen(stacks: &[(&str, StackStatus)]) -> Observed {
     let view = |name: &str, status: StackStatus| StackView {
         id: format!("arn:{name}"),
         status,

@@ -1,5 +1,8 @@
 //! Stop is stop (P10): what people tell a rollout, at every moment of it, twice, late, and in any order.
 
+use serde_json::json;
+
+use super::decisions::rolling;
 use super::*;
 use crate::RolloutResult;
 
@@ -362,4 +365,36 @@ fn a_state_of_an_older_slipway_was_never_paused() {
     assert_eq!(stored.get("switch"), None, "an older one can read what nobody paused");
     stored["doing"]["rolling"].as_object_mut().unwrap().remove("aborted");
     assert_eq!(serde_json::from_value::<Rollout>(stored).unwrap(), run.state);
+}
+
+#[test]
+fn a_rollout_is_told_to_leave_a_thousand_machines_at_most() {
+    let mut state = rolling(&[], &[]);
+    let skip = |name: &str| given(Order::Skip { instance: name.to_owned() }, 5);
+    let first = (0..999).map(|at| format!("i-{at}"));
+    state.active_mut().unwrap().skipped = first.collect();
+    let state = heard(&state, &skip("i-last"), None, at(5));
+    assert!(state.active().unwrap().skipped.contains("i-last"));
+    let state = heard(&state, &skip("i-more"), None, at(5));
+    assert_eq!(state.active().unwrap().skipped.len(), 1_000);
+    assert!(!state.active().unwrap().skipped.contains("i-more"));
+}
+
+#[test]
+fn p10_a_pause_is_told_of_the_plan_that_is_executed_or_was_last() {
+    let ended = json!({
+        "plan": "before", "specVersion": "v0", "target": "t", "result": "succeeded", "message": "", "endedAt": at(0), "steps": [],
+    });
+    let last: Option<Ended> = Some(serde_json::from_value(ended).unwrap());
+    for (state, plan) in [
+        (Rollout { last: last.clone(), ..rolling(&[], &[]) }, "p"),
+        (Rollout { last, ..Rollout::new("c") }, "before"),
+        (Rollout::new("c"), ""),
+    ] {
+        let next = heard(&state, &given(Order::Pause, 5), None, at(5));
+        let told: Vec<_> = next.outbox.iter().map(|pending| &pending.effect).collect();
+        let [Effect::Publish(event @ Event::RolloutPaused(_))] = &told[..] else { panic!("{told:?}") };
+        let detail: serde_json::Value = serde_json::from_str(&event.to_wire().1).unwrap();
+        assert_eq!(detail["plan"], plan);
+    }
 }

@@ -6,6 +6,7 @@ use slipway_core::node::{Command, Verb};
 use slipway_core::release::AddonsPointer;
 
 use super::*;
+use crate::outbox::Effects;
 
 fn asks(verb: Verb) -> Effect {
     Effect::Send(Command { token: "c/x/1/0".to_owned(), instance: "i-1".to_owned(), verb })
@@ -109,5 +110,80 @@ fn p10_p12_whatever_begins_something_is_taken_back_when_a_person_says_to_stop_an
             let stays = next.outbox.contains(&pending);
             assert_eq!(stays, !(stops && begins), "{order:?}: {:?}", pending.effect);
         }
+    }
+}
+
+/// Whether it only tells or tidies up.
+fn tells(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::DeleteChangeSet { .. }
+            | Effect::Cancel(_)
+            | Effect::ArmTick
+            | Effect::DisarmTick
+            | Effect::Publish(_)
+    )
+}
+
+#[test]
+fn p12_each_effect_has_a_number_of_its_own_and_what_it_was_decided_on_unless_it_is_never_too_late() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let mut effects = Effects::new(now);
+    effects.extend(each().into_iter().map(|(effect, ..)| effect));
+    let mut state = Rollout { effects_decided: 7, ..Rollout::new("c") };
+    state.enqueue(effects);
+    assert_eq!(state.effects_decided, 7 + each().len() as u64);
+    for (id, (pending, (effect, ..))) in (8..).zip(state.outbox.iter().zip(each())) {
+        assert_eq!((pending.id, pending.decided_at), (id, now));
+        assert_eq!(pending.holds_up(), !tells(&effect), "{effect:?}");
+        let lasts = tells(&effect) || matches!(effect, Effect::PointAddons(_));
+        assert_eq!(pending.evidence, (!lasts).then(|| Evidence::new(Seen::World, now)), "{effect:?}");
+        let event = matches!(effect, Effect::Publish(_));
+        assert_eq!(pending.effect == effect, !event, "an event bears its number: {effect:?}");
+        if let Effect::Publish(event) = &pending.effect {
+            assert!(event.to_wire().1.contains(&format!(r#""id":"c/{id}""#)), "{event:?}");
+        }
+    }
+}
+
+#[test]
+fn p10_a_rollout_that_ends_gives_back_what_it_would_have_begun_and_nothing_of_what_goes_on_without_it() {
+    let terminates = |instance: &str| {
+        let (group, instance) = ("c-pool-a".to_owned(), instance.to_owned());
+        Effect::Terminate { group, instance, then_desired: None }
+    };
+    let raises = Effect::SetDesired { group: "c-pool-a".to_owned(), desired: 3 };
+    let mut effects = Effects::new(Timestamp::UNIX_EPOCH);
+    effects.push(terminates("i-1"));
+    effects.of_the_rollout();
+    effects.extend([terminates("i-2"), Effect::DisarmTick, raises.clone()]);
+    assert_eq!(effects.begin_nothing(), [terminates("i-2"), raises]);
+    let mut state = Rollout::new("c");
+    state.enqueue(effects);
+    let rest: Vec<&Effect> = state.outbox.iter().map(|pending| &pending.effect).collect();
+    assert_eq!(rest, [&terminates("i-1"), &Effect::DisarmTick]);
+}
+
+#[test]
+fn p8_what_another_invocation_stored_is_left_to_it_for_three_quarters_of_a_minute() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let pending = |second| {
+        let effect = Effect::ArmTick;
+        Pending { id: 1, effect, decided_at: at(second), evidence: None }
+    };
+    for (decided, now, is_leased) in [
+        (&[][..], 0, false),
+        (&[0], 0, true),
+        (&[0], 44, true),
+        (&[0], 45, false),
+        (&[0], 46, false),
+        // The newest of them counts.
+        (&[0, 10], 54, true),
+        (&[10, 0], 54, true),
+        (&[0, 10], 55, false),
+    ] {
+        let outbox = decided.iter().copied().map(pending).collect();
+        let state = Rollout { outbox, ..Rollout::new("c") };
+        assert_eq!(state.is_leased(at(now)), is_leased, "{decided:?} at {now}");
     }
 }

@@ -165,3 +165,20 @@ fn p7_p10_a_pause_holds_a_renewal_and_says_what_it_costs() {
     let again = decide(&late.next, &observed(), hours_before(47));
     assert_eq!((waits(&again), again.report.message), (0, late.report.message));
 }
+
+/// What holds up the one does not hold up the other: pools come after etcd and the controllers.
+#[test]
+fn p7_a_pool_waits_for_its_window_whenever_a_controllers_certificates_end_and_the_other_way_round() {
+    let steps = json!([
+        step("etcd-0", "look", "replace"),
+        step("controller", "look", "refresh"),
+        step("pool-a", "look", "replace")
+    ]);
+    let from = ends() - SignedDuration::from_secs(LEAD_S);
+    for (expires, urgent) in [("controller", [true, true, false]), ("pool-a", [false, false, true])] {
+        let active = active(steps.clone(), &[expires]);
+        let of =
+            ["etcd-0", "controller", "pool-a"].map(|role| active.nodes.urgent_from(&role.parse().unwrap()));
+        assert_eq!(of, urgent.map(|urgent| urgent.then_some(from)), "{expires}");
+    }
+}

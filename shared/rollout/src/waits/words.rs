@@ -260,3 +260,65 @@ impl Display for ChangeSetWaits {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boot(machine: &str, step: Option<&str>, failure: Option<&str>) -> Boot {
+        let failure = failure.map(|why| Detail(why.to_owned()));
+        Boot { machine: machine.to_owned(), step: Detail(step.map(str::to_owned)), failure }
+    }
+
+    fn credentials(whom: &[&str]) -> Waits {
+        Waits::Credentials(whom.iter().map(|id| (*id).to_owned()).collect())
+    }
+
+    #[test]
+    fn several_are_told_one_after_the_other_and_one_without_anything_between() {
+        let pods = ["a", "b", "c"].map(|pod| pod.to_owned());
+        let all = [&pods[..0], &pods[..1], &pods].map(|some| List(some).to_string());
+        assert_eq!(all, ["", "a", "a; b; c"]);
+        let boots =
+            [boot("i-1", Some("kubelet"), None), boot("i-2", None, Some("no disk")), boot("i-3", None, None)];
+        let all = [&boots[..0], &boots[..1], &boots].map(|some| Boots(some).to_string());
+        let three = "i-1 boots (kubelet), i-2 boots: no disk, i-3 boots";
+        assert_eq!(all, ["no machine boots", "i-1 boots (kubelet)", three]);
+    }
+
+    #[test]
+    fn each_wait_of_nodes_is_told_in_words_of_its_own() {
+        let kept = Kept { group: "c-pool-a".to_owned(), machine: "i-1".to_owned() };
+        for (waits, words) in [
+            (Waits::Look(Looked::Machine), "looks at its machine"),
+            (Waits::Look(Looked::Machines), "looks at its machines"),
+            (Waits::Look(Looked::MachinesAndStack), "looks at its machines and its stack"),
+            (Waits::Answers(Asks::Members), "asks all members how they are"),
+            (Waits::Answers(Asks::MembersLeft), "asks the members that are left how they are"),
+            (Waits::Answers(Asks::Controllers), "asks all controllers how they are"),
+            (Waits::Answers(Asks::OtherControllers), "asks the other controllers how they are"),
+            (credentials(&[]), "takes its new credentials"),
+            (credentials(&["i-1"]), "i-1 takes its new credentials"),
+            (credentials(&["i-1", "i-2"]), "2 machines take their new credentials"),
+            (
+                Waits::Kept(kept),
+                "c-pool-a keeps i-1, which nobody has drained: drain its node (`kubectl drain`), then `aws autoscaling \
+                 terminate-instance-in-auto-scaling-group --instance-id i-1 --no-should-decrement-desired-capacity`",
+            ),
+        ] {
+            assert_eq!(waits.to_string(), words);
+        }
+    }
+
+    #[test]
+    fn how_far_a_change_set_is_is_told_in_words() {
+        for (waits, words) in [
+            (ChangeSetWaits::Asked, "asking for a change set"),
+            (ChangeSetWaits::Made, "its change set is being made"),
+            (ChangeSetWaits::Making, "CloudFormation is making the change set"),
+            (ChangeSetWaits::Anew, "somebody else changed the stack; making a new change set"),
+        ] {
+            assert_eq!(StackWaits::ChangeSet(waits).to_string(), words);
+        }
+    }
+}

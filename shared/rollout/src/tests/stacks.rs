@@ -1,0 +1,240 @@
+//! What a step of a stack does in each state, for each status of its stack and its change set.
+
+use serde_json::json;
+
+use super::decisions::{rolling, stack};
+use super::*;
+use crate::stack_step::advance;
+use crate::waits::{ChangeSetWaits, Detail, StackWaits};
+use slipway_core::release::ETCD_HOSTED_ZONE;
+
+const STACK: &str = "c-etcd";
+
+fn view(status: StackStatus) -> StackView {
+    let tags = BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]);
+    StackView { id: "arn:c-etcd".to_owned(), status, reason: None, tags }
+}
+
+/// What comes of a step in that state, and the wait that says so.
+fn moved(
+    state: &StepState,
+    stands: Option<StackStatus>,
+    change_set: Option<ChangeSetStatus>,
+    failures: &[ResourceFailure],
+) -> (StepState, Vec<Effect>, StackWaits) {
+    let rollout = rolling(&[stack(STACK, "etcd", json!(state))], &[]);
+    let active = rollout.active().unwrap();
+    let stands = stands.map(view);
+    let reason = Some("why".to_owned());
+    let change_set = change_set.map(|status| ChangeSetView { status, reason, replaces: Vec::new() });
+    let next = advance(active, &active.steps[0], stands.as_ref(), change_set.as_ref(), failures);
+    (next.state, next.effects, next.waits)
+}
+
+fn creates(create: bool) -> Effect {
+    Effect::CreateChangeSet(ChangeSetRequest {
+        stack: STACK.to_owned(),
+        name: "slipway-4-p".to_owned(),
+        create,
+        template_key: "k".to_owned(),
+        tags: view(StackStatus::CreateComplete).tags,
+    })
+}
+
+fn token(of: &str, operation: &str) -> String {
+    rolling(&[], &[]).active().unwrap().token(of, operation)
+}
+
+fn executes() -> Effect {
+    let token = token(STACK, "execute");
+    Effect::ExecuteChangeSet { stack: STACK.to_owned(), name: "slipway-4-p".to_owned(), token }
+}
+
+fn drops() -> Effect {
+    Effect::DeleteChangeSet { stack: STACK.to_owned(), name: "slipway-4-p".to_owned() }
+}
+
+fn deletes() -> Effect {
+    let token = token("arn:c-etcd", "delete");
+    Effect::DeleteStack { stack: STACK.to_owned(), id: "arn:c-etcd".to_owned(), stands: false, token }
+}
+
+fn waits(waits: ChangeSetWaits) -> StackWaits {
+    StackWaits::ChangeSet(waits)
+}
+
+#[test]
+fn a_step_goes_on_as_its_stack_and_its_change_set_allow() {
+    use ChangeSetStatus as C;
+    use StackStatus as S;
+    use StepState::{ChangeSet, Done, Executing, Waiting};
+    for (state, stands, change_set, next, effects, says) in [
+        (Waiting, None, None, ChangeSet, vec![creates(true)], waits(ChangeSetWaits::Asked)),
+        (
+            Waiting,
+            Some(S::UpdateRollbackComplete),
+            None,
+            ChangeSet,
+            vec![creates(false)],
+            waits(ChangeSetWaits::Asked),
+        ),
+        (Waiting, Some(S::RollbackComplete), None, Waiting, vec![deletes()], StackWaits::Wreck),
+        (
+            ChangeSet,
+            Some(S::ReviewInProgress),
+            Some(C::Pending),
+            ChangeSet,
+            vec![],
+            waits(ChangeSetWaits::Making),
+        ),
+        (
+            ChangeSet,
+            Some(S::UpdateComplete),
+            Some(C::Ready),
+            Executing,
+            vec![executes()],
+            StackWaits::Executes,
+        ),
+        (
+            ChangeSet,
+            Some(S::UpdateComplete),
+            Some(C::NoChanges),
+            Done,
+            vec![drops()],
+            StackWaits::NothingToChange,
+        ),
+        (
+            ChangeSet,
+            Some(S::UpdateComplete),
+            Some(C::Obsolete),
+            Waiting,
+            vec![drops()],
+            waits(ChangeSetWaits::Anew),
+        ),
+        // It was told to execute by an invocation that could not say so any more.
+        (ChangeSet, Some(S::UpdateComplete), Some(C::Executed), Executing, vec![], StackWaits::Starts),
+        // CloudFormation has not heard of it.
+        (
+            Executing,
+            Some(S::ReviewInProgress),
+            Some(C::Ready),
+            Executing,
+            vec![executes()],
+            StackWaits::Executes,
+        ),
+        (
+            Executing,
+            Some(S::UpdateInProgress),
+            Some(C::Executing),
+            Executing,
+            vec![],
+            StackWaits::AtWork(Some(S::UpdateInProgress)),
+        ),
+        (Executing, Some(S::UpdateComplete), Some(C::Executing), Executing, vec![], StackWaits::Starts),
+        (
+            Executing,
+            Some(S::UpdateComplete),
+            Some(C::Executed),
+            Done,
+            vec![],
+            StackWaits::Done(Some(S::UpdateComplete)),
+        ),
+        (
+            Executing,
+            Some(S::CreateComplete),
+            None,
+            ChangeSet,
+            vec![creates(false)],
+            waits(ChangeSetWaits::Asked),
+        ),
+    ] {
+        let case = format!("{state:?} {stands:?} {change_set:?}");
+        assert_eq!(moved(&state, stands, change_set, &[]), (next, effects, says), "{case}");
+    }
+}
+
+#[test]
+fn a_step_that_cannot_go_on_fails_with_what_cloudformation_says_and_its_change_set_is_dropped() {
+    use ChangeSetStatus as C;
+    use StackStatus as S;
+    use StepState::{ChangeSet, Executing};
+    let rolled_back = "the update of c-etcd was rolled back (UPDATE_ROLLBACK_COMPLETE)";
+    let by_hand = "c-etcd is DELETE_FAILED: delete the stack by hand, then upload the spec again";
+    for (state, stands, change_set, why, effects) in [
+        (
+            ChangeSet,
+            Some(S::ReviewInProgress),
+            Some(C::NoChanges),
+            "CloudFormation finds nothing to create in c-etcd: why",
+            vec![drops()],
+        ),
+        (
+            ChangeSet,
+            Some(S::UpdateComplete),
+            Some(C::Failed),
+            "CloudFormation refuses the template of c-etcd: why",
+            vec![drops()],
+        ),
+        (Executing, None, None, "c-etcd was deleted while it was being created", vec![]),
+        (Executing, Some(S::RollbackComplete), Some(C::Executed), "c-etcd could not be created", vec![]),
+        (Executing, Some(S::UpdateRollbackComplete), Some(C::Executed), rolled_back, vec![]),
+        (Executing, Some(S::UpdateRollbackComplete), Some(C::ExecuteFailed), rolled_back, vec![]),
+        (Executing, Some(S::UpdateRollbackComplete), None, rolled_back, vec![]),
+        (Executing, Some(S::DeleteFailed), Some(C::Executed), by_hand, vec![]),
+    ] {
+        let why = why.to_owned();
+        let failed = (StepState::Failed(why.clone()), effects, StackWaits::Failed(Detail(why)));
+        assert_eq!(moved(&state, stands, change_set, &[]), failed, "{state:?} {stands:?} {change_set:?}");
+    }
+}
+
+#[test]
+fn a_zone_that_could_not_be_deleted_is_told_with_the_command_that_empties_it() {
+    for (resource, is_told) in [(ETCD_HOSTED_ZONE, true), ("Thing", false)] {
+        let failure = ResourceFailure {
+            logical_id: resource.to_owned(),
+            resource_type: "AWS::Route53::HostedZone".to_owned(),
+            status: "DELETE_FAILED".to_owned(),
+            reason: "it is not empty".to_owned(),
+        };
+        let (state, ..) = moved(&StepState::Executing, Some(StackStatus::DeleteFailed), None, &[failure]);
+        let StepState::Failed(why) = state else { panic!("{state:?}") };
+        let zone = format!("--stack-name c-etcd --logical-resource-id {ETCD_HOSTED_ZONE}");
+        assert_eq!(why.contains(&zone), is_told, "{why}");
+        assert_eq!(why.contains("aws route53 change-resource-record-sets"), is_told, "{why}");
+    }
+}
+
+#[test]
+fn a_status_says_that_the_newest_operation_failed_where_cloudformation_calls_it_failed_or_rolled_back() {
+    use StackStatus as S;
+    for status in [
+        S::ReviewInProgress,
+        S::CreateInProgress,
+        S::CreateComplete,
+        S::CreateFailed,
+        S::RollbackInProgress,
+        S::RollbackComplete,
+        S::RollbackFailed,
+        S::UpdateInProgress,
+        S::UpdateCompleteCleanupInProgress,
+        S::UpdateComplete,
+        S::UpdateFailed,
+        S::UpdateRollbackInProgress,
+        S::UpdateRollbackCompleteCleanupInProgress,
+        S::UpdateRollbackComplete,
+        S::UpdateRollbackFailed,
+        S::DeleteInProgress,
+        S::DeleteComplete,
+        S::DeleteFailed,
+        S::ImportInProgress,
+        S::ImportComplete,
+        S::ImportRollbackInProgress,
+        S::ImportRollbackComplete,
+        S::ImportRollbackFailed,
+    ] {
+        let name = status.to_string();
+        let fails = name.contains("ROLLBACK") || name.ends_with("_FAILED");
+        assert_eq!(status.is_failure(), fails, "{name}");
+    }
+}
