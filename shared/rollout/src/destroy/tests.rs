@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::*;
+use crate::departures::tests::group;
 use crate::errand::PAUSE;
 use crate::fleet::{GroupView, Lifecycle};
 use crate::orders::Order;
@@ -279,13 +280,9 @@ fn p10_a_cluster_lacks_something_where_a_destruction_was_called_off_after_a_stac
 fn members_seen(machines: &[(u32, &str, Lifecycle)]) -> BTreeMap<String, Option<GroupView>> {
     let mut seen: BTreeMap<_, _> = member_groups("c").map(|(_, group)| (group, None)).collect();
     for (index, cluster, lifecycle) in machines {
-        let machine =
-            json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
-        let group = json!({
-            "name": format!("c-etcd-{index}"), "desired": 1, "min": 1, "max": 1, "template": null,
-            "machines": {format!("i-{index}"): machine}, "tags": {OWNER_TAG: cluster},
-        });
-        seen.insert(format!("c-etcd-{index}"), Some(serde_json::from_value(group).unwrap()));
+        let (name, mut view) = group(&format!("c-etcd-{index}"), &[(&format!("i-{index}"), *lifecycle)]);
+        view.as_mut().unwrap().tags.insert(OWNER_TAG.to_owned(), (*cluster).to_owned());
+        seen.insert(name, view);
     }
     seen
 }
@@ -312,18 +309,6 @@ fn p8_what_names_tokens_and_what_a_person_said_outlive_a_cluster_that_was_taken_
 
 #[test]
 fn machines_of_a_stack_that_goes_are_let_go_once_a_minute_and_those_of_no_other() {
-    let group = |name: &str, machines: &[(&str, Lifecycle)]| {
-        let machine = |(id, lifecycle): &(&str, Lifecycle)| {
-            let one =
-                json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
-            ((*id).to_owned(), one)
-        };
-        let machines: BTreeMap<_, _> = machines.iter().map(machine).collect();
-        let view = json!({
-            "name": name, "desired": 1, "min": 1, "max": 1, "template": null, "machines": machines, "tags": {OWNER_TAG: "c"},
-        });
-        (name.to_owned(), Some(serde_json::from_value(view).unwrap()))
-    };
     let in_a =
         [("i-a", Lifecycle::TerminatingWait), ("i-b", Lifecycle::Retained), ("i-c", Lifecycle::InService)];
     let in_b = [("i-d", Lifecycle::TerminatingWait)];
