@@ -19,6 +19,7 @@ const TOP: &[&str] = &[
     ".gitignore",
     ".github",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE",
