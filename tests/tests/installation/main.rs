@@ -44,7 +44,8 @@ async fn the_template_deploys_resource_by_resource() {
 /// the functions nothing else of those services.
 #[tokio::test]
 async fn the_roles_grant_what_the_ports_cost_and_no_more() {
-    let ports = std::fs::read_to_string(tools::root().join("shared/flows/src/ports.rs")).unwrap();
+    let ports = ["shared/flows/src/ports.rs", "shared/ports/src/lib.rs"];
+    let ports = ports.map(|file| std::fs::read_to_string(tools::root().join(file)).unwrap()).concat();
     let costs: BTreeSet<String> = ports
         .split('`')
         .filter(|word| {

@@ -1,0 +1,88 @@
+//! docs/architecture.md, held against the code: its walks name functions that exist, and its picture is cargo's.
+//! `UPDATE_DOCS=1 cargo test -p slipway-tests --test guide` draws the picture anew.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+use slipway_tests::tools;
+
+const BEGIN: &str = "<!-- dependencies -->\n";
+const END: &str = "<!-- end of dependencies -->";
+
+fn page() -> String {
+    fs::read_to_string(tools::root().join("docs/architecture.md")).unwrap()
+}
+
+/// Each function that a walk links to, as (path of the function, file). Links look like [`slipway_flows::scan::scan`](../shared/…).
+fn steps(page: &str) -> Vec<(String, String)> {
+    let links = page.split("[`slipway").skip(1);
+    let read = |link: &str| {
+        let (function, rest) = link.split_once("`](../")?;
+        Some((format!("slipway{function}"), rest.split_once(')')?.0.to_owned()))
+    };
+    links.filter_map(read).collect()
+}
+
+#[test]
+fn the_walks_lead_through_functions_that_exist() {
+    let steps = steps(&page());
+    for (function, file) in &steps {
+        let text =
+            fs::read_to_string(tools::root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let name = function.rsplit("::").next().unwrap();
+        let defined = ["(", "<"].iter().any(|next| text.contains(&format!("fn {name}{next}")));
+        assert!(defined, "docs/architecture.md walks through {function}, which is not in {file}");
+    }
+    assert!(steps.len() > 40, "{} steps: is the search broken?", steps.len());
+}
+
+/// The crates of the workspace, each with those that it names itself.
+fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(tools::root().join("Cargo.toml"))
+        .other_options(["--offline".to_owned(), "--locked".to_owned()])
+        .exec()
+        .unwrap();
+    let packages = metadata.workspace_packages();
+    let ours: BTreeSet<String> = packages.iter().map(|package| package.name.to_string()).collect();
+    let of = |package: &&cargo_metadata::Package| {
+        let normal = package.dependencies.iter().filter(|below| below.kind == DependencyKind::Normal);
+        let below = normal.map(|below| below.name.clone()).filter(|below| ours.contains(below));
+        (package.name.to_string(), below.collect())
+    };
+    packages.iter().map(of).filter(|(name, _): &(String, _)| name != "slipway-tests").collect()
+}
+
+/// Everything that `from` reaches.
+fn reached(arrows: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
+    let direct = &arrows[from];
+    direct.iter().flat_map(|below| reached(arrows, below)).chain(direct.iter().cloned()).collect()
+}
+
+/// Mermaid, which GitHub draws; an arrow that others imply is left out.
+fn picture() -> String {
+    let arrows = arrows();
+    let mut lines = vec!["```mermaid".to_owned(), "graph TD".to_owned()];
+    for (from, below) in &arrows {
+        let implied: BTreeSet<String> = below.iter().flat_map(|to| reached(&arrows, to)).collect();
+        let short = |name: &str| name.strip_prefix("slipway-").unwrap_or("cli").to_owned();
+        lines.extend(below.difference(&implied).map(|to| format!("    {} --> {}", short(from), short(to))));
+    }
+    lines.push("```".to_owned());
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn the_picture_of_the_crates_is_cargos() {
+    let page = page();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (stored, after) = rest.split_once(END).unwrap();
+    let picture = picture();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let file = tools::root().join("docs/architecture.md");
+        return fs::write(file, format!("{before}{BEGIN}{picture}{END}{after}")).unwrap();
+    }
+    assert!(stored == picture, "stale: run UPDATE_DOCS=1 cargo test -p slipway-tests --test guide");
+}
