@@ -1,5 +1,6 @@
 //! What holds for all steps of nodes: whose turn it is, what is looked at, and what is taken back where nothing was done.
 
+mod controllers;
 mod dock;
 mod members;
 mod pools;

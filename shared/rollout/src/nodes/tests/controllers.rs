@@ -1,0 +1,302 @@
+//! Controllers that are replaced, that take new credentials, or of which there is one too many, look by look.
+
+use slipway_core::node::NodeStatus;
+
+use super::dock::*;
+use super::*;
+use crate::fleet::TargetHealth;
+use crate::outbox::{Evidence, Seen};
+use crate::waits::{Asks, Boot, Comes, Danger, Departs, Detail, HowFar, Many};
+
+const HOUR: i64 = 3_600;
+const GROUP: &str = "c-controller";
+
+const BOOTS: (&str, &str) = ("pending", "1");
+const LEAVES: (&str, &str) = ("terminating", "1");
+
+fn replace() -> Value {
+    json!("replace")
+}
+
+fn refresh() -> Value {
+    json!({"refresh": {"credentials": "new"}})
+}
+
+fn fewer() -> Value {
+    json!({"fewer": {"beforeStack": false}})
+}
+
+/// Controllers of which there are to be `size`, no load balancer before them; their group wants as many.
+fn dock(work: Value, size: u32, phase: Value, machines: &[(&str, (&str, &str))]) -> Dock {
+    let task = json!({"work": work, "size": size, "phase": phase});
+    let mut dock = Dock::of(step("controller", json!({"controllers": task})));
+    has(&mut dock, size, machines);
+    dock
+}
+
+/// What their group wants and has from now on.
+fn has(dock: &mut Dock, desired: u32, machines: &[(&str, (&str, &str))]) {
+    dock.sees(GROUP, machines);
+    let group = dock.observed.groups.get_mut(GROUP).unwrap().as_mut().unwrap();
+    (group.desired, group.max) = (desired, 4);
+    for machine in group.machines.values_mut() {
+        machine.target = TargetHealth::NoTargetGroup;
+    }
+}
+
+/// What a controller says that is well.
+fn well() -> NodeStatus {
+    serde_json::from_value(json!({
+        "format": 1, "at": NOW, "cluster": "c", "role": "controller", "healthy": true, "applied": {"asAsked": true},
+        "served": [], "held": [], "components": [{"name": "kube-apiserver", "healthy": true}],
+    }))
+    .unwrap()
+}
+
+/// All that were asked last say that they are well.
+fn answer(dock: &mut Dock) {
+    let tokens: Vec<String> = dock.step().asked().iter().map(|one| one.command.token.clone()).collect();
+    for token in tokens {
+        dock.says(&token, well());
+    }
+}
+
+/// Whether i-0 may go: of two controllers the other, i-1, was asked at `asked`, and is well.
+fn checked(work: Value, since_when: i64, asked: i64, machines: &[(&str, (&str, &str))]) -> Dock {
+    let round = json!([asks(1, &json!("status"), asked)]);
+    let state = json!({"check": {"machine": "i-0", "round": round}});
+    let mut dock = dock(work, 2, since(since_when, state), machines);
+    answer(&mut dock);
+    dock
+}
+
+fn asks_status(machines: &[&str]) -> Vec<(String, Verb)> {
+    machines.iter().map(|machine| ((*machine).to_owned(), Verb::Status)).collect()
+}
+
+fn answers() -> Option<Waits> {
+    Some(Waits::Answers(Asks::Controllers))
+}
+
+fn others_answer() -> Option<Waits> {
+    Some(Waits::Answers(Asks::OtherControllers))
+}
+
+fn too_few(serve: usize, size: u32, boots: &[&str]) -> Option<Waits> {
+    let boots = boots.iter().map(|machine| boot(machine)).collect();
+    Some(Waits::Dangers(vec![Danger::TooFew { serve, size, boots }]))
+}
+
+fn boot(machine: &str) -> Boot {
+    Boot { machine: machine.to_owned(), step: Detail(None), failure: None }
+}
+
+fn wants(desired: u32) -> Effect {
+    Effect::SetDesired { group: GROUP.to_owned(), desired }
+}
+
+#[test]
+fn p1_controllers_of_which_none_is_too_many_stay_as_they_are_whatever_their_group_launches() {
+    let mut dock = dock(fewer(), 2, looks(), &[("i-0", OLD), ("i-1", OLD)]);
+    assert_eq!(dock.look(0), (Place::Verify, answers()));
+    assert_eq!(dock.sent(), asks_status(&["i-0", "i-1"]));
+    answer(&mut dock);
+    assert_eq!((dock.look(10), dock.effects()), ((Place::Done, None), Vec::new()));
+    // Nor where one was about to go, and another went meanwhile.
+    let mut dock = checked(fewer(), 0, 0, &[("i-0", OLD), ("i-1", OLD)]);
+    assert_eq!(dock.look(10), (Place::Verify, answers()));
+    assert_eq!((dock.sent(), dock.effects().len()), (asks_status(&["i-0", "i-1"]), 2));
+}
+
+#[test]
+fn a_controller_of_before_that_boots_is_waited_for_an_hour() {
+    let mut dock = dock(replace(), 1, looks(), &[("i-0", BOOTS)]);
+    for second in [0, HOUR] {
+        let waits = Waits::Boot(Comes::Earlier, vec![boot("i-0")]);
+        assert_eq!(dock.look(second), (Place::Look, Some(waits)), "{second}");
+    }
+    assert_eq!(dock.look(HOUR + 1), (Place::Look, Some(Waits::SecondLook(Many::Several))));
+}
+
+#[test]
+fn controllers_that_took_their_credentials_are_known_to_have_them_whatever_their_group_shows() {
+    let mut dock = dock(refresh(), 1, looks(), &[("i-0", OLD)]);
+    let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+    task.done.insert("i-0".to_owned());
+    assert_eq!(dock.look(0), (Place::Verify, answers()));
+    assert_eq!(dock.sent(), asks_status(&["i-0"]));
+}
+
+#[test]
+fn p5_a_controller_that_serves_alone_and_is_to_have_a_fellow_waits_for_that_one() {
+    let mut dock = dock(refresh(), 2, looks(), &[("i-0", OLD), ("i-1", BOOTS)]);
+    assert_eq!((dock.look(0), dock.effects()), ((Place::Check, too_few(1, 2, &["i-1"])), Vec::new()));
+    // Nor is one done while nobody serves.
+    let mut dock = self::dock(replace(), 1, since(0, json!({"verify": []})), &[("i-0", BOOTS)]);
+    assert_eq!((dock.look(0), dock.effects()), ((Place::Verify, too_few(0, 1, &["i-0"])), Vec::new()));
+}
+
+#[test]
+fn p5_p12_what_other_controllers_said_more_than_three_minutes_ago_is_asked_anew() {
+    let machines = &[("i-0", OLD), ("i-1", OLD)];
+    let mut dock = checked(replace(), 0, 0, machines);
+    assert_eq!(dock.look(180), (Place::OneMore, Some(Waits::OneMoreController)));
+    assert_eq!(dock.effects(), [wants(3)]);
+    let mut dock = checked(replace(), 0, 0, machines);
+    assert_eq!(dock.look(181), (Place::Check, others_answer()));
+    assert_eq!((dock.sent(), dock.effects().len()), (asks_status(&["i-1"]), 1));
+}
+
+#[test]
+fn p1_a_controller_that_is_as_planned_by_now_is_told_nothing() {
+    let mut dock = checked(refresh(), 0, 0, &[("i-0", NEW), ("i-1", NEW)]);
+    let waits = Waits::SecondLook(Many::Several);
+    assert_eq!((dock.look(10), dock.effects()), ((Place::Look, Some(waits)), Vec::new()));
+}
+
+#[test]
+fn p7_controllers_take_credentials_on_what_the_others_said_and_where_theirs_expired_on_what_is_seen_now() {
+    for (expired, evidence) in
+        [(false, Evidence::new(Seen::Controllers, at(0))), (true, Evidence::new(Seen::World, at(100)))]
+    {
+        let mut dock = checked(refresh(), 0, 0, &[("i-0", OLD), ("i-1", OLD)]);
+        if expired {
+            dock.active.nodes.deadline = Deadline { ends: [(Role::Controller, NOW)].into(), lead_s: 0 };
+        }
+        assert_eq!(dock.look(100), (Place::Refresh, Some(Waits::Credentials(vec!["i-0".to_owned()]))));
+        let verb = Verb::Refresh { credentials: "new".to_owned(), restart: true };
+        assert_eq!(dock.sent(), [("i-0".to_owned(), verb)]);
+        assert_eq!(dock.done[0].evidence, Some(evidence), "{expired}");
+    }
+}
+
+/// As [`checked`], on the way to another minor.
+fn checked_for_a_minor(since_when: i64, asked: i64, machines: &[(&str, (&str, &str))]) -> Dock {
+    let mut dock = checked(replace(), since_when, asked, machines);
+    dock.active.nodes.steps[0].minor = Some("Kubernetes 1.36 → 1.37".to_owned());
+    dock
+}
+
+#[test]
+fn p4_a_snapshot_is_taken_before_the_first_controller_of_another_minor_comes_and_before_no_other() {
+    let of_before = [("i-0", OLD), ("i-1", OLD)];
+    let checked = |machines| {
+        let mut dock = checked_for_a_minor(1_990, 1_990, machines);
+        dock.active.nodes.members.insert(Role::Etcd(0), "c-etcd-0".to_owned());
+        dock.sees("c-etcd-0", &[("i-9", OLD)]);
+        dock
+    };
+    let mut dock = checked(&of_before);
+    assert_eq!(dock.look(2_000), (Place::Snapshot, Some(Waits::Snapshot)));
+    assert_eq!((dock.sent(), dock.effects().len()), (asks_snapshot("i-9"), 1));
+    dock.takes_snapshot();
+    assert_eq!(dock.look(2_010), (Place::Check, others_answer()));
+    assert_eq!(dock.sent(), asks_status(&["i-1"]));
+    answer(&mut dock);
+    assert_eq!(dock.look(2_020), (Place::OneMore, Some(Waits::OneMoreController)));
+    assert_eq!(dock.effects(), [wants(3)]);
+    // One of the newer minor is there, or the last snapshot counts still.
+    let fresh = checked(&of_before).saved(2_000 - 15 * 60);
+    for mut dock in [fresh, checked(&[("i-0", OLD), ("i-1", NEW)])] {
+        assert_eq!(dock.look(2_000), (Place::OneMore, Some(Waits::OneMoreController)));
+        assert_eq!(dock.effects(), [wants(3)]);
+    }
+}
+
+#[test]
+fn p4_a_snapshot_that_no_member_can_take_before_another_minor_is_waited_for_an_hour() {
+    let look = |second| {
+        let mut dock = checked_for_a_minor(0, second, &[("i-0", OLD), ("i-1", OLD)]);
+        (dock.look(second), dock.effects().len(), dock.step().failure().map(str::to_owned))
+    };
+    for second in [0, 10, HOUR] {
+        assert_eq!(look(second), ((Place::Check, Some(Waits::Snapshot)), 0, None), "{second}");
+    }
+    let why = "no member of etcd has served for 60 minutes that could take a snapshot".to_owned();
+    let failed = (Place::Failed, Some(Waits::Failed(Detail(String::new()))));
+    assert_eq!(look(HOUR + 1), (failed, 0, Some(why)));
+}
+
+#[test]
+fn a_controller_of_the_older_minor_that_is_to_be_left_holds_the_step_back_and_one_of_the_newer_does_not() {
+    for (template, place) in [(NEW, Place::Look), (OLD, Place::Failed)] {
+        let mut dock = dock(replace(), 1, looks(), &[("i-0", template)]);
+        dock.active.nodes.steps[0].minor = Some("Kubernetes 1.36 → 1.37".to_owned());
+        dock.active.skipped.insert("i-0".to_owned());
+        assert_eq!((dock.look(0).0, dock.effects()), (place, Vec::new()), "{template:?}");
+    }
+}
+
+#[test]
+fn p5_a_controller_that_nobody_can_drain_is_waited_for_an_hour() {
+    let drain = json!({"drain": {"machine": "i-0", "drain": {}}});
+    let mut dock = dock(replace(), 1, since(0, drain), &[("i-0", OLD), ("i-1", BOOTS)]);
+    for second in [10, HOUR] {
+        let waits = Waits::Drainer("i-0".to_owned());
+        assert_eq!(dock.look(second), (Place::Drain, Some(waits)), "{second}");
+        assert_eq!(dock.effects(), []);
+    }
+    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.step().failure(), Some("no controller serves that could drain i-0"));
+}
+
+#[test]
+fn p10_where_the_rollout_ends_the_drain_of_a_controller_is_taken_back_with_its_cordon() {
+    let asked = asks(1, &serde_json::to_value(crate::Drain::verb("i-0", None)).unwrap(), 0);
+    let state = json!({"drain": {"machine": "i-0", "drain": {"asked": asked}}});
+    let mut dock = dock(replace(), 1, since(0, state), &[("i-0", OLD), ("i-1", NEW)]);
+    let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+    task.cordon = serde_json::from_value(json!({"machine": "i-0", "drained": false})).unwrap();
+    assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(10)), []);
+    let asked = serde_json::from_value(asked).unwrap();
+    let departure = Departure::called_off(Role::Controller, GROUP, Some(asked), at(10));
+    assert_eq!(dock.departures, BTreeMap::from([("i-0".to_owned(), departure)]));
+}
+
+#[test]
+fn p5_one_more_controller_that_was_never_asked_for_is_decided_anew_after_five_minutes() {
+    let mut dock = dock(replace(), 1, since(0, json!("oneMore")), &[("i-0", OLD)]);
+    for second in [10, 300] {
+        let waits = Waits::Boot(Comes::OneMore, Vec::new());
+        assert_eq!(dock.look(second), (Place::OneMore, Some(waits)), "{second}");
+        assert_eq!(dock.effects(), []);
+    }
+    assert_eq!(dock.look(301), (Place::Check, others_answer()));
+    assert_eq!(dock.sent(), asks_status(&["i-0"]));
+}
+
+#[test]
+fn p5_one_more_controller_that_was_asked_for_is_waited_for_an_hour() {
+    let mut dock = dock(replace(), 1, since(0, json!("oneMore")), &[]);
+    has(&mut dock, 2, &[("i-0", OLD), ("i-1", BOOTS)]);
+    for second in [10, 301, HOUR] {
+        let waits = Waits::Boot(Comes::OneMore, vec![boot("i-1")]);
+        assert_eq!(dock.look(second), (Place::OneMore, Some(waits)), "{second}");
+    }
+    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    let why = "no new controller came within 60 minutes: i-1 boots; c-controller wants 2 machines until a rollout goes on";
+    assert_eq!(dock.step().failure(), Some(why));
+}
+
+#[test]
+fn p5_a_controller_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_five_minutes() {
+    let leave = || since(0, json!({"leave": {"machine": "i-0"}}));
+    let departs = Departs { machine: "i-0".to_owned(), how: HowFar::Leaves };
+    let waits = Some(Waits::Departure(departs));
+    let mut dock = dock(replace(), 1, leave(), &[]);
+    has(&mut dock, 2, &[("i-0", OLD), ("i-1", NEW)]);
+    for second in [10, 300] {
+        assert_eq!(dock.look(second), (Place::Leave, waits.clone()), "{second}");
+        assert_eq!(dock.effects(), []);
+    }
+    assert_eq!(dock.look(301), (Place::Check, others_answer()));
+    assert_eq!(dock.sent(), asks_status(&["i-1"]));
+    // One that goes is waited for an hour.
+    let mut dock = self::dock(replace(), 1, leave(), &[("i-0", LEAVES), ("i-1", NEW)]);
+    for second in [10, 301, HOUR] {
+        assert_eq!(dock.look(second), (Place::Leave, waits.clone()), "{second}");
+        assert_eq!(dock.effects(), []);
+    }
+    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.step().failure(), Some("i-0 was terminated and is still there after 60 minutes"));
+}
