@@ -1,5 +1,6 @@
 //! A person's own PKI, made by `openssl` in a directory of its own.
 #![allow(
+    clippy::new_without_default,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
     clippy::must_use_candidate,

@@ -246,8 +246,7 @@ async fn hear<A: Objects, S, G, C, B, T>(
             tracing::warn!(cluster = wake.cluster, ?order, "an order about nothing that there is: ignored");
             return Ok((Some(stored), is_ours));
         }
-        // Whoever puts an event on the bus chooses its time (`PutEvents`, `Time`): an order from the future would void all that come before it.
-        let given = Given { order: order.clone(), at: at.min(now) };
+        let given = Given::heard(order.clone(), at, now);
         let next = heard(&state, &given, desired.as_ref(), now);
         if stored.value.take().as_ref() == Some(&next) {
             stored.value = Some(next);

@@ -52,6 +52,19 @@ pub struct Given {
     pub at: Timestamp,
 }
 
+impl Given {
+    /// `order`, given at `at` by the clock of whoever gave it, and heard at `now` by ours.
+    ///
+    /// Whoever puts an event on the bus chooses its time (`PutEvents`, `Time`), and an order from the future would void all that come before
+    /// it: it counts from when it is heard. What clocks may be apart is no future: a pause right after a resume is the later one also where
+    /// the function that hears it has a clock that is a second behind.
+    #[must_use]
+    pub fn heard(order: Order, at: Timestamp, now: Timestamp) -> Self {
+        let at = if at.duration_since(now) > CLOCKS_APART { now } else { at };
+        Self { order, at }
+    }
+}
+
 /// The newest pause or resume that counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

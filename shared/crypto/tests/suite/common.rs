@@ -8,23 +8,23 @@ use slipway_credentials::{AssetKind, manifest, policy};
 use slipway_crypto::AwsLc;
 use slipway_ports::{Crypto as _, Made, Signer};
 
-pub fn cluster() -> Cluster {
+pub(crate) fn cluster() -> Cluster {
     slipway_spec::parse(include_bytes!("../../../credentials/src/testdata/cluster.yaml"), None)
         .unwrap()
         .cluster
 }
 
-pub fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     "2026-11-20T12:00:00Z".parse().unwrap()
 }
 
 /// Every asset of the cluster, issued as policy says.
-pub fn issue_all(cluster: &Cluster) -> BTreeMap<String, Made> {
+pub(crate) fn issue_all(cluster: &Cluster) -> BTreeMap<String, Made> {
     issue_all_at(cluster, now())
 }
 
 /// Every asset of the cluster, issued as policy says, at that moment.
-pub fn issue_all_at(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
+pub(crate) fn issue_all_at(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
     let mut made: BTreeMap<String, Made> = BTreeMap::new();
     for asset in policy::assets(cluster) {
         let new = match manifest::profile(&asset) {
@@ -39,18 +39,18 @@ pub fn issue_all_at(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> 
     made
 }
 
-pub fn signer(made: &Made) -> Signer {
+pub(crate) fn signer(made: &Made) -> Signer {
     Signer { certificate: made.public.clone().unwrap(), key: made.private.clone() }
 }
 
 /// The profile of an asset, to be varied.
-pub fn profile(cluster: &Cluster, name: &str) -> slipway_credentials::CertificateProfile {
+pub(crate) fn profile(cluster: &Cluster, name: &str) -> slipway_credentials::CertificateProfile {
     let asset = policy::assets(cluster).into_iter().find(|asset| asset.name == name).unwrap();
     let AssetKind::Certificate(profile) = asset.kind else { panic!("{name} is no certificate") };
     profile
 }
 
-pub const ALGORITHMS: [KeyAlgorithm; 5] = [
+pub(crate) const ALGORITHMS: [KeyAlgorithm; 5] = [
     KeyAlgorithm::EcdsaP256,
     KeyAlgorithm::EcdsaP384,
     KeyAlgorithm::Rsa2048,
@@ -59,7 +59,7 @@ pub const ALGORITHMS: [KeyAlgorithm; 5] = [
 ];
 
 /// The cluster with so many members of etcd.
-pub fn with_members(count: u32) -> Cluster {
+pub(crate) fn with_members(count: u32) -> Cluster {
     let mut cluster = cluster();
     let first = cluster.etcd.members[0].clone();
     cluster.etcd.members = (0..count)
@@ -74,7 +74,7 @@ pub fn with_members(count: u32) -> Cluster {
 
 /// Every certificate of the cluster, for keys that are slow to make: one for its authorities and one for its leaves, which no
 /// cluster has.
-pub fn certify_all(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
+pub(crate) fn certify_all(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
     let authority = AwsLc.issue(&profile(cluster, "ca"), None, at).unwrap();
     let leaf = AwsLc.issue(&profile(cluster, "admin"), Some(&signer(&authority)), at).unwrap();
     let mut made: BTreeMap<String, Made> = BTreeMap::new();

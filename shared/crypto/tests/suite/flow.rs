@@ -13,14 +13,18 @@ use slipway_flows::error::FlowResult;
 use crate::common::now;
 use crate::world::World;
 
-pub const MANIFEST: &str = "clusters/prod/pki/manifest.json";
+pub(crate) const MANIFEST: &str = "clusters/prod/pki/manifest.json";
 
-pub async fn ensure(world: &World, cluster: &Cluster) -> FlowResult<Credentials> {
+pub(crate) async fn ensure(world: &World, cluster: &Cluster) -> FlowResult<Credentials> {
     credentials::ensure(world, world, &AwsLc, cluster, now()).await
 }
 
 /// What a node of `role` finds in its bundle, opened as a node opens it.
-pub async fn bundle(world: &World, credentials: &Credentials, role: &Role) -> BTreeMap<String, String> {
+pub(crate) async fn bundle(
+    world: &World,
+    credentials: &Credentials,
+    role: &Role,
+) -> BTreeMap<String, String> {
     let key = keys::credentials("prod", &role.to_string(), &credentials.digests[role]);
     let sealed = world.bucket.peek(&key).unwrap();
     let plain =
@@ -29,29 +33,29 @@ pub async fn bundle(world: &World, credentials: &Credentials, role: &Role) -> BT
     serde_json::from_value(value["files"].clone()).unwrap()
 }
 
-pub fn stored(world: &World) -> Manifest {
+pub(crate) fn stored(world: &World) -> Manifest {
     serde_json::from_slice(&world.bucket.peek(MANIFEST).unwrap()).unwrap()
 }
 
-pub fn calls(world: &World) -> (usize, usize, usize) {
+pub(crate) fn calls(world: &World) -> (usize, usize, usize) {
     let keys = world.kms.journal();
     let puts = world.bucket.journal().count("s3:PutObject");
     (keys.count("kms:GenerateDataKey"), keys.count("kms:Decrypt"), puts)
 }
 
-pub fn forget_calls(world: &World) {
+pub(crate) fn forget_calls(world: &World) {
     world.kms.journal().clear();
     world.bucket.journal().clear();
 }
 
-pub fn with_san(cluster: &Cluster) -> Cluster {
+pub(crate) fn with_san(cluster: &Cluster) -> Cluster {
     let mut cluster = cluster.clone();
     cluster.kubernetes.extra_sans.push("k8s.example.com".to_owned());
     cluster
 }
 
 /// The digests of `a` that differ in `b`.
-pub fn changed(a: &Credentials, b: &Credentials) -> Vec<String> {
+pub(crate) fn changed(a: &Credentials, b: &Credentials) -> Vec<String> {
     a.digests
         .iter()
         .filter(|(role, digest)| b.digests[*role] != **digest)

@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// Which calls are waited for in every order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Granularity {
+pub(crate) enum Granularity {
     /// Those on the inventory; what a process does to its own objects, nobody else can see.
     Shared,
     /// Any call, once: the first process is stopped there, the others run to their end, and it goes on.
@@ -21,31 +21,31 @@ pub enum Granularity {
 
 /// A call that was made.
 #[derive(Debug, Clone)]
-pub struct Step {
-    pub process: usize,
+pub(crate) struct Step {
+    pub(crate) process: usize,
     /// `get`, `head`, `put`, `kms`.
-    pub operation: &'static str,
-    pub key: String,
+    pub(crate) operation: &'static str,
+    pub(crate) key: String,
     /// It took effect.
-    pub wrote: bool,
+    pub(crate) wrote: bool,
 }
 
 impl Step {
-    pub fn is_object(&self) -> bool {
+    pub(crate) fn is_object(&self) -> bool {
         self.operation != "kms"
     }
 }
 
 /// How a process ended.
 #[derive(Debug)]
-pub enum End<T> {
+pub(crate) enum End<T> {
     Finished(T),
     Died,
 }
 
 /// The decisions of one run, of how many each, so that the next run is another: a depth-first search.
 #[derive(Debug, Default)]
-pub struct Choices {
+pub(crate) struct Choices {
     taken: Vec<(usize, usize)>,
     at: usize,
 }
@@ -62,7 +62,7 @@ impl Choices {
     }
 
     /// Goes on to the next run; `false` if that was the last.
-    pub fn next(&mut self) -> bool {
+    pub(crate) fn next(&mut self) -> bool {
         self.at = 0;
         while let Some((chosen, of)) = self.taken.pop() {
             if chosen + 1 < of {
@@ -91,7 +91,7 @@ struct State {
 
 /// Where the calls of one process wait.
 #[derive(Debug, Clone)]
-pub struct Gate {
+pub(crate) struct Gate {
     process: usize,
     state: Arc<Mutex<State>>,
 }
@@ -134,9 +134,9 @@ impl Gate {
 
 /// A world behind a gate.
 #[derive(Debug, Clone)]
-pub struct Gated {
-    pub world: World,
-    pub gate: Gate,
+pub(crate) struct Gated {
+    pub(crate) world: World,
+    pub(crate) gate: Gate,
 }
 
 impl Objects for Gated {
@@ -177,7 +177,7 @@ impl Keys for Gated {
 }
 
 /// Runs `count` processes at once; up to `deaths` of them die while they wait for the inventory.
-pub fn run<T, F: Future<Output = T>>(
+pub(crate) fn run<T, F: Future<Output = T>>(
     count: usize,
     choices: &mut Choices,
     granularity: Granularity,

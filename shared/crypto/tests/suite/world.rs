@@ -10,9 +10,9 @@ use slipway_sim::memory::{MemoryBucket, MemoryKeys};
 
 /// The two ports of the flow, seen by one process. Clones are other processes on the same world.
 #[derive(Debug, Clone)]
-pub struct World {
-    pub bucket: MemoryBucket,
-    pub kms: MemoryKeys,
+pub(crate) struct World {
+    pub(crate) bucket: MemoryBucket,
+    pub(crate) kms: MemoryKeys,
     life: Arc<Life>,
 }
 
@@ -36,29 +36,29 @@ enum Fate {
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let bucket = MemoryBucket::new("assets", "eu-west-1");
         Self { bucket, kms: MemoryKeys::new(1), life: life(u64::MAX, false, 0, None) }
     }
 
     /// Another process, which dies at its `last` call (counted from 0), before or after it took effect.
-    pub fn mortal(&self, last: u64, after: bool) -> Self {
+    pub(crate) fn mortal(&self, last: u64, after: bool) -> Self {
         Self { life: life(last, after, 0, None), ..self.clone() }
     }
 
     /// Another process, which is interrupted as `seed` says.
-    pub fn interrupted(&self, seed: u64) -> Self {
+    pub(crate) fn interrupted(&self, seed: u64) -> Self {
         Self { life: life(u64::MAX, false, seed, None), ..self.clone() }
     }
 
     /// Another process, whose writes of `key` succeed and seem lost, as when the network swallows an answer and the
     /// SDK repeats the call.
-    pub fn deaf(&self, key: &'static str) -> Self {
+    pub(crate) fn deaf(&self, key: &'static str) -> Self {
         Self { life: life(u64::MAX, false, 0, Some(key)), ..self.clone() }
     }
 
     /// How many calls this process made.
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.life.calls.load(Ordering::SeqCst)
     }
 

@@ -18,6 +18,10 @@ fn every_seed_ends_well(change: Change, shapes: &[usize]) {
 #[test]
 fn p6_a_pool_that_left_the_spec_is_emptied_and_goes_with_its_stack_whatever_goes_wrong() {
     every_seed_ends_well(Change::Removal, &[1, 2, 5, 7]);
+    // Paused within the second of a resume, and heard by a function whose clock was behind: it was taken for the older of the two.
+    let trial = Trial { rates: rates(), ..Trial::on(1_433, 0.1, 2, Change::Removal) };
+    let verdict = trial.run(base(trial.base()), None);
+    assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
 }
 
 /// Pools of three zones, of which two workers may be missing, and whose drains are forced after a while.

@@ -95,6 +95,21 @@ async fn p10_an_order_from_the_future_counts_as_given_now() {
     assert_eq!(shore.state().switch, Some(Switch { paused: false, at: at(5) }));
 }
 
+/// Clocks in AWS are within a second, and a person may change their mind within one: in seed 1433 of removed pools a function whose clock was
+/// a second behind took a pause for one of before the resume that came first, and nothing was paused.
+#[tokio::test]
+async fn p10_a_pause_right_after_a_resume_counts_also_where_the_clock_that_hears_it_is_behind() {
+    let shore = Shore::with(&rolling(json!("executing")));
+    shore.has("c-network", StackStatus::CreateInProgress);
+    shore.passes(10);
+    shore.wakes(Waker::Order { order: Order::Resume, at: Some(at(10)) }).await.unwrap();
+    // What clocks may be apart counts as it was given; six seconds are the future, and count from now, which is before.
+    for (given, since) in [(11, 11), (15, 15), (16, 15)] {
+        shore.wakes(Waker::Order { order: Order::Pause, at: Some(at(given)) }).await.unwrap();
+        assert_eq!(shore.state().switch, Some(Switch { paused: true, at: at(since) }), "{given}");
+    }
+}
+
 #[tokio::test]
 async fn an_order_about_nothing_that_there_is_changes_nothing_and_leaves_no_state() {
     let (skip, destroy) =
