@@ -2,6 +2,7 @@
 
 mod controllers;
 mod dock;
+mod leavers;
 mod members;
 mod pools;
 mod removals;
