@@ -7,6 +7,7 @@ mod members;
 mod pools;
 mod removals;
 mod table;
+mod workers;
 
 use serde_json::{Value, json};
 

@@ -282,7 +282,7 @@ impl Workers {
         group: &GroupView,
         pool: &Pool<'_>,
     ) -> Option<String> {
-        let is_short = pool.comes > 0 || pool.available < pool.wanted || self.lacks_first(pool);
+        let is_short = pool.comes > 0 || self.lacks_first(pool);
         if !is_short || !begun.is_empty() {
             *since = None;
             return None;
@@ -301,7 +301,7 @@ impl Workers {
         None
     }
 
-    /// Whether machines that are to come first have not come.
+    /// Whether it has fewer machines than it should, or those that are to come first have not come.
     fn lacks_first(&self, pool: &Pool<'_>) -> bool {
         pool.available < pool.wanted.saturating_add(self.extra.machines())
     }

@@ -1,0 +1,301 @@
+//! A pool whose workers are replaced, look by look.
+
+use super::dock::*;
+use super::*;
+use crate::departures::{DepartureState, Ending};
+use crate::waits::{Boot, Comes, Departs, Detail, HowFar, Idle, Many, WorkersWait};
+
+const HOUR: i64 = 3_600;
+
+const POOL: &str = "c-pool-a";
+
+const BOOTS: (&str, &str) = ("pending", "2");
+const GOES: (&str, &str) = ("terminatingWait", "1");
+
+/// What the machines of a pool are, each with its lifecycle and the version that it was launched from.
+type Machines<'a> = &'a [(&'a str, (&'a str, &'a str))];
+
+/// How many of its machines may be missing, and how many it may have too many.
+fn pace(missing: u32, surge: u32) -> Value {
+    json!({"maxUnavailable": {"count": missing}, "surge": {"count": surge}})
+}
+
+/// What its group wants more, as it shows.
+fn extra(machines: u32) -> Value {
+    json!({"known": {"machines": machines}})
+}
+
+/// A pool whose group wants so many machines, and may have one more; `fields` are those of its task that matter.
+fn pool(desired: u32, machines: Machines<'_>, fields: &Value) -> Dock {
+    let mut task = json!({
+        "size": 1, "most": desired, "pace": Pace::default(), "extra": extra(0), "phase": looks(),
+    });
+    task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let mut dock = Dock::of(step("pool-a", json!({"workers": task})));
+    dock.active.nodes.controllers = Some("c-control-plane".to_owned());
+    dock.sees("c-control-plane", &[]);
+    dock.wants(desired, machines);
+    dock
+}
+
+impl Dock {
+    /// What the pool's group wants and has from now on.
+    fn wants(&mut self, desired: u32, machines: Machines<'_>) {
+        let group = GroupView { desired, max: desired + 1, ..group(POOL, machines) };
+        self.observed.groups.insert(POOL.to_owned(), Some(group));
+    }
+
+    /// Its group may have no more machines than it wants.
+    fn is_at_its_most(mut self) -> Self {
+        let group = self.observed.groups.get_mut(POOL).unwrap().as_mut().unwrap();
+        group.max = group.desired;
+        self
+    }
+
+    /// That machine of a group is on its way out.
+    fn departs(&mut self, machine: &str, ends: Ending) {
+        let group = self.observed.groups[POOL].as_ref().unwrap();
+        let one = Departure::by_rollout(&Role::Pool("a".to_owned()), group, ends, None, at(0));
+        self.departures.insert(machine.to_owned(), one);
+    }
+
+    /// Which machines were told to go.
+    fn told(&self) -> Vec<&str> {
+        self.departures.keys().map(String::as_str).collect()
+    }
+
+    /// A look at which no window is open.
+    fn closed(mut self) -> Self {
+        self.active.nodes.windows =
+            vec![MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 }];
+        self
+    }
+
+    fn newer(self) -> Self {
+        Self { newer: true, ..self }
+    }
+}
+
+fn boots(machines: &[&str]) -> Vec<Boot> {
+    let boot = |id: &&str| Boot { machine: (*id).to_owned(), step: Detail(None), failure: None };
+    machines.iter().map(boot).collect()
+}
+
+/// Waits for those that are drained, of which three are named, and until those serve that boot.
+fn waits(drains: &[&str], boot: Option<&[&str]>, idle: Option<Idle>) -> Option<Waits> {
+    let departs = |id: &&str| Departs { machine: (*id).to_owned(), how: HowFar::Drains(None) };
+    Some(Waits::Workers(WorkersWait {
+        departs: drains.iter().take(3).map(departs).collect(),
+        in_all: (drains.len() > 3).then_some(Detail(0)),
+        whole: boot.map(boots),
+        idle,
+        done: Detail(0),
+    }))
+}
+
+fn first(machines: u32, boot: &[&str]) -> Option<Waits> {
+    Some(Waits::Boot(Comes::First(machines), boots(boot)))
+}
+
+#[test]
+fn of_a_pool_one_worker_goes_alone_and_the_others_as_many_at_once_as_may_be_missing_once_it_is_whole_again() {
+    let old = |id| (id, OLD);
+    let all = ["i-1", "i-2", "i-3", "i-4", "i-5"].map(old);
+    let mut dock = pool(5, &all, &json!({"pace": pace(4, 0)}));
+    assert_eq!(dock.look(0), (Place::Roll, waits(&["i-1"], None, None)));
+    assert_eq!(dock.task()["phase"], open(json!({"roll": {"begun": {"i-1": "goes"}}})));
+    // It has gone, and its successor boots.
+    dock.departures.clear();
+    dock.wants(5, &[old("i-2"), old("i-3"), old("i-4"), old("i-5"), ("i-6", BOOTS)]);
+    assert_eq!(dock.look(10), (Place::Look, waits(&[], Some(&["i-6"]), None)));
+    assert_eq!((&dock.task()["done"], &dock.task()["proved"]), (&json!(["i-1"]), &json!(false)));
+    // It serves: four more may be missing.
+    dock.wants(5, &[old("i-2"), old("i-3"), old("i-4"), old("i-5"), ("i-6", NEW)]);
+    let four = ["i-2", "i-3", "i-4", "i-5"];
+    assert_eq!(dock.look(20), (Place::Roll, waits(&four, None, None)));
+    assert_eq!((dock.told(), &dock.task()["proved"]), (four.to_vec(), &json!(true)));
+    // Two have gone, and Auto Scaling has launched none for them yet.
+    dock.departures.retain(|id, _| id == "i-4" || id == "i-5");
+    dock.wants(5, &[old("i-4"), old("i-5"), ("i-6", NEW)]);
+    assert_eq!(dock.look(30), (Place::Roll, waits(&["i-4", "i-5"], Some(&[]), None)));
+    dock.departures.clear();
+    dock.wants(5, &["i-6", "i-7", "i-8", "i-9", "i-a"].map(|id| (id, NEW)));
+    assert_eq!(dock.look(40), (Place::Done, None));
+    assert!(!dock.step().is_left());
+}
+
+#[test]
+fn how_many_workers_were_told_to_go_is_news() {
+    let rolls = |begun: Value| step("pool-a", workers(open(json!({"roll": {"begun": begun}}))));
+    let moved = |before: &NodeStep, after: &NodeStep| before.progress() != after.progress();
+    let (one, two) = (rolls(json!({"i-1": "goes"})), rolls(json!({"i-1": "goes", "i-2": "goes"})));
+    assert!(moved(&one, &two) && !moved(&one, &one));
+}
+
+#[test]
+fn a_pool_is_not_whole_after_its_first_worker_while_none_comes_for_it() {
+    let mut dock = pool(3, &[("i-2", OLD), ("i-3", OLD)], &json!({"done": ["i-1"]}));
+    assert_eq!(dock.look(0), (Place::Look, waits(&[], Some(&[]), None)));
+    assert_eq!((&dock.task()["proved"], dock.told()), (&json!(false), Vec::new()));
+}
+
+#[test]
+fn a_pool_that_seems_as_planned_is_looked_at_for_two_minutes_and_not_after_workers_went() {
+    let mut dock = pool(1, &[("i-1", NEW)], &json!({}));
+    for second in [0, 119] {
+        assert_eq!(dock.look(second), (Place::Look, Some(Waits::SecondLook(Many::Several))), "{second}");
+    }
+    assert_eq!((dock.look(120), dock.step().is_left()), ((Place::Done, None), false));
+    let mut dock = pool(1, &[("i-1", NEW)], &json!({"done": ["i-0"]}));
+    assert_eq!(dock.look(0), (Place::Done, None));
+    // A person said to leave one of them.
+    let mut dock = pool(1, &[("i-1", NEW)], &json!({"done": ["i-0"]}));
+    dock.active.skipped.insert("i-1".to_owned());
+    assert_eq!((dock.look(0), dock.step().is_left()), ((Place::Done, None), true));
+}
+
+#[test]
+fn p6_no_worker_goes_and_none_comes_first_while_a_newer_spec_waits_or_no_window_is_open() {
+    for pace in [pace(1, 0), pace(0, 1)] {
+        let outdated = || pool(2, &[("i-1", OLD), ("i-2", OLD)], &json!({"pace": pace}));
+        for (mut dock, idle) in [
+            (outdated().newer(), Idle::NewerSpec),
+            (outdated().closed(), Idle::Window { at_most_until: None }),
+        ] {
+            // A pool that is whole is waited for as long as it takes.
+            for second in [0, HOUR + 1, 3 * HOUR] {
+                let found = dock.look(second);
+                assert_eq!(found, (Place::Look, waits(&[], None, Some(idle.clone()))), "{second} {pace}");
+                assert_eq!((dock.told(), dock.effects()), (Vec::new(), Vec::new()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_may_miss_no_worker_gets_one_first_where_its_group_may_have_one_more() {
+    let surges = json!({"pace": pace(0, 1)});
+    let two = [("i-1", OLD), ("i-2", OLD)];
+    let mut dock = pool(2, &two, &surges).is_at_its_most();
+    let idle = Idle::NoRoom { group: POOL.to_owned(), max: 2 };
+    assert_eq!(dock.look(0), (Place::Look, waits(&[], None, Some(idle))));
+    let mut dock = pool(2, &two, &surges);
+    assert_eq!(dock.look(0), (Place::Roll, first(1, &[])));
+    assert_eq!(dock.effects(), [Effect::SetDesired { group: POOL.to_owned(), desired: 3 }]);
+    let expected = |since: i64| json!({"desired": 3, "first": 1, "since": at(since)});
+    assert_eq!(dock.task()["extra"], json!({"known": {"machines": 1, "expected": expected(0)}}));
+    // The group's answer is late; then it shows one that boots.
+    assert_eq!((dock.look(10), dock.effects()), ((Place::Roll, first(1, &[])), Vec::new()));
+    dock.wants(3, &[two[0], two[1], ("i-3", BOOTS)]);
+    assert_eq!(dock.look(20), (Place::Roll, waits(&[], Some(&["i-3"]), None)));
+    dock.wants(3, &[two[0], two[1], ("i-3", NEW)]);
+    assert_eq!(dock.look(30), (Place::Roll, waits(&["i-1"], None, None)));
+}
+
+#[test]
+fn a_newer_spec_waits_five_minutes_for_workers_that_are_to_come_first_and_no_other_gives_them_up() {
+    let lacks = || pool(2, &[("i-1", OLD)], &json!({"pace": pace(0, 1), "extra": extra(1)}));
+    let mut dock = lacks().newer();
+    for second in [0, 300] {
+        assert_eq!(dock.look(second), (Place::Roll, first(1, &[])), "{second}");
+    }
+    assert_eq!(dock.look(301), (Place::Look, first(1, &[])));
+    let mut dock = lacks();
+    for second in [0, 301, HOUR] {
+        assert_eq!(dock.look(second), (Place::Roll, first(1, &[])), "{second}");
+    }
+    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+}
+
+#[test]
+fn p6_of_a_pool_that_has_one_too_many_one_goes_also_while_a_newer_spec_waits_and_no_other() {
+    let four = ["i-1", "i-2", "i-3", "i-4"].map(|id| (id, OLD));
+    for pace in [pace(0, 1), pace(1, 1)] {
+        let fields = json!({"pace": pace, "extra": extra(1), "proved": true});
+        let mut dock = pool(4, &four, &fields).newer();
+        assert_eq!(dock.look(0), (Place::Roll, waits(&["i-1"], None, None)), "{pace}");
+        assert!(dock.departures["i-1"].is_surplus());
+    }
+}
+
+#[test]
+fn a_pool_waits_while_as_many_machines_are_drained_elsewhere_as_may_be() {
+    let mut dock = pool(2, &[("i-1", OLD), ("i-2", OLD)], &json!({}));
+    for other in 0..20 {
+        dock.departs(&format!("i-other-{other}"), Ending::Rests);
+    }
+    assert_eq!(dock.look(0), (Place::Look, waits(&[], None, Some(Idle::Others))));
+    assert_eq!(dock.departures.len(), 20);
+}
+
+#[test]
+fn a_pool_that_is_not_whole_for_an_hour_fails_where_its_first_was_not_replaced_or_too_many_failed() {
+    // One lacks; or all are there, and one more boots, as where Auto Scaling balances zones.
+    let one_more = [("i-1", OLD), ("i-2", OLD), ("i-3", BOOTS)];
+    for machines in [&one_more[..1], &one_more] {
+        let mut dock = pool(2, machines, &json!({"pace": pace(0, 1)})).is_at_its_most();
+        dock.active.nodes.budget = 5;
+        assert_eq!((dock.look(0).0, dock.look(HOUR).0), (Place::Look, Place::Look));
+        assert_eq!((dock.look(HOUR + 1).0, dock.active.nodes.failures), (Place::Failed, 1));
+        // Once it is proved, one such hour counts as one failure, and one may be.
+        let fields = json!({"pace": pace(0, 1), "proved": true});
+        let mut dock = pool(2, machines, &fields).is_at_its_most();
+        dock.active.nodes.budget = 1;
+        for (second, place, failures) in [
+            (0, Place::Look, 0),
+            (HOUR, Place::Look, 0),
+            (HOUR + 1, Place::Look, 1),
+            (2 * HOUR + 1, Place::Look, 1),
+            (2 * HOUR + 2, Place::Failed, 2),
+        ] {
+            assert_eq!((dock.look(second).0, dock.active.nodes.failures), (place, failures), "{second}");
+        }
+    }
+}
+
+#[test]
+fn p6_a_group_with_weights_wants_those_that_serve_that_come_and_that_go() {
+    let fields = json!({"pace": pace(2, 0), "proved": true, "weighted": true});
+    let mut machines = [("i-1", OLD), ("i-2", OLD), ("i-3", OLD), ("i-4", BOOTS)];
+    let mut dock = pool(4, &machines, &fields);
+    dock.departs("i-1", Ending::Replaced);
+    // Of four, two are missing already.
+    assert_eq!(dock.look(0), (Place::Look, waits(&[], Some(&["i-4"]), None)));
+    assert_eq!(dock.told(), ["i-1"]);
+    machines[3].1 = NEW;
+    dock.wants(4, &machines);
+    assert_eq!(dock.look(10).0, Place::Roll);
+    assert_eq!(dock.told(), ["i-1", "i-2"]);
+}
+
+#[test]
+fn a_group_that_somebody_made_larger_is_followed_after_five_minutes_but_for_those_that_go_with_a_smaller_one()
+{
+    let wants = |desired: u32| json!({"desired": desired, "first": 0, "since": at(0)});
+    // It was told to want two, and wants three; what i-1 was told, what it is, and what the group is to want then.
+    for (told, ends, machine, desired) in [
+        ("goes", Ending::Replaced, OLD, 3),
+        ("shrinks", Ending::Surplus { of: 3 }, GOES, 3),
+        ("shrinks", Ending::Surplus { of: 3 }, OLD, 2),
+    ] {
+        let phase = since(0, json!({"roll": {"begun": {"i-1": told}}}));
+        let extra = json!({"known": {"machines": 0, "expected": wants(2)}});
+        let machines = [("i-1", machine), ("i-2", NEW), ("i-3", NEW)];
+        let mut dock = pool(3, &machines, &json!({"extra": extra, "phase": phase}));
+        dock.departs("i-1", ends);
+        dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0) };
+        for (second, desired) in [(300, 2), (301, desired)] {
+            assert_eq!(dock.look(second).0, Place::Roll);
+            assert_eq!(dock.task()["extra"]["known"]["expected"], wants(desired), "{told} {second}");
+        }
+    }
+}
+
+#[test]
+fn machines_that_were_to_come_first_and_that_auto_scaling_was_never_told_of_are_not_left_over() {
+    let expected = json!({"desired": 6, "first": 2, "since": at(0)});
+    let known = json!({"known": {"machines": 3, "expected": expected}});
+    let mut dock = pool(3, &[], &json!({"extra": known}));
+    dock.active.nodes.not_raised(POOL);
+    assert_eq!(dock.task()["extra"], extra(1));
+}
