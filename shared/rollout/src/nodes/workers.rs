@@ -346,7 +346,8 @@ impl Workers {
         let mut surplus = extra.saturating_sub(u32::try_from(shrinking).unwrap_or(u32::MAX));
         let mut free = (pool.available + self.pace.may_miss(pool.wanted)).saturating_sub(pool.wanted);
         if !self.proved {
-            free = free.min(u32::from(begun.is_empty() && pool.comes == 0));
+            // Where it has gone, Auto Scaling may be unable to launch another.
+            free = free.min(u32::from(begun.is_empty() && pool.comes == 0 && self.done.is_empty()));
         }
         let busy = u32::try_from(turn.departures.len()).unwrap_or(u32::MAX);
         free = free.min(u32::try_from(MOST_DRAINS).unwrap_or(u32::MAX).saturating_sub(busy));

@@ -133,10 +133,20 @@ fn how_many_workers_were_told_to_go_is_news() {
 }
 
 #[test]
-fn a_pool_is_not_whole_after_its_first_worker_while_none_comes_for_it() {
-    let mut dock = pool(3, &[("i-2", OLD), ("i-3", OLD)], &json!({"done": ["i-1"]}));
-    assert_eq!(dock.look(0), (Place::Look, waits(&[], Some(&[]), None)));
-    assert_eq!((&dock.task()["proved"], dock.told()), (&json!(false), Vec::new()));
+fn no_worker_goes_after_the_first_of_a_pool_while_none_comes_for_it_whatever_may_be_missing() {
+    for missing in [1, 2] {
+        let fields = json!({"pace": pace(missing, 0), "done": ["i-1"]});
+        let mut dock = pool(3, &[("i-2", OLD), ("i-3", OLD)], &fields);
+        for second in [0, HOUR] {
+            let found = dock.look(second);
+            assert_eq!(found, (Place::Look, waits(&[], Some(&[]), None)), "{second} of {missing}");
+            assert_eq!((&dock.task()["proved"], dock.told()), (&json!(false), Vec::new()));
+        }
+        assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    }
+    // A machine that lacked before the first went holds it not up.
+    let mut dock = pool(3, &[("i-2", OLD), ("i-3", OLD)], &json!({"pace": pace(2, 0)}));
+    assert_eq!(dock.look(0), (Place::Roll, waits(&["i-2"], Some(&[]), None)));
 }
 
 #[test]
