@@ -46,7 +46,7 @@ impl Dock {
     }
 
     /// Its group may have no more machines than it wants.
-    fn is_at_its_most(mut self) -> Self {
+    fn without_room(mut self) -> Self {
         let group = self.observed.groups.get_mut(POOL).unwrap().as_mut().unwrap();
         group.max = group.desired;
         self
@@ -186,7 +186,7 @@ fn p6_no_worker_goes_and_none_comes_first_while_a_newer_spec_waits_or_no_window_
 fn a_pool_that_may_miss_no_worker_gets_one_first_where_its_group_may_have_one_more() {
     let surges = json!({"pace": pace(0, 1)});
     let two = [("i-1", OLD), ("i-2", OLD)];
-    let mut dock = pool(2, &two, &surges).is_at_its_most();
+    let mut dock = pool(2, &two, &surges).without_room();
     let idle = Idle::NoRoom { group: POOL.to_owned(), max: 2 };
     assert_eq!(dock.look(0), (Place::Look, waits(&[], None, Some(idle))));
     let mut dock = pool(2, &two, &surges);
@@ -243,13 +243,13 @@ fn a_pool_that_is_not_whole_for_an_hour_fails_where_its_first_was_not_replaced_o
     // One lacks; or all are there, and one more boots, as where Auto Scaling balances zones.
     let one_more = [("i-1", OLD), ("i-2", OLD), ("i-3", BOOTS)];
     for machines in [&one_more[..1], &one_more] {
-        let mut dock = pool(2, machines, &json!({"pace": pace(0, 1)})).is_at_its_most();
+        let mut dock = pool(2, machines, &json!({"pace": pace(0, 1)})).without_room();
         dock.active.nodes.budget = 5;
         assert_eq!((dock.look(0).0, dock.look(HOUR).0), (Place::Look, Place::Look));
         assert_eq!((dock.look(HOUR + 1).0, dock.active.nodes.failures), (Place::Failed, 1));
         // Once it is proved, one such hour counts as one failure, and one may be.
         let fields = json!({"pace": pace(0, 1), "proved": true});
-        let mut dock = pool(2, machines, &fields).is_at_its_most();
+        let mut dock = pool(2, machines, &fields).without_room();
         dock.active.nodes.budget = 1;
         for (second, place, failures) in [
             (0, Place::Look, 0),
