@@ -152,7 +152,7 @@ def handlers():
 @functools.cache
 def rendered_types():
     """The resource types of the clusters' templates."""
-    sources = (ROOT / "shared" / "core" / "src" / "render").rglob("*.rs")
+    sources = (ROOT / "shared" / "render" / "src").rglob("*.rs")
     texts = (path.read_text(encoding="utf-8") for path in sources)
     return sorted({kind for text in texts for kind in re.findall(r'Resource::new\("(AWS::\w+::\w+)"\)', text)})
 

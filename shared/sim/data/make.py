@@ -23,7 +23,7 @@ REGION = "us-east-1"
 
 HERE = pathlib.Path(__file__).resolve().parent
 TYPES_FILE = HERE / "resource-types.json"
-RULES_FILE = HERE.parents[1] / "core" / "data" / "update-rules.json"
+RULES_FILE = HERE.parents[1] / "plan" / "data" / "update-rules.json"
 
 TYPES = {
     "AWS::AutoScaling": ["AutoScalingGroup", "LifecycleHook"],
