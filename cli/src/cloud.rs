@@ -1,7 +1,7 @@
 //! An installation of Slipway in AWS, and a cluster that stands there: its folders in the installation's buckets.
 //!
 //! `clusters/<name>/…` of the asset bucket is what a directory of `slipway render` is: `local` and this differ in who
-//! implements the driver's ports, and the verbs know no more of either.
+//! implements the ports, and the verbs know no more of either.
 
 use std::collections::BTreeMap;
 use std::env;

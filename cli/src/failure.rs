@@ -29,7 +29,7 @@ pub(crate) enum Failure {
         /// What to do.
         cure: String,
     },
-    /// A flow of the driver could not go on.
+    /// A flow could not go on.
     #[error(transparent)]
     Flow(#[from] FlowError),
     /// A flow over AWS could not go on.

@@ -1,4 +1,4 @@
-//! The driver's ports over a directory: rendering with no AWS at all.
+//! The ports over a directory: rendering with no AWS at all.
 //!
 //! ```text
 //! DIR/slipway.json        whose directory this is, and which bucket and key the templates name

@@ -1,7 +1,7 @@
 //! `slipway`: Kubernetes clusters on EC2 from a terminal.
 //!
 //! Each verb is a file in `commands`; what it says goes through [`printer::Printer`] alone; `local` implements the
-//! driver's ports over a directory, so that rendering and planning need no AWS, and `cloud` finds an installation and a
+//! ports over a directory, so that rendering and planning need no AWS, and `cloud` finds an installation and a
 //! cluster in AWS. [`Exit`] is the table of exit codes.
 
 mod cloud;

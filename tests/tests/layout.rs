@@ -84,6 +84,7 @@ const PURE: &[&str] = &[
     "slipway-render",
     "slipway-plan",
     "slipway-rollout",
+    "slipway-ports",
 ];
 
 /// What a machine has no use for: its agent compiles none of it.

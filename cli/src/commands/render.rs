@@ -141,7 +141,7 @@ pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
     }
 }
 
-/// The driver's own flow over local ports: the rendering, or why the spec is refused after all.
+/// `slipway-flows`' own flow over local ports: the rendering, or why the spec is refused after all.
 pub(crate) async fn prepared<O: Objects>(
     objects: &O,
     keys: &LocalKeys<AwsLc>,

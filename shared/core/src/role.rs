@@ -1,4 +1,4 @@
-//! The roles that nodes and people have, and the names of the authorities that sign for them.
+//! The roles that nodes and people have, and the names of the credentials that are exchanged while a cluster runs.
 
 use std::fmt;
 use std::str::FromStr;

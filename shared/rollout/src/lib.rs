@@ -1,6 +1,6 @@
 //! What a rollout is, what it sees of the world, and what it does next (design §9).
 //!
-//! Level-triggered: an event only wakes it. The driver loads a [`Rollout`], looks at what [`to_observe`] names,
+//! Level-triggered: an event only wakes it. `slipway-flows` loads a [`Rollout`], looks at what [`to_observe`] names,
 //! calls [`decide`], stores the next state with its pending effects, performs them. Every effect may be performed
 //! twice: change sets are named and executions carry a token, both derived from generation and stack.
 //!
@@ -328,7 +328,7 @@ pub enum Effect {
     Publish(Event),
 }
 
-/// What the driver saw. Nothing of it comes from an event's payload.
+/// What was observed. Nothing of it comes from an event's payload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     /// The stacks that [`to_observe`] named; `None` for one that does not exist.

@@ -2,7 +2,7 @@
 //!
 //! - [`world`]: CloudFormation, EventBridge Scheduler, Auto Scaling with machines and what runs on them, and Run Command;
 //!   asynchronous, on whatever clock its owner has.
-//! - [`ports`]: the world behind the driver's ports, for flows in one process.
+//! - [`ports`]: the world behind the ports, for flows in one process.
 //! - [`wire`]: the world on loopback, in AWS' own protocols, for unmodified programs.
 //! - [`memory`]: a bucket, a key service, parameters and a bus for tests of the flows, with injected faults and races.
 //! - [`mortal`]: ports that die at a chosen call.

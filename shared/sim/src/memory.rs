@@ -1,4 +1,4 @@
-//! In-memory stand-ins for S3, KMS, SSM parameters and EventBridge behind the driver's ports.
+//! In-memory stand-ins for S3, KMS, SSM parameters and EventBridge behind the ports.
 //!
 //! Each is a cheap handle: clones share one state, so a test keeps one and gives one away. Each journals its calls
 //! ([`Journal`]) and can be told to fail ([`Faults`]).

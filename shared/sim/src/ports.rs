@@ -1,4 +1,4 @@
-//! The world behind the driver's ports, so that flows run in one process without a wire.
+//! The world behind the ports, so that flows run in one process without a wire.
 
 mod commands;
 mod groups;

@@ -1,4 +1,4 @@
-//! A cluster that is taken away: the real driver against the simulated world.
+//! A cluster that is taken away: the real flows against the simulated world.
 
 use slipway_core::event::Event;
 use slipway_flows::rendering::Outcome;

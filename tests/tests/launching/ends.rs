@@ -1,4 +1,4 @@
-//! What ends before its time: the real driver against the simulated world.
+//! What ends before its time: the real flows against the simulated world.
 
 use jiff::SignedDuration;
 use slipway_core::role::Role;

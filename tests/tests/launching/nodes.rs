@@ -1,4 +1,4 @@
-//! Nodes that are refreshed and replaced: the real driver against the simulated world, which a check that knows nothing of `decide`
+//! Nodes that are refreshed and replaced: the real flows against the simulated world, which a check that knows nothing of `decide`
 //! looks at after every event.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Pools at the pace that their spec allows, and workers that Auto Scaling itself takes down: the real driver against the simulated
+//! Pools at the pace that their spec allows, and workers that Auto Scaling itself takes down: the real flows against the simulated
 //! world.
 
 use jiff::{SignedDuration, Timestamp};

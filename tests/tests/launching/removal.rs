@@ -1,4 +1,4 @@
-//! Pools that leave the spec: the real driver against the simulated world, which a check that knows nothing of `decide` looks at after
+//! Pools that leave the spec: the real flows against the simulated world, which a check that knows nothing of `decide` looks at after
 //! every event.
 
 use jiff::SignedDuration;

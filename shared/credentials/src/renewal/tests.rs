@@ -171,7 +171,7 @@ impl World {
         super::decide(&observed, self.now)
     }
 
-    /// As the driver does it: what is no longer the one that was decided on is left.
+    /// As the flows do it: what is no longer the one that was decided on is left.
     fn renew(&mut self, renewals: &[Renewal]) {
         for one in renewals.iter().flat_map(|renewal| &renewal.certificates) {
             if self.manifest.assets[&one.name].fingerprint == one.fingerprint {

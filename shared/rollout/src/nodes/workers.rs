@@ -346,7 +346,7 @@ impl Workers {
         let mut surplus = extra.saturating_sub(u32::try_from(shrinking).unwrap_or(u32::MAX));
         let mut free = (pool.available + self.pace.may_miss(pool.wanted)).saturating_sub(pool.wanted);
         if !self.proved {
-            // Where it has gone, Auto Scaling may be unable to launch another.
+            // The first of a pool goes alone until its successor serves, also while Auto Scaling has not launched that one, or cannot.
             free = free.min(u32::from(begun.is_empty() && pool.comes == 0 && self.done.is_empty()));
         }
         let busy = u32::try_from(turn.departures.len()).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
 //! A certificate of a cluster that stands in AWS, issued anew.
 //!
-//! Only the stored credentials change, under the conditions of the driver's own flow. What nodes run changes by a rollout, and
+//! Only the stored credentials change, under the conditions of `slipway-flows`' own flow. What nodes run changes by a rollout, and
 //! a rollout is planned when a spec is uploaded: that is said, and done when asked for.
 
 use std::collections::BTreeSet;

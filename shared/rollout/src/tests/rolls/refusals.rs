@@ -7,7 +7,7 @@ use crate::departures::DepartureState;
 const WHY: &str = "Auto Scaling refuses it: ValidationError";
 
 impl Yard {
-    /// A minute goes by. What it decides is performed and recorded as the driver does it: where `fate` says that a call is refused or dropped,
+    /// A minute goes by. What it decides is performed and recorded as the flows do it: where `fate` says that a call is refused or dropped,
     /// it is not performed, and after a refusal nothing begins. How many calls were refused or dropped.
     fn meets(&mut self, fate: &mut dyn FnMut(&Effect) -> Outcome) -> usize {
         let decision = self.decides(None);
