@@ -15,6 +15,8 @@ mod schema;
 pub(crate) mod shape;
 mod shown;
 mod starter;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub(crate) mod tree;
 
 use path::Path;

@@ -1,5 +1,7 @@
 //! Pools: what their machines have, and how their groups are made up.
 
+use std::fmt::Write as _;
+
 use slipway_core::cluster::{Image, InstanceStore, NodePool};
 
 use super::*;

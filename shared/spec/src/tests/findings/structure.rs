@@ -1,5 +1,7 @@
 //! What is no YAML, no known key, or of the wrong type.
 
+use std::fmt::Write as _;
+
 use super::*;
 
 /// The billion laughs.
