@@ -72,11 +72,12 @@ simulate: ## Rollouts by the seed, with whatever goes wrong, under the checker's
 		--features mimalloc --test simulating -- --nocapture every_seed
 
 .PHONY: worlds
-# Two turns in each life of every cluster are hours; of one, OF=1/1/Members, a minute or two.
+# All worlds of two turns in every cluster are days: ONE_IN=500 goes through one in five hundred of them, always the same.
 BOUND ?= 1
+ONE_IN ?= 1
 OF ?= all
-worlds: ## Every way in which a rollout of a small cluster is brought events and dies; OF=1/1/Members BOUND=2
-	SLIPWAY_WORLDS=$(BOUND) SLIPWAY_OF=$(OF) $(CARGO) test --profile simulate --locked -p slipway-sim --no-default-features \
+worlds: ## Every way in which a rollout of a small cluster is brought events and dies; OF=1/1/Members BOUND=2 ONE_IN=500
+	SLIPWAY_WORLDS=$(BOUND) SLIPWAY_ONE_IN=$(ONE_IN) SLIPWAY_OF=$(OF) $(CARGO) test --profile simulate --locked -p slipway-sim --no-default-features \
 		--features mimalloc --test simulating -- --nocapture every_small_world
 
 .PHONY: mutants

@@ -18,6 +18,7 @@ use super::base::Base;
 use super::check::Violation;
 use super::engine::{Deed, Engine, Happening};
 use super::meddle::Meddler;
+use super::random::Random;
 use super::trial::Trial;
 use crate::mortal::Life;
 
@@ -126,6 +127,24 @@ pub struct Found {
     pub wrong: Vec<(Path, Violation)>,
 }
 
+/// Which worlds are gone through.
+#[derive(Debug, Clone, Copy)]
+struct Depth {
+    /// How many turns a life takes at most.
+    bound: usize,
+    /// Of the worlds with more than one turn, one in so many.
+    one_in: u64,
+}
+
+impl Depth {
+    /// Whether the world of `path` is gone through. All with one turn are.
+    fn includes(self, path: &Path) -> bool {
+        let mixed = path.iter().flat_map(|(at, turn)| format!("{at}:{turn},").into_bytes());
+        let mixed = mixed.fold(0, |number, byte| Random::new(number ^ u64::from(byte)).number());
+        path.len() < 2 || Random::new(mixed).below(self.one_in) == 0
+    }
+}
+
 /// All worlds that begin with a cluster that stands and is about to be changed.
 #[derive(Debug)]
 pub struct Small<'b> {
@@ -145,11 +164,13 @@ impl<'b> Small<'b> {
         Self { base, trial, began, meddler }
     }
 
-    /// Goes through every world with up to `bound` turns.
+    /// Goes through every world with up to `bound` turns. Of the worlds with more than one turn it goes through one in `one_in`, chosen by
+    /// their turns, so that the same call always goes through the same worlds.
     #[must_use]
-    pub fn explore(&self, bound: usize) -> Found {
+    pub fn explore(&self, bound: usize, one_in: u64) -> Found {
         let mut found = Found::default();
-        self.goes_on(self.trial.begins(self.base, self.meddler), 0, &mut Vec::new(), bound, &mut found);
+        let depth = Depth { bound, one_in };
+        self.explore_from(self.trial.begins(self.base, self.meddler), 0, &mut Vec::new(), depth, &mut found);
         found
     }
 
@@ -190,26 +211,28 @@ impl<'b> Small<'b> {
         }
     }
 
-    fn goes_on(
+    fn explore_from(
         &self,
         mut engine: Engine<'_>,
         mut brought: usize,
         path: &mut Path,
-        left: usize,
+        depth: Depth,
         found: &mut Found,
     ) {
         while self.is_under_way(&engine) {
             engine.transcript.clear();
             let Some(happening) = next(&mut engine) else { continue };
             brought += 1;
-            let before = (left > 0).then(|| engine.fork());
+            let before = (path.len() < depth.bound).then(|| engine.fork());
             let changes = bring(&mut engine, happening.clone(), None);
             let Some(before) = before else { continue };
             for turn in turns(&before, &happening, changes) {
-                let mut other = before.fork();
-                bring(&mut other, happening.clone(), Some(turn));
                 path.push((brought, turn));
-                self.goes_on(other, brought, path, left - 1, found);
+                if depth.includes(path) {
+                    let mut other = before.fork();
+                    bring(&mut other, happening.clone(), Some(turn));
+                    self.explore_from(other, brought, path, depth, found);
+                }
                 path.pop();
             }
         }

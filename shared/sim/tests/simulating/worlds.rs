@@ -1,6 +1,7 @@
 //! Small worlds, all of them: every way in which functions die or stand still, and events are lost, late, doubled or out of order.
 //!
-//! `SLIPWAY_WORLDS=2` goes through those with up to two such turns, `make worlds` through more clusters; `SLIPWAY_WORLD` replays one.
+//! `SLIPWAY_WORLDS=2` goes through those with up to two such turns, of which `SLIPWAY_ONE_IN=500` takes one in five hundred; `make worlds` goes
+//! through more clusters; `SLIPWAY_WORLD` replays one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -59,6 +60,7 @@ fn told(cluster: Cluster, small: &Small<'_>, found: &Found) -> String {
 #[test]
 fn p4_p5_p6_p8_every_small_world_ends_well_and_breaks_no_promise() {
     let bound = number("SLIPWAY_WORLDS").map_or(1, |bound| bound as usize);
+    let one_in = number("SLIPWAY_ONE_IN").map_or(1, |number| number as u64);
     let of = std::env::var("SLIPWAY_OF").unwrap_or_default();
     let all = SIZES.iter().flat_map(|size| CHANGES.map(|change| (size.0, size.1, change)));
     let clusters: Vec<Cluster> = match of.is_empty() {
@@ -71,7 +73,7 @@ fn p4_p5_p6_p8_every_small_world_ends_well_and_breaks_no_promise() {
         while let Some(cluster) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
             let base = Base::small(cluster.0, cluster.1, cluster.2);
             let small = Small::new(&base, None);
-            let found = small.explore(bound);
+            let found = small.explore(bound, one_in);
             println!(
                 "{}: {} worlds with up to {bound} turns, of {} events at most, {} of them wrong",
                 named(*cluster),
@@ -108,8 +110,8 @@ impl Meddler for NoTickForNodes {
 fn a_mistake_that_only_a_lost_event_shows_is_seen_in_a_small_world() {
     let base = Base::small(1, 1, Change::Workers);
     let small = Small::new(&base, Some(&NoTickForNodes));
-    assert_eq!(small.explore(0).wrong, []);
-    let found = small.explore(1);
+    assert_eq!(small.explore(0, 1).wrong, []);
+    let found = small.explore(1, 1);
     let lost = found.wrong.iter().find(|(path, _)| written(path).ends_with(":lost"));
     assert_eq!(lost.map(|(_, wrong)| wrong.promise), Some("liveness"), "{found:#?}");
 }
