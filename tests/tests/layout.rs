@@ -50,7 +50,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("slipway-render-function", "functions/render"),
     ("slipway-rollout-function", "functions/rollout"),
     ("slipway-scan-function", "functions/scan"),
-    ("slipway-node", "node"),
+    ("slipway-node", "agent"),
     ("slipway", "cli"),
     ("slipway-tests", "tests"),
 ];

@@ -25,6 +25,7 @@ const TOP: &[&str] = &[
     "LICENSE",
     "Makefile",
     "README.md",
+    "agent",
     "cli",
     "clippy.toml",
     "deny.toml",
@@ -33,7 +34,6 @@ const TOP: &[&str] = &[
     "functions",
     "fuzz",
     "infra",
-    "node",
     "rust-toolchain.toml",
     "rustfmt.toml",
     "shared",
@@ -103,7 +103,7 @@ fn code_lies_in_rooms() {
             ("shared" | "functions", _, inside) => {
                 ["src", "tests", "benches", "examples", "build.rs"].contains(&inside)
             }
-            ("cli" | "node" | "tests", inside, _) => {
+            ("agent" | "cli" | "tests", inside, _) => {
                 ["src", "tests", "benches", "examples", "build.rs"].contains(&inside)
             }
             ("fuzz", inside, _) => inside == "fuzz_targets",
@@ -246,7 +246,7 @@ fn only_tests_may_unwrap() {
 /// What a document points at in this repository: links, and paths in backquotes that begin with a room.
 fn mentions(text: &str) -> Vec<String> {
     const ROOMS: &[&str] =
-        &["shared/", "functions/", "tests/", "infra/", "docs/", "examples/", "cli/", "node/", ".ci/"];
+        &["shared/", "functions/", "tests/", "infra/", "docs/", "examples/", "cli/", "agent/", ".ci/"];
     let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let links = links.filter(|link| !link.contains("://") && !link.starts_with(['#', '<']));
     let quoted = text.split('`').skip(1).step_by(2);

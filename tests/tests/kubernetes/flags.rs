@@ -7,7 +7,7 @@ use slipway_tests::tools;
 #[test]
 fn the_programs_of_this_release_know_the_flags_of_the_table() {
     let Some(programs) = tools::kubernetes() else { return };
-    let table = std::fs::read_to_string(tools::root().join("node/src/kube/testdata/flags.txt")).unwrap();
+    let table = std::fs::read_to_string(tools::root().join("agent/src/kube/testdata/flags.txt")).unwrap();
     let release = programs.file_name().unwrap().to_string_lossy().into_owned();
     let minor = release.split('.').nth(1).unwrap().to_owned();
     for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"] {

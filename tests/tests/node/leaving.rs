@@ -84,7 +84,7 @@ impl Site {
 }
 
 fn testdata(name: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../node/src/kube/testdata").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/src/kube/testdata").join(name);
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Etcd {
     index: u64,
     index_at: Timestamp,
     /// Members that were removed, and whose volumes are still there: etcd does not start on data of a member that was removed, and the agent
-    /// has only a member without data join (`node/src/bootstrap/etcd.rs`).
+    /// has only a member without data join (`agent/src/bootstrap/etcd.rs`).
     removed: BTreeSet<String>,
     /// When each snapshot was taken.
     pub(crate) snapshots: Vec<Timestamp>,

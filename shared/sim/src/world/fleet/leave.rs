@@ -1,4 +1,4 @@
-//! What the agent of a member or a controller does when its group takes it away (`slipway-node leave`, `node/src/leave.rs`): it stops
+//! What the agent of a member or a controller does when its group takes it away (`slipway-node leave`, `agent/src/leave.rs`): it stops
 //! what runs there, and ends the terminate hook. Workers are drained by others, who end their hooks.
 
 use jiff::Timestamp;
