@@ -1,4 +1,4 @@
-//! The API of Kubernetes, as the node manager.
+//! The client of the Kubernetes API, with the node manager's credentials.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,62 +6,64 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error};
 
+use crate::credentials::below;
 use crate::failure::{Failure, FailureCode, Outcome};
+use crate::kube::{KUBELET_KUBECONFIG, NODE_MANAGER_KUBECONFIG};
 
-/// By which the node manager speaks to the API server beside it.
-const KUBECONFIG: &str = "etc/kubernetes/node-manager.kubeconfig";
-/// An API server that is there answers sooner.
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// A client by the kubeconfig below `root`. The credentials are read now: whoever goes on for long makes a new one.
-///
-/// # Errors
-/// If there is none, as on a node that is no controller.
+/// A client with the node manager's credentials, which controllers have. The credentials are read once, so a caller that runs for long
+/// makes a new client.
 pub async fn client(root: &Path) -> Outcome<Client> {
-    let path = root.join(KUBECONFIG);
+    let help = "run this on a controller; on a controller, run `slipway-node refresh` to fetch the credentials again";
+    read(&below(root, NODE_MANAGER_KUBECONFIG), help).await
+}
+
+/// A client with the credentials of this machine's kubelet.
+pub(crate) async fn kubelet_client(root: &Path) -> Outcome<Client> {
+    read(&below(root, KUBELET_KUBECONFIG), "see `journalctl --unit kubelet` on the node").await
+}
+
+async fn read(path: &Path, help: &str) -> Outcome<Client> {
     let unusable = |error: &dyn std::fmt::Display| {
-        Failure::lasting(
-            FailureCode::KubernetesCredentials,
-            format!("{}: {error}", path.display()),
-            "run this on a controller; there, `slipway-node refresh` fetches its credentials again",
-        )
+        Failure::lasting(FailureCode::KubernetesCredentials, format!("{}: {error}", path.display()), help)
     };
-    let kubeconfig = Kubeconfig::read_from(&path).map_err(|error| unusable(&error))?;
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|error| unusable(&error))?;
-    // To an eviction, 429 is the answer, and says that a budget forbids it: nothing to repeat behind our back.
+    // A 429 is the answer to an eviction that a budget forbids, so the client must not retry it by itself.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(ANSWER);
     Client::try_from(config).map_err(|error| unusable(&error))
 }
 
-/// What came of a call about `subject`.
+/// The failure of a call about `subject`.
 pub(crate) fn failed(subject: &str, error: &Error) -> Failure {
     let message = format!("{subject}: {}", words(error));
     match status(error) {
-        // Throttled, or something behind it is just starting or full.
+        // Throttled, starting, or overloaded.
         None | Some(429 | 500..) => Failure::passing(
             FailureCode::KubernetesUnavailable,
             message,
-            "the API server beside this agent must run: `slipway-node status` tells whether it does",
+            "see with `slipway-node status` whether the API server on this machine is healthy",
         ),
         Some(_) => Failure::lasting(
             FailureCode::KubernetesRefused,
             message,
-            "the API server says no: `kubectl` as an administrator shows why",
+            "try the same call with `kubectl` as an administrator to see why the API server refuses it",
         ),
     }
 }
 
-/// The HTTP status of a refusal; `None`: nobody refused, the call did not come through.
+/// The HTTP status of a refusal; `None` if no answer arrived.
 pub(crate) fn status(error: &Error) -> Option<u16> {
     if let Error::Api(status) = error { Some(status.code) } else { None }
 }
 
-/// The API server's own words, or what kept the call from it.
+/// The API server's message, or the chain of causes if no answer arrived.
 pub(crate) fn words(error: &Error) -> String {
     if let Error::Api(status) = error {
         let said = &status.message;

@@ -1,11 +1,12 @@
-//! The few calls of AWS that a node makes, signed by aws-sigv4 over the one HTTP client: the SDKs are megabytes and minutes.
+//! The few AWS calls that a node makes, signed by aws-sigv4 over the one HTTP client. The SDKs would add megabytes to the binary
+//! and minutes to the build.
 //!
-//! - [`Endpoints`]: where the services answer; the environment may say otherwise, and is read in `main` alone.
-//! - [`Imds`]: who this instance is, and its role's credentials.
-//! - [`Aws`]: a client of one region. `objects`, `keys`, `volumes`, `instances`, `records` and `groups` have its calls.
+//! - [`Endpoints`]: URLs of the services. The environment can override them, and only `main` reads it.
+//! - [`Imds`]: the identity of this instance, and its role's credentials.
+//! - [`Aws`]: a client of one region. Its calls are in `objects`, `keys`, `volumes`, `instances`, `records` and `groups`.
 //!
-//! Whatever is throttled, breaks off or answers 5xx is tried again with growing pauses: each call is one that may be repeated.
-//! What fails for good says which statement of the node's policy allows it.
+//! Each call is idempotent, so throttling, broken connections and 5xx answers are retried with growing pauses. The failure of a
+//! call that is denied names the statement of the node's policy that allows it.
 
 mod endpoints;
 mod error;
@@ -58,42 +59,38 @@ pub struct Aws {
     retry: Retry,
 }
 
-/// How often a call is tried.
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
-    /// All tries, the first one too.
+    /// Including the first one.
     pub tries: u32,
-    /// The pause before the second; each next is twice as long.
+    /// Before the second try; it doubles each time.
     pub pause: Duration,
 }
 
 impl Default for Retry {
-    /// Some twelve seconds in all.
+    /// About twelve seconds in all.
     fn default() -> Self {
         Self { tries: 7, pause: Duration::from_millis(200) }
     }
 }
 
-/// Bounds one request; an object of a few megabytes on a slow day.
+/// Limit of one request: an object of a few megabytes over a slow network.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bounds one request that carries a snapshot.
+/// Limit of one request that carries a snapshot.
 pub(crate) const LONG_PATIENCE: Duration = Duration::from_secs(3600);
-/// Credentials are taken anew so long before they end.
+/// Credentials are fetched again this long before they expire.
 const BEFORE_THE_END: Duration = Duration::from_secs(300);
 
-/// What a request carries.
 pub(crate) enum Body<'a> {
-    /// Bytes, which are signed.
     Bytes(&'a [u8]),
-    /// A file, which is streamed: TLS alone vouches for it, as AWS' own tools do with what does not fit into memory.
+    /// Streamed and not part of the signature, as AWS' own tools do for large bodies: TLS protects it.
     File(&'a std::path::Path),
 }
 
-/// One call.
 pub(crate) struct Call<'a> {
     /// As IAM names it: `s3:GetObject`.
     pub(crate) operation: &'static str,
-    /// What it is about.
+    /// What the call is about, for messages.
     pub(crate) subject: &'a str,
     pub(crate) service: Service,
     pub(crate) method: Method,
@@ -124,9 +121,6 @@ impl<'a> Call<'a> {
 
 impl Aws {
     /// A client of `region`, which trusts the system's authorities.
-    ///
-    /// # Errors
-    /// If the HTTP client cannot be made.
     pub fn new(endpoints: &Endpoints, region: &str) -> Outcome<Self> {
         let http = http::client(http::public()?, LONG_PATIENCE)?;
         Ok(Self {
@@ -139,7 +133,6 @@ impl Aws {
         })
     }
 
-    /// The same with other patience.
     #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
@@ -147,13 +140,11 @@ impl Aws {
         self
     }
 
-    /// What the metadata service tells.
     #[must_use]
     pub fn imds(&self) -> &Imds {
         &self.imds
     }
 
-    /// The region.
     #[must_use]
     pub fn region(&self) -> &str {
         &self.region
@@ -164,7 +155,7 @@ impl Aws {
         self.endpoints.base(service, &self.region)
     }
 
-    /// A call that answers with a small text.
+    /// Makes a call whose answer is a short text.
     pub(crate) async fn text(&self, call: &Call<'_>) -> PortResult<String> {
         let response = self.send(call).await?;
         let broken = |error: reqwest::Error| {
@@ -173,7 +164,7 @@ impl Aws {
         response.text().await.map_err(broken)
     }
 
-    /// Makes a call, as often as it takes.
+    /// Makes a call, and retries transient errors.
     pub(crate) async fn send(&self, call: &Call<'_>) -> PortResult<Response> {
         let mut pause = self.retry.pause;
         let mut tries = 1;
@@ -185,7 +176,7 @@ impl Aws {
             if error.kind != ErrorKind::Transient || tries >= self.retry.tries {
                 return Err(error);
             }
-            // A role's credentials are exchanged before they end; a clock that is off can make them end early.
+            // Credentials are renewed before they expire, but a wrong clock can make them expire early.
             if code_of(&error).starts_with("ExpiredToken") {
                 *self.credentials.lock().await = None;
             }
@@ -215,7 +206,7 @@ impl Aws {
                 request.header("content-length", length).body(file)
             }
         };
-        // Without the URL, which an error would repeat: the subject names what it was about.
+        // Without the URL: the subject already says what the call was about.
         let response = request.send().await.map_err(|error| {
             call.error(ErrorKind::Transient, format!("no answer: {}", chain(&error.without_url())))
         })?;
@@ -236,7 +227,7 @@ impl Aws {
         credentials: &RoleCredentials,
     ) -> PortResult<Vec<(&'static str, String)>> {
         let refused = |error: &dyn std::fmt::Display| {
-            call.error(ErrorKind::Invalid, format!("it cannot be signed: {error}"))
+            call.error(ErrorKind::Invalid, format!("the request cannot be signed: {error}"))
         };
         let is_s3 = call.service == Service::S3;
         let mut settings = SigningSettings::default();
@@ -268,7 +259,7 @@ impl Aws {
         Ok(headers.into_iter().map(|header| (header.name(), header.value().to_owned())).collect())
     }
 
-    /// The role's credentials, taken anew before they end.
+    /// The role's credentials, fetched again before they expire.
     async fn credentials(&self) -> PortResult<RoleCredentials> {
         let mut kept = self.credentials.lock().await;
         if let Some(credentials) = kept.as_ref()
@@ -282,7 +273,7 @@ impl Aws {
     }
 }
 
-/// The value of a query parameter or a part of a path, percent-encoded as RFC 3986 has it.
+/// Percent-encodes a query value or a path as in RFC 3986.
 fn encoded(text: &str, keep_slashes: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -295,7 +286,7 @@ fn encoded(text: &str, keep_slashes: bool) -> String {
     out
 }
 
-/// A call of a query API: `Action=…&Version=…&…`.
+/// The body of a call to a query API: `Action=…&Version=…&…`.
 pub(crate) fn form(pairs: &[(&str, &str)]) -> String {
     let pairs =
         pairs.iter().map(|(name, value)| format!("{}={}", encoded(name, false), encoded(value, false)));

@@ -1,20 +1,20 @@
-//! `bootstrap`: from what userdata left in `/var/lib/slipway` to a healthy node whose launch hook is settled.
+//! `bootstrap`: from the files that the user data left in `/var/lib/slipway` to a healthy node whose launch hook is completed.
 //!
-//! A role is brought up in [`steps`]. Each looks at the machine and at AWS as they are and does what is missing, so that whoever is
-//! killed anywhere and run again ends the same; what was done is written down to tell people, and decides nothing.
+//! Each of a role's [`steps`] compares the machine and AWS with what is wanted and does what is missing, so a run that was killed
+//! at any point can be repeated. Progress is written down only for people; no decision reads it.
 //!
-//! - [`Bootstrap`]: who this node is, and what it takes. [`run`](Bootstrap::run) goes through the steps, tries again what may pass,
-//!   keeps the launch hook waiting meanwhile, and gives the instance up for what does not pass.
-//! - [`again`]: the same after a reboot, on a node that is in service.
-//! - [`etcd`]: what a member wants on its machine. [`users`]: the user's own files, units and keys.
-//! - [`telling`]: progress, and the report in the asset bucket.
+//! - [`Bootstrap`]: this node's identity and configuration. [`run`](Bootstrap::run) goes through the steps, retries failures that
+//!   may pass, keeps the launch hook waiting meanwhile, and abandons the launch after any other failure.
+//! - [`after_reboot`]: the same steps after a reboot, on a node in service.
+//! - [`etcd`]: files and units of an etcd member. [`custom`]: the user's own files, units and keys.
+//! - [`report`]: progress on the machine, and the report in the asset bucket.
 
-mod again;
+mod after_reboot;
+mod custom;
 mod etcd;
 mod health;
+mod report;
 mod steps;
-mod telling;
-mod users;
 
 use std::path::Path;
 use std::time::Duration;
@@ -34,21 +34,18 @@ pub use etcd::{LABEL, SERVICE as ETCD_SERVICE};
 pub(crate) use health::is_up;
 pub use steps::Step;
 
-/// Where userdata puts what a node takes.
+/// Where the user data writes a node's files.
 pub const HOME: &str = "/var/lib/slipway";
 
-/// How long things may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// All of it; inside an etcd member's launch hook, which waits half an hour and is asked for more.
+    /// The whole bootstrap. An etcd member's launch hook waits half an hour, and heartbeats extend it.
     pub whole: Duration,
-    /// So long a permission may be on its way: IAM is eventually consistent.
+    /// A denied call is retried this long: IAM is eventually consistent.
     pub permissions: Duration,
-    /// The first pause after something that may pass; they double up to `longest`.
+    /// The first pause between two tries; it doubles up to `longest`.
     pub first: Duration,
-    /// The longest pause.
     pub longest: Duration,
-    /// Between two heartbeats of the launch hook.
     pub heartbeat: Duration,
 }
 
@@ -64,7 +61,6 @@ impl Default for Patience {
     }
 }
 
-/// A node on its way up.
 #[derive(Debug)]
 pub struct Bootstrap<C> {
     node: NodeFile,
@@ -73,17 +69,14 @@ pub struct Bootstrap<C> {
     aws: Aws,
     host: Host<C>,
     patience: Patience,
-    /// Whether it has been in service.
+    /// Whether the node has been in service.
     served: bool,
 }
 
-/// The verb. `again`: on a node that is in service.
-///
-/// # Errors
-/// What is in the way, once it does not pass.
+/// The verb. `again` is set on a node in service.
 pub async fn perform(root: &Path, endpoints: &Endpoints, again: bool) -> Outcome<Value> {
-    // Userdata's closes all to others, and it would close the folders of programs to who runs them. Files that are nobody else's say so
-    // where they are made.
+    // The user data runs under a umask that would keep other users out of the programs' folders. Secret files get their mode
+    // where they are written.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let node = node_file(root)?;
     let aws = Aws::new(endpoints, &node.region)?;
@@ -93,16 +86,15 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, again: bool) -> Outcome
         Ok(bootstrap) => bootstrap.run().await,
         Err(failure) if again => Err(failure),
         Err(failure) => {
-            telling::unread(&aws, &node, &failure).await;
+            report::report_unreadable(&aws, &node, &failure).await;
             Err(failure)
         }
     }
 }
 
-/// `node.json`.
 fn node_file(root: &Path) -> Outcome<NodeFile> {
     let node: NodeFile = serde_json::from_str(&text(root, "node.json")?).map_err(|error| {
-        damaged("node.json", &error.to_string(), "it comes with the userdata: let this instance be replaced")
+        damaged("node.json", &error.to_string(), "the user data writes it: replace this instance")
     })?;
     if node.format == NodeFile::FORMAT {
         return Ok(node);
@@ -114,13 +106,13 @@ fn node_file(root: &Path) -> Outcome<NodeFile> {
 fn text(root: &Path, name: &str) -> Outcome<String> {
     let bytes = bytes(root, name)?;
     String::from_utf8(bytes).map_err(|_| {
-        damaged(name, "it is no text", "run the instance's userdata again, which fetches it anew")
+        damaged(name, "it is not UTF-8 text", "run the instance's user data again, which fetches it")
     })
 }
 
 fn bytes(root: &Path, name: &str) -> Outcome<Vec<u8>> {
     files::read(&below(root, &format!("{HOME}/{name}")))?
-        .ok_or_else(|| damaged(name, "it is not there", "run the instance's userdata, which fetches it"))
+        .ok_or_else(|| damaged(name, "it is missing", "run the instance's user data, which fetches it"))
 }
 
 fn damaged(name: &str, problem: &str, help: &str) -> Failure {
@@ -128,14 +120,11 @@ fn damaged(name: &str, problem: &str, help: &str) -> Failure {
 }
 
 impl<C: Commands> Bootstrap<C> {
-    /// Reads who this node is. Nothing is touched.
-    ///
-    /// # Errors
-    /// If what userdata left is damaged, or does not belong together.
+    /// Reads this node's identity and configuration. Changes nothing.
     pub async fn read(host: Host<C>, aws: Aws, patience: Patience) -> Outcome<Self> {
         let node = node_file(&host.root)?;
         let config = text(&host.root, "config.json")?;
-        let fetched = "remove it and run the instance's userdata again, which fetches it anew";
+        let fetched = "remove it and run the instance's user data again, which fetches it";
         let digest = sha256_hex(config.as_bytes());
         if digest != node.config {
             let problem = format!("its SHA-256 is {digest}, and node.json says {}", node.config);
@@ -150,30 +139,29 @@ impl<C: Commands> Bootstrap<C> {
         })?;
         let base = config.base();
         if (&base.role, &base.cluster) != (&node.role, &node.cluster) {
-            let problem = format!("it is of {} in {}, and node.json says otherwise", base.role, base.cluster);
+            let problem = format!(
+                "it is for the role {} of the cluster {}, but node.json names another role or cluster",
+                base.role, base.cluster
+            );
             return Err(damaged("config.json", &problem, fetched));
         }
         let instance = aws.imds().instance().await?;
         Ok(Self { node, config, instance, aws, host, patience, served: false })
     }
 
-    /// The steps of this node's role, in their order.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
-        Step::of(&self.config)
+        Step::of_role(&self.config)
     }
 
-    /// Goes through all steps.
-    ///
-    /// # Errors
-    /// What is in the way, once it does not pass: then the reason was told, and the instance given up.
+    /// Goes through all steps. On failure, the reason was reported and the launch abandoned.
     pub async fn run(&self) -> Outcome<Value> {
         let hook = self.hook();
-        // The hook waits as long as somebody works, and not longer: this ends with us.
+        // The heartbeats end with this function, so the hook times out if the agent dies.
         let heartbeats = async {
             loop {
                 tokio::time::sleep(self.patience.heartbeat).await;
-                // One that is missed is made up for by the next.
+                // The next heartbeat makes up for a missed one.
                 let _ = self.aws.heartbeat(&hook).await;
             }
         };
@@ -183,9 +171,9 @@ impl<C: Commands> Bootstrap<C> {
             never = heartbeats => never,
         };
         match worked {
-            Ok(()) => Ok(self.came_up(&steps).await),
+            Ok(()) => Ok(self.report_healthy(&steps).await),
             Err((step, failure)) => {
-                self.tell(BootstrapState::GivenUp, Some(step), Some(&failure)).await;
+                self.publish_report(BootstrapState::GivenUp, Some(step), Some(&failure)).await;
                 self.give_up().await;
                 Err(failure)
             }
@@ -195,25 +183,25 @@ impl<C: Commands> Bootstrap<C> {
     async fn go_through(&self, steps: &[Step]) -> Result<(), (Step, Failure)> {
         let begun = Instant::now();
         for &step in steps {
-            self.progress(BootstrapState::Working, Some(step), None);
+            self.write_progress(BootstrapState::Working, Some(step), None);
             let mut pause = self.patience.first;
-            let mut told = None;
+            let mut published = None;
             loop {
                 let failure = match self.perform(step).await {
                     Ok(()) => break,
                     Err(failure) => failure,
                 };
-                // A role that was just made is not known everywhere yet: what is denied may be allowed in a minute.
+                // A new IAM role is not known everywhere at once, so a denied call may succeed in a minute.
                 let settling =
                     failure.code == FailureCode::AwsDenied && begun.elapsed() < self.patience.permissions;
                 if !(failure.passing || settling) || begun.elapsed() >= self.patience.whole {
                     return Err((step, failure));
                 }
-                self.progress(BootstrapState::Working, Some(step), Some(&failure));
-                // What lasts is worth telling, once; what passes at once is not.
-                if pause >= self.patience.longest && told.as_ref() != Some(&failure.message) {
-                    self.tell(BootstrapState::Working, Some(step), Some(&failure)).await;
-                    told = Some(failure.message);
+                self.write_progress(BootstrapState::Working, Some(step), Some(&failure));
+                // Report a failure that lasts, once; skip those that pass quickly.
+                if pause >= self.patience.longest && published.as_ref() != Some(&failure.message) {
+                    self.publish_report(BootstrapState::Working, Some(step), Some(&failure)).await;
+                    published = Some(failure.message);
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(self.patience.longest);
@@ -231,10 +219,10 @@ impl<C: Commands> Bootstrap<C> {
         }
     }
 
-    /// Has this instance replaced, while its launch hook waits. One that is in service already is for its group and for people to
-    /// judge: whoever runs this again on it must not end it.
+    /// Abandons the launch, so that the group replaces this instance. It has no effect on an instance in service, which only its
+    /// group or a person may terminate.
     async fn give_up(&self) {
-        // Nobody is left to tell: the hook's own end abandons it.
+        // If the call fails, the hook's timeout abandons the launch.
         let _ = self.aws.settle(&self.hook(), HookResult::Abandon).await;
     }
 }

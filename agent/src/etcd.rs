@@ -1,13 +1,13 @@
-//! The verbs of an etcd member: how it is, who leads, its snapshots, and how it joins.
+//! The verbs of an etcd member: health, leadership, membership, snapshots.
 //!
-//! All speak to etcd's gateway ([`client`]), with the member's own client certificate; nothing of etcd's is linked.
+//! All speak to etcd's JSON gateway ([`client`]) with the member's own client certificate. No code of etcd is linked.
 
 mod checker;
 pub mod client;
 pub mod health;
 pub mod join;
 pub mod leader;
-pub mod place;
+pub mod local_member;
 pub mod remove;
 pub mod restore;
 pub mod retire;
@@ -25,82 +25,77 @@ use slipway_core::node::Answer;
 use crate::aws::Endpoints;
 use crate::failure::Outcome;
 use crate::machine::commands::System;
-use place::Place;
+use local_member::LocalMember;
 use restore::Request;
 
-/// A token of the agent's making.
+/// The token is derived from the cluster's name and the snapshot.
 const AUTO: &str = "auto";
-/// The members that a cluster was founded with.
 const FOUNDERS: &str = "founders";
 
-/// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// How this member is, and what it sees of the others
+    /// Show the health of this member, and what it sees of the others
     Health,
-    /// Hand leadership to another member, if this one has it
+    /// Hand leadership to another member, if this one leads
     MoveLeader,
-    /// Take a snapshot into the asset bucket, sealed, and check it there
+    /// Take a snapshot, store it sealed in the asset bucket, and verify it there
     Snapshot,
-    /// Make this member's data out of a snapshot, and start it with them; the same on all members
+    /// Replace this member's data by a snapshot and start it; run it with the same options on all members
     Restore {
-        /// The snapshot's time, as `etcd snapshot` told it
+        /// The snapshot's time, as in the answer of `etcd snapshot`
         #[arg(long, value_parser = time)]
         snapshot: String,
-        /// The new cluster's token, the same on all members and never one that was used; `auto`: made of cluster and snapshot
+        /// Token of the new cluster: the same on all members, and never used before; `auto`: made of the cluster's name and the
+        /// snapshot
         #[arg(long, value_parser = token, default_value = AUTO)]
         token: String,
-        /// Every member's peer URL, the same on all members; `founders`: those that founded the cluster
+        /// Peer URL of every member, the same on all of them; `founders`: the members that founded the cluster
         #[arg(long, value_name = "NAME=URL,…", value_parser = members, default_value = FOUNDERS)]
         initial_cluster: BTreeMap<String, String>,
     },
-    /// Have this member added to the cluster that it was told of, as a learner
+    /// Add this member to the cluster as a learner
     Join,
-    /// Give this learner a vote, once it has caught up
+    /// Wait until this learner has caught up, and give it a vote
     Promote,
-    /// Take another member out of the membership
+    /// Remove another member from the cluster
     Remove {
-        /// Its name
+        /// The member's name
         #[arg(long, value_name = "NAME", value_parser = name)]
         member: String,
     },
-    /// Take back the DNS records of all members: their cluster is being taken away
+    /// Delete the DNS records of all members, because their cluster is being destroyed
     Retire,
 }
 
-/// Does what `verb` says.
-///
-/// # Errors
-/// As each verb.
 pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
-    let place = Place::read(root)?;
+    let local = LocalMember::read(root)?;
     match verb {
-        Verb::Health => Ok(answer(health::health(&place).await?)),
-        Verb::Snapshot => Ok(answer(snapshot::snapshot(&place, endpoints).await?)),
+        Verb::Health => Ok(answer(health::health(&local).await?)),
+        Verb::Snapshot => Ok(answer(snapshot::snapshot(&local, endpoints).await?)),
         Verb::Restore { snapshot, token, initial_cluster } => {
             let token = Some(token).filter(|token| token != AUTO);
             let request = Request { snapshot, token, members: initial_cluster };
-            Ok(json(&restore::restore(&place, endpoints, &System, &request).await?))
+            Ok(json(&restore::restore(&local, endpoints, &System, &request).await?))
         }
-        Verb::Join => Ok(json(&join::join(&place).await?)),
-        Verb::Promote => Ok(json(&join::promote(&place).await?)),
-        Verb::Remove { member } => Ok(answer(remove::remove(&place, &member).await?)),
-        Verb::Retire => Ok(answer(retire::retire(&place, endpoints).await?)),
-        Verb::MoveLeader => Ok(answer(leader::move_leader(&place).await?)),
+        Verb::Join => Ok(json(&join::join(&local).await?)),
+        Verb::Promote => Ok(json(&join::promote(&local).await?)),
+        Verb::Remove { member } => Ok(answer(remove::remove(&local, &member).await?)),
+        Verb::Retire => Ok(answer(retire::retire(&local, endpoints).await?)),
+        Verb::MoveLeader => Ok(answer(leader::move_leader(&local).await?)),
     }
 }
 
-/// The answer of a verb that the functions ask for, as JSON: one of the contract's types.
+/// The answer of a verb that the functions run, as one of the contract's types, in JSON.
 pub(crate) fn answer(answer: impl Into<Answer>) -> Value {
     json(&answer.into())
 }
 
-/// The answer of a verb that a person, a unit or a timer runs, as JSON.
+/// The answer of a verb that a person, a unit or a timer runs, in JSON.
 fn json(answer: &impl Serialize) -> Value {
     serde_json::to_value(answer).expect("an answer has string keys only")
 }
 
-/// `20261121T204500Z`: it is part of a key.
+/// `20261121T204500Z`. It becomes part of a key.
 fn time(text: &str) -> Result<String, String> {
     let fits = text.len() == 16
         && text.bytes().enumerate().all(|(at, byte)| match at {
@@ -108,14 +103,14 @@ fn time(text: &str) -> Result<String, String> {
             15 => byte == b'Z',
             _ => byte.is_ascii_digit(),
         });
-    if fits { Ok(text.to_owned()) } else { Err("a snapshot's time is as 20261121T204500Z".to_owned()) }
+    if fits { Ok(text.to_owned()) } else { Err("a snapshot's time looks like 20261121T204500Z".to_owned()) }
 }
 
 /// `etcd-4`.
 fn name(text: &str) -> Result<String, String> {
     let number = text.strip_prefix("etcd-").unwrap_or_default();
     let fits = (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
-    if fits { Ok(text.to_owned()) } else { Err("a member's name is as etcd-4".to_owned()) }
+    if fits { Ok(text.to_owned()) } else { Err("a member's name looks like etcd-4".to_owned()) }
 }
 
 fn token(text: &str) -> Result<String, String> {
@@ -129,7 +124,7 @@ fn token(text: &str) -> Result<String, String> {
     }
 }
 
-/// None for the founders.
+/// Empty for the founders.
 fn members(text: &str) -> Result<BTreeMap<String, String>, String> {
     if text == FOUNDERS { Ok(BTreeMap::new()) } else { text.split(',').map(member).collect() }
 }
@@ -143,6 +138,6 @@ fn member(text: &str) -> Result<(String, String), String> {
     if plain(name, b"-") && plain(host, b"-.:") {
         Ok((name.to_owned(), url.to_owned()))
     } else {
-        Err("a member is as etcd-0=https://etcd-0.production.etcd.internal:2380".to_owned())
+        Err("a member looks like etcd-0=https://etcd-0.production.etcd.internal:2380".to_owned())
     }
 }

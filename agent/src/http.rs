@@ -1,4 +1,4 @@
-//! The one HTTP client: rustls over aws-lc-rs, with what it trusts and who it is.
+//! The one HTTP client: rustls over aws-lc-rs, with its trusted authorities and its identity.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,17 +10,13 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// The one provider of cryptography.
 #[must_use]
 pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// A client that knows servers by the authorities in `authorities` alone and shows the certificate in `identity` (certificate,
-/// key). Both are read now: whoever refreshes credentials makes a new client.
-///
-/// # Errors
-/// If a file cannot be read, or holds something else.
+/// TLS that trusts the authorities in a file and presents the certificate in `identity` (certificate, key). The files are read
+/// once: after a refresh of credentials, make a new client.
 pub fn mutual(authorities: &Path, identity: Option<(&Path, &Path)>) -> Outcome<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(authorities)? {
@@ -41,10 +37,7 @@ pub fn mutual(authorities: &Path, identity: Option<(&Path, &Path)>) -> Outcome<C
     }
 }
 
-/// A client that knows servers by the system's authorities: for AWS.
-///
-/// # Errors
-/// If the system has none.
+/// TLS that trusts the system's authorities: for AWS.
 pub fn public() -> Outcome<ClientConfig> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -53,12 +46,15 @@ pub fn public() -> Outcome<ClientConfig> {
         Failure::lasting(
             FailureCode::HttpAuthorities,
             message,
-            "install the image's package of authorities (ca-certificates)",
+            "install the package ca-certificates in the image",
         )
     };
     if added == 0 {
         let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        return Err(refused(format!("this system has no public authorities: {}", errors.join("; "))));
+        return Err(refused(format!(
+            "this machine has no public certificate authorities: {}",
+            errors.join("; ")
+        )));
     }
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -66,10 +62,7 @@ pub fn public() -> Outcome<ClientConfig> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// An HTTP client over `tls`; `patience` bounds a whole request.
-///
-/// # Errors
-/// If the library refuses.
+/// An HTTP client over `tls`; `patience` limits each request.
 pub fn client(tls: ClientConfig, patience: Duration) -> Outcome<reqwest::Client> {
     let builder = reqwest::Client::builder().use_preconfigured_tls(tls).timeout(patience).no_proxy();
     builder.build().map_err(|error| {
@@ -81,10 +74,7 @@ pub fn client(tls: ClientConfig, patience: Duration) -> Outcome<reqwest::Client>
     })
 }
 
-/// A certificate with what leads to its authority, and its key.
-///
-/// # Errors
-/// If either cannot be read.
+/// A certificate chain and its key.
 pub fn identity(
     certificate: &Path,
     key: &Path,
@@ -93,14 +83,19 @@ pub fn identity(
     Ok((certificates(certificate)?, secret))
 }
 
-/// The certificates of a file.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn certificates(path: &Path) -> Outcome<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?.collect();
     found.map_err(|error| unreadable(path, &error))
+}
+
+/// The innermost cause is the useful one: "connection refused", not "error sending request".
+pub(crate) fn innermost_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {

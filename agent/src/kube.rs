@@ -1,12 +1,12 @@
-//! Kubernetes on a node, as data: from what a node is told and what its machine is to files and units. Nothing here reads, asks or
-//! decides anything else, so that the same inputs give the same bytes.
+//! Kubernetes on a node, as data: from a node's configuration and facts of its machine to files and units. This module reads
+//! nothing and calls nothing, so the same inputs give the same bytes.
 //!
-//! - [`kubelet`], [`containerd`]: every node has them.
-//! - [`api_server`], [`controller_manager`], [`scheduler`]: a controller's static pods, made by [`static_pod`].
-//! - [`flags`]: what they are all told by.
+//! - [`kubelet`], [`containerd`]: on every node.
+//! - [`api_server`], [`controller_manager`], [`scheduler`]: the static pods of a controller, made by [`static_pod`].
+//! - [`flags`]: command-line flags.
 //!
-//! No secret comes through here. The files name where the credentials' bundle puts its own
-//! ([`slipway_credentials::policy::bundle`]), and whoever starts reads them there.
+//! No secret passes through here. The files name the paths at which the bundle of credentials
+//! ([`slipway_credentials::policy::bundle`]) puts its files.
 
 mod api_server;
 mod containerd;
@@ -14,7 +14,7 @@ mod controller_manager;
 mod flags;
 mod kubeconfig;
 mod kubelet;
-pub mod restarted;
+pub mod restart_mark;
 mod scheduler;
 mod static_pod;
 #[cfg(test)]
@@ -27,43 +27,41 @@ use slipway_core::node::{Base, ControllerConfig, WorkerConfig};
 use slipway_core::software::Program;
 use slipway_credentials::policy::KUBERNETES_DIR;
 
-use crate::machine::{File, Furniture};
+use crate::machine::{File, Setup};
 use crate::software::PROGRAMS;
 use crate::status::publish;
 use crate::{leave, manage};
 
+pub(crate) use controller_manager::PORT as CONTROLLER_MANAGER_PORT;
 pub use flags::STATIC_PODS;
+pub(crate) use scheduler::PORT as SCHEDULER_PORT;
 pub use static_pod::MANIFESTS;
 
-/// What is Kubernetes' own; the credentials lie below it.
+/// The folder of Kubernetes' files. The credentials are below it.
 pub const DIR: &str = "/etc/kubernetes";
-/// By which the node manager speaks to the API server beside it.
 pub const NODE_MANAGER_KUBECONFIG: &str = "/etc/kubernetes/node-manager.kubeconfig";
-/// Written by the kubelet, once it is somebody.
+/// Written by the kubelet once it has a certificate.
 pub const KUBELET_KUBECONFIG: &str = kubelet::KUBECONFIG;
 
-/// The certificate that the API server's own requests to extensions carry, and the name in it.
+/// The API server's client certificate for extension servers, and the name in it.
 const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
-/// What a machine is.
+/// What the files and units depend on besides the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// The instance, and so the node's name: unlike a private DNS name it never comes back as another machine's, and whoever
-    /// replaces machines knows them by it. The cloud provider finds the machine by `providerID`, which holds it too.
+    /// The instance's id, which is also the node's name. Unlike a private DNS name it is never reused, and rollouts know machines
+    /// by it. The cloud provider finds the machine by `providerID`, which contains it.
     pub instance_id: String,
-    /// Its availability zone.
     pub zone: String,
-    /// Its first private address.
     pub address: IpAddr,
-    /// What pods with the node's own DNS resolve by: where systemd-resolved runs, `/run/systemd/resolve/resolv.conf`, as its
-    /// stub is reached from the node alone; else `/etc/resolv.conf`.
+    /// The resolver configuration for pods that use the node's DNS. Where systemd-resolved runs,
+    /// `/run/systemd/resolve/resolv.conf`, as pods cannot reach its stub; else `/etc/resolv.conf`.
     pub resolv_conf: String,
-    /// Whether the credentials hold a file `root-ca.pem`, as they do where the authority `ca` was brought.
+    /// Whether the credentials contain `root-ca.pem`, as they do for an imported authority `ca`.
     pub root_ca: bool,
 }
 
 impl Facts {
-    /// The name under which the kubelet registers its node.
     #[must_use]
     pub fn node_name(&self) -> &str {
         &self.instance_id
@@ -74,24 +72,24 @@ impl Facts {
     }
 }
 
-/// What a controller wants on its machine. Its kubelet starts the static pods before any API answers, and registers when one does.
+/// Files and units of a controller. Its kubelet starts the static pods before any API answers, and registers when one does.
 #[must_use]
-pub fn controller(config: &ControllerConfig, facts: &Facts) -> Furniture {
-    let mut furniture = containerd::furniture(&config.base, None);
+pub fn controller(config: &ControllerConfig, facts: &Facts) -> Setup {
+    let mut setup = containerd::setup(&config.base, None);
     for (name, credentials) in [
         ("controller-manager", "controller-manager"),
         ("scheduler", "scheduler"),
         ("node-manager", "node-manager"),
     ] {
         let content = kubeconfig::with_certificate(&config.api_server, credentials);
-        furniture.files.push(File::public(format!("{DIR}/{name}.kubeconfig"), content));
+        setup.files.push(File::public(format!("{DIR}/{name}.kubeconfig"), content));
     }
-    furniture.files.extend(api_server::files(config));
+    setup.files.extend(api_server::files(config));
     for pod in
         [api_server::pod(config, facts), controller_manager::pod(config, facts), scheduler::pod(config)]
     {
         let image = image(&config.base, pod.program.name()).to_owned();
-        furniture.files.push(pod.file(&image));
+        setup.files.push(pod.file(&image));
     }
     let settings = kubelet::Settings {
         program: program(&config.base, Program::Kubelet, "kubelet"),
@@ -100,17 +98,17 @@ pub fn controller(config: &ControllerConfig, facts: &Facts) -> Furniture {
         api_server: &config.api_server,
         static_pods: true,
     };
-    let mut furniture = joined(furniture, kubelet::furniture(&settings, facts));
-    furniture.units.extend(manage::units());
-    furniture.units.extend(publish::units());
-    furniture.units.push(leave::unit());
-    furniture
+    let mut setup = merged(setup, kubelet::setup(&settings, facts));
+    setup.units.extend(manage::units());
+    setup.units.extend(publish::units());
+    setup.units.push(leave::unit());
+    setup
 }
 
-/// What a worker wants on its machine.
+/// Files and units of a worker.
 #[must_use]
-pub fn worker(config: &WorkerConfig, facts: &Facts) -> Furniture {
-    let furniture = containerd::furniture(&config.base, config.machine.gpu.as_deref());
+pub fn worker(config: &WorkerConfig, facts: &Facts) -> Setup {
+    let setup = containerd::setup(&config.base, config.machine.gpu.as_deref());
     let settings = kubelet::Settings {
         program: program(&config.base, Program::Kubelet, "kubelet"),
         kubelet: &config.kubelet,
@@ -118,35 +116,33 @@ pub fn worker(config: &WorkerConfig, facts: &Facts) -> Furniture {
         api_server: &config.api_server,
         static_pods: false,
     };
-    let mut furniture = joined(furniture, kubelet::furniture(&settings, facts));
-    furniture.units.extend(publish::units());
-    furniture
+    let mut setup = merged(setup, kubelet::setup(&settings, facts));
+    setup.units.extend(publish::units());
+    setup
 }
 
-fn joined(mut furniture: Furniture, more: Furniture) -> Furniture {
-    furniture.files.extend(more.files);
-    furniture.units.extend(more.units);
-    furniture
+fn merged(mut setup: Setup, more: Setup) -> Setup {
+    setup.files.extend(more.files);
+    setup.units.extend(more.units);
+    setup
 }
 
-/// The image of that name, which every configuration that can be read has.
+/// The image of that name. Reading a configuration checks that it has all of them.
 fn image<'c>(base: &'c Base, name: &str) -> &'c str {
     base.images.get(name).map(String::as_str).unwrap_or_default()
 }
 
-/// How a unit names a program: where the agent installs it, or by its name alone where the image has it, for systemd to find
-/// below `/usr/local/bin` and `/usr/bin`.
+/// The path of an installed program, or its bare name if the image has it: systemd searches `/usr/local/bin` and `/usr/bin`.
 fn program(base: &Base, of: Program, name: &str) -> String {
     let installed = base.software.iter().any(|file| file.name == of);
     if installed { format!("/{PROGRAMS}/{name}") } else { name.to_owned() }
 }
 
-/// A file of the credentials.
 fn pki(name: &str) -> String {
     format!("{KUBERNETES_DIR}/{name}")
 }
 
-/// JSON, which is YAML too, with its keys in order.
+/// JSON with sorted keys. JSON is also YAML.
 fn json(value: &Value) -> String {
     format!("{value:#}\n")
 }

@@ -1,12 +1,12 @@
-//! `leave`: what an etcd member and a controller do when their group takes them away, while their terminate hook waits.
+//! `leave`: shuts down an etcd member or a controller in order while its terminate hook waits.
 //!
-//! A unit runs it all the time; it asks the metadata service what is to become of this instance. Only where that says twice, some
-//! seconds apart and of the same instance, that it is to be terminated, anything is stopped: a member hands leadership on and stops
-//! etcd, so that its volume is free and clean when the next one wants it; a controller's API server ends as its kubelet ends it. Then
-//! the hook goes on, instead of waiting for its time.
+//! A unit runs it all the time and polls the metadata service for this instance's target state. Only after two readings, some
+//! seconds apart and of the same instance, say `Terminated`, it acts: a member hands over leadership and stops etcd, so that its
+//! volume is free and clean for the next machine; a controller's kubelet ends its static pods. Then the hook is completed before
+//! its timeout.
 //!
-//! **A member without which there is no majority stays**: its hook's whole time is time in which another may come back. A worker's
-//! hook is not ours: whoever drains the node settles it.
+//! **A member without which etcd has no majority stays** until its hook times out: another member may come back meanwhile. A
+//! worker's hook is completed by the rollout that drains it.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -24,7 +24,7 @@ use crate::bootstrap::{ETCD_SERVICE, HOME};
 use crate::credentials::below;
 use crate::etcd::health::health;
 use crate::etcd::leader::move_leader;
-use crate::etcd::place::Place;
+use crate::etcd::local_member::LocalMember;
 use crate::failure::{Failure, FailureCode, Outcome};
 use crate::kube::{MANIFESTS, STATIC_PODS};
 use crate::machine::Unit;
@@ -32,28 +32,27 @@ use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::disk;
 
-/// What becomes of this instance, once its group has decided.
+/// The lifecycle state that the group intends for this instance.
 const TARGET: &str = "autoscaling/target-lifecycle-state";
-/// There only when EC2 takes a spot instance back, two minutes before.
+/// Exists only during the two minutes before EC2 reclaims a spot instance.
 const SPOT: &str = "spot/instance-action";
-/// Where manifests go whose pods are to end.
+/// Where the manifests of stopped pods are moved.
 const STOPPED: &str = "/var/lib/slipway/stopped";
 
-/// How long things may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Between two looks.
+    /// Between two polls.
     pub pause: Duration,
-    /// Between the two that must agree.
+    /// Between the two readings that must agree.
     pub again: Duration,
-    /// For a load balancer to send nobody here any more.
+    /// For the load balancer to stop sending requests here.
     pub balancer: Duration,
-    /// For the API server to end.
+    /// For the API server to stop.
     pub ending: Duration,
 }
 
 impl Default for Patience {
-    /// Well inside of a member's hook, 600 s, and a controller's, 900 s.
+    /// Well below the hooks' timeouts: 600 s for a member, 900 s for a controller.
     fn default() -> Self {
         Self {
             pause: Duration::from_secs(5),
@@ -64,7 +63,6 @@ impl Default for Patience {
     }
 }
 
-/// A node that may have to go.
 #[derive(Debug)]
 pub struct Leaving<C> {
     config: NodeConfig,
@@ -73,25 +71,22 @@ pub struct Leaving<C> {
     patience: Patience,
 }
 
-/// The verb: it ends when the node has left.
-///
-/// # Errors
-/// If this node has no hook to settle.
+/// The verb. It returns when the node has left. Workers are refused.
 pub async fn perform(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
     let node: NodeFile =
         serde_json::from_str(&read(root, "node.json")?).map_err(|error| unreadable(&error))?;
     let host = Host { root: root.to_owned(), commands: System };
     let patience = Patience::default();
     let leaving = Leaving::read(host, Aws::new(endpoints, &node.region)?, patience)?;
-    let mut told = None;
+    let mut printed = None;
     loop {
         match leaving.pass().await {
             Ok(Some(left)) => return Ok(left),
             Ok(None) => {}
-            // Into the journal, once.
-            Err(failure) if told.as_ref() != Some(&failure.message) => {
+            // Log each failure once.
+            Err(failure) if printed.as_ref() != Some(&failure.message) => {
                 let _ = writeln!(std::io::stderr(), "{}: {}", failure.message, failure.help);
-                told = Some(failure.message);
+                printed = Some(failure.message);
             }
             Err(_) => {}
         }
@@ -106,51 +101,44 @@ fn read(root: &Path, name: &str) -> Outcome<String> {
 fn unreadable(problem: &dyn std::fmt::Display) -> Failure {
     Failure::lasting(
         FailureCode::LeaveUnreadable,
-        format!("what this node was told cannot be read: {problem}"),
-        "it comes with the userdata: let this instance be replaced",
+        format!("this node's configuration cannot be read: {problem}"),
+        "the user data writes it: replace this instance",
     )
 }
 
-/// What runs it on etcd members and controllers.
+/// The unit that runs it on etcd members and controllers.
 #[must_use]
 pub fn unit() -> Unit {
     let content = "[Unit]\nDescription=Slipway: leave when the group takes this node away\n\
                    After=network-online.target\nWants=network-online.target\nStartLimitIntervalSec=0\n\n\
                    [Service]\nExecStart=/var/lib/slipway/slipway-node leave\n\
-                   # Once it has left, nothing is to be done any more.\nRestart=on-failure\nRestartSec=10\nNice=5\n\n\
+                   # After a success there is nothing more to do.\nRestart=on-failure\nRestartSec=10\nNice=5\n\n\
                    [Install]\nWantedBy=multi-user.target\n";
     Unit { name: "slipway-leave.service".to_owned(), content: Some(content.to_owned()) }
 }
 
 impl<C: Commands> Leaving<C> {
-    /// Reads who this node is.
-    ///
-    /// # Errors
-    /// If its configuration cannot be read, or it is a worker.
     pub fn read(host: Host<C>, aws: Aws, patience: Patience) -> Outcome<Self> {
         let text = read(&host.root, "config.json")?;
         let config = NodeConfig::read(&text).map_err(|error| unreadable(&error))?;
         match config {
             NodeConfig::Worker(_) => Err(Failure::lasting(
                 FailureCode::LeaveWorker,
-                "a worker does not settle its terminate hook: whoever drains it does",
+                "a worker's terminate hook is completed by the rollout that drains it, not by this verb",
                 "run this on an etcd member or a controller",
             )),
             NodeConfig::Etcd(_) | NodeConfig::Controller(_) => Ok(Self { config, aws, host, patience }),
         }
     }
 
-    /// Looks once; what was done, if this node has left.
-    ///
-    /// # Errors
-    /// If something cannot be asked for or done: it is tried again with the next.
+    /// One poll. Returns what was done if this node has left. After an error the next poll tries again.
     pub async fn pass(&self) -> Outcome<Option<Value>> {
         let Some(instance) = self.terminated().await? else {
             if let NodeConfig::Etcd(config) = &self.config
                 && self.aws.imds().find(SPOT).await?.is_some()
             {
-                // It goes without asking, and stopping it is EC2's: somebody else leads until then.
-                move_leader(&self.place(config)).await?;
+                // EC2 stops a spot instance itself; until then another member should lead.
+                move_leader(&self.local(config)).await?;
             }
             return Ok(None);
         };
@@ -159,8 +147,8 @@ impl<C: Commands> Leaving<C> {
             return Ok(None);
         }
         match &self.config {
-            NodeConfig::Etcd(config) => self.member_goes(config).await?,
-            NodeConfig::Controller(config) => self.controller_goes(config.control_plane.bind_port).await?,
+            NodeConfig::Etcd(config) => self.stop_member(config).await?,
+            NodeConfig::Controller(config) => self.stop_control_plane(config.control_plane.bind_port).await?,
             NodeConfig::Worker(_) => return Ok(None),
         }
         let base = self.config.base();
@@ -169,12 +157,12 @@ impl<C: Commands> Leaving<C> {
             name: base.terminate_hook.clone(),
             instance: instance.clone(),
         };
-        // One that waits for nothing has timed out: the instance goes all the same.
+        // If no action is pending, the hook timed out and the instance is terminated anyway.
         let waited = self.aws.settle(&hook, HookResult::Continue).await?;
         Ok(Some(json!({ "instance": instance, "role": base.role, "left": true, "hookWaited": waited })))
     }
 
-    /// This instance's id, if it is to be terminated.
+    /// This instance's id, if it is about to be terminated.
     async fn terminated(&self) -> Outcome<Option<String>> {
         let target = self.aws.imds().find(TARGET).await?;
         if target.as_deref().map(str::trim) != Some("Terminated") {
@@ -183,33 +171,33 @@ impl<C: Commands> Leaving<C> {
         Ok(Some(self.aws.imds().instance().await?.id))
     }
 
-    fn place(&self, config: &EtcdConfig) -> Place {
-        Place { root: self.host.root.clone(), config: config.clone() }
+    fn local(&self, config: &EtcdConfig) -> LocalMember {
+        LocalMember { root: self.host.root.clone(), config: config.clone() }
     }
 
-    async fn member_goes(&self, config: &EtcdConfig) -> Outcome<()> {
-        let place = self.place(config);
-        // One that does not answer is no part of a majority.
-        if let Ok(health) = health(&place).await {
-            refuse_last(&health)?;
-            // Who cannot hand it on leaves an election behind.
-            let _ = move_leader(&place).await;
+    async fn stop_member(&self, config: &EtcdConfig) -> Outcome<()> {
+        let local = self.local(config);
+        // A member that does not answer does not count for the majority.
+        if let Ok(health) = health(&local).await {
+            refuse_without_majority(&health)?;
+            // If this fails, the others elect a leader after a timeout.
+            let _ = move_leader(&local).await;
         }
-        self.host.commands.must("systemctl", &["stop", ETCD_SERVICE]).await?;
-        // Busy or not: the data are synced, and EC2 detaches the volume from what has ended.
+        self.host.commands.run_checked("systemctl", &["stop", ETCD_SERVICE]).await?;
+        // Even if the mount is busy: the data are synced, and EC2 detaches the volume of a terminated instance.
         let mount = disk::mount_unit(&config.data_volume.mount_point);
         self.host.commands.run("systemctl", &["stop", &mount]).await.map(drop)
     }
 
-    /// The kubelet ends the pods of manifests that are gone, gracefully.
-    async fn controller_goes(&self, port: u16) -> Outcome<()> {
+    /// The kubelet gracefully ends pods whose manifest is gone.
+    async fn stop_control_plane(&self, port: u16) -> Outcome<()> {
         sleep(self.patience.balancer).await;
         let (from, to) = (self.host.below(MANIFESTS), self.host.below(STOPPED));
         let failed = |error: std::io::Error| {
             Failure::passing(
                 FailureCode::LeaveFiles,
                 format!("{}: {error}", to.display()),
-                "see that the disk has room and is no read-only one",
+                "see that the disk has room and is mounted writable",
             )
         };
         fs::create_dir_all(&to).map_err(failed)?;
@@ -223,7 +211,7 @@ impl<C: Commands> Leaving<C> {
         }
         let begun = Instant::now();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        // It goes even if the pod does not end: nobody is sent here any more.
+        // Continue even if the pod does not end: no requests arrive here any more.
         while begun.elapsed() < self.patience.ending {
             let connected = timeout(Duration::from_secs(1), TcpStream::connect(address)).await;
             if !connected.is_ok_and(|connected| connected.is_ok()) {
@@ -235,24 +223,24 @@ impl<C: Commands> Leaving<C> {
     }
 }
 
-/// A member that serves, and whose fellows alone are no majority.
-fn refuse_last(health: &EtcdHealth) -> Outcome<()> {
+/// Refuses if this member serves and the others alone have no majority.
+fn refuse_without_majority(health: &EtcdHealth) -> Outcome<()> {
     let voters: Vec<_> = health.members.iter().filter(|member| !member.learner).collect();
     let own = health.id.as_ref();
     let is_voter = voters.iter().any(|member| Some(&member.id) == own);
     let others = voters.iter().filter(|member| Some(&member.id) != own && member.reachable).count();
-    // The only one there is has nobody to wait for.
+    // A single member has no others to wait for.
     if !health.serving || !is_voter || voters.len() < 2 || others > voters.len() / 2 {
         return Ok(());
     }
     Err(Failure::passing(
         FailureCode::LeaveMajority,
         format!(
-            "without {} the cluster has no majority: {others} others of {} can be reached",
+            "without {} the etcd cluster has no majority: only {others} of its {} voters can be reached besides it",
             health.name,
             voters.len()
         ),
-        "it stays until its terminate hook has waited its time: bring the others back meanwhile",
+        "the member stays until its terminate hook times out: bring the other members back meanwhile",
     ))
 }
 
@@ -278,12 +266,15 @@ mod tests {
 
     #[test]
     fn p4_a_member_goes_only_where_the_others_are_a_majority() {
-        assert!(refuse_last(&health(true, &[true, true, true])).is_ok());
+        assert!(refuse_without_majority(&health(true, &[true, true, true])).is_ok());
         for last in [&[true, true, false][..], &[true, true], &[true, true, true, false, false]] {
-            assert!(refuse_last(&health(true, last)).is_err_and(|failure| failure.passing), "{last:?}");
+            assert!(
+                refuse_without_majority(&health(true, last)).is_err_and(|failure| failure.passing),
+                "{last:?}"
+            );
         }
-        // There is nothing to lose.
-        assert!(refuse_last(&health(true, &[true])).is_ok());
-        assert!(refuse_last(&health(false, &[true, false, false])).is_ok());
+        // A single member, and one that does not serve.
+        assert!(refuse_without_majority(&health(true, &[true])).is_ok());
+        assert!(refuse_without_majority(&health(false, &[true, false, false])).is_ok());
     }
 }

@@ -1,7 +1,10 @@
-//! The node agent: one binary that needs nothing of the image but glibc and systemd, fetched by its digest.
+//! The node agent: one binary that needs only glibc and systemd from the image, and is fetched by its digest.
 //!
-//! Each verb does one thing, may be killed anywhere and run again, and prints one JSON object: what it did, or a
-//! [`failure::Failure`]. The functions reach nodes only through Systems Manager documents that name one of these verbs.
+//! Each verb does one thing, can be killed at any point and run again, and prints one JSON object: what it did, or a
+//! [`failure::Failure`]. The functions reach nodes only through Systems Manager documents, each of which names one of these
+//! verbs.
+
+#![allow(missing_docs, reason = "only the tests of this repository use this library")]
 
 pub mod api;
 pub mod aws;
@@ -33,11 +36,10 @@ use failure::{FailureCode, Outcome};
 use machine::apply::Host;
 use machine::commands::System;
 
-/// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "slipway-node", version, about = "Slipway's agent on a node")]
 pub struct Arguments {
-    /// Where the machine's files are
+    /// Root of the machine's file system
     #[arg(long, global = true, hide = true, default_value = "/")]
     root: PathBuf,
     #[command(subcommand)]
@@ -46,82 +48,74 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make this machine the node that its userdata says it is
+    /// Make this machine the node that its user data describes
     Bootstrap {
-        /// On a node in service, after a reboot: its launch hook is left alone, and the instance is kept whatever comes of it
+        /// After a reboot of a node in service: leaves the launch hook alone and keeps the instance whatever happens
         #[arg(long)]
         again: bool,
     },
-    /// On a worker: let its disks have their file systems, at each boot before they are mounted
+    /// On a worker: prepare its disks, at each boot before they are mounted
     Storage,
-    /// What an etcd member does
+    /// Verbs of an etcd member
     #[command(subcommand)]
     Etcd(etcd::Verb),
-    /// What this node serves, how its components are, and what was applied
+    /// Show what this node serves, the health of its components, and what was applied
     Status {
-        /// Put it into the asset bucket, too
+        /// Also write the result to the asset bucket
         #[arg(long)]
         publish: bool,
     },
-    /// Put newer credentials in place, and wait until they are served
+    /// Install newer credentials, and wait until they are served
     Refresh {
-        /// The digest of the bundle, as the plan names it
+        /// The digest of the bundle, as in the plan
         #[arg(long, value_parser = digest)]
         credentials: String,
-        /// Whether what reads some of them at its start alone may be restarted, once and one after the other
+        /// Whether processes that read some of these files only at their start may be restarted, one after the other
         #[arg(long, num_args = 0..=1, default_value = "never", default_missing_value = "allowed")]
         restart: Restart,
     },
-    /// Which agent this is
+    /// Print the agent's version
     Version,
-    /// On a controller: empty a node of its pods, under their disruption budgets
+    /// On a controller: drain a node under its pods' disruption budgets
     Drain(drain::Drain),
-    /// On a controller: let pods come to a node again
+    /// On a controller: uncordon a node
     Uncordon(drain::Uncordon),
-    /// On a controller: one pass over the add-ons, the nodes' certificates and what the cluster is told of its own
+    /// On a controller: one pass over add-ons, certificate requests of kubelets, and the cluster's own ConfigMap and labels
     Manage,
-    /// On etcd members and controllers: wait until the group takes this node away, then go in good order
+    /// On etcd members and controllers: wait until the group terminates this instance, then shut down in order
     Leave,
 }
 
-/// Whether a process may be restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Restart {
-    /// What would need it is refused.
+    /// Credentials that need a restart are refused.
     Never,
-    /// What needs it has it.
     Allowed,
 }
 
-/// Whether the agent knows the verb in `words` and takes its options.
-///
-/// # Errors
-/// With what it says to whoever calls it so.
+/// Whether the agent knows the verb in `words` and accepts its options; the error is the usage message.
 pub fn understands(words: &[&str]) -> Result<(), String> {
     parse(words).map(|_| ())
 }
 
-/// What the verb in `words` answers; it ends where the caller drops it.
-///
-/// # Errors
-/// As the verb, or if there is no such verb.
-pub async fn ask(words: &[&str]) -> Outcome<Value> {
-    let asked =
-        parse(words).map_err(|said| failure::Failure::lasting(FailureCode::Usage, said, "see --help"))?;
-    perform(&asked.root, &Endpoints::read(|_| None), asked.verb).await
+/// Runs the verb in `words` in this process. Dropping the future stops it.
+pub async fn answer(words: &[&str]) -> Outcome<Value> {
+    let arguments =
+        parse(words).map_err(|usage| failure::Failure::lasting(FailureCode::Usage, usage, "see --help"))?;
+    perform(&arguments.root, &Endpoints::read(|_| None), arguments.verb).await
 }
 
 fn parse(words: &[&str]) -> Result<Arguments, String> {
-    let asked = Arguments::try_parse_from(["slipway-node"].iter().chain(words));
-    asked.map_err(|error| error.to_string())
+    let parsed = Arguments::try_parse_from(["slipway-node"].iter().chain(words));
+    parsed.map_err(|error| error.to_string())
 }
 
-/// Does what `arguments` say; prints one JSON object. The status is 0, or 1 after a failure.
+/// Runs the verb and prints one JSON object. The exit status is 0, or 1 after a failure.
 pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
     let done = perform(&arguments.root, endpoints, arguments.verb).await;
     let status = if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     let value = printed(&done.map_err(Into::into));
-    // Whoever asked may be gone.
+    // The reader of the pipe may be gone.
     let _ = writeln!(std::io::stdout(), "{value}");
     status
 }
@@ -147,7 +141,7 @@ async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Valu
     }
 }
 
-/// A digest names an object and a folder: nothing but 64 hex digits is one.
+/// A digest becomes part of a key and of a path, so nothing but 64 hex digits is accepted.
 fn digest(text: &str) -> Result<String, String> {
     let is_one = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_one { Ok(text.to_owned()) } else { Err("a digest has 64 lower-case hex digits".to_owned()) }

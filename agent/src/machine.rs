@@ -1,6 +1,6 @@
-//! What a role wants on its machine, as data: who decides it touches nothing, and one place makes it so.
+//! The files and units that a role needs on its machine, as data. Modules that decide them change nothing; [`apply`] does.
 //!
-//! - [`apply`]: makes it so. [`files`] writes, [`commands`] runs programs: a port.
+//! - [`apply`] uses [`files`] for files and the port [`commands`] for programs.
 //! - [`disk`]: a volume, its device, its file system. [`accounts`]: users and groups.
 
 pub mod accounts;
@@ -9,37 +9,35 @@ pub mod commands;
 pub mod disk;
 pub mod files;
 
-/// Files and units, in the order in which they are made.
+/// Files and units.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Furniture {
-    /// Written whole or not at all, and only where they differ.
+pub struct Setup {
+    /// Each is written atomically, and only if it differs.
     pub files: Vec<File>,
-    /// Started in this order, once all files are there.
+    /// Started in this order after all files were written.
     pub units: Vec<Unit>,
 }
 
-/// A file of root's.
+/// A file owned by root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// From the root.
     pub path: String,
-    /// Permissions, such as `0o644`. Folders above it that are missing are made as 0755.
+    /// Permissions, such as `0o644`. Missing parent folders are created with 0755.
     pub mode: u32,
-    /// What is in it. No secret: those come out of the credentials' bundle, and are written from there.
+    /// Never a secret: those come from the bundle of credentials.
     pub content: String,
 }
 
-/// A systemd unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// With its suffix.
+    /// With its suffix, such as `.service`.
     pub name: String,
-    /// Below `/etc/systemd/system`; `None` for one that the image has.
+    /// `None` for a unit that the image has.
     pub content: Option<String>,
 }
 
 impl Unit {
-    /// Whether it says nothing of who wants it.
+    /// Whether it has no `[Install]` section.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.content.as_ref().is_some_and(|content| !content.contains("\n[Install]\n"))
@@ -47,7 +45,7 @@ impl Unit {
 }
 
 impl File {
-    /// A file that everybody may read.
+    /// A file that everybody may read (0644).
     #[must_use]
     pub fn public(path: impl Into<String>, content: impl Into<String>) -> Self {
         Self { path: path.into(), mode: 0o644, content: content.into() }

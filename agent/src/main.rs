@@ -8,7 +8,7 @@ use slipway_node::aws::Endpoints;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // The one place where the environment is read.
+    // The environment is read only here.
     let endpoints = Endpoints::read(|name| std::env::var(name).ok());
     slipway_node::run(Arguments::parse(), &endpoints).await
 }

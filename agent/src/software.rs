@@ -1,8 +1,8 @@
-//! Programs that the image lacks: fetched by the digest that the configuration names, unpacked beside what was there before,
-//! and put in place by links, so that a program is there whole or not at all.
+//! Programs that the image lacks: downloaded by digest, unpacked into a folder of their own, and put in place by links, so that a
+//! program is installed completely or not at all.
 //!
-//! Each release has a folder of its own below `/opt/slipway/software`; `/opt/slipway/bin` and `/opt/cni/bin` hold links. What
-//! is there already is not fetched again, and nothing that an image brought is written over.
+//! Each release has a folder below `/opt/slipway/software`; `/opt/slipway/bin` and `/opt/cni/bin` have links to it. An installed
+//! release is not downloaded again, and files of the image are never overwritten.
 
 mod fetch;
 #[cfg(test)]
@@ -20,31 +20,23 @@ use slipway_core::software::{Program, ProgramFile};
 use crate::failure::{Failure, FailureCode, Outcome};
 pub use fetch::Publisher;
 
-/// Where releases are unpacked.
 const RELEASES: &str = "opt/slipway/software";
-/// Where programs are linked.
 pub(crate) const PROGRAMS: &str = "opt/slipway/bin";
-/// Where containerd looks for the plugins of CNI, and where add-ons put theirs.
+/// CNI plugins: containerd looks here, and add-ons install theirs here.
 const PLUGINS: &str = "opt/cni/bin";
-/// Where an image may have them.
+/// Where the image may have programs.
 const OF_THE_IMAGE: [&str; 4] = ["usr/local/bin", "usr/bin", "usr/sbin", "bin"];
 
-/// What became of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Installed {
-    /// What.
     pub name: Program,
-    /// Its release.
     pub version: String,
-    /// Whether it was fetched now; else it was there.
+    /// Whether it was downloaded now.
     pub fetched: bool,
 }
 
-/// Installs `files`, in their order.
-///
-/// # Errors
-/// If one cannot be had, is not what its digest says, or cannot be written. What was installed before stays.
+/// Installs `files` in order. After a failure the previously installed releases still work.
 pub async fn install(root: &Path, publisher: &Publisher, files: &[ProgramFile]) -> Outcome<Vec<Installed>> {
     let mut installed = Vec::new();
     for file in files {
@@ -53,19 +45,19 @@ pub async fn install(root: &Path, publisher: &Publisher, files: &[ProgramFile]) 
         let folder = root.join(RELEASES).join(&name);
         let fetched = !folder.exists();
         if fetched {
-            release(root, publisher, file, &folder).await?;
+            fetch_release(root, publisher, file, &folder).await?;
         }
-        link(root, file.name, &name, &folder)?;
+        link_programs(root, file.name, &name, &folder)?;
         installed.push(Installed { name: file.name, version: file.version.clone(), fetched });
     }
     Ok(installed)
 }
 
-/// Fetches one release into `folder`.
-async fn release(root: &Path, publisher: &Publisher, file: &ProgramFile, folder: &Path) -> Outcome<()> {
+/// Downloads and unpacks one release into `folder`.
+async fn fetch_release(root: &Path, publisher: &Publisher, file: &ProgramFile, folder: &Path) -> Outcome<()> {
     let releases = root.join(RELEASES);
     fs::create_dir_all(&releases).map_err(|error| unwritable(&releases, &error))?;
-    // In the same file system as its place, and gone with whatever goes wrong.
+    // In the same file system, so that a rename works; deleted after any failure.
     let draft = tempfile::Builder::new()
         .prefix(".draft-")
         .tempdir_in(&releases)
@@ -85,8 +77,8 @@ async fn release(root: &Path, publisher: &Publisher, file: &ProgramFile, folder:
     fs::rename(&unpacked, folder).map_err(|error| unwritable(folder, &error))
 }
 
-/// Puts links to everything in `folder`; a link of another release is replaced.
-fn link(root: &Path, program: Program, release: &str, folder: &Path) -> Outcome<()> {
+/// Links everything in `folder`, and replaces links to other releases.
+fn link_programs(root: &Path, program: Program, release: &str, folder: &Path) -> Outcome<()> {
     let (place, up) = match program {
         Program::CniPlugins => (root.join(PLUGINS), "../../slipway/software"),
         Program::Containerd | Program::Etcd | Program::Kubelet | Program::Runc => {
@@ -101,13 +93,13 @@ fn link(root: &Path, program: Program, release: &str, folder: &Path) -> Outcome<
             Ok(there) if there == target => continue,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // An image's own, or an add-on's: theirs.
+            // A file of the image or of an add-on stays.
             Err(_) => continue,
         }
         let mut draft = name.clone();
         draft.push(".draft");
         let draft = place.join(draft);
-        // Of somebody who died here.
+        // Left by a run that died.
         let _ = fs::remove_file(&draft);
         symlink(&target, &draft).map_err(|error| unwritable(&draft, &error))?;
         fs::rename(&draft, &at).map_err(|error| unwritable(&at, &error))?;
@@ -115,11 +107,8 @@ fn link(root: &Path, program: Program, release: &str, folder: &Path) -> Outcome<
     Ok(())
 }
 
-/// Where `program` is, as those see it who live below `root`: what was installed, or else the image's.
-///
-/// # Errors
-/// If it is nowhere.
-pub fn find(root: &Path, program: &str) -> Outcome<PathBuf> {
+/// The path of `program` as seen below `root`: the installed one, else the image's.
+pub fn find_program(root: &Path, program: &str) -> Outcome<PathBuf> {
     let runs = |path: &PathBuf| {
         let found = fs::metadata(root.join(path.strip_prefix("/").unwrap_or(path)));
         found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
@@ -130,7 +119,7 @@ pub fn find(root: &Path, program: &str) -> Outcome<PathBuf> {
         Failure::lasting(
             FailureCode::SoftwareMissing,
             format!("the program {program} is neither in /{PROGRAMS} nor in the image"),
-            "write software.source: release into cluster.yaml, or take an image that has it",
+            "set software.source: release in cluster.yaml, or use an image that has it",
         )
     })
 }

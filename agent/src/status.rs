@@ -1,9 +1,10 @@
-//! `status`: what this node serves, how its components are, and what was applied.
+//! `status`: what this node serves, the health of its components, and what was applied.
 
 pub mod handshake;
 pub mod held;
 pub mod listeners;
 pub mod publish;
+pub(crate) mod registration;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -23,38 +24,34 @@ use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use crate::aws::{Aws, Endpoints, Retry};
 use crate::credentials::{self, below};
-use crate::etcd::place::CONFIG;
 use crate::failure::{Failure, FailureCode, Outcome};
 use crate::{etcd, http};
 
-/// Where userdata puts who the node is.
 pub const NODE: &str = "/var/lib/slipway/node.json";
+const CONFIG: &str = "/var/lib/slipway/config.json";
 
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest words of a component's that are passed on.
-const WORDS: usize = 300;
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Characters of a component's message that are reported.
+const MESSAGE_LENGTH: usize = 300;
 
-/// What this node is at.
-///
-/// # Errors
-/// If its configuration cannot be read.
+/// The status of this node.
 pub async fn status(root: &Path, endpoints: &Endpoints) -> Outcome<NodeStatus> {
-    of(root, instance(root, endpoints).await).await
+    status_of_instance(root, instance(root, endpoints).await).await
 }
 
-/// What this node is at, which is `instance`.
-///
-/// # Errors
-/// If its configuration cannot be read.
-pub async fn of(root: &Path, instance: Option<Instance>) -> Outcome<NodeStatus> {
+/// The status of this node, which runs on `instance`.
+pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Outcome<NodeStatus> {
     let (config, text) = self::config(root)?;
     let now = Timestamp::now();
     let listeners = listeners::listeners(root, &config);
     let components = listeners::components(root, &config);
-    let (served, components, etcd) = tokio::join!(
+    let name = instance.as_ref().map(|instance| instance.id.clone());
+    let node = async { registration::registration(root, &config, name.as_deref()?).await };
+    let (served, components, etcd, node) = tokio::join!(
         join_all(listeners.iter().map(|listener| served(listener, now))),
-        join_all(components.iter().map(ask)),
-        member(root, &config),
+        join_all(components.iter().map(component_health)),
+        etcd_health(root, &config),
+        node,
     );
     let etcd = etcd?;
     let mut components = components;
@@ -77,13 +74,11 @@ pub async fn of(root: &Path, instance: Option<Instance>) -> Outcome<NodeStatus> 
         held: held::held(root, &config),
         components,
         etcd,
+        node,
     })
 }
 
-/// What this node was told, and the text of it.
-///
-/// # Errors
-/// If it cannot be read.
+/// This node's configuration, and its text.
 pub fn config(root: &Path) -> Outcome<(NodeConfig, String)> {
     let path = below(root, CONFIG);
     let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
@@ -91,7 +86,7 @@ pub fn config(root: &Path) -> Outcome<(NodeConfig, String)> {
     Ok((config, text))
 }
 
-/// The machine, if it is one of EC2's.
+/// The instance, if this is one of EC2's.
 async fn instance(root: &Path, endpoints: &Endpoints) -> Option<Instance> {
     let region = node(root).ok()??.region;
     let retry = Retry { tries: 2, pause: Duration::from_millis(200) };
@@ -105,17 +100,17 @@ impl From<crate::aws::Instance> for Instance {
     }
 }
 
-async fn member(root: &Path, config: &NodeConfig) -> Outcome<Option<slipway_core::node::EtcdHealth>> {
+async fn etcd_health(root: &Path, config: &NodeConfig) -> Outcome<Option<slipway_core::node::EtcdHealth>> {
     match config {
         NodeConfig::Etcd(config) => {
-            let place = etcd::place::Place { root: root.to_owned(), config: (**config).clone() };
-            etcd::health::health(&place).await.map(Some)
+            let local = etcd::local_member::LocalMember { root: root.to_owned(), config: (**config).clone() };
+            etcd::health::health(&local).await.map(Some)
         }
         NodeConfig::Controller(_) | NodeConfig::Worker(_) => Ok(None),
     }
 }
 
-/// What `listener` presents.
+/// The certificate that `listener` presents.
 pub async fn served(listener: &Listener, now: Timestamp) -> Served {
     let address = listener.address();
     let loopback = ServerName::IpAddress(address.ip().into());
@@ -135,42 +130,33 @@ pub async fn served(listener: &Listener, now: Timestamp) -> Served {
     }
 }
 
-pub(crate) async fn ask(component: &Component) -> ComponentHealth {
-    let problem = asked(component).await.err();
+pub(crate) async fn component_health(component: &Component) -> ComponentHealth {
+    let problem = probe(component).await.err();
     ComponentHealth { name: component.name.into(), healthy: problem.is_none(), problem }
 }
 
-async fn asked(component: &Component) -> Result<(), String> {
+async fn probe(component: &Component) -> Result<(), String> {
     let identity =
         component.identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
     let tls = match &component.authority {
         Some(authority) => http::mutual(authority, identity).map_err(|failure| failure.message)?,
         None => Recorder::new().config(None)?,
     };
-    let client = http::client(tls, PATIENCE).map_err(|failure| failure.message)?;
-    let response = client.get(&component.url).send().await.map_err(|error| cause(&error))?;
+    let client = http::client(tls, PROBE_TIMEOUT).map_err(|failure| failure.message)?;
+    let response = client.get(&component.url).send().await.map_err(|error| http::innermost_cause(&error))?;
     let status = response.status();
     if status.is_success() {
         return Ok(());
     }
     let text = response.text().await.unwrap_or_default();
-    Err(format!("{status}: {}", text.trim().chars().take(WORDS).collect::<String>()))
-}
-
-/// The innermost cause says what happened: "connection refused", not "error sending request".
-fn cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
+    Err(format!("{status}: {}", text.trim().chars().take(MESSAGE_LENGTH).collect::<String>()))
 }
 
 fn applied(root: &Path, config: &NodeConfig, text: &str) -> Outcome<Applied> {
     let applied = Applied {
         config: Some(sha256_hex(text.as_bytes())),
         credentials: credentials::applied(root, credentials_folder(config))?,
-        agent: agent(),
+        agent: own_digest(),
         as_asked: false,
     };
     let as_asked = node(root)?.is_some_and(|node| {
@@ -181,7 +167,6 @@ fn applied(root: &Path, config: &NodeConfig, text: &str) -> Outcome<Applied> {
     Ok(Applied { as_asked, ..applied })
 }
 
-/// The folder of a role's credentials.
 #[must_use]
 pub fn credentials_folder(config: &NodeConfig) -> &'static str {
     match config {
@@ -190,10 +175,7 @@ pub fn credentials_folder(config: &NodeConfig) -> &'static str {
     }
 }
 
-/// Who the node is; `None` if nobody said.
-///
-/// # Errors
-/// If that cannot be read.
+/// `node.json`; `None` if it is missing.
 pub fn node(root: &Path) -> Outcome<Option<NodeFile>> {
     let path = below(root, NODE);
     match std::fs::read_to_string(&path) {
@@ -203,8 +185,22 @@ pub fn node(root: &Path) -> Outcome<Option<NodeFile>> {
     }
 }
 
-/// SHA-256 of this very program.
-fn agent() -> Option<String> {
+/// `node.json`, which must be there.
+pub fn required_node(root: &Path) -> Outcome<NodeFile> {
+    node(root)?.ok_or_else(|| {
+        Failure::lasting(
+            FailureCode::ConfigUnreadable,
+            format!(
+                "{} is missing: without it the agent does not know which node this is",
+                below(root, NODE).display()
+            ),
+            "replace the node: its user data writes that file",
+        )
+    })
+}
+
+/// The SHA-256 of this program.
+fn own_digest() -> Option<String> {
     let mut file = File::open("/proc/self/exe").ok()?;
     let (mut digest, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
     loop {

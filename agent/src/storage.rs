@@ -1,12 +1,11 @@
 //! A worker's disks: `volumeMounts`, `raid0Mounts`, `ephemeralStorage`.
 //!
-//! - [`Storage::prepare`] finds them, puts arrays together, makes what file systems are missing, and links each below a name that lasts
-//!   as long as the machine runs. It is a step of the bootstrap, and a verb, which a unit runs at each boot: an instance store is empty
-//!   after the instance was stopped.
-//! - [`Storage::mount`] writes and starts the units ([`units`]) that go by those links.
+//! - [`Storage::prepare`] finds them, assembles arrays, creates missing file systems, and links each to a stable name. It is a
+//!   step of the bootstrap and a verb that a unit runs at each boot, because an instance store is empty after a stop.
+//! - [`Storage::mount`] writes and starts the mount units ([`units`]) of those links.
 //!
-//! A volume is known by its id, which EC2 is asked for once: the names under which volumes are attached are nobody's on Nitro. What is
-//! formatted once is never formatted again, of volumes and instance stores alike: only what is empty is.
+//! A volume is known by its id, which EC2 is asked for once: on Nitro, device names mean nothing. Only empty disks are formatted,
+//! volumes and instance stores alike.
 
 mod array;
 mod units;
@@ -30,52 +29,44 @@ use crate::machine::disk::{self, Kind};
 use crate::machine::files;
 use crate::status;
 use array::Array;
-use units::{LINKS, furniture};
+use units::{LINKS, setup};
 
-/// Where the machine's own disks are mounted if the spec names no path: pods' folders are bound to it.
+/// The mount point of the instance store if the spec has no path; pods' folders are bound to it.
 const STORE: &str = "/var/lib/slipway/store";
-/// What EC2 said of the volumes, by the names under which it attached them.
+/// EC2's answer: volume ids by device name.
 const VOLUMES: &str = "/var/lib/slipway/volumes.json";
-/// Labels of 12 bytes at most, as XFS has them.
+/// Labels of at most 12 bytes, XFS' limit.
 const DATA: &str = "slipway-data";
 const TEMP: &str = "slipway-temp";
-/// What udev links the machine's own disks by.
+/// udev's links of instance store disks.
 const BY_ID: &str = "/dev/disk/by-id";
 const INSTANCE_STORE: &str = "nvme-Amazon_EC2_NVMe_Instance_Storage";
-/// How long a boot waits for disks.
 const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A file system of a worker's.
+/// A worker's file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Disk {
-    /// Its name below [`LINKS`], and that of its array.
+    /// The name below [`LINKS`] and of its array.
     link: String,
-    /// Where it is mounted.
+    /// The mount point.
     path: String,
     file_system: String,
-    /// One, or several that are put together.
+    /// One disk, or several for an array.
     disks: Vec<String>,
     create_tmp: bool,
-    /// It is empty after a stop.
+    /// An instance store: empty after a stop.
     scratch: bool,
 }
 
-/// A worker's disks on its machine.
 #[derive(Debug)]
 pub struct Storage<'a, C> {
-    /// The machine.
     pub host: &'a Host<C>,
-    /// What it is told of them.
     pub machine: &'a Machine,
-    /// Whoever knows which volumes are attached.
     pub aws: &'a Aws,
 }
 
-/// The verb, for a boot: waits for what may pass, as long as that may take.
-///
-/// # Errors
-/// If a disk cannot be had, or holds something else.
+/// The verb. At a boot it waits for disks that have not appeared yet.
 pub async fn perform(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
     let NodeConfig::Worker(config) = status::config(root)?.0 else {
         return Ok(json!({ "disks": {} }));
@@ -93,24 +84,21 @@ pub async fn perform(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
     }
 }
 
-/// Whether a worker wants anything of this.
+/// Whether the configuration has any disks to prepare.
 #[must_use]
 pub fn is_wanted(machine: &Machine) -> bool {
     !machine.mounts.is_empty() || machine.instance_store.is_some()
 }
 
 impl<C: Commands> Storage<'_, C> {
-    /// Lets every disk have its file system and its link; the devices, by the paths where they are to be mounted.
-    ///
-    /// # Errors
-    /// If one cannot be had, or holds something else.
+    /// Ensures that every disk has its file system and its link; returns devices by mount point.
     pub async fn prepare(&self) -> Outcome<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for disk in self.disks().await? {
             let link = self.host.below(&format!("{LINKS}/{}", disk.link));
             let unit = disk::mount_unit(&disk.path);
             let active = self.host.commands.run("systemctl", &["is-active", "--quiet", &unit]).await?;
-            // What is mounted is neither made nor checked.
+            // A mounted file system is neither created nor checked.
             if active.status == Some(0) {
                 let device = fs::read_link(&link).unwrap_or_default();
                 found.insert(disk.path, device.display().to_string());
@@ -123,14 +111,14 @@ impl<C: Commands> Storage<'_, C> {
         Ok(found)
     }
 
-    /// The device of `disk`, with its file system on it.
+    /// The device of `disk`, formatted and checked.
     async fn device(&self, disk: &Disk) -> Outcome<String> {
-        let kind = Kind::of(&disk.file_system)?;
+        let kind = Kind::from_name(&disk.file_system)?;
         let device = match disk.disks.as_slice() {
             [one] => one.clone(),
             several => {
                 let name = format!("slipway-{}", disk.link);
-                Array { name: &name, disks: several, scratch: disk.scratch }.bring_up(self.host).await?
+                Array { name: &name, disks: several, scratch: disk.scratch }.ensure_running(self.host).await?
             }
         };
         let label = if disk.scratch { TEMP } else { DATA };
@@ -141,33 +129,30 @@ impl<C: Commands> Storage<'_, C> {
         Ok(device)
     }
 
-    /// Writes and starts what mounts them, now and at each boot.
-    ///
-    /// # Errors
-    /// If one cannot be mounted.
+    /// Writes and starts the mount units.
     pub async fn mount(&self) -> Outcome<()> {
         let disks = self.disks().await?;
         let holds =
             self.machine.instance_store.as_ref().map(|store| store.holds.as_slice()).unwrap_or_default();
-        let furniture = furniture(&disks, holds);
-        self.host.write(&furniture).await?;
-        self.host.start(&furniture).await?;
+        let setup = setup(&disks, holds);
+        self.host.write(&setup).await?;
+        self.host.start(&setup).await?;
         for disk in disks.iter().filter(|disk| disk.create_tmp) {
             files::folder(&self.host.below(&format!("{}/tmp", disk.path)), 0o1777, Owner::ROOT)?;
         }
         Ok(())
     }
 
-    /// All file systems, one below another after it.
+    /// All file systems, parents before those mounted below them.
     async fn disks(&self) -> Outcome<Vec<Disk>> {
-        // Whoever has no udev has no links to wait for.
+        // A machine without udev has no links to wait for.
         let _ = self.host.commands.run("udevadm", &["settle", "--timeout=60"]).await;
         let mut all = Vec::new();
         let volumes = if self.machine.mounts.is_empty() { BTreeMap::new() } else { self.volumes().await? };
         for mount in &self.machine.mounts {
             let mut disks = Vec::new();
             for device in &mount.devices {
-                disks.push(self.attached(device, volumes.get(device))?);
+                disks.push(self.attached_disk(device, volumes.get(device))?);
             }
             let first = mount.devices.first().map(String::as_str).unwrap_or_default();
             all.push(Disk {
@@ -180,7 +165,7 @@ impl<C: Commands> Storage<'_, C> {
             });
         }
         if let Some(store) = &self.machine.instance_store {
-            let own = self.own_disks()?;
+            let own = self.instance_store_disks()?;
             let path = store.path.as_deref().unwrap_or(STORE);
             let of = |link: String, path: String, disks: Vec<String>| Disk {
                 link,
@@ -203,14 +188,13 @@ impl<C: Commands> Storage<'_, C> {
         Ok(all)
     }
 
-    /// The volumes' ids, by the devices of the configuration. They are what they are as long as the instance is: who knows them asks
-    /// nobody, and a boot needs no network.
+    /// Volume ids by device name. They do not change during an instance's life, so they are stored, and a boot needs no network.
     async fn volumes(&self) -> Outcome<BTreeMap<String, String>> {
         let path = self.host.below(VOLUMES);
         let wanted: Vec<&String> = self.machine.mounts.iter().flat_map(|mount| &mount.devices).collect();
         let known = files::read(&path)?.unwrap_or_default();
         let known: BTreeMap<String, String> = serde_json::from_slice(&known).unwrap_or_default();
-        if wanted.iter().all(|device| self.attached(device, known.get(*device)).is_ok()) {
+        if wanted.iter().all(|device| self.attached_disk(device, known.get(*device)).is_ok()) {
             return Ok(known);
         }
         let attached = self.aws.attachments(&self.aws.imds().instance().await?.id).await?;
@@ -223,32 +207,32 @@ impl<C: Commands> Storage<'_, C> {
         Ok(found)
     }
 
-    /// The disk that was attached as `device`.
-    fn attached(&self, device: &str, volume: Option<&String>) -> Outcome<String> {
+    /// The disk attached as `device`.
+    fn attached_disk(&self, device: &str, volume: Option<&String>) -> Outcome<String> {
         let absent = |what: String, help: &str| Failure::passing(FailureCode::VolumeAbsent, what, help);
         let volume = volume.ok_or_else(|| {
             absent(
-                format!("EC2 has attached no volume as {device} to this instance"),
-                "the launch template names one: see that it was not detached",
+                format!("no volume is attached to this instance as {device}"),
+                "the launch template has one: check that it was not detached",
             )
         })?;
         disk::device(&self.host.root, volume, device).ok_or_else(|| {
             absent(
-                format!("the volume {volume} is attached as {device}, and its disk is not there yet"),
-                "the kernel shows it within seconds; see `lsblk`",
+                format!("the volume {volume} is attached as {device}, but its disk has not appeared yet"),
+                "wait: it appears within seconds (see `lsblk`)",
             )
         })
     }
 
-    /// The machine's own disks, each by one of its links, in the order of their names.
-    fn own_disks(&self) -> Outcome<Vec<String>> {
+    /// Instance store disks, one link for each, sorted.
+    fn instance_store_disks(&self) -> Outcome<Vec<String>> {
         let mut by_disk = BTreeMap::new();
         for entry in fs::read_dir(self.host.below(BY_ID)).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if !name.starts_with(INSTANCE_STORE) || name.contains("-part") {
                 continue;
             }
-            // Newer udevs link a disk by its namespace too: the shortest is the one that all have.
+            // Newer versions of udev also link the namespace; all versions have the shortest link.
             let Ok(disk) = fs::canonicalize(entry.path()) else { continue };
             let link = by_disk.entry(disk).or_insert_with(|| name.clone());
             if name.len() < link.len() {
@@ -260,21 +244,21 @@ impl<C: Commands> Storage<'_, C> {
         if links.is_empty() {
             return Err(Failure::passing(
                 FailureCode::StorageAbsent,
-                "this machine shows no NVMe disk of its own, and the pool has ephemeralStorage",
-                "choose instance types that have them, such as m7gd.large, or take ephemeralStorage out of the pool",
+                "this machine has no NVMe instance store, but its pool has ephemeralStorage",
+                "use instance types with an instance store, such as m7gd.large, or remove ephemeralStorage from the pool",
             ));
         }
         Ok(links)
     }
 }
 
-/// `/dev/sdf` and `/dev/xvdf` are the same.
+/// `f` for both `/dev/sdf` and `/dev/xvdf`.
 fn letter(device: &str) -> &str {
     let name = device.strip_prefix("/dev/").unwrap_or(device);
     name.strip_prefix("xvd").or_else(|| name.strip_prefix("sd")).unwrap_or(name)
 }
 
-/// Lets `link` lead to `target`, at once.
+/// Points `link` to `target` atomically.
 fn relink(link: &Path, target: &Path) -> std::io::Result<()> {
     if fs::read_link(link).is_ok_and(|found| found == target) {
         return Ok(());

@@ -1,8 +1,7 @@
-//! Where the services answer.
+//! URLs of the AWS services.
 
 use std::collections::BTreeMap;
 
-/// The services that a node calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
     S3,
@@ -25,7 +24,7 @@ impl Service {
         }
     }
 
-    /// What follows `AWS_ENDPOINT_URL_`, as AWS' own tools have it.
+    /// The suffix of `AWS_ENDPOINT_URL_…`, as in AWS' own tools.
     fn variable(self) -> &'static str {
         match self {
             Self::S3 => "S3",
@@ -37,7 +36,7 @@ impl Service {
     }
 }
 
-/// Where the services answer: AWS' own endpoints of the region, unless the environment says otherwise.
+/// URLs of the services: AWS' own of the region, unless the environment overrides them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Endpoints {
     all: Option<String>,
@@ -46,8 +45,8 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Those that `variable` tells of, by the names that AWS' own tools read: `AWS_ENDPOINT_URL`,
-    /// `AWS_ENDPOINT_URL_<SERVICE>`, `AWS_EC2_METADATA_SERVICE_ENDPOINT`.
+    /// Reads the variables that AWS' own tools read: `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_<SERVICE>`,
+    /// `AWS_EC2_METADATA_SERVICE_ENDPOINT`.
     #[must_use]
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
         let url = |name: &str| {
@@ -64,17 +63,16 @@ impl Endpoints {
         }
     }
 
-    /// Where the metadata service answers.
     pub(crate) fn metadata(&self) -> &str {
         self.metadata.as_deref().unwrap_or("http://169.254.169.254")
     }
 
-    /// The endpoint that stands in for `service`'s own.
+    /// The URL that replaces `service`'s own.
     fn stand_in(&self, service: Service) -> Option<&str> {
         self.one.get(&service).or(self.all.as_ref()).map(String::as_str)
     }
 
-    /// The base of `service`'s URLs, without a slash at its end.
+    /// The base URL of `service`, without a trailing slash.
     pub(crate) fn base(&self, service: Service, region: &str) -> String {
         if let Some(url) = self.stand_in(service) {
             return url.to_owned();
@@ -89,8 +87,8 @@ impl Endpoints {
         }
     }
 
-    /// The URL of an object. AWS' own endpoints have the bucket in their name; what stands in for them need not have names. A
-    /// bucket with dots in its name would not match the certificate.
+    /// The URL of an object. The bucket is in the host name, except where another server replaces S3 or where dots in the
+    /// bucket's name would not match the certificate.
     pub(crate) fn object(&self, bucket: &str, key: &str, region: &str) -> String {
         let key = super::encoded(key, true);
         if self.stand_in(Service::S3).is_some() || bucket.contains('.') {
@@ -99,7 +97,7 @@ impl Endpoints {
         format!("https://{bucket}.s3.{region}.{}/{key}", dns_suffix(region))
     }
 
-    /// Route 53 is one for a partition, and signs as of one region.
+    /// Route 53 has one endpoint in each partition, and requests are signed for one fixed region.
     pub(crate) fn signing_region<'a>(&self, service: Service, region: &'a str) -> &'a str {
         match service {
             Service::Route53 if region.starts_with("cn-") => "cn-northwest-1",

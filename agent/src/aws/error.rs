@@ -1,10 +1,10 @@
-//! What a service's refusal means, and what to do about it.
+//! From a service's error to a failure that says what to do.
 
 use slipway_ports::{ErrorKind, PortError};
 
 use crate::failure::{Failure, FailureCode};
 
-/// The code and the words of a refusal: XML of S3, EC2, Route 53, Auto Scaling; JSON of KMS.
+/// Code and message of an error answer: XML from S3, EC2, Route 53 and Auto Scaling; JSON from KMS.
 pub(super) fn refusal(body: &str) -> (String, String) {
     let mut code = None;
     let mut message = None;
@@ -19,7 +19,7 @@ pub(super) fn refusal(body: &str) -> (String, String) {
                 *slot = node.text().map(str::to_owned);
             }
         }
-        // Route 53's own form for a batch of changes that is refused: the code is the document's name.
+        // Route 53 answers a refused batch of changes with a document whose name is the code.
         let name = document.root_element().tag_name().name();
         code = code.or_else(|| (name == "InvalidChangeBatch").then(|| name.to_owned()));
     } else if let Ok(value) = serde_json::from_str::<serde_json::Value>(body) {
@@ -39,12 +39,12 @@ pub(super) fn port_error(
     PortError { kind, operation, subject: subject.to_owned(), message: message.into() }
 }
 
-/// The service's error code, with which the message of a refusal begins.
+/// The service's error code: the messages of refusals begin with it.
 pub(crate) fn code_of(error: &PortError) -> &str {
     error.message.split(':').next().unwrap_or_default()
 }
 
-/// The statement of the node's policy that allows an operation, as rendering names it.
+/// The statement of the node's policy that allows `operation`, by its name in the rendered stacks.
 fn statement(operation: &str) -> Option<&'static str> {
     Some(match operation {
         "s3:GetObject" => "ReadOwnBundles",
@@ -62,25 +62,24 @@ fn statement(operation: &str) -> Option<&'static str> {
     })
 }
 
-/// For whoever reads a node's log.
 pub(super) fn failure(error: &PortError) -> Failure {
     let message = error.to_string();
     match error.kind {
         ErrorKind::Transient => Failure::passing(
             FailureCode::AwsUnreachable,
             message,
-            "it passes by itself, or the node has no way to the endpoint: look at routes, security groups and VPC endpoints",
+            "it is tried again; if it stays, check routes, security groups and VPC endpoints between this node and the service",
         ),
         ErrorKind::Denied => Failure::lasting(FailureCode::AwsDenied, message, denied(error.operation)),
         ErrorKind::Missing => Failure::lasting(
             FailureCode::AwsMissing,
             message,
-            "what is named does not exist (any more): render the cluster again, or bring it back",
+            "the named resource does not exist: render the cluster again, or restore the resource",
         ),
         ErrorKind::Invalid => Failure::lasting(
             FailureCode::AwsRefused,
             message,
-            "the service will not have it as it is: if nobody changed anything by hand, report this",
+            "the service rejects the request as invalid: if nobody changed the stacks by hand, report this",
         ),
     }
 }
@@ -88,8 +87,8 @@ pub(super) fn failure(error: &PortError) -> Failure {
 fn denied(operation: &str) -> String {
     match statement(operation) {
         Some(statement) => format!(
-            "the statement {statement} of the node's role allows {operation}: see that its stack is up to date, that an instance \
-             profile of your own has it too, and that no key policy, bucket policy or organisation's policy says no"
+            "the statement {statement} of the node's role must allow {operation}: check that the node's stack is up to date, that an \
+             instance profile of your own has the statement, and that no key policy, bucket policy or service control policy denies it"
         ),
         None => format!("let the node's role call {operation}"),
     }

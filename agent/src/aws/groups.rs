@@ -1,4 +1,4 @@
-//! Auto Scaling: a node settles its own lifecycle hooks, by which it also gives itself up when it cannot become what it should.
+//! Auto Scaling: a node completes its own lifecycle actions, and abandons its launch when it cannot become healthy.
 
 use slipway_ports::{ErrorKind, PortResult};
 
@@ -7,31 +7,23 @@ use super::{Aws, Body, Call, code_of, form};
 
 const VERSION: &str = "2011-01-01";
 
-/// A hook of this instance's.
+/// A pending lifecycle action of this instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// The group.
     pub group: String,
-    /// The hook's name.
     pub name: String,
-    /// The instance.
     pub instance: String,
 }
 
-/// How a hook is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookResult {
-    /// Go on.
     Continue,
-    /// Take the instance away.
+    /// Terminates an instance that is launching.
     Abandon,
 }
 
 impl Aws {
-    /// Settles a hook; `false`: it waits for nothing (any more). `autoscaling:CompleteLifecycleAction`.
-    ///
-    /// # Errors
-    /// If Auto Scaling refuses.
+    /// `autoscaling:CompleteLifecycleAction`; `false` if no lifecycle action is pending.
     pub async fn settle(&self, hook: &Hook, result: HookResult) -> PortResult<bool> {
         let word = match result {
             HookResult::Continue => "CONTINUE",
@@ -40,11 +32,7 @@ impl Aws {
         self.hook("autoscaling:CompleteLifecycleAction", hook, &[("LifecycleActionResult", word)]).await
     }
 
-    /// Asks a hook for its whole time once more; `false`: it waits for nothing (any more).
-    /// `autoscaling:RecordLifecycleActionHeartbeat`.
-    ///
-    /// # Errors
-    /// If Auto Scaling refuses.
+    /// `autoscaling:RecordLifecycleActionHeartbeat`: restarts the hook's timeout; `false` if no lifecycle action is pending.
     pub async fn heartbeat(&self, hook: &Hook) -> PortResult<bool> {
         self.hook("autoscaling:RecordLifecycleActionHeartbeat", hook, &[]).await
     }
@@ -59,7 +47,8 @@ impl Aws {
         let subject = format!("{} of {} for {}", hook.name, hook.group, hook.instance);
         match self.auto_scaling(operation, &subject, &parameters).await {
             Ok(()) => Ok(true),
-            // `No active Lifecycle Action found with instance ID …`: it was settled, or timed out, or the instance was made by hand.
+            // `No active Lifecycle Action found with instance ID …`: it was completed, it timed out, or the instance was launched
+            // by hand.
             Err(error)
                 if error.kind == ErrorKind::Invalid
                     && code_of(&error) == "ValidationError"

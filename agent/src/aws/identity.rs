@@ -1,4 +1,4 @@
-//! The instance metadata service, version 2: who this instance is, and its role's credentials.
+//! The instance metadata service, version 2: the identity of this instance, and its role's credentials.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,13 +14,12 @@ use super::error::port_error;
 use super::{Endpoints, Retry};
 use crate::failure::Outcome;
 
-/// The service is on the machine's own host: what takes longer is not there.
+/// The service runs on the machine's own host and answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What is not there is answered with this.
+/// The error of a path that does not exist.
 const ABSENT: &str = "HTTP 404";
 const TOKEN_TTL_S: &str = "300";
 
-/// The metadata service.
 #[derive(Debug, Clone)]
 pub struct Imds {
     http: Client,
@@ -28,18 +27,14 @@ pub struct Imds {
     retry: Retry,
 }
 
-/// Who this instance is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// `i-…`.
     pub id: String,
-    /// Its availability zone.
     pub availability_zone: String,
-    /// Its address in the VPC.
     pub local_ipv4: String,
 }
 
-/// The role's credentials. They do not print, and are wiped.
+/// The role's credentials. They are not printed, and are wiped from memory.
 #[derive(Debug, Clone)]
 pub(super) struct RoleCredentials(Credentials);
 
@@ -53,7 +48,7 @@ impl RoleCredentials {
     }
 }
 
-/// Borrowed of the answer's text, which is wiped.
+/// Borrowed from the answer's text, which is wiped.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer<'a> {
@@ -64,7 +59,6 @@ struct Answer<'a> {
 }
 
 impl Imds {
-    /// The service at its own address, or where the environment says.
     pub(super) fn new(http: Client, endpoints: &Endpoints) -> Self {
         Self { http, base: endpoints.metadata().to_owned(), retry: Retry::default() }
     }
@@ -74,10 +68,6 @@ impl Imds {
         self
     }
 
-    /// Who this instance is.
-    ///
-    /// # Errors
-    /// If the service does not answer.
     pub async fn instance(&self) -> Outcome<Instance> {
         Ok(Instance {
             id: self.metadata("instance-id").await?,
@@ -86,10 +76,7 @@ impl Imds {
         })
     }
 
-    /// A value that may not be there.
-    ///
-    /// # Errors
-    /// If the service does not answer.
+    /// The value at `path`; `None` if there is none.
     pub async fn find(&self, path: &str) -> Outcome<Option<String>> {
         match self.metadata_once(path).await {
             Ok(text) => Ok(Some(text)),
@@ -104,9 +91,9 @@ impl Imds {
         let role = roles.lines().next().unwrap_or_default();
         let path = format!("{FOLDER}{role}");
         let text = Zeroizing::new(self.metadata(&path).await?);
-        // The error of a parser may quote what it read.
+        // A parser's error may quote the text.
         let answer: Answer<'_> = serde_json::from_str(&text).map_err(|_| {
-            port_error("imds:Get", &path, ErrorKind::Transient, "these are no credentials (yet)")
+            port_error("imds:Get", &path, ErrorKind::Transient, "the answer holds no credentials yet")
         })?;
         Ok(RoleCredentials(Credentials::new(
             answer.access_key_id,
@@ -117,7 +104,7 @@ impl Imds {
         )))
     }
 
-    /// One value. Credentials may appear some seconds after the machine: until then they are not found.
+    /// One value. Credentials may appear some seconds after the instance started; until then they are missing.
     async fn metadata(&self, path: &str) -> PortResult<String> {
         let mut pause = self.retry.pause;
         let mut tries = 1;
@@ -134,16 +121,17 @@ impl Imds {
     }
 
     async fn metadata_once(&self, path: &str) -> PortResult<String> {
-        let token =
-            self.ask(Method::PUT, "api/token", ("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_S)).await?;
-        self.ask(Method::GET, &format!("meta-data/{path}"), ("x-aws-ec2-metadata-token", &token)).await
+        let token = self
+            .request(Method::PUT, "api/token", ("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_S))
+            .await?;
+        self.request(Method::GET, &format!("meta-data/{path}"), ("x-aws-ec2-metadata-token", &token)).await
     }
 
-    async fn ask(&self, method: Method, path: &str, header: (&str, &str)) -> PortResult<String> {
+    async fn request(&self, method: Method, path: &str, header: (&str, &str)) -> PortResult<String> {
         let failed =
             |message: String| -> PortError { port_error("imds:Get", path, ErrorKind::Transient, message) };
         let url = format!("{}/latest/{path}", self.base);
-        // In plain: the address never leaves the host.
+        // Plain HTTP: the request does not leave the host.
         let answer = self.http.request(method, url).timeout(PATIENCE).header(header.0, header.1).send().await;
         let answer = answer.map_err(|error| failed(format!("no answer: {}", chain(&error.without_url()))))?;
         if !answer.status().is_success() {

@@ -1,4 +1,4 @@
-//! EC2: the machine behind a node's name.
+//! EC2: the instance that a node's name stands for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,34 +11,30 @@ use super::Aws;
 use super::error::port_error;
 use super::volumes::child;
 
-/// So many values a filter takes; fewer than 1000 instances come in one answer.
+/// A filter takes 200 values, and fewer than 1000 instances come in one answer.
 const VALUES_AT_MOST: usize = 200;
 
-/// An instance, as far as its certificates name it.
+/// What the agent needs to know of an instance to judge its certificate requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machine {
     /// `running`, `terminated`, ….
     pub state: String,
-    /// When it was started last.
+    /// When it was last started.
     pub launched: Option<Timestamp>,
-    /// Its tags.
     pub tags: BTreeMap<String, String>,
-    /// All addresses of all of its interfaces, public ones too.
+    /// All addresses of all interfaces, including public ones.
     pub addresses: BTreeSet<IpAddr>,
-    /// Its DNS names, by address and public.
+    /// Private and public DNS names.
     pub names: BTreeSet<String>,
 }
 
 impl Aws {
-    /// The instances of those ids that there are, 200 in one call. `ec2:DescribeInstances`.
-    ///
-    /// # Errors
-    /// If EC2 refuses.
+    /// `ec2:DescribeInstances`: the existing instances among `ids`, 200 in one call.
     pub async fn machines(&self, ids: &[&str]) -> PortResult<BTreeMap<String, Machine>> {
         const OPERATION: &str = "ec2:DescribeInstances";
         let mut found = BTreeMap::new();
         for some in ids.chunks(VALUES_AT_MOST) {
-            // By a filter: an id that nobody has is no error there, and does not hide the others.
+            // With a filter, an unknown id is no error and does not hide the others.
             let mut parameters = vec![("Filter.1.Name".to_owned(), "instance-id".to_owned())];
             let values = some.iter().zip(1..);
             parameters

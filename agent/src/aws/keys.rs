@@ -1,4 +1,4 @@
-//! KMS, as the flows know it.
+//! KMS behind the port `Keys`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use super::endpoints::Service;
 use super::error::port_error;
 use super::{Aws, Body, Call};
 
-/// Data keys by the node's role: it opens what was sealed for it, and may make keys only from a key that it names.
+/// Data keys with the node's role: it may decrypt what was sealed for it, and generate keys only under the key in `own`.
 #[derive(Debug, Clone)]
 pub struct NodeKeys {
     aws: Aws,
@@ -19,14 +19,14 @@ pub struct NodeKeys {
 }
 
 impl Aws {
-    /// KMS. `own`: the ARN of the key that new data keys come from, if any is to be made.
+    /// KMS. `own` is the ARN of the key under which new data keys are generated, if any are.
     #[must_use]
     pub fn keys(&self, own: Option<String>) -> NodeKeys {
         NodeKeys { aws: self.clone(), own }
     }
 }
 
-/// What we read of an answer. The plain key is borrowed of the text, which is wiped.
+/// The fields of an answer. The plain key is borrowed from the text, which is wiped.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer<'a> {
@@ -37,15 +37,20 @@ struct Answer<'a> {
     key_id: String,
 }
 
-/// A data key as KMS gives it: plain, wrapped, and the key that wrapped it.
-struct Given {
+/// A data key: plain, wrapped, and the ARN of the key that wrapped it.
+struct PlainAndWrapped {
     plain: Secret,
     wrapped: String,
     key_id: String,
 }
 
 impl NodeKeys {
-    async fn call(&self, operation: &'static str, subject: &str, request: &Value) -> PortResult<Given> {
+    async fn call(
+        &self,
+        operation: &'static str,
+        subject: &str,
+        request: &Value,
+    ) -> PortResult<PlainAndWrapped> {
         let target = operation.replace("kms:", "TrentService.");
         let body = request.to_string();
         let call = Call {
@@ -57,11 +62,15 @@ impl NodeKeys {
             ..Call::new(operation, subject, Service::Kms, format!("{}/", self.aws.base(Service::Kms)))
         };
         let text = Zeroizing::new(self.aws.text(&call).await?);
-        // The error of a parser may quote what it read.
+        // A parser's error may quote the text.
         let unread = || port_error(operation, subject, ErrorKind::Transient, "the answer holds no key");
         let answer: Answer<'_> = serde_json::from_str(&text).map_err(|_| unread())?;
         let plain = STANDARD.decode(answer.plaintext).map_err(|_| unread())?;
-        Ok(Given { plain: Secret::new(plain), wrapped: answer.ciphertext_blob, key_id: answer.key_id })
+        Ok(PlainAndWrapped {
+            plain: Secret::new(plain),
+            wrapped: answer.ciphertext_blob,
+            key_id: answer.key_id,
+        })
     }
 }
 
@@ -78,12 +87,12 @@ impl Keys for NodeKeys {
             return Err(port_error(OPERATION, "a data key", ErrorKind::Invalid, message));
         }
         let request = json!({ "KeyId": key, "KeySpec": "AES_256", "EncryptionContext": context });
-        let Given { plain, wrapped, key_id } = self.call(OPERATION, &key, &request).await?;
+        let PlainAndWrapped { plain, wrapped, key_id } = self.call(OPERATION, &key, &request).await?;
         let wrapped = STANDARD.decode(&wrapped).unwrap_or_default();
         if wrapped.is_empty() {
             return Err(port_error(OPERATION, &key, ErrorKind::Transient, "the answer holds no wrapped key"));
         }
-        // An alias, or another name, is known by the ARN that it stands for.
+        // KMS answers with the ARN that an alias stands for.
         let wrapped_by = if key_id.is_empty() { key } else { key_id };
         Ok(DataKey { wrapped_by, plain, wrapped })
     }

@@ -1,4 +1,4 @@
-//! S3: a node reads its role's bundles, and writes what is its own to tell.
+//! S3: a node reads its role's bundles, and writes its own reports and snapshots.
 
 use std::path::Path;
 
@@ -11,7 +11,6 @@ use super::endpoints::Service;
 use super::error::port_error;
 use super::{Aws, Body, Call, LONG_PATIENCE, code_of};
 
-/// A bucket, mostly that of the assets.
 #[derive(Debug, Clone)]
 pub struct BucketOfAssets {
     aws: Aws,
@@ -19,7 +18,6 @@ pub struct BucketOfAssets {
 }
 
 impl Aws {
-    /// The bucket of that name.
     #[must_use]
     pub fn bucket(&self, name: &str) -> BucketOfAssets {
         BucketOfAssets { aws: self.clone(), name: name.to_owned() }
@@ -27,16 +25,13 @@ impl Aws {
 }
 
 impl BucketOfAssets {
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// An object; `None` if there is none. `s3:GetObject`.
-    ///
-    /// # Errors
-    /// If S3 refuses. To a node, which may not list, S3 denies what does not exist: that is an error too.
+    /// `s3:GetObject`; `None` if S3 says that there is none. A node may not list the bucket, so S3 denies it a missing object:
+    /// that is an error.
     pub async fn get(&self, key: &str) -> PortResult<Option<Vec<u8>>> {
         let subject = self.subject(key);
         let response = match self.aws.send(&self.reading(&subject, key)).await {
@@ -53,11 +48,8 @@ impl BucketOfAssets {
         Ok(Some(bytes.to_vec()))
     }
 
-    /// Reads an object into a file without holding it in memory; its length. What is at `to` before is written over: rename it
-    /// once it is checked. `s3:GetObject`.
-    ///
-    /// # Errors
-    /// If S3 refuses, or the file cannot be written.
+    /// `s3:GetObject` into a file, without holding the object in memory; returns its length. The file at `to` is overwritten, so
+    /// download to a temporary name and rename it after it was checked.
     pub async fn download(&self, key: &str, to: &Path) -> PortResult<u64> {
         let subject = self.subject(key);
         let failed = |message: String| port_error("s3:GetObject", &subject, ErrorKind::Transient, message);
@@ -75,19 +67,12 @@ impl BucketOfAssets {
         Ok(length)
     }
 
-    /// Writes an object. `s3:PutObject`.
-    ///
-    /// # Errors
-    /// If S3 refuses.
+    /// `s3:PutObject`.
     pub async fn put(&self, key: &str, bytes: &[u8]) -> PortResult<()> {
         self.write(key, Body::Bytes(bytes), &[]).await
     }
 
-    /// Writes an object out of a file without holding it in memory, unless there is one of that key; S3 takes 5 GiB at once.
-    /// `false`: there was one, or somebody is just writing it. `s3:PutObject`.
-    ///
-    /// # Errors
-    /// If S3 refuses, or the file cannot be read.
+    /// `s3:PutObject` of a file of at most 5 GiB, unless the key exists; `false` if it exists or is just being written.
     pub async fn upload_new(&self, key: &str, from: &Path) -> PortResult<bool> {
         match self.write(key, Body::File(from), &[("if-none-match", "*")]).await {
             Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! Route 53: a member sets its one record, and takes those of all members back when their cluster is taken away.
+//! Route 53: a member sets its own record, and deletes those of all members when their cluster is destroyed.
 
 use std::fmt::Write as _;
 
@@ -12,19 +12,17 @@ use super::error::port_error;
 use super::{Aws, Body, Call, encoded};
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// Who looks for a member that came back must not be told of its old address for long.
+/// Short, so that clients find a replaced member soon.
 const TTL_S: u32 = 30;
 
-/// An `A` record that a member may have set: one address, for as long as members let theirs be remembered.
+/// An `A` record that a member may have set: one address, with the members' TTL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// In small letters, without the last dot, and escaped as Route 53 does it.
+    /// In lower case, without the trailing dot, escaped as by Route 53.
     pub name: String,
-    /// Its address.
     pub address: String,
 }
 
-/// The hosted zone of an etcd member's record.
 pub(crate) fn zone_of(node: &NodeFile) -> Outcome<&str> {
     node.zone.as_deref().ok_or_else(|| {
         Failure::lasting(
@@ -36,25 +34,19 @@ pub(crate) fn zone_of(node: &NodeFile) -> Outcome<&str> {
 }
 
 impl Aws {
-    /// Lets `name` be known as `address` in `zone`, whatever it was. `route53:ChangeResourceRecordSets`.
-    ///
-    /// # Errors
-    /// If Route 53 refuses.
+    /// `route53:ChangeResourceRecordSets`: points `name` to `address`, whatever it pointed to before.
     pub async fn set_address(&self, zone: &str, name: &str, address: &str) -> PortResult<()> {
         let record = Record { name: name.to_owned(), address: address.to_owned() };
         self.change(zone, &format!("{name} in {zone}"), "UPSERT", &[record]).await
     }
 
-    /// The records in `zone` that members may have set. `route53:ListResourceRecordSets`, which tells of all changes that were taken.
-    ///
-    /// # Errors
-    /// If Route 53 refuses.
+    /// `route53:ListResourceRecordSets`: the records in `zone` that members may have set.
     pub async fn records(&self, zone: &str) -> PortResult<Vec<Record>> {
         const OPERATION: &str = "route53:ListResourceRecordSets";
         let mut records = Vec::new();
         let mut from = String::new();
         loop {
-            let url = format!("{}?maxitems=300{from}", self.of_zone(zone));
+            let url = format!("{}?maxitems=300{from}", self.record_sets_url(zone));
             let call = Call { method: Method::GET, ..Call::new(OPERATION, zone, Service::Route53, url) };
             let text = self.text(&call).await?;
             let unread = |_| port_error(OPERATION, zone, ErrorKind::Transient, "the answer cannot be read");
@@ -77,11 +69,9 @@ impl Aws {
         }
     }
 
-    /// Deletes records, all of them or none: each must be as it is told here. `route53:ChangeResourceRecordSets`.
-    ///
-    /// # Errors
-    /// If Route 53 refuses, as it does when one of them is not there, or is another one.
-    pub async fn take_back(&self, zone: &str, records: &[Record]) -> PortResult<()> {
+    /// `route53:ChangeResourceRecordSets`: deletes all of `records` or none. Route 53 refuses if one of them is missing or
+    /// differs.
+    pub async fn delete_records(&self, zone: &str, records: &[Record]) -> PortResult<()> {
         self.change(zone, &format!("the members' names in {zone}"), "DELETE", records).await
     }
 
@@ -111,19 +101,19 @@ impl Aws {
                 "route53:ChangeResourceRecordSets",
                 subject,
                 Service::Route53,
-                format!("{}/", self.of_zone(zone)),
+                format!("{}/", self.record_sets_url(zone)),
             )
         };
         self.send(&call).await.map(drop)
     }
 
-    fn of_zone(&self, zone: &str) -> String {
+    fn record_sets_url(&self, zone: &str) -> String {
         let zone = zone.rsplit('/').next().unwrap_or(zone);
         format!("{}/2013-04-01/hostedzone/{}/rrset", self.base(Service::Route53), encoded(zone, false))
     }
 }
 
-/// What a `ResourceRecordSet` says, if a member may have set it.
+/// The record in a `ResourceRecordSet`, if a member may have set it.
 fn record(set: Node<'_, '_>) -> Option<Record> {
     let text = |name: &str| {
         let mut found = set.children().filter(|node| node.tag_name().name() == name);

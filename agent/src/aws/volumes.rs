@@ -1,4 +1,4 @@
-//! EC2: a member finds its volume by its tags, and attaches it.
+//! EC2: a member finds its volume by tags, and attaches it.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,17 @@ use super::{Aws, Body, Call, code_of, form};
 
 const VERSION: &str = "2016-11-15";
 
-/// A volume, as far as who attaches it must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// `vol-…`.
     pub id: String,
     /// `available`, `in-use`, ….
     pub state: String,
-    /// Where it is attached, or about to be, or on its way off: instance and that state.
+    /// Instance and state of its attachment, including `attaching` and `detaching`.
     pub attachment: Option<(String, String)>,
 }
 
 impl Aws {
-    /// The volumes that have all of `tags`. `ec2:DescribeVolumes`.
-    ///
-    /// # Errors
-    /// If EC2 refuses.
+    /// `ec2:DescribeVolumes`: the volumes with all of `tags`.
     pub async fn volumes(&self, tags: &BTreeMap<String, String>) -> PortResult<Vec<Volume>> {
         const OPERATION: &str = "ec2:DescribeVolumes";
         let subject =
@@ -47,10 +42,7 @@ impl Aws {
         Ok(set.children().filter(Node::is_element).map(volume).collect())
     }
 
-    /// The volumes that are attached to `instance`: their ids, by the names under which they are. `ec2:DescribeVolumes`.
-    ///
-    /// # Errors
-    /// If EC2 refuses.
+    /// `ec2:DescribeVolumes`: ids of the volumes attached to `instance`, by device name.
     pub async fn attachments(&self, instance: &str) -> PortResult<BTreeMap<String, String>> {
         const OPERATION: &str = "ec2:DescribeVolumes";
         let filter = [
@@ -68,15 +60,12 @@ impl Aws {
         let text = |node: Node<'_, '_>, name: &str| {
             child(node, name).and_then(|node| node.text()).unwrap_or_default().to_owned()
         };
-        // A volume of several instances has more than one.
+        // A volume with multi-attach has several attachments.
         let own = attachments.filter(|node| text(*node, "instanceId") == instance);
         Ok(own.map(|node| (text(node, "device"), text(node, "volumeId"))).collect())
     }
 
-    /// Begins to attach `volume` to `instance` under the name `device`. `false`: it is attached somewhere. `ec2:AttachVolume`.
-    ///
-    /// # Errors
-    /// If EC2 refuses.
+    /// `ec2:AttachVolume`: starts attaching `volume` to `instance` as `device`; `false` if it is attached already.
     pub async fn attach(&self, volume: &str, instance: &str, device: &str) -> PortResult<bool> {
         let parameters = [("VolumeId", volume), ("InstanceId", instance), ("Device", device)];
         let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -1,4 +1,4 @@
-//! What an etcd member wants on its machine.
+//! Files and units of an etcd member.
 
 use std::path::Path;
 
@@ -7,27 +7,25 @@ use slipway_credentials::policy::ETCD_DIR;
 
 use crate::credentials::below;
 use crate::etcd::join;
-use crate::etcd::place::Place;
+use crate::etcd::local_member::LocalMember;
 use crate::failure::Outcome;
 use crate::machine::apply::UNITS;
-use crate::machine::{Furniture, Unit, disk, files};
+use crate::machine::{Setup, Unit, disk, files};
 use crate::status::publish;
 use crate::{leave, software};
 
-/// Its unit.
 pub const SERVICE: &str = "etcd.service";
-/// Whom etcd runs as.
+/// The user that etcd runs as.
 pub(super) const USER: &str = "etcd";
-/// The label of a member's file system: 16 bytes at most.
+/// The label of a member's file system: at most 16 bytes.
 pub const LABEL: &str = "slipway-etcd";
-/// Where the user is asked for.
+/// The sysusers file that declares the user.
 pub(super) const SYSUSERS: &str = "/etc/sysusers.d/slipway-etcd.conf";
-/// A user without a shell and without a home of its own.
 pub(super) const SYSUSERS_TEXT: &str = "u etcd - \"etcd of Slipway\" /var/lib/etcd\n";
 
-/// The mount of the member's volume. Not by fstab, and wanted by no target that a machine must reach: without its volume a member is
-/// no member, but somebody may still sign in and look.
-pub(super) fn mount(settings: &DataVolume, device: &str) -> Furniture {
+/// The mount of the member's volume. It is not in fstab, and no target that a boot must reach requires it: a machine without its
+/// volume is no member, but people can still sign in.
+pub(super) fn mount(settings: &DataVolume, device: &str) -> Setup {
     let content = format!(
         "[Unit]\nDescription=etcd's data\n\n\
          [Mount]\nWhat={device}\nWhere={}\nType={}\nOptions=noatime\n\n\
@@ -35,24 +33,21 @@ pub(super) fn mount(settings: &DataVolume, device: &str) -> Furniture {
         settings.mount_point, settings.file_system
     );
     let name = disk::mount_unit(&settings.mount_point);
-    Furniture { files: Vec::new(), units: vec![Unit { name, content: Some(content) }] }
+    Setup { files: Vec::new(), units: vec![Unit { name, content: Some(content) }] }
 }
 
-/// `--initial-cluster` of a member that joins (a founder's stands in its configuration): what those say that stand, and once it has data what it was started with, so that its
-/// unit stays as it is.
-///
-/// # Errors
-/// If the cluster does not take it.
+/// `--initial-cluster` of a member that joins a running cluster; empty for a founder, whose configuration has it. Once the member
+/// has data, the value stays the one in its unit, so that the unit does not change.
 pub(super) async fn initial_cluster(root: &Path, config: &EtcdConfig) -> Outcome<String> {
-    let place = Place { root: root.to_owned(), config: config.clone() };
+    let local = LocalMember { root: root.to_owned(), config: config.clone() };
     if config.etcd.initial_cluster_state.is_none() {
-        if !place.data().join("member").is_dir() {
-            join::founds(&place).await?;
+        if !local.data().join("member").is_dir() {
+            join::check_founder(&local).await?;
         }
         return Ok(String::new());
     }
-    if !place.data().join("member").is_dir() {
-        return Ok(join::join(&place).await?.initial_cluster);
+    if !local.data().join("member").is_dir() {
+        return Ok(join::join(&local).await?.initial_cluster);
     }
     let unit = files::read(&below(root, &format!("{UNITS}/{SERVICE}")))?.unwrap_or_default();
     let unit = String::from_utf8_lossy(&unit).into_owned();
@@ -60,18 +55,25 @@ pub(super) async fn initial_cluster(root: &Path, config: &EtcdConfig) -> Outcome
     Ok(line.unwrap_or_default().trim_end_matches(" \\").to_owned())
 }
 
-/// The member itself. `joining`: [`initial_cluster`] of one that joins.
-pub(super) fn furniture(root: &Path, config: &EtcdConfig, joining: &str) -> Outcome<Furniture> {
-    let program = software::find(root, "etcd")?;
+/// The member's own files and units. `joining` is [`initial_cluster`].
+pub(super) fn setup(
+    root: &Path,
+    config: &EtcdConfig,
+    joining: &str,
+    release: Option<Release>,
+) -> Outcome<Setup> {
+    let program = software::find_program(root, "etcd")?;
     let program = program.display();
-    let flags: Vec<String> =
-        flags(config, joining).into_iter().map(|(flag, value)| format!("  --{flag}={value}")).collect();
+    let flags: Vec<String> = flags(config, joining, release)
+        .into_iter()
+        .map(|(flag, value)| format!("  --{flag}={value}"))
+        .collect();
     let content = format!(
         "[Unit]\nDescription=etcd\nWants=network-online.target\nAfter=network-online.target\n\
          RequiresMountsFor={}\nStartLimitIntervalSec=0\n\n\
          [Service]\nType=notify\nUser={USER}\nExecStart={program} \\\n{}\n\
          Restart=always\nRestartSec=1\n\
-         # A member without its fellows is not ready until they are.\nTimeoutStartSec=infinity\n\
+         # Without a majority of the members, etcd is not ready.\nTimeoutStartSec=infinity\n\
          LimitNOFILE=65536\nOOMScoreAdjust=-999\nNice=-10\nIOSchedulingClass=best-effort\nIOSchedulingPriority=0\n\n\
          [Install]\nWantedBy=multi-user.target\n",
         config.data_volume.mount_point,
@@ -80,18 +82,47 @@ pub(super) fn furniture(root: &Path, config: &EtcdConfig, joining: &str) -> Outc
     let mut units = vec![Unit { name: SERVICE.to_owned(), content: Some(content) }];
     units.extend(publish::units());
     units.push(leave::unit());
-    Ok(Furniture { files: Vec::new(), units })
+    Ok(Setup { files: Vec::new(), units })
 }
 
-fn flags(config: &EtcdConfig, joining: &str) -> Vec<(&'static str, String)> {
+/// Major and minor release of etcd.
+pub(super) type Release = (u32, u32);
+
+/// The release in the output of `etcd --version`, whose first line is `etcd Version: 3.5.16`, or in a bare version.
+pub(super) fn release(text: &str) -> Option<Release> {
+    let version = text.lines().next()?.rsplit(' ').next()?;
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// Flags whose names depend on the release; none if it is unknown. kubeadm sets the same (kubernetes `cmd/kubeadm/app/phases/etcd/local.go`,
+/// `getEtcdCommand`): a member compares its data with the others' before it serves, and reports progress to idle watches every five seconds,
+/// without which the API server answers reads from its cache late. 3.6 gave both new names (etcd `server/features`,
+/// `ExperimentalFlagToFeatureMap`), and 3.7 removed the old ones.
+fn release_flags(release: Option<Release>) -> Vec<(&'static str, String)> {
+    let flags: &[(&str, &str)] = match release {
+        None => &[],
+        Some(release) if release >= (3, 6) => {
+            &[("feature-gates", "InitialCorruptCheck=true"), ("watch-progress-notify-interval", "5s")]
+        }
+        Some(release) if release >= (3, 5) => &[
+            ("experimental-initial-corrupt-check", "true"),
+            ("experimental-watch-progress-notify-interval", "5s"),
+        ],
+        Some(_) => &[("experimental-initial-corrupt-check", "true")],
+    };
+    flags.iter().map(|(flag, value)| (*flag, (*value).to_owned())).collect()
+}
+
+fn flags(config: &EtcdConfig, joining: &str, release: Option<Release>) -> Vec<(&'static str, String)> {
     let etcd = &config.etcd;
     let pki = |name: &str| format!("{ETCD_DIR}/{name}");
     let named = |port: u16| format!("https://{}:{port}", etcd.dns_name);
-    // The address changes with the machine; the security group says who comes.
+    // The address changes with the machine. The security group limits who can connect.
     let any = |port: u16| format!("https://0.0.0.0:{port}");
     let mut flags = vec![
         ("name", etcd.name.clone()),
-        ("data-dir", Place::data_path(config)),
+        ("data-dir", LocalMember::data_path(config)),
         ("listen-client-urls", any(etcd.client_port)),
         ("advertise-client-urls", named(etcd.client_port)),
         ("listen-peer-urls", any(etcd.peer_port)),
@@ -106,7 +137,8 @@ fn flags(config: &EtcdConfig, joining: &str) -> Vec<(&'static str, String)> {
         ("peer-key-file", pki("peer-key.pem")),
         ("peer-trusted-ca-file", pki("etcd-ca.pem")),
     ];
-    // Read with an empty folder alone; a member that has data knows its fellows from there.
+    flags.extend(release_flags(release));
+    // etcd reads these flags only while its data directory is empty.
     match etcd.initial_cluster_state {
         None => {
             let all: Vec<String> =
@@ -122,4 +154,31 @@ fn flags(config: &EtcdConfig, joining: &str) -> Vec<(&'static str, String)> {
         }
     }
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corruption_is_looked_for_by_the_flag_that_the_release_knows() {
+        let names = |text: &str| {
+            let flags = release_flags(release(text));
+            flags.into_iter().map(|(flag, value)| format!("{flag}={value}")).collect::<Vec<_>>()
+        };
+        for new in
+            ["3.6.16", "3.7.3", "3.10.0", "etcd Version: 3.6.5\nGit SHA: GitNotFound\nGo Version: go1.24\n"]
+        {
+            let expected = ["feature-gates=InitialCorruptCheck=true", "watch-progress-notify-interval=5s"];
+            assert_eq!(names(new), expected, "{new}");
+        }
+        let old =
+            ["experimental-initial-corrupt-check=true", "experimental-watch-progress-notify-interval=5s"];
+        assert_eq!(names("etcd Version: 3.5.16\nGit SHA: GitNotFound\n"), old);
+        assert_eq!(names("3.4.23"), ["experimental-initial-corrupt-check=true"]);
+        // etcd does not start with a flag that it does not know.
+        for unknown in ["", "etcd", "go1.24"] {
+            assert_eq!(names(unknown), [""; 0], "{unknown}");
+        }
+    }
 }

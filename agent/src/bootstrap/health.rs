@@ -1,29 +1,30 @@
-//! Whether the node is healthy, as seen from itself.
+//! Whether this node is healthy.
 
 use slipway_core::node::{EtcdHealth, NodeConfig};
 
 use super::Bootstrap;
 use crate::etcd::health::health;
 use crate::etcd::join::promote;
-use crate::etcd::place::Place;
+use crate::etcd::local_member::LocalMember;
 use crate::failure::{Failure, FailureCode, Outcome};
 use crate::machine::commands::Commands;
 use crate::status;
 use crate::status::listeners::components;
+use crate::status::registration::registration;
 
-/// So many entries of the log a member may lack and count as caught up: etcd itself promotes a learner at nine tenths.
+/// A member that lacks at most this many log entries counts as caught up. etcd itself promotes a learner at nine tenths.
 const BEHIND: u64 = 10;
 
 impl<C: Commands> Bootstrap<C> {
     pub(super) async fn healthy(&self) -> Outcome<()> {
         match &self.config {
             NodeConfig::Etcd(config) => {
-                let place = Place { root: self.host.root.clone(), config: (**config).clone() };
+                let local = LocalMember { root: self.host.root.clone(), config: (**config).clone() };
                 if config.etcd.initial_cluster_state.is_some() {
-                    // It comes as a learner, and is nobody's fellow before it has a vote.
-                    promote(&place).await?;
+                    // A joining member starts as a learner and gets its vote here.
+                    promote(&local).await?;
                 }
-                let found = health(&place).await?;
+                let found = health(&local).await?;
                 if is_up(&found) {
                     return Ok(());
                 }
@@ -31,29 +32,36 @@ impl<C: Commands> Bootstrap<C> {
             }
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => {
                 for component in components(&self.host.root, &self.config) {
-                    let found = status::ask(&component).await;
+                    let found = status::component_health(&component).await;
                     if let Some(problem) = found.problem {
                         return Err(waiting(component.name.as_str(), &problem, "journalctl --unit kubelet"));
                     }
                 }
-                Ok(())
+                let name = &self.instance.id;
+                let node = registration(&self.host.root, &self.config, name).await;
+                match node.and_then(|node| node.problem) {
+                    Some(problem) => {
+                        Err(waiting(&format!("the Node {name}"), &problem, "journalctl --unit kubelet"))
+                    }
+                    None => Ok(()),
+                }
             }
         }
     }
 }
 
-/// Whether the member does its own part: it has a vote, reads through a majority, and has what the leader had a moment before. That
-/// each of its fellows is well too is [`EtcdHealth::healthy`], and matters before somebody else goes: a member that waited for it
-/// would be given up because another one is down.
+/// Whether this member has a vote, serves reads through a majority, and has caught up. [`EtcdHealth::healthy`] also needs every
+/// other member to be healthy, which matters before another one is taken down. A member that waited for that would be abandoned
+/// because another one is down.
 pub(crate) fn is_up(found: &EtcdHealth) -> bool {
     found.serving && !found.learner && found.behind.is_none_or(|entries| entries <= BEHIND)
 }
 
-fn waiting(what: &str, problem: &str, look: &str) -> Failure {
+fn waiting(what: &str, problem: &str, log_command: &str) -> Failure {
     Failure::passing(
         FailureCode::NodeUnhealthy,
         format!("{what} is not healthy yet: {problem}"),
-        format!("see `{look}` on the node"),
+        format!("see `{log_command}` on the node"),
     )
 }
 

@@ -1,53 +1,51 @@
-//! The steps, each by what it looks at and what it does about it.
+//! The steps, each with its check and its action.
 
-use slipway_core::node::{BootstrapState, NodeConfig};
+use slipway_core::node::{BootstrapState, EtcdConfig, NodeConfig};
+use slipway_core::software::Program;
 use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 use slipway_crypto::AwsLc;
 
 use super::{Bootstrap, bytes, etcd};
 use crate::aws::{HookResult, Instance, zone_of};
 use crate::credentials::{self, Bundle};
-use crate::etcd::place::Place;
+use crate::etcd::local_member::LocalMember;
 use crate::failure::{Failure, FailureCode, Outcome};
 use crate::kube::{self, Facts};
 use crate::machine::accounts::{self, Owner};
 use crate::machine::commands::Commands;
-use crate::machine::{File, Furniture, disk, files};
+use crate::machine::{File, Setup, disk, files};
 use crate::software::{self, Publisher};
 use crate::storage::{self, Storage};
 
-/// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// There is the user that etcd runs as.
+    /// The user that etcd runs as exists.
     Account,
-    /// The member's volume is attached here, and nowhere else.
+    /// The member's volume is attached to this instance.
     Volume,
-    /// It has a file system, which is mounted.
+    /// The volume has a file system, which is mounted.
     FileSystem,
-    /// A worker's other disks have file systems, and are mounted.
+    /// A worker's other disks have file systems, which are mounted.
     Storage,
-    /// The programs are there that the image lacks.
+    /// The programs that the image lacks are installed.
     Software,
-    /// The credentials lie where the role reads them.
+    /// The credentials are where the role reads them.
     Credentials,
-    /// The member's name is this machine's address.
+    /// The member's DNS record points to this machine.
     Record,
-    /// What the user and the role want on the machine is written.
+    /// The files of the user and of the role are written.
     Files,
-    /// Their units are enabled and started.
     Units,
-    /// All of this is gone through again after a reboot.
+    /// A unit repeats these steps after a reboot.
     Again,
-    /// The node is healthy.
     Healthy,
-    /// The launch hook knows.
+    /// The launch hook is completed.
     Hook,
 }
 
 impl Step {
-    /// The steps of a role.
-    pub(super) fn of(config: &NodeConfig) -> Vec<Self> {
+    /// The steps of a role, in order.
+    pub(super) fn of_role(config: &NodeConfig) -> Vec<Self> {
         let common = [
             Self::Software,
             Self::Credentials,
@@ -78,7 +76,7 @@ impl Step {
         }
     }
 
-    /// For people.
+    /// The name in reports and answers.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -99,10 +97,7 @@ impl Step {
 }
 
 impl<C: Commands> Bootstrap<C> {
-    /// Does what is missing of `step`.
-    ///
-    /// # Errors
-    /// What is in its way, which may pass.
+    /// Does what is missing for `step`. The failure says whether a retry may help.
     pub async fn perform(&self, step: Step) -> Outcome<()> {
         match step {
             Step::Account => self.account().await,
@@ -122,25 +117,28 @@ impl<C: Commands> Bootstrap<C> {
             Step::Credentials => self.credentials().await,
             Step::Record => self.record().await,
             Step::Files => {
-                self.users_files()?;
-                let joining = match &self.config {
-                    NodeConfig::Etcd(config) => etcd::initial_cluster(&self.host.root, config).await?,
-                    NodeConfig::Controller(_) | NodeConfig::Worker(_) => String::new(),
+                self.write_custom_files()?;
+                let (joining, release) = match &self.config {
+                    NodeConfig::Etcd(config) => (
+                        etcd::initial_cluster(&self.host.root, config).await?,
+                        self.etcd_release(config).await?,
+                    ),
+                    NodeConfig::Controller(_) | NodeConfig::Worker(_) => (String::new(), None),
                 };
-                self.host.write(&self.furniture(&joining)?).await
+                self.host.write(&self.setup(&joining, release)?).await
             }
             Step::Units => {
-                // By name and by when its files were written: what is in them does not matter any more.
-                self.host.start(&self.furniture("")?).await?;
-                for failure in self.users_units().await {
-                    self.progress(BootstrapState::Working, Some(step), Some(&failure));
+                // Only names of units and times of files matter here, not contents.
+                self.host.start(&self.setup("", None)?).await?;
+                for failure in self.start_custom_units().await {
+                    self.write_progress(BootstrapState::Working, Some(step), Some(&failure));
                 }
                 Ok(())
             }
-            Step::Again => self.come_again().await,
+            Step::Again => self.enable_reboot_unit().await,
             Step::Healthy => self.healthy().await,
             Step::Hook => {
-                // One that waits for nothing was settled before, or timed out: the node is healthy either way.
+                // If no action is pending, the hook was completed before or timed out.
                 self.aws.settle(&self.hook(), HookResult::Continue).await?;
                 Ok(())
             }
@@ -148,15 +146,13 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     async fn account(&self) -> Outcome<()> {
-        let accounts = Furniture {
-            files: vec![File::public(etcd::SYSUSERS, etcd::SYSUSERS_TEXT)],
-            ..Furniture::default()
-        };
+        let accounts =
+            Setup { files: vec![File::public(etcd::SYSUSERS, etcd::SYSUSERS_TEXT)], ..Setup::default() };
         for file in &accounts.files {
             files::write(&self.host.below(&file.path), file.mode, Owner::ROOT, file.content.as_bytes())?;
         }
         if self.etcd_user()?.is_none() {
-            self.host.commands.must("systemd-sysusers", &[etcd::SYSUSERS]).await?;
+            self.host.commands.run_checked("systemd-sysusers", &[etcd::SYSUSERS]).await?;
         }
         self.etcd_owner().map(drop)
     }
@@ -170,13 +166,13 @@ impl<C: Commands> Bootstrap<C> {
             Failure::passing(
                 FailureCode::MachineAccount,
                 format!("this machine has no user {}", etcd::USER),
-                "systemd-sysusers makes it: see why it does not",
+                "systemd-sysusers creates it: see its messages with `journalctl -u systemd-sysusers`",
             )
         })?;
         Ok(user.owner)
     }
 
-    /// Waits until the volume is attached here: the instance before this one may still hold it.
+    /// Waits until the volume's device appears. The instance before this one may still hold the volume.
     async fn volume(&self) -> Outcome<()> {
         let id = self.volume_id().await?;
         if self.device(&id).is_some() {
@@ -184,12 +180,12 @@ impl<C: Commands> Bootstrap<C> {
         }
         Err(Failure::passing(
             FailureCode::VolumeDevice,
-            format!("the volume {id} is attached, and its device is not there yet"),
-            "the kernel shows it within seconds; see `lsblk`",
+            format!("the volume {id} is attached, but its device has not appeared yet"),
+            "wait: it appears within seconds (see `lsblk`)",
         ))
     }
 
-    /// The volume's id, once it is attached here.
+    /// The volume's id, once it is attached to this instance.
     async fn volume_id(&self) -> Outcome<String> {
         let settings = &self.etcd_config()?.data_volume;
         let tags: Vec<String> = settings.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -200,17 +196,17 @@ impl<C: Commands> Bootstrap<C> {
             [] => {
                 return Err(Failure::passing(
                     FailureCode::VolumeAbsent,
-                    format!("there is no volume with the tags {}", tags.join(", ")),
-                    "CloudFormation makes it with the cluster's etcd stack: see that it stands",
+                    format!("no volume has the tags {}", tags.join(", ")),
+                    "CloudFormation creates it with the cluster's etcd stack: check that stack",
                 ));
             }
             several => {
                 let ids: Vec<&str> = several.iter().map(|volume| volume.id.as_str()).collect();
-                // Until somebody has told them apart; whoever has makes this member go on.
+                // It passes when a person corrects the tags; the member then continues.
                 return Err(Failure::passing(
                     FailureCode::VolumeAmbiguous,
                     format!("several volumes have the tags {}: {}", tags.join(", "), ids.join(", ")),
-                    "take the tag slipway:volume off those that are not this member's",
+                    "remove the tag slipway:volume from the volumes that do not belong to this member",
                 ));
             }
         };
@@ -219,15 +215,15 @@ impl<C: Commands> Bootstrap<C> {
             Some((instance, state)) if instance == own && state == "attached" => Ok(volume.id.clone()),
             Some((instance, state)) => Err(Failure::passing(
                 FailureCode::VolumeBusy,
-                format!("the volume {} is {state} at {instance}", volume.id),
-                "the instance that has it must end first; EC2 lets go of its volume then",
+                format!("the volume {} is {state} to the instance {instance}", volume.id),
+                "EC2 detaches it when that instance is terminated; the agent then attaches it here",
             )),
             None => {
                 self.aws.attach(&volume.id, own, &settings.device).await?;
                 Err(Failure::passing(
                     FailureCode::VolumeAttaching,
-                    format!("the volume {} is about to be attached", volume.id),
-                    "it takes EC2 some seconds",
+                    format!("the volume {} is being attached", volume.id),
+                    "wait: EC2 takes some seconds",
                 ))
             }
         }
@@ -243,17 +239,21 @@ impl<C: Commands> Bootstrap<C> {
         if settings.file_system != "ext4" {
             return Err(Failure::lasting(
                 FailureCode::VolumeFileSystem,
-                format!("etcd's data lie on ext4, and the configuration says {}", settings.file_system),
-                "take the patch away that changes it",
+                format!("etcd's volume must have ext4, but the configuration says {}", settings.file_system),
+                "remove the patch that changes the file system",
             ));
         }
         let id = self.volume_id().await?;
         let device = self.device(&id).ok_or_else(|| {
-            Failure::passing(FailureCode::VolumeDevice, format!("the device of {id} is gone"), "see `lsblk`")
+            Failure::passing(
+                FailureCode::VolumeDevice,
+                format!("the device of the volume {id} has disappeared"),
+                "see `lsblk`",
+            )
         })?;
         let mount = etcd::mount(settings, &device);
         let name = mount.units.first().map(|unit| unit.name.clone()).unwrap_or_default();
-        // A file system that is mounted is neither made nor checked.
+        // A mounted file system is neither created nor checked.
         let active = self.host.commands.run("systemctl", &["is-active", "--quiet", &name]).await?;
         if active.status != Some(0) {
             self.host.format(&device, &format!("the volume {id}"), disk::Kind::Ext4, etcd::LABEL).await?;
@@ -261,12 +261,12 @@ impl<C: Commands> Bootstrap<C> {
         }
         self.host.write(&mount).await?;
         self.host.start(&mount).await?;
-        // A volume that was enlarged in place.
-        self.host.commands.must("resize2fs", &[&device]).await?;
+        // The volume may have been enlarged.
+        self.host.commands.run_checked("resize2fs", &[&device]).await?;
         let owner = self.etcd_owner()?;
-        let data = self.host.below(&Place::data_path(self.etcd_config()?));
+        let data = self.host.below(&LocalMember::data_path(self.etcd_config()?));
         files::folder(&data, 0o700, owner)?;
-        files::give_all(&data, owner)
+        files::chown_all(&data, owner)
     }
 
     async fn credentials(&self) -> Outcome<()> {
@@ -289,28 +289,37 @@ impl<C: Commands> Bootstrap<C> {
         Ok(self.aws.set_address(zone, name, &self.instance.local_ipv4).await?)
     }
 
-    /// What the role wants on its machine.
-    fn furniture(&self, joining: &str) -> Outcome<Furniture> {
+    /// The release of the etcd that this machine has: installed ones are as the configuration says, an image may have any.
+    async fn etcd_release(&self, config: &EtcdConfig) -> Outcome<Option<etcd::Release>> {
+        if config.base.software.iter().any(|file| file.name == Program::Etcd) {
+            return Ok(etcd::release(&config.etcd.version));
+        }
+        let program = software::find_program(&self.host.root, "etcd")?;
+        let program = self.host.below(&program.to_string_lossy()).display().to_string();
+        Ok(etcd::release(&self.host.commands.run_checked(&program, &["--version"]).await?))
+    }
+
+    /// The files and units of the role.
+    fn setup(&self, joining: &str, release: Option<etcd::Release>) -> Outcome<Setup> {
         match &self.config {
-            NodeConfig::Etcd(config) => etcd::furniture(&self.host.root, config, joining),
+            NodeConfig::Etcd(config) => etcd::setup(&self.host.root, config, joining, release),
             NodeConfig::Controller(config) => {
-                Ok(kube::restarted::kept(&self.host.root, kube::controller(config, &self.facts()?)))
+                Ok(kube::restart_mark::keep_marks(&self.host.root, kube::controller(config, &self.facts()?)))
             }
             NodeConfig::Worker(config) => Ok(kube::worker(config, &self.facts()?)),
         }
     }
 
-    /// What Kubernetes must know of the machine.
     fn facts(&self) -> Outcome<Facts> {
         let Instance { id, availability_zone, local_ipv4 } = &self.instance;
         let address = local_ipv4.parse().map_err(|_| {
             Failure::passing(
                 FailureCode::BootstrapAddress,
-                format!("the metadata service calls {local_ipv4:?} this machine's address"),
+                format!("the metadata service gives {local_ipv4:?} as this machine's address, which is no IP address"),
                 "report this: it is a defect",
             )
         })?;
-        // The stub of systemd-resolved listens on the node's own loopback, which pods do not have.
+        // The stub of systemd-resolved listens only on the node's loopback, which pods cannot reach.
         let resolv_conf = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"]
             .into_iter()
             .find(|path| self.host.below(path).exists())
@@ -324,7 +333,7 @@ impl<C: Commands> Bootstrap<C> {
         })
     }
 
-    fn etcd_config(&self) -> Outcome<&slipway_core::node::EtcdConfig> {
+    fn etcd_config(&self) -> Outcome<&EtcdConfig> {
         match &self.config {
             NodeConfig::Etcd(config) => Ok(config),
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(Failure::lasting(

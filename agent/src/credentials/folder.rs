@@ -1,4 +1,4 @@
-//! One folder of credentials: generations of files, and the link that says which is in force.
+//! One folder of credentials: generations of files, and the link to the current one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -9,19 +9,17 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Failure, FailureCode, Outcome};
 
 const CURRENT: &str = ".current";
-/// Where the way back leads, from before a swap until it is settled: whoever dies in between leaves it to the next.
+/// Links to the previous generation until a change is settled, so that a later run can undo the change of a run that died.
 pub(super) const PREVIOUS: &str = ".previous";
 const LOCK: &str = ".lock";
-/// The suffix of a generation that was written because the one of its digest was damaged where it stands.
+/// Suffix of the second name of a generation, for when the current one of the same digest is damaged.
 const AGAIN: &str = "-again";
 
-/// See the module above.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
 }
 
-/// The digest in a generation's name.
 pub(super) fn digest(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     name.strip_suffix(AGAIN).unwrap_or(name)
@@ -32,13 +30,13 @@ impl Folder {
         Self { path }
     }
 
-    /// Makes it, for its owner alone to write and for others to go through.
+    /// Creates the folder: writable by its owner, passable for others.
     pub(super) fn open(path: PathBuf) -> Outcome<Self> {
         DirBuilder::new().recursive(true).mode(0o755).create(&path).map_err(|error| failed(&path, &error))?;
         Ok(Self { path })
     }
 
-    /// Waits until nobody else writes here.
+    /// Waits for the folder's lock.
     pub(super) fn lock(&self) -> Outcome<File> {
         let path = self.path.join(LOCK);
         let mut options = OpenOptions::new();
@@ -48,12 +46,12 @@ impl Folder {
         Ok(file)
     }
 
-    /// The generation in force.
+    /// The current generation.
     pub(super) fn current(&self) -> Outcome<Option<String>> {
         self.link(CURRENT)
     }
 
-    /// The generation before that, while a swap is not settled.
+    /// The previous generation, while a change is not settled.
     pub(super) fn previous(&self) -> Outcome<Option<String>> {
         self.link(PREVIOUS)
     }
@@ -67,7 +65,7 @@ impl Folder {
         }
     }
 
-    /// Writes a generation that nobody looks at yet; its name. One that stands as it should is taken as it is.
+    /// Writes a generation that no link names yet, and returns its name. An intact one is reused.
     pub(super) fn prepare(&self, digest: &str, files: &BTreeMap<&str, &str>) -> Outcome<String> {
         let names = [format!(".{digest}"), format!(".{digest}{AGAIN}")];
         if let Some(name) = names.iter().find(|name| self.holds(name, files)) {
@@ -77,7 +75,7 @@ impl Folder {
         let in_use = |name: &&String| current.as_ref() == Some(*name);
         let name = names.iter().find(|name| !in_use(name)).unwrap_or(&names[1]).clone();
         if previous.as_ref() == Some(&name) {
-            // It is damaged: no way back leads there.
+            // It is damaged, so it cannot be gone back to.
             self.remove(PREVIOUS)?;
         }
         let path = self.path.join(&name);
@@ -121,14 +119,13 @@ impl Folder {
         File::open(path)?.sync_all()
     }
 
-    /// The files of a generation.
     pub(super) fn names(&self, generation: &str) -> Outcome<BTreeSet<String>> {
         let path = self.path.join(generation);
         names(&path).map_err(|error| failed(&path, &error))
     }
 
-    /// Lets the links lead to `to`, whose files are `names`, and remembers `from` as the way back.
-    pub(super) fn turn(&self, from: Option<&str>, to: &str, names: &BTreeSet<&str>) -> Outcome<()> {
+    /// Switches the links to `to`, whose files are `names`, and keeps `from` as the previous generation.
+    pub(super) fn switch(&self, from: Option<&str>, to: &str, names: &BTreeSet<&str>) -> Outcome<()> {
         if let Some(from) = from {
             self.point(PREVIOUS, from)?;
         }
@@ -143,7 +140,7 @@ impl Folder {
         }
         self.sync()?;
         if let Some(from) = from {
-            self.nudge(from);
+            self.notify_watchers(from);
         }
         Ok(())
     }
@@ -154,18 +151,17 @@ impl Folder {
         Ok(is_link && self.link(name)?.is_some_and(|target| target == format!("{CURRENT}/{name}")))
     }
 
-    /// Whoever watches a file by inotify watches the one that the links led to, and hears nothing of links that turn: a
-    /// change of attributes it hears, and then reads the path anew.
-    fn nudge(&self, generation: &str) {
+    /// inotify watches follow the file that a link led to and miss the change of the link. They do report a change of attributes,
+    /// after which the watcher reads the path again.
+    fn notify_watchers(&self, generation: &str) {
         let folder = self.path.join(generation);
         for name in names(&folder).unwrap_or_default() {
             let path = folder.join(name);
-            // Who does not hear it looks by itself, later.
+            // A watcher that misses this polls later.
             let _ = fs::metadata(&path).and_then(|found| fs::set_permissions(&path, found.permissions()));
         }
     }
 
-    /// Removes every generation but `kept`.
     pub(super) fn settle(&self, kept: &str) -> Outcome<()> {
         self.remove(PREVIOUS)?;
         for name in self.names("")? {
@@ -185,7 +181,7 @@ impl Folder {
             return Ok(());
         }
         let (path, draft) = (self.path.join(name), self.path.join(format!(".{name}.new")));
-        let turned = || {
+        let switched = || {
             match fs::remove_file(&draft) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
@@ -193,7 +189,7 @@ impl Folder {
             symlink(target, &draft)?;
             fs::rename(&draft, &path)
         };
-        turned().map_err(|error| failed(&path, &error))
+        switched().map_err(|error| failed(&path, &error))
     }
 
     fn remove(&self, name: &str) -> Outcome<()> {

@@ -1,4 +1,4 @@
-//! Credentials in folders: what is read is one bundle's, whoever reads when and whoever dies where.
+//! Credentials in folders: readers always see one whole bundle, also when a writer dies at any point.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ fn what_is_written_can_be_read_by_its_owner_alone_and_is_written_once() {
 fn another_bundle_takes_the_place_of_the_first_and_the_way_back_leads_to_it() {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), "d1", &bundle(&[("a.pem", "A1"), ("gone.pem", "G")])).unwrap().settle().unwrap();
-    // Somebody's own file is nobody's business.
+    // A file that another program put there.
     fs::write(root.path().join("etc/etcd/pki/theirs.txt"), "T").unwrap();
     let second = bundle(&[("a.pem", "A2"), ("new.pem", "N")]);
     let written = write(root.path(), "d2", &second).unwrap();

@@ -1,4 +1,4 @@
-//! What is done to a node and its pods.
+//! Changes to a node and its pods.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
@@ -11,35 +11,34 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use slipway_core::drain::{Answer, LAST_FORCED, STARTED, Target};
 
-use super::observe::{Scene, unknown};
+use super::observe::{Observation, node_failure};
 use crate::api::{failed, status, words};
 use crate::failure::Outcome;
 
-/// How many evictions are asked for at a time.
 const AT_ONCE: usize = 8;
-/// Why an eviction was refused, where it was because of a budget:
+/// The cause in a refusal by a disruption budget:
 /// <https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-node/#eviction-api>
 const BY_BUDGET: &str = "DisruptionBudget";
-/// What the API server says, besides 500, of a pod with two budgets; it has no reason of its own for that:
+/// The message of the 500 for a pod with two budgets, which has no reason of its own:
 /// <https://github.com/kubernetes/kubernetes/blob/v1.34.0/pkg/registry/core/pod/storage/eviction.go>
 const TWO_BUDGETS: &str = "more than one PodDisruptionBudget";
 
-/// Cordons the node and writes on it since when it is drained, in one.
-pub(super) async fn begin(client: &Client, scene: &Scene, now: Timestamp) -> Outcome<()> {
+/// Cordons the node and records when its drain began, in one patch.
+pub(super) async fn begin(client: &Client, observation: &Observation, now: Timestamp) -> Outcome<()> {
     let change = json!({
         "metadata": { "annotations": { STARTED: now.to_string() } },
         "spec": { "unschedulable": true },
     });
-    patch(client, &scene.node, &change).await.map_err(|error| unknown(&scene.node, &error))
+    patch(client, &observation.node, &change).await.map_err(|error| node_failure(&observation.node, &error))
 }
 
-/// Lets pods come again, and forgets the drain.
+/// Uncordons the node and removes the drain's annotations.
 pub(super) async fn uncordon(client: &Client, node: &str) -> Outcome<()> {
     let change = json!({
         "metadata": { "annotations": { STARTED: null, LAST_FORCED: null } },
         "spec": { "unschedulable": null },
     });
-    patch(client, node, &change).await.map_err(|error| unknown(node, &error))
+    patch(client, node, &change).await.map_err(|error| node_failure(node, &error))
 }
 
 async fn patch(client: &Client, node: &str, change: &Value) -> kube::Result<()> {
@@ -47,10 +46,10 @@ async fn patch(client: &Client, node: &str, change: &Value) -> kube::Result<()> 
     nodes.patch(node, &PatchParams::default(), &Patch::Merge(change)).await.map(|_| ())
 }
 
-/// Asks for the eviction of `targets`: with each, the answer; none if it is gone.
+/// Requests the eviction of `targets`; the answer of each is `None` if the pod is gone.
 pub(super) async fn evict(client: &Client, targets: &[Target]) -> Outcome<Vec<(Target, Option<Answer>)>> {
-    let asked = stream::iter(targets).map(async |target| {
-        let answer = match ask(client, target).await {
+    let evictions = stream::iter(targets).map(async |target| {
+        let answer = match request_eviction(client, target).await {
             Ok(()) => Some(Answer::Accepted),
             Err(error) => {
                 refusal(&error).map_err(|()| failed(&format!("evicting {}", target.name), &error))?
@@ -58,12 +57,12 @@ pub(super) async fn evict(client: &Client, targets: &[Target]) -> Outcome<Vec<(T
         };
         Ok((target.clone(), answer))
     });
-    asked.buffered(AT_ONCE).try_collect().await
+    evictions.buffered(AT_ONCE).try_collect().await
 }
 
-/// kube's own `evict` writes its options under a name that the API server does not know, which then evicts whatever bears
-/// the name: <https://github.com/kube-rs/kube/blob/5.0.0/kube-core/src/subresource.rs#L120>
-async fn ask(client: &Client, target: &Target) -> kube::Result<()> {
+/// Not by kube's own `evict`: it sends its options under a name that the API server does not know, and so loses the UID
+/// precondition: <https://github.com/kube-rs/kube/blob/5.0.0/kube-core/src/subresource.rs#L120>
+async fn request_eviction(client: &Client, target: &Target) -> kube::Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &target.name.namespace);
     let eviction = Eviction {
         metadata: ObjectMeta {
@@ -81,40 +80,45 @@ async fn ask(client: &Client, target: &Target) -> kube::Result<()> {
     Ok(())
 }
 
-/// What a refusal means; `Err`: the call did not come through.
+/// Classifies a refusal; `Err` if no answer arrived.
 pub(super) fn refusal(error: &Error) -> Result<Option<Answer>, ()> {
     let Error::Api(status) = error else { return Err(()) };
     let by_budget =
         || status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == BY_BUDGET);
     match status.code {
-        // It is gone, or another bears its name.
+        // The pod is gone, or another has its name.
         404 => Ok(None),
         429 if by_budget() => Ok(Some(Answer::Budget)),
         500 if status.message.contains(TWO_BUDGETS) => Ok(Some(Answer::TwoBudgets)),
-        // A webhook that does not answer must not keep the other pods: 500 too.
+        // Also a 500, of a webhook for example: it must not stop the eviction of other pods.
         _ => Ok(Some(Answer::Refused(words(error)))),
     }
 }
 
-/// Deletes a pod though its budget forbids it: once that is written on the node, and only if the node is as it was when this
-/// was decided. So two who drain one node never delete two pods within the interval. `false`: it was not.
-pub(super) async fn force(client: &Client, scene: &Scene, target: &Target, now: Timestamp) -> Outcome<bool> {
+/// Deletes a pod although its budget forbids it. The time is first recorded on the node under the version that the decision was
+/// based on, so two concurrent drains never force two pods within the interval. `false` if the node or the pod changed meanwhile.
+pub(super) async fn force(
+    client: &Client,
+    observation: &Observation,
+    target: &Target,
+    now: Timestamp,
+) -> Outcome<bool> {
     let change = json!({ "metadata": {
-        "resourceVersion": scene.version,
+        "resourceVersion": observation.version,
         "annotations": { LAST_FORCED: now.to_string() },
     }});
-    if let Err(error) = patch(client, &scene.node, &change).await {
-        return lost(&error).map_err(|()| unknown(&scene.node, &error));
+    if let Err(error) = patch(client, &observation.node, &change).await {
+        return lost_race(&error).map_err(|()| node_failure(&observation.node, &error));
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), &target.name.namespace);
     let that_one = OnlyIf { uid: Some(target.uid.clone()), resource_version: None };
     match pods.delete(&target.name.name, &DeleteParams::default().preconditions(that_one)).await {
         Ok(_) => Ok(true),
-        Err(error) => lost(&error).map_err(|()| failed(&format!("deleting {}", target.name), &error)),
+        Err(error) => lost_race(&error).map_err(|()| failed(&format!("deleting {}", target.name), &error)),
     }
 }
 
-/// Whether somebody else was first: what is to be done is decided anew.
-fn lost(error: &Error) -> Result<bool, ()> {
+/// `Ok(false)` if another writer was first: the next step decides again.
+fn lost_race(error: &Error) -> Result<bool, ()> {
     if matches!(status(error), Some(404 | 409)) { Ok(false) } else { Err(()) }
 }

@@ -1,4 +1,4 @@
-//! What the API server says of a node and its pods, as values to decide by.
+//! Reads a node, its pods and their budgets from the API server, as values to decide on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,32 +21,30 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// What became of tries in this process, by UID.
+/// Evictions that this process tried, by the pod's UID.
 #[derive(Debug, Default)]
-pub(super) struct Memory(BTreeMap<String, Try>);
+pub(super) struct PastTries(BTreeMap<String, Try>);
 
-impl Memory {
+impl PastTries {
     pub(super) fn remember(&mut self, target: &Target, at: Timestamp, answer: Answer) {
         let count = self.0.get(&target.uid).map_or(1, |last| last.count.saturating_add(1));
         self.0.insert(target.uid.clone(), Try { at, count, answer });
     }
 }
 
-/// What there was, at one look.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct Observation {
     pub(super) observed: Observed,
-    /// The node, and which state of it this is.
+    /// The node's name and its resource version.
     pub(super) node: String,
     pub(super) version: Option<String>,
-    /// What the node says of being ready, if it is not: `Unknown` when its kubelet is silent.
+    /// The status of the node's Ready condition, unless it is `True`. `Unknown` if its kubelet is silent.
     pub(super) not_ready: Option<String>,
 }
 
-/// Looks at `name` and its pods.
-pub(super) async fn look(client: &Client, name: &str, memory: &mut Memory) -> Outcome<Scene> {
+pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) -> Outcome<Observation> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let node = nodes.get(name).await.map_err(|error| unknown(name, &error))?;
+    let node = nodes.get(name).await.map_err(|error| node_failure(name, &error))?;
     let of_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
     let all_pods: Api<KubePod> = Api::all(client.clone());
     let pods = all_pods.list(&of_node).await.map_err(|error| failed("the node's pods", &error))?.items;
@@ -54,20 +52,20 @@ pub(super) async fn look(client: &Client, name: &str, memory: &mut Memory) -> Ou
     let found = all_budgets.list(&ListParams::default()).await;
     let budgets = found.map_err(|error| failed("the disruption budgets", &error))?.items;
 
-    let budgets = Budgets::of(&budgets);
+    let budgets = Budgets::new(&budgets);
     let pods: Vec<Pod> = pods.iter().map(|found| pod(found, &budgets)).collect();
-    // Whoever is gone is forgotten.
-    memory.0.retain(|uid, _| pods.iter().any(|pod| &pod.uid == uid));
-    let mut wanted = BTreeMap::new();
-    for name in pods.iter().filter(|pod| memory.0.contains_key(&pod.uid)).flat_map(|pod| &pod.budgets) {
-        if !wanted.contains_key(name) {
-            wanted.insert(name.clone(), budgets.whole(client, name).await?);
+    // Forget pods that are gone.
+    tries.0.retain(|uid, _| pods.iter().any(|pod| &pod.uid == uid));
+    let mut with_budget = BTreeMap::new();
+    for name in pods.iter().filter(|pod| tries.0.contains_key(&pod.uid)).flat_map(|pod| &pod.budgets) {
+        if !with_budget.contains_key(name) {
+            with_budget.insert(name.clone(), budgets.with_siblings(client, name).await?);
         }
     }
-    let observed = Observed { node: state(&node)?, pods, budgets: wanted, tries: memory.0.clone() };
+    let observed = Observed { node: state(&node)?, pods, budgets: with_budget, tries: tries.0.clone() };
     let conditions = node.status.into_iter().flat_map(|status| status.conditions.unwrap_or_default());
     let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
-    Ok(Scene {
+    Ok(Observation {
         observed,
         node: name.to_owned(),
         version: node.metadata.resource_version,
@@ -75,13 +73,12 @@ pub(super) async fn look(client: &Client, name: &str, memory: &mut Memory) -> Ou
     })
 }
 
-/// A node that cannot be had.
-pub(super) fn unknown(name: &str, error: &kube::Error) -> Failure {
+pub(super) fn node_failure(name: &str, error: &kube::Error) -> Failure {
     if status(error) == Some(404) {
         return Failure::lasting(
             FailureCode::DrainNoNode,
             format!("the cluster has no node `{name}`"),
-            "look at the name; if its machine is gone and its node deleted, there is nothing to drain",
+            "check the name; if the machine and its node are gone, there is nothing to drain",
         );
     }
     failed(&format!("the node {name}"), error)
@@ -91,12 +88,12 @@ fn state(node: &Node) -> Outcome<NodeState> {
     let annotations = node.metadata.annotations.as_ref();
     let moment = |key: &str| {
         let Some(text) = annotations.and_then(|all| all.get(key)) else { return Ok(None) };
-        // Which deadlines hold is not for us to guess.
+        // Guessing a deadline could force a pod too early.
         text.parse::<Timestamp>().map(Some).map_err(|_| {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             Failure::lasting(
                 FailureCode::DrainAnnotation,
-                format!("the annotation {key} of the node {name} is no time: `{text}`"),
+                format!("the annotation {key} of the node {name} is not a time: `{text}`"),
                 format!("remove it: kubectl annotate node {name} {key}-"),
             )
         })
@@ -118,7 +115,7 @@ pub(super) fn pod(found: &KubePod, budgets: &Budgets<'_>) -> Pod {
         terminating: found.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         empty_dir: { volumes }.any(|volume| volume.empty_dir.is_some()),
         tolerates_cordon: spec.is_some_and(tolerates_cordon),
-        budgets: budgets.of_pod(&found.metadata),
+        budgets: budgets.names_for(&found.metadata),
     }
 }
 
@@ -126,7 +123,7 @@ fn name(metadata: &ObjectMeta) -> ObjectName {
     ObjectName::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
-/// The API server always says when.
+/// The API server always sets it.
 fn created(metadata: &ObjectMeta) -> Timestamp {
     metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0)
 }
@@ -143,7 +140,7 @@ fn owner(metadata: &ObjectMeta) -> Owner {
     }
 }
 
-/// The taint has no value, and its effect is `NoSchedule`.
+/// The taint `unschedulable:NoSchedule` has no value.
 fn tolerates_cordon(spec: &PodSpec) -> bool {
     let fits = |toleration: &Toleration| {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
@@ -158,20 +155,19 @@ fn tolerates_cordon(spec: &PodSpec) -> bool {
     spec.tolerations.iter().flatten().any(fits)
 }
 
-/// All budgets of the cluster.
 pub(super) struct Budgets<'b>(Vec<(ObjectName, Selector, &'b PodDisruptionBudget)>);
 
 impl<'b> Budgets<'b> {
-    pub(super) fn of(found: &'b [PodDisruptionBudget]) -> Self {
+    pub(super) fn new(found: &'b [PodDisruptionBudget]) -> Self {
         let known = found.iter().filter_map(|budget| {
-            // Without a selector it selects nothing; an empty one selects all of the namespace.
+            // A budget without a selector selects nothing; an empty selector selects the whole namespace.
             let selector = budget.spec.as_ref()?.selector.clone()?;
             Some((name(&budget.metadata), Selector::try_from(selector).ok()?, budget))
         });
         Self(known.collect())
     }
 
-    fn of_pod(&self, metadata: &ObjectMeta) -> BTreeSet<ObjectName> {
+    fn names_for(&self, metadata: &ObjectMeta) -> BTreeSet<ObjectName> {
         let labels = metadata.labels.clone().unwrap_or_default();
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let selecting = self
@@ -181,7 +177,7 @@ impl<'b> Budgets<'b> {
         selecting.map(|(name, ..)| name.clone()).collect()
     }
 
-    async fn whole(&self, client: &Client, name: &ObjectName) -> Outcome<Budget> {
+    async fn with_siblings(&self, client: &Client, name: &ObjectName) -> Outcome<Budget> {
         let Some((_, selector, budget)) = self.0.iter().find(|(known, ..)| known == name) else {
             return Ok(Budget::default());
         };
@@ -194,7 +190,7 @@ impl<'b> Budgets<'b> {
     }
 }
 
-/// One that runs no more is nobody's sibling.
+/// `None` for a pod that has finished.
 pub(super) fn sibling(found: &KubePod) -> Option<Sibling> {
     let status = found.status.as_ref();
     if matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed")) {

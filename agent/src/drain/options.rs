@@ -1,42 +1,40 @@
-//! What `drain` and `uncordon` are asked.
+//! The options of `drain` and `uncordon`.
 
 use clap::{Args, ValueEnum};
 use jiff::SignedDuration;
 use slipway_core::drain::{Force, Policy, Treatment};
 
-/// A node, and how it is drained.
 #[derive(Debug, Clone, Args)]
 pub struct Drain {
     /// The node's name
     #[arg(value_parser = node)]
     pub node: String,
-    /// End after so many seconds, though pods may be left: the answer says which, and the next drain goes on
+    /// End after this many seconds even if pods remain: the answer lists them, and the next drain continues
     #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=172_800))]
     pub seconds: Option<u64>,
-    /// When the node has been drained for so many seconds, delete pods that their budgets keep, by all of the rules below
+    /// After the drain has lasted this many seconds, delete pods that their budgets keep, by all of the rules below
     #[arg(long, value_name = "SECONDS|never", default_value = "never", value_parser = force_after)]
     pub force_after: ForceAfter,
-    /// Force: only pods of such an age, in seconds
+    /// Force: minimum age of the pod in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 72 * 3600, value_parser = seconds())]
     pub force_pod_age: i64,
-    /// Force: only if healthy pods of the same budget have been healthy for so many seconds
+    /// Force: for how many seconds the healthy pods of its budget must have been healthy
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = seconds())]
     pub force_healthy: i64,
-    /// Force: only if unhealthy pods of the same budget have been so for so many seconds
+    /// Force: for how many seconds the unhealthy pods of its budget must have been unhealthy
     #[arg(long, value_name = "SECONDS", default_value_t = 6 * 3600, value_parser = seconds())]
     pub force_unhealthy: i64,
-    /// Force: one pod in so many seconds
+    /// Force: minimum seconds between two pods
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = seconds())]
     pub force_interval: i64,
-    /// What becomes of pods with an emptyDir, whose data are lost
+    /// What to do with pods with an emptyDir, whose data is lost
     #[arg(long, value_enum, default_value_t = Lossy::Evict)]
     pub empty_dir: Lossy,
-    /// What becomes of pods that no controller makes again
+    /// What to do with pods that no controller recreates
     #[arg(long, value_enum, default_value_t = Lossy::Evict)]
     pub bare_pods: Lossy,
 }
 
-/// A node to give back.
 #[derive(Debug, Clone, Args)]
 pub struct Uncordon {
     /// The node's name
@@ -44,16 +42,15 @@ pub struct Uncordon {
     pub node: String,
 }
 
-/// `never`, or after how many seconds.
+/// `None` for `never`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForceAfter(pub Option<i64>);
 
-/// What becomes of pods that lose something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Lossy {
-    /// They are evicted like others
+    /// Evict them like others
     Evict,
-    /// The drain waits until somebody has deleted them
+    /// Wait until somebody has deleted them
     Wait,
 }
 
@@ -94,13 +91,13 @@ fn force_after(text: &str) -> Result<ForceAfter, String> {
     }
 }
 
-/// The name becomes part of a path.
+/// The name becomes part of a URL path.
 fn node(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     if text.len() <= 253 && text.chars().all(fits) && ends(text.chars().next()) && ends(text.chars().last()) {
         Ok(text.to_owned())
     } else {
-        Err("no name of a node: they are DNS names".to_owned())
+        Err("not a node's name: node names are DNS names".to_owned())
     }
 }

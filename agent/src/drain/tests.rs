@@ -23,7 +23,7 @@ fn read(metadata: &Value, spec: &Value, status: &Value) -> KubePod {
 }
 
 fn mapped(metadata: &Value, spec: &Value, status: &Value) -> Pod {
-    pod(&read(metadata, spec, status), &Budgets::of(&[]))
+    pod(&read(metadata, spec, status), &Budgets::new(&[]))
 }
 
 fn owned_by(kind: &str) -> Value {
@@ -83,7 +83,7 @@ fn a_budget_selects_in_its_namespace_by_labels_and_nothing_without_a_selector() 
         budget("shop", "others", json!({ "selector": not })),
         budget("else", "all", json!({ "selector": {} })),
     ];
-    let found = pod(&read(&json!({}), &json!({ "containers": [] }), &json!({})), &Budgets::of(&all));
+    let found = pod(&read(&json!({}), &json!({ "containers": [] }), &json!({})), &Budgets::new(&all));
     let names: Vec<_> = found.budgets.iter().map(|budget| budget.name.as_str()).collect();
     assert_eq!(names, ["all", "by-label", "by-set"]);
 }

@@ -1,4 +1,4 @@
-//! The check that etcd gives its snapshots: SHA-256 of the database, behind it.
+//! The check of a snapshot: etcd appends the SHA-256 of the database.
 
 use std::io::{self, Write};
 
@@ -6,24 +6,23 @@ use sha2::{Digest as _, Sha256};
 use slipway_core::digest::hex;
 
 const SUM: usize = 32;
-/// bbolt writes whole pages.
+/// bbolt's database is a multiple of this.
 const PAGE: u64 = 512;
 
-/// Takes a snapshot as it comes, and says at the end whether it is whole.
+/// Checks a snapshot while it streams through.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Checker {
     sum: Sha256,
-    /// What may be the sum: the last bytes so far.
+    /// The last bytes so far, which may be the checksum.
     held: Vec<u8>,
     length: u64,
 }
 
-/// A snapshot that is whole.
+/// A snapshot whose checksum is right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Whole {
-    /// Bytes, the sum not among them.
+    /// In bytes, without the checksum.
     pub(super) size: u64,
-    /// The sum, in hex.
     pub(super) sha256: String,
 }
 
@@ -36,11 +35,11 @@ impl Checker {
         self.length += bytes.len() as u64;
     }
 
-    /// What is wrong with it, in words.
+    /// The error says what is wrong with the snapshot.
     pub(super) fn finish(self) -> Result<Whole, String> {
         let size = self.length.saturating_sub(SUM as u64);
         if size == 0 || !size.is_multiple_of(PAGE) {
-            return Err(format!("{} bytes are no database and its checksum", self.length));
+            return Err(format!("{} bytes cannot be a database with its checksum", self.length));
         }
         let sum = self.sum.finalize();
         if sum.as_slice() != self.held.as_slice() {

@@ -5,72 +5,79 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use slipway_core::node::{EtcdAlarm, EtcdHealth, EtcdMemberHealth};
 
-use super::client::{Answer, Caller, Endpoint, Refusal};
-use super::place::Place;
+use super::client::{CallError, CallResult, Endpoint, EtcdClient};
+use super::local_member::LocalMember;
 use super::wire::{Alarms, Member, Status, hex};
 use crate::failure::Outcome;
 
-/// How long a fellow may take to answer before it counts as gone.
-const PASSING: Duration = Duration::from_secs(3);
-/// A gauge that all versions have; the status tells the quota since 3.6 alone.
+/// Another member that does not answer within this time counts as unreachable.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
+/// A metric of all releases; the status has the quota only since 3.6.
 const QUOTA: &str = "etcd_server_quota_backend_bytes";
 
-/// How this member is. That it does not answer is an answer.
-///
-/// # Errors
-/// If its configuration or credentials cannot be read.
-pub async fn health(place: &Place) -> Outcome<EtcdHealth> {
-    let caller = place.caller()?;
-    let own = place.own(&caller);
+/// The health of this member. A member that does not answer is a result, not an error.
+pub async fn health(local: &LocalMember) -> Outcome<EtcdHealth> {
+    let client = local.client()?;
+    let own = local.endpoint(&client);
     let mut health = EtcdHealth {
         format: EtcdHealth::FORMAT,
-        name: place.config.etcd.name.clone(),
+        name: local.config.etcd.name.clone(),
         ..EtcdHealth::default()
     };
     match own.status().await {
-        Ok(status) => look(place, &caller, &own, status, &mut health).await,
+        Ok(status) => observe_cluster(local, &client, &own, status, &mut health).await,
         Err(refusal) => health.problems.push(refusal.to_string()),
     }
     health.healthy = health.problems.is_empty();
     Ok(health)
 }
 
-async fn look(place: &Place, caller: &Caller, own: &Endpoint, first: Status, health: &mut EtcdHealth) {
+async fn observe_cluster(
+    local: &LocalMember,
+    client: &EtcdClient,
+    own: &Endpoint,
+    first: Status,
+    health: &mut EtcdHealth,
+) {
     let id = first.header.member_id;
-    let members = match members(place, caller, own, first.is_learner).await {
+    let members = match members(local, client, own, first.is_learner).await {
         Ok(members) => members,
         Err(refusal) => {
             health.problems.push(format!("the members are not known: {refusal}"));
             Vec::new()
         }
     };
-    let fellows = join_all(members.iter().map(|member| async {
-        if member.id == id { own.status_within(PASSING).await } else { reach(caller, member).await }
+    let answers = join_all(members.iter().map(|member| async {
+        if member.id == id {
+            own.status_within(MEMBER_TIMEOUT).await
+        } else {
+            member_status(client, member).await
+        }
     }));
-    let (fellows, serves, alarms) = tokio::join!(fellows, own.serves(), own.alarms());
-    // Asked last, so that what the leader had before is a floor and not a race.
+    let (answers, serves, alarms) = tokio::join!(answers, own.serves(), own.alarms());
+    // Read last, so that the leader's index, read before, is a lower bound.
     let status = own.status().await.unwrap_or(first);
     let leader = members
         .iter()
-        .zip(&fellows)
+        .zip(&answers)
         .find(|(member, _)| member.id == status.leader)
         .and_then(|(_, answer)| answer.as_ref().ok());
     let leaders_index = leader.map(|leader| leader.raft_index);
 
-    tell(&status, health);
+    copy_status(&status, health);
     health.behind = leaders_index.map(|index| index.saturating_sub(status.raft_applied_index));
     if status.leader == 0 {
-        health.problems.push("there is no leader".to_owned());
+        health.problems.push("etcd has no leader".to_owned());
     }
-    health.problems.extend(status.errors.iter().map(|error| format!("it says of itself: {error}")));
+    health.problems.extend(status.errors.iter().map(|error| format!("etcd reports: {error}")));
     if status.is_learner {
-        health.problems.push("it is a learner, and has no vote yet".to_owned());
+        health.problems.push("it is a learner without a vote".to_owned());
     } else {
         match serves {
             Ok(()) => health.serving = true,
             Err(refusal) => health.problems.push(format!("it does not serve: {refusal}")),
         }
-        judge_alarms(alarms, health);
+        add_alarms(alarms, health);
     }
     health.db_quota = match status.db_size_quota {
         0 => own.gauge(QUOTA).await.ok().flatten(),
@@ -78,8 +85,8 @@ async fn look(place: &Place, caller: &Caller, own: &Endpoint, first: Status, hea
     };
     health.members = members
         .iter()
-        .zip(fellows)
-        .map(|(member, answer)| seen(member, answer, leaders_index, status.leader))
+        .zip(answers)
+        .map(|(member, answer)| member_health(member, answer, leaders_index, status.leader))
         .collect();
     health.members.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
     for member in health.members.iter().filter(|member| !member.reachable) {
@@ -89,7 +96,7 @@ async fn look(place: &Place, caller: &Caller, own: &Endpoint, first: Status, hea
     }
 }
 
-fn tell(status: &Status, health: &mut EtcdHealth) {
+fn copy_status(status: &Status, health: &mut EtcdHealth) {
     health.id = Some(hex(status.header.member_id));
     health.cluster_id = Some(hex(status.header.cluster_id));
     health.version = Some(status.version.clone());
@@ -104,7 +111,7 @@ fn tell(status: &Status, health: &mut EtcdHealth) {
     health.db_size_in_use = status.db_size_in_use;
 }
 
-fn judge_alarms(alarms: Answer<Alarms>, health: &mut EtcdHealth) {
+fn add_alarms(alarms: CallResult<Alarms>, health: &mut EtcdHealth) {
     match alarms {
         Ok(alarms) => {
             for alarm in alarms.alarms {
@@ -117,13 +124,13 @@ fn judge_alarms(alarms: Answer<Alarms>, health: &mut EtcdHealth) {
     }
 }
 
-fn seen(
+fn member_health(
     member: &Member,
-    answer: Answer<Status>,
+    answer: CallResult<Status>,
     leaders_index: Option<u64>,
     leader: u64,
 ) -> EtcdMemberHealth {
-    let mut seen = EtcdMemberHealth {
+    let mut member_health = EtcdMemberHealth {
         id: hex(member.id),
         name: member.name.clone(),
         peer_urls: member.peer_urls.clone(),
@@ -134,38 +141,45 @@ fn seen(
     };
     match answer {
         Ok(status) => {
-            seen.reachable = true;
-            seen.behind = leaders_index.map(|index| index.saturating_sub(status.raft_applied_index));
-            seen.problem = (!status.errors.is_empty()).then(|| status.errors.join("; "));
+            member_health.reachable = true;
+            member_health.behind = leaders_index.map(|index| index.saturating_sub(status.raft_applied_index));
+            member_health.problem = (!status.errors.is_empty()).then(|| status.errors.join("; "));
         }
-        Err(refusal) => seen.problem = Some(refusal.to_string()),
+        Err(refusal) => member_health.problem = Some(refusal.to_string()),
     }
-    seen
+    member_health
 }
 
-/// All members; a learner does not say, so that its fellows are asked that it was told of.
-async fn members(place: &Place, caller: &Caller, own: &Endpoint, is_learner: bool) -> Answer<Vec<Member>> {
-    let mut answer = Err(Refusal::Unreachable("it is a learner, and was told of no other member".to_owned()));
+/// All members. A learner does not list them, so the other members that the configuration names are asked.
+async fn members(
+    local: &LocalMember,
+    client: &EtcdClient,
+    own: &Endpoint,
+    is_learner: bool,
+) -> CallResult<Vec<Member>> {
+    let mut result = Err(CallError::Unreachable(
+        "it is a learner, and its configuration names no other member".to_owned(),
+    ));
     if !is_learner {
-        answer = own.members().await;
+        result = own.members().await;
     }
-    for url in place.told() {
-        if answer.is_ok() {
+    for url in local.known_client_urls() {
+        if result.is_ok() {
             break;
         }
-        let fellow = caller.at(&url).members().await;
-        if fellow.is_ok() || is_learner {
-            answer = fellow;
+        let answer = client.endpoint(&url).members().await;
+        if answer.is_ok() || is_learner {
+            result = answer;
         }
     }
-    answer.map(|answer| answer.members)
+    result.map(|result| result.members)
 }
 
-/// A fellow's status, by the first of its addresses at which it answers.
-pub(super) async fn reach(caller: &Caller, member: &Member) -> Answer<Status> {
-    let mut answer = Err(Refusal::Unreachable("it has not started yet".to_owned()));
+/// The status of another member, at the first of its addresses that answers.
+pub(super) async fn member_status(client: &EtcdClient, member: &Member) -> CallResult<Status> {
+    let mut answer = Err(CallError::Unreachable("it has not started yet".to_owned()));
     for url in &member.client_urls {
-        answer = caller.at(url).status_within(PASSING).await;
+        answer = client.endpoint(url).status_within(MEMBER_TIMEOUT).await;
         if answer.is_ok() {
             break;
         }

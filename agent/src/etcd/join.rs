@@ -1,4 +1,4 @@
-//! How a member joins a cluster that stands: as a learner, which slows nobody's vote down, and with a vote once it has
+//! How a member joins a running cluster: first as a learner, which does not count for the quorum, then with a vote once it has
 //! caught up.
 
 use std::time::{Duration, Instant};
@@ -7,135 +7,127 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::client::{Caller, Endpoint, Refusal, failed};
-use super::place::Place;
+use super::client::{CallError, Endpoint, EtcdClient, failed};
+use super::local_member::LocalMember;
 use super::wire::{Member, Members, hex};
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// Another member may be joining: etcd takes one learner at a time.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// A snapshot of gigabytes is sent to it first.
-const CATCHING_UP: Duration = Duration::from_secs(1800);
-/// A fellow that is there answers at once.
-const ANSWER: Duration = Duration::from_secs(3);
+/// etcd takes one learner at a time, so another member may have to finish first.
+const ADD_TIMEOUT: Duration = Duration::from_secs(600);
+/// The leader may have to send it a snapshot of gigabytes.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(1800);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How a member finds the cluster that it joins.
+/// The result of joining.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Joined {
-    /// Whether it was added now, and was not a member before.
+    /// `false` if it was a member before.
     pub added: bool,
-    /// Its number.
     pub id: String,
-    /// `--initial-cluster`, with `--initial-cluster-state existing`.
+    /// The value for `--initial-cluster`, to be used with `--initial-cluster-state existing`.
     pub initial_cluster: String,
 }
 
-/// What became of a learner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Promoted {
-    /// Whether it got its vote now, and had none before.
+    /// `false` if it had a vote before.
     pub promoted: bool,
-    /// Its number.
     pub id: String,
 }
 
-/// Has this member added as a learner, by whichever member answers; one that was added already is not added again.
-///
-/// # Errors
-/// If nobody answers, or the cluster does not take it in time; if it was a member before and its data are gone.
-pub async fn join(place: &Place) -> Outcome<Joined> {
-    let caller = place.caller()?;
-    let endpoints: Vec<Endpoint> = place.told().iter().map(|url| caller.at(url)).collect();
+/// Adds this member as a learner, through whichever member answers. Safe to repeat. Refuses a member that has run before and lost
+/// its data.
+pub async fn join(local: &LocalMember) -> Outcome<Joined> {
+    let client = local.client()?;
+    let endpoints: Vec<Endpoint> = local.known_client_urls().iter().map(|url| client.endpoint(url)).collect();
     if endpoints.is_empty() {
         return Err(Failure::lasting(
             FailureCode::JoinEndpoints,
-            "the configuration names no member to ask",
-            "this member founds its cluster, or its configuration was patched: see `joinEndpoints`",
+            "the configuration names no member of the cluster to join",
+            "render the cluster again; if a patch changes `joinEndpoints`, correct the patch",
         ));
     }
-    let (start, peer_url) = (Instant::now(), place.peer_url());
+    let (start, peer_url) = (Instant::now(), local.peer_url());
     let mut at = 0;
     loop {
         let endpoint = &endpoints[at % endpoints.len()];
-        let refusal = match ask(endpoint, &peer_url).await {
+        let refusal = match find_or_add(endpoint, &peer_url).await {
             Ok((added, member, members)) => {
-                refuse_without_data(place, &member)?;
+                refuse_without_data(local, &member)?;
                 return Ok(Joined {
                     added,
                     id: hex(member.id),
-                    initial_cluster: initial_cluster(place, &members),
+                    initial_cluster: initial_cluster(local, &members),
                 });
             }
             Err(refusal) => refusal,
         };
-        if start.elapsed() > PATIENCE {
-            return Err(failed(&refusal, "asking to be added as a learner"));
+        if start.elapsed() > ADD_TIMEOUT {
+            return Err(failed(&refusal, "joining as a learner"));
         }
-        // Another may answer, or the cluster be well in a moment.
+        // Another member may answer, or the cluster may recover.
         at += 1;
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Whether it was added, what it is, and all members.
-async fn ask(endpoint: &Endpoint, peer_url: &str) -> Result<(bool, Member, Vec<Member>), Refusal> {
+/// Whether it was added, the member itself, and all members.
+async fn find_or_add(endpoint: &Endpoint, peer_url: &str) -> Result<(bool, Member, Vec<Member>), CallError> {
     let is_it = |member: &&Member| member.peer_urls.iter().any(|url| url == peer_url);
     let Members { members, .. } = endpoint.members().await?;
     if let Some(member) = members.iter().find(is_it).cloned() {
         return Ok((false, member, members));
     }
-    // If the answer is lost, the next look finds it among the members.
+    // If the answer is lost, the next try finds the member in the list.
     let Members { members, .. } = endpoint.add_learner(peer_url).await?;
     let added = members.iter().find(is_it).cloned();
-    let added =
-        added.ok_or_else(|| Refusal::Refused("it was added, and is not among the members".to_owned()))?;
+    let added = added.ok_or_else(|| {
+        CallError::Refused("etcd answered that it was added, but does not list it as a member".to_owned())
+    })?;
     Ok((true, added, members))
 }
 
-/// Whether this founder, which has no data, is a member already of a cluster that stands: then it has lost them, and to found anew
-/// would give it a vote without the memory of what it voted for. Where nobody answers, nothing stands that could say so.
-///
-/// # Errors
-/// If a member says that it has run before.
-pub async fn founds(place: &Place) -> Outcome<()> {
-    let (caller, peer_url) = (place.caller()?, place.peer_url());
-    let fellows: Vec<Endpoint> = place.told().iter().map(|url| caller.at(url)).collect();
-    let asked = fellows.iter().map(|fellow| timeout(ANSWER, fellow.members()));
-    for Members { members, .. } in join_all(asked).await.into_iter().flatten().flatten() {
-        // Founders know one another's names from the start; where clients find a member, it says itself once it has run.
+/// Refuses to start a founder without data that has run in this cluster before: it would get a vote without remembering its
+/// previous votes. If no other member answers, the cluster is new.
+pub async fn check_founder(local: &LocalMember) -> Outcome<()> {
+    let (client, peer_url) = (local.client()?, local.peer_url());
+    let others: Vec<Endpoint> = local.known_client_urls().iter().map(|url| client.endpoint(url)).collect();
+    let answers = others.iter().map(|other| timeout(ANSWER_TIMEOUT, other.members()));
+    for Members { members, .. } in join_all(answers).await.into_iter().flatten().flatten() {
+        // Founders list each other from the start, but a member publishes its client URLs only once it has run.
         let own = members.iter().find(|member| member.peer_urls.contains(&peer_url));
         if let Some(member) = own.filter(|member| !member.client_urls.is_empty()) {
-            refuse_without_data(place, member)?;
+            refuse_without_data(local, member)?;
         }
     }
     Ok(())
 }
 
-/// A member that has voted must not come back without its memory: it could vote twice.
-fn refuse_without_data(place: &Place, member: &Member) -> Outcome<()> {
-    if member.name.is_empty() || place.data().join("member").exists() {
+/// A member that has voted must not return without its data: it could vote twice.
+fn refuse_without_data(local: &LocalMember, member: &Member) -> Outcome<()> {
+    if member.name.is_empty() || local.data().join("member").exists() {
         return Ok(());
     }
     Err(Failure::lasting(
         FailureCode::JoinData,
         format!(
-            "{} is a member of the cluster ({}) that has run before, and its data are not here",
-            place.config.etcd.name,
+            "{} is already a member of the cluster ({}) and has run before, but its data directory is empty",
+            local.config.etcd.name,
             hex(member.id)
         ),
-        "bring back its volume, or remove the member first; then it joins as a new one",
+        "attach its volume again, or remove the member from the cluster first (`slipway-node etcd remove`); then it joins as a new member",
     ))
 }
 
-fn initial_cluster(place: &Place, members: &[Member]) -> String {
-    let own = place.peer_url();
+fn initial_cluster(local: &LocalMember, members: &[Member]) -> String {
+    let own = local.peer_url();
     let named = members.iter().flat_map(|member| {
         let name = match member.name.as_str() {
-            _ if member.peer_urls.contains(&own) => place.config.etcd.name.clone(),
-            // It has not started yet either: etcd compares URLs, and wants any name.
+            _ if member.peer_urls.contains(&own) => local.config.etcd.name.clone(),
+            // It has not started yet. etcd compares the URLs and accepts any name.
             "" => hex(member.id),
             name => name.to_owned(),
         };
@@ -146,13 +138,10 @@ fn initial_cluster(place: &Place, members: &[Member]) -> String {
     named.join(",")
 }
 
-/// Waits until this member, which runs, has caught up, and gives it a vote. One that has a vote already is left alone.
-///
-/// # Errors
-/// If it does not catch up in time.
-pub async fn promote(place: &Place) -> Outcome<Promoted> {
-    let caller = place.caller()?;
-    let own = place.own(&caller);
+/// Waits until this running member has caught up, and gives it a vote. A voter is left alone.
+pub async fn promote(local: &LocalMember) -> Outcome<Promoted> {
+    let client = local.client()?;
+    let own = local.endpoint(&client);
     let start = Instant::now();
     let mut promoted = false;
     loop {
@@ -160,9 +149,9 @@ pub async fn promote(place: &Place) -> Outcome<Promoted> {
             Ok(status) if !status.is_learner && status.leader != 0 => {
                 return Ok(Promoted { promoted, id: hex(status.header.member_id) });
             }
-            // It has not heard of itself yet.
+            // It does not know its own id yet.
             Ok(status) if status.header.member_id == 0 || !status.is_learner => None,
-            Ok(status) => match give_vote(place, &caller, status.header.member_id).await {
+            Ok(status) => match give_vote(local, &client, status.header.member_id).await {
                 Ok(()) => {
                     promoted = true;
                     None
@@ -171,19 +160,19 @@ pub async fn promote(place: &Place) -> Outcome<Promoted> {
             },
             Err(refusal) => Some(refusal),
         };
-        if start.elapsed() > CATCHING_UP {
-            let refusal = refusal.unwrap_or_else(|| Refusal::Refused("it is still a learner".to_owned()));
-            return Err(failed(&refusal, "waiting until the learner has caught up"));
+        if start.elapsed() > CATCH_UP_TIMEOUT {
+            let refusal = refusal.unwrap_or_else(|| CallError::Refused("it is still a learner".to_owned()));
+            return Err(failed(&refusal, "waiting for the learner to catch up"));
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// By the first fellow that answers: a learner cannot ask for itself.
-async fn give_vote(place: &Place, caller: &Caller, id: u64) -> Result<(), Refusal> {
-    let mut refusal = Refusal::Unreachable("it was told of no other member".to_owned());
-    for url in place.told() {
-        match caller.at(&url).promote(id).await {
+/// Through the first other member that answers: a learner cannot promote itself.
+async fn give_vote(local: &LocalMember, client: &EtcdClient, id: u64) -> Result<(), CallError> {
+    let mut refusal = CallError::Unreachable("the configuration names no other member".to_owned());
+    for url in local.known_client_urls() {
+        match client.endpoint(&url).promote(id).await {
             Ok(_) => return Ok(()),
             Err(why) => refusal = why,
         }

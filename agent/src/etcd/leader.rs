@@ -1,4 +1,4 @@
-//! `etcd move-leader`: before a member goes, somebody else leads, so that nobody waits for an election.
+//! `etcd move-leader`: before a member is taken down, another one leads, so that clients do not wait for an election.
 
 use std::time::{Duration, Instant};
 
@@ -7,24 +7,21 @@ use slipway_core::node::LeaderMoved;
 use slipway_core::node::answer::LeaderStays;
 
 use super::client::{Endpoint, failed};
-use super::health::reach;
-use super::place::Place;
+use super::health::member_status;
+use super::local_member::LocalMember;
 use super::wire::{Member, Status, hex};
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// How long the new leader may take to be known here.
+/// How long this member may take to learn of the new leader.
 const SETTLING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
-/// A member that is this far behind would have to catch up before it could lead.
+/// A member further behind would first have to catch up.
 const BEHIND_AT_MOST: u64 = 1000;
 
-/// Moves leadership away from this member, if it leads.
-///
-/// # Errors
-/// If it does not answer, or nobody can take it over.
-pub async fn move_leader(place: &Place) -> Outcome<LeaderMoved> {
-    let caller = place.caller()?;
-    let own = place.own(&caller);
+/// Moves leadership to another member, if this one leads.
+pub async fn move_leader(local: &LocalMember) -> Outcome<LeaderMoved> {
+    let client = local.client()?;
+    let own = local.endpoint(&client);
     let status = own.status().await.map_err(|refusal| failed(&refusal, "asking who leads"))?;
     let id = status.header.member_id;
     if status.leader == 0 {
@@ -45,7 +42,7 @@ pub async fn move_leader(place: &Place) -> Outcome<LeaderMoved> {
         return Ok(stays(LeaderStays::NoOtherVoter));
     }
     let alarms = own.alarms().await.map_err(|refusal| failed(&refusal, "asking for alarms"))?.alarms;
-    let answers = join_all(voters.iter().map(|member| reach(&caller, member))).await;
+    let answers = join_all(voters.iter().map(|member| member_status(&client, member))).await;
     let fit = voters.into_iter().zip(answers).filter_map(|(member, answer)| {
         let behind = status.raft_index.saturating_sub(answer.ok()?.raft_applied_index);
         let is_well = alarms.iter().all(|alarm| alarm.member != member.id || alarm.kind != "CORRUPT");
@@ -55,19 +52,18 @@ pub async fn move_leader(place: &Place) -> Outcome<LeaderMoved> {
         return Err(Failure::passing(
             FailureCode::EtcdNobodyElse,
             format!(
-                "{} leads, and no other voter answers that is well and close behind",
-                place.config.etcd.name
+                "{} leads, and no other voter is reachable, healthy and close enough behind to take over",
+                local.config.etcd.name
             ),
-            "mend the others first (`slipway-node etcd health` tells what is wrong with them), then run this again",
+            "repair the other members first (see `slipway-node etcd health`), then run this again",
         ));
     };
     own.move_leader(to).await.map_err(|refusal| failed(&refusal, "moving leadership"))?;
-    let status = settled(&own, id).await?;
+    let status = wait_for_leader(&own, id).await?;
     Ok(LeaderMoved { moved: true, leader: hex(status.leader), reason: None })
 }
 
-/// Waits until another member than `id` leads.
-async fn settled(own: &Endpoint, id: u64) -> Outcome<Status> {
+async fn wait_for_leader(own: &Endpoint, id: u64) -> Outcome<Status> {
     let start = Instant::now();
     loop {
         match own.status().await {

@@ -1,49 +1,45 @@
-//! `etcd remove`: another member leaves the membership, before its group goes.
+//! `etcd remove`: removes another member from the cluster, before its group is deleted.
 
 use std::time::{Duration, Instant};
 
 use slipway_core::node::MemberRemoved;
 
-use super::client::{Endpoint, Refusal, failed};
-use super::place::Place;
+use super::client::{CallError, Endpoint, failed};
+use super::local_member::LocalMember;
 use super::wire::hex;
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// etcd refuses until the members that stay have been connected to each other for five seconds (`--strict-reconfig-check`), as after a
-/// restart of one: that passes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// etcd refuses until the remaining members have been connected to each other for five seconds (`--strict-reconfig-check`), for
+/// example after one of them restarted.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Removes the member of that name from the membership. etcd itself refuses where too few of the others run
-/// (`--strict-reconfig-check`).
-///
-/// # Errors
-/// If it is this member, this member does not answer, or etcd refuses.
-pub async fn remove(place: &Place, name: &str) -> Outcome<MemberRemoved> {
-    if name == place.config.etcd.name {
+/// Removes the member of that name. etcd itself refuses if too few of the others run (`--strict-reconfig-check`).
+pub async fn remove(local: &LocalMember, name: &str) -> Outcome<MemberRemoved> {
+    if name == local.config.etcd.name {
         return Err(Failure::lasting(
             FailureCode::EtcdRemoveSelf,
-            format!("{name} is this member, and who is removed can say no more what became of it"),
-            "run this on a member that stays",
+            format!("{name} is this member, which cannot answer any more once it is removed"),
+            "run this on another member",
         ));
     }
-    let own = place.caller().map(|caller| place.own(&caller))?;
+    let own = local.client().map(|client| local.endpoint(&client))?;
     let start = Instant::now();
     loop {
-        match ask(&own, name).await {
+        match try_remove(&own, name).await {
             Ok(removed) => return Ok(removed),
-            Err(refusal) if start.elapsed() > PATIENCE => return Err(failed(&refusal, "removing a member")),
+            Err(refusal) if start.elapsed() > TIMEOUT => return Err(failed(&refusal, "removing a member")),
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-/// Asks once. Whether it was removed before is looked at each time: an answer may have been lost.
-async fn ask(own: &Endpoint, name: &str) -> Result<MemberRemoved, Refusal> {
+/// One try. It lists the members first, since the answer of an earlier try may have been lost.
+async fn try_remove(own: &Endpoint, name: &str) -> Result<MemberRemoved, CallError> {
     let members = own.members().await?.members;
     let Some(member) = members.iter().find(|member| member.name == name) else {
         return Ok(MemberRemoved { removed: false, id: None, members: members.len() });
     };
-    let left = own.remove(member.id).await?;
-    Ok(MemberRemoved { removed: true, id: Some(hex(member.id)), members: left.members.len() })
+    let remaining = own.remove(member.id).await?;
+    Ok(MemberRemoved { removed: true, id: Some(hex(member.id)), members: remaining.members.len() })
 }

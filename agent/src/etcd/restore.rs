@@ -1,17 +1,17 @@
-//! `etcd restore`: a member's data out of a snapshot; run on every member with the same words, they make a new cluster.
+//! `etcd restore`: replaces a member's data by a snapshot. Run with the same options on every member, it founds a new cluster.
 //!
-//! Everything is made and checked while etcd runs. Then it is stopped, the data are swapped by renames, and it is started again,
-//! which waits for nobody: the first of three has no majority yet. What was there before is put aside and never deleted. It may
-//! die anywhere and run again.
+//! The data are prepared and checked while etcd runs. Then etcd is stopped, the data are swapped by renames, and etcd is started
+//! without waiting: the first of three members has no majority yet. The previous data are kept aside and never deleted. The verb
+//! can be killed at any point and run again.
 //!
-//! **A token names one restore.** Members of two clusters with one token take each other for their own, though their pasts
-//! differ: no token is ever used twice on a member, and that of the founders never.
+//! **A token names one restore.** Members of two clusters with the same token would accept each other although their histories
+//! differ, so a member never uses a token twice, nor that of its founding.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -24,52 +24,48 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::checker::Checker;
-use super::place::Place;
-use super::snapshot::{Draft, fetch, node};
+use super::local_member::LocalMember;
+use super::snapshot::{Draft, fetch};
 use crate::aws::{Aws, Endpoints};
 use crate::bootstrap::ETCD_SERVICE as SERVICE;
 use crate::credentials::below;
 use crate::failure::{Failure, FailureCode, Outcome};
+use crate::machine::accounts::Owner;
 use crate::machine::commands::Commands;
-use crate::software;
+use crate::machine::files;
+use crate::{software, status};
 
-/// Kubernetes' controllers compare revisions: after a restore they must be larger than any that was ever seen.
+/// Kubernetes' controllers compare revisions, so those after a restore must be larger than any they have seen.
 const BUMP: &str = "1000000000";
-/// Since 3.5, and before.
+/// etcdutl since 3.5, etcdctl before.
 const RESTORERS: [&str; 2] = ["etcdutl", "etcdctl"];
-/// Beside the data, in their volume.
+/// Beside the data, in the same volume.
 const WORK: &str = "restore.part";
 const MARK: &str = "restored.json";
-/// So long a member is waited for that may have no majority yet.
-const STARTING: Duration = Duration::from_secs(5);
+/// How long to wait for a member that may have no majority yet.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is to be restored: the same for all members.
+/// The request, the same for all members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The snapshot's time, as `etcd snapshot` told it.
     pub snapshot: String,
-    /// `--initial-cluster-token`: a new one, so that nobody of the cluster before takes part. `None`: made of the cluster's name
-    /// and the snapshot's time.
+    /// `--initial-cluster-token`. `None`: made of the cluster's name and the snapshot's time.
     pub token: Option<String>,
-    /// Peer URLs by member. Empty: those that this member was founded with.
+    /// Peer URLs by member. Empty: the founders of this cluster.
     pub members: BTreeMap<String, String>,
 }
 
-/// Makes this member's data out of a snapshot, and starts it with them.
-///
-/// # Errors
-/// If the snapshot cannot be had or opened, or is not whole; if etcd's program fails; if the member cannot be stopped, or ends once
-/// it is started.
+/// Replaces this member's data by the snapshot, and starts it.
 pub async fn restore(
-    place: &Place,
+    local: &LocalMember,
     endpoints: &Endpoints,
     commands: &impl Commands,
     request: &Request,
 ) -> Outcome<Restored> {
-    let node = node(place)?;
-    let members = members(place, request)?;
+    let node = status::required_node(&local.root)?;
+    let members = members(local, request)?;
     let token = request.token.clone().unwrap_or_else(|| format!("{}-{}", node.cluster, request.snapshot));
-    let (data, volume) = (place.data(), volume(place));
+    let (data, volume) = (local.data(), volume(local));
     let (work, mark) = (volume.join(WORK), volume.join(MARK));
     let same = |found: &RestoreMark| {
         found.snapshot == request.snapshot && found.token == token && found.initial_cluster == members
@@ -78,32 +74,32 @@ pub async fn restore(
     if let Some(found) = before.clone().filter(same)
         && data.exists()
     {
-        // Whoever names the restore by its token may ask for it again, and hears that it is done.
+        // With an explicit token the restore may be repeated, and the answer says that it is done.
         if found.started && request.token.is_none() {
-            return Err(used(&token, "this member was restored from that snapshot, and has run since"));
+            return Err(token_used(&token, "this member was restored from that snapshot, and has run since"));
         }
-        return start(place, commands, &mark, found, false, None).await;
+        return start(local, commands, &mark, found, false, None).await;
     }
-    // A run before this died between its last two steps.
+    // An earlier run died between its last two steps.
     if let Some(done) = read(&work.join(MARK))?.filter(same)
         && data.exists()
         && !work.join("data").exists()
     {
         write(&mark, &done)?;
         remove(&work)?;
-        return start(place, commands, &mark, done, false, None).await;
+        return start(local, commands, &mark, done, false, None).await;
     }
-    if token == place.config.etcd.initial_cluster_token {
-        return Err(used(&token, "the cluster was founded with it"));
+    if token == local.config.etcd.initial_cluster_token {
+        return Err(token_used(&token, "the cluster was founded with it"));
     }
     let tokens_before = before.map_or_else(Vec::new, |mut mark| {
         mark.tokens_before.push(mark.token);
         mark.tokens_before
     });
     if tokens_before.contains(&token) {
-        return Err(used(&token, "a restore before this one on this member had it"));
+        return Err(token_used(&token, "a restore before this one on this member had it"));
     }
-    // What a run before this made is as good, if it was finished.
+    // Data that an earlier run has completed are reused.
     let done = match read(&work.join(MARK))?.filter(same).filter(|_| work.join("data").exists()) {
         Some(done) => done,
         None => {
@@ -116,64 +112,64 @@ pub async fn restore(
                 started: false,
                 tokens_before,
             };
-            make(place, endpoints, &node, mark).await?
+            make(local, endpoints, &node, mark).await?
         }
     };
-    let kept_aside = swap(place, commands, &done).await?;
+    let kept_aside = swap(local, commands, &done).await?;
     write(&mark, &done)?;
     remove(&work)?;
-    start(place, commands, &mark, done, true, kept_aside).await
+    start(local, commands, &mark, done, true, kept_aside).await
 }
 
-/// Makes the data beside those that are in force.
+/// Prepares the data beside the current ones.
 async fn make(
-    place: &Place,
+    local: &LocalMember,
     endpoints: &Endpoints,
     node: &NodeFile,
     mut mark: RestoreMark,
 ) -> Outcome<RestoreMark> {
-    let (data, work) = (place.data(), volume(place).join(WORK));
+    let (data, work) = (local.data(), volume(local).join(WORK));
     let aws = Aws::new(endpoints, &node.region)?;
-    let tool = tool(&place.root)?;
-    let draft = Draft::new(&place.root)?;
+    let tool = restore_tool(&local.root)?;
+    let draft = Draft::new(&local.root)?;
     remove(&work)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&work);
     made.map_err(|error| failed(&work, &error))?;
     let plain = work.join("snapshot.db");
-    let to = Both { file: BufWriter::new(create(&plain)?), checker: Checker::default() };
+    let to = CheckedFile { file: BufWriter::new(create(&plain)?), checker: Checker::default() };
     let key = keys::etcd_snapshot(&node.cluster, &mark.snapshot);
     let opened = fetch(&aws, node, &key, &draft, to).await?;
     let whole = opened.checker.finish().map_err(|why| {
         Failure::lasting(
             FailureCode::RestoreDamaged,
-            format!("s3://{}/{key} is no whole snapshot: {why}", node.asset_bucket),
-            "restore from another one; nothing was changed",
+            format!("s3://{}/{key} is not a complete snapshot: {why}", node.asset_bucket),
+            "restore from another snapshot; nothing was changed",
         )
     })?;
     mark.sha256 = whole.sha256;
     let made = work.join("making");
-    mark.bumped = run(place, &tool, &plain, &mark, &made).await?;
+    mark.bumped = run_restore_tool(local, &tool, &plain, &mark, &made).await?;
     fs::remove_file(&plain).map_err(|error| failed(&plain, &error))?;
-    let whose = if data.exists() { data } else { place.pki() };
-    give(&made, &whose).map_err(|error| failed(&made, &error))?;
+    let reference = if data.exists() { data } else { local.pki() };
+    chown_like(&made, &reference)?;
     rename(&made, &work.join("data"))?;
-    // From here on it is finished, and need not be made again.
+    // From here on the prepared data are complete.
     write(&work.join(MARK), &mark)?;
     Ok(mark)
 }
 
-/// Stops etcd, and puts what was made in place; where the data before it lie.
-async fn swap(place: &Place, commands: &impl Commands, done: &RestoreMark) -> Outcome<Option<String>> {
-    let (data, work) = (place.data(), volume(place).join(WORK));
-    // A unit that is not there (yet) has nothing to stop, and one that does not stop is seen at its lock.
+/// Stops etcd and swaps the data. Returns where the previous data are.
+async fn swap(local: &LocalMember, commands: &impl Commands, done: &RestoreMark) -> Outcome<Option<String>> {
+    let (data, work) = (local.data(), volume(local).join(WORK));
+    // A missing unit has nothing to stop, and one that keeps running is detected by the lock.
     commands.run("systemctl", &["stop", SERVICE]).await?;
-    refuse_live(place).await?;
+    refuse_if_running(local).await?;
     let kept_aside = if data.exists() {
-        let aside = free(&data, &done.snapshot);
+        let aside = unused_path(&data, &done.snapshot);
         if let Err(failure) = rename(&data, &aside)
             && data.exists()
         {
-            // It goes on with what it had.
+            // Continue with the previous data.
             commands.run("systemctl", &["start", "--no-block", SERVICE]).await?;
             return Err(failure);
         }
@@ -185,17 +181,17 @@ async fn swap(place: &Place, commands: &impl Commands, done: &RestoreMark) -> Ou
     Ok(kept_aside)
 }
 
-/// Starts etcd with the data that are in place, and looks for a while how it is.
+/// Starts etcd with the current data, and watches it for a while.
 async fn start(
-    place: &Place,
+    local: &LocalMember,
     commands: &impl Commands,
     path: &Path,
     mut mark: RestoreMark,
     changed: bool,
     kept_aside: Option<String>,
 ) -> Outcome<Restored> {
-    // Not waiting: it is ready once a majority is.
-    let started = commands.must("systemctl", &["start", "--no-block", SERVICE]).await;
+    // Without waiting: the unit is ready once etcd has a majority.
+    let started = commands.run_checked("systemctl", &["start", "--no-block", SERVICE]).await;
     started.map_err(|failure| {
         let help = "the data are in place: see why systemd does not start etcd, then run this again";
         Failure { help: help.to_owned(), ..failure }
@@ -206,8 +202,8 @@ async fn start(
     }
     let begun = Instant::now();
     let reason = loop {
-        let reason = match place.caller() {
-            Ok(caller) => match place.own(&caller).serves().await {
+        let reason = match local.client() {
+            Ok(client) => match local.endpoint(&client).serves().await {
                 Ok(()) => {
                     let etcd = RestoredEtcd::Serving;
                     return Ok(Restored { changed, mark, kept_aside, etcd, reason: None });
@@ -216,12 +212,13 @@ async fn start(
             },
             Err(failure) => failure.message,
         };
-        if begun.elapsed() > STARTING {
+        if begun.elapsed() > START_TIMEOUT {
             break reason;
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     };
-    let shown = commands.must("systemctl", &["show", "--property=ActiveState,NRestarts", SERVICE]).await?;
+    let shown =
+        commands.run_checked("systemctl", &["show", "--property=ActiveState,NRestarts", SERVICE]).await?;
     let value = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     let restarts = value("NRestarts").and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
     let state = value("ActiveState").unwrap_or("unknown");
@@ -229,46 +226,46 @@ async fn start(
         return Err(Failure::passing(
             FailureCode::RestoreStart,
             format!(
-                "etcd was started with the restored data, and does not stay: it is {state} after {restarts} restarts"
+                "etcd was started with the restored data and does not stay up: it is {state} after {restarts} restarts"
             ),
-            "`journalctl -u etcd` on the node says why; the data before lie beside it",
+            "see `journalctl -u etcd` on the node; the previous data are kept beside the restored ones",
         ));
     }
     Ok(Restored { changed, mark, kept_aside, etcd: RestoredEtcd::Waiting, reason: Some(reason) })
 }
 
-fn used(token: &str, why: &str) -> Failure {
+fn token_used(token: &str, why: &str) -> Failure {
     Failure::lasting(
         FailureCode::RestoreToken,
-        format!("the token {token} is not a new one: {why}"),
-        "to restore (again), give all members one --token that none of them had, such as today's date; nothing was changed",
+        format!("the token {token} was used before: {why}"),
+        "give all members the same new --token, for example today's date, and run this again; nothing was changed",
     )
 }
 
-/// `--initial-cluster`: with this member in it, under its own URL.
-fn members(place: &Place, request: &Request) -> Outcome<String> {
-    let etcd = &place.config.etcd;
+/// `--initial-cluster`, which must name this member's own URL.
+fn members(local: &LocalMember, request: &Request) -> Outcome<String> {
+    let etcd = &local.config.etcd;
     let members = if request.members.is_empty() { &etcd.initial_cluster } else { &request.members };
-    let own = place.peer_url();
+    let own = local.peer_url();
     if members.get(&etcd.name) != Some(&own) {
         return Err(Failure::lasting(
             FailureCode::RestoreMembers,
-            format!("the members to restore do not name {}={own}, which is this one", etcd.name),
-            "give --initial-cluster NAME=URL,… with every member of the cluster to be, the same on all of them",
+            format!("the list of members to restore lacks this member, {}={own}", etcd.name),
+            "give --initial-cluster NAME=URL,… with every member of the restored cluster, the same on all of them",
         ));
     }
     Ok(members.iter().map(|(name, url)| format!("{name}={url}")).collect::<Vec<_>>().join(","))
 }
 
-/// A member that runs holds its database's lock, and listens.
-async fn refuse_live(place: &Place) -> Outcome<()> {
-    let database = place.data().join("member/snap/db");
+/// A running member holds its database's lock and listens on its ports.
+async fn refuse_if_running(local: &LocalMember) -> Outcome<()> {
+    let database = local.data().join("member/snap/db");
     let locked = match OpenOptions::new().read(true).write(true).open(&database) {
         Ok(file) => matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)),
         Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(failed(&database, &error)),
     };
-    let etcd = &place.config.etcd;
+    let etcd = &local.config.etcd;
     let mut listens = false;
     for port in [etcd.client_port, etcd.peer_port] {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -280,14 +277,23 @@ async fn refuse_live(place: &Place) -> Outcome<()> {
     }
     Err(Failure::lasting(
         FailureCode::RestoreRunning,
-        format!("{} runs, though {SERVICE} was stopped: its data are not replaced under it", etcd.name),
-        "end whatever else runs etcd on this machine, then run this again; nothing was changed",
+        format!(
+            "{} still runs although {SERVICE} was stopped: its data must not be replaced meanwhile",
+            etcd.name
+        ),
+        "stop the other etcd process on this machine, then run this again; nothing was changed",
     ))
 }
 
-/// Runs etcd's own program; whether it raised the revisions.
-async fn run(place: &Place, tool: &Path, plain: &Path, mark: &RestoreMark, to: &Path) -> Outcome<bool> {
-    let own = place.peer_url();
+/// Runs etcd's own tool. `true` if it raised the revisions.
+async fn run_restore_tool(
+    local: &LocalMember,
+    tool: &Path,
+    plain: &Path,
+    mark: &RestoreMark,
+    to: &Path,
+) -> Outcome<bool> {
+    let own = local.peer_url();
     let command = |arguments: &[&str]| {
         let mut command = Command::new(tool);
         command.env_clear().env("ETCDCTL_API", "3").args(["snapshot", "restore"]).args(arguments);
@@ -297,7 +303,7 @@ async fn run(place: &Place, tool: &Path, plain: &Path, mark: &RestoreMark, to: &
     let help = command(&["--help"]).output().await.map_err(|error| failed(tool, &error))?;
     let bumps = String::from_utf8_lossy(&help.stdout).contains("--bump-revision");
     let mut restoring =
-        command(&["--name", &place.config.etcd.name, "--initial-cluster", &mark.initial_cluster]);
+        command(&["--name", &local.config.etcd.name, "--initial-cluster", &mark.initial_cluster]);
     restoring.args(["--initial-cluster-token", &mark.token, "--initial-advertise-peer-urls", &own]);
     restoring.arg("--data-dir").arg(to);
     if bumps {
@@ -308,7 +314,7 @@ async fn run(place: &Place, tool: &Path, plain: &Path, mark: &RestoreMark, to: &
         return Ok(bumps);
     }
     let words = String::from_utf8_lossy(&output.stderr);
-    let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+    let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");
     Err(Failure::lasting(
         FailureCode::RestoreProgram,
         format!(
@@ -317,22 +323,23 @@ async fn run(place: &Place, tool: &Path, plain: &Path, mark: &RestoreMark, to: &
             output.status,
             last.chars().take(300).collect::<String>()
         ),
-        "see that the volume has room for the data once more; what was there before was not touched",
+        "see that the volume has room for a second copy of the data; the data in use were not touched",
     ))
 }
 
-fn tool(root: &Path) -> Outcome<PathBuf> {
-    let found = software::find(root, RESTORERS[0]).or_else(|_| software::find(root, RESTORERS[1]));
+fn restore_tool(root: &Path) -> Outcome<PathBuf> {
+    let found =
+        software::find_program(root, RESTORERS[0]).or_else(|_| software::find_program(root, RESTORERS[1]));
     found.map(|path| below(root, &path.to_string_lossy()))
 }
 
-/// What is opened goes into a file and through the check.
-struct Both {
+/// Writes a file and checks it at the same time.
+struct CheckedFile {
     file: BufWriter<File>,
     checker: Checker,
 }
 
-impl Write for Both {
+impl Write for CheckedFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.file.write_all(bytes)?;
         self.checker.push(bytes);
@@ -344,41 +351,26 @@ impl Write for Both {
     }
 }
 
-fn volume(place: &Place) -> PathBuf {
-    let data = place.data();
+fn volume(local: &LocalMember) -> PathBuf {
+    let data = local.data();
     data.parent().map_or_else(|| data.clone(), Path::to_path_buf)
 }
 
-/// A name for what is put aside that nothing has yet.
-fn free(data: &Path, snapshot: &str) -> PathBuf {
+/// A path for the previous data that does not exist yet.
+fn unused_path(data: &Path, snapshot: &str) -> PathBuf {
     let name = |number: u32| data.with_extension(format!("before-{snapshot}-{number}"));
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
-/// The data belong to whoever the data before them belonged to, or the credentials: etcd's user.
-fn give(folder: &Path, whose: &Path) -> std::io::Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    let owner = fs::metadata(whose)?;
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        chown(&folder, Some(owner.uid()), Some(owner.gid()))?;
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
-            } else {
-                chown(entry.path(), Some(owner.uid()), Some(owner.gid()))?;
-            }
-        }
-    }
-    Ok(())
+/// Gives the data to the owner of `reference`, which is etcd's user.
+fn chown_like(folder: &Path, reference: &Path) -> Outcome<()> {
+    let found = fs::metadata(reference).map_err(|error| failed(reference, &error))?;
+    files::chown_all(folder, Owner { uid: found.uid(), gid: found.gid() })
 }
 
 fn read(path: &Path) -> Outcome<Option<RestoreMark>> {
     match fs::read(path) {
-        // Half a mark is none.
+        // A half-written mark counts as none.
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(path, &error)),
@@ -397,7 +389,7 @@ fn create(path: &Path) -> Outcome<File> {
     file.map_err(|error| failed(path, &error))
 }
 
-/// And waits until the volume has it.
+/// Renames, and syncs the folder.
 fn rename(from: &Path, to: &Path) -> Outcome<()> {
     let renamed = || {
         fs::rename(from, to)?;

@@ -1,7 +1,7 @@
-//! `etcd snapshot`: out of the running member into the asset bucket, and never in plain on a disk.
+//! `etcd snapshot`: from the running member into the asset bucket, never in plain on a disk.
 //!
-//! What etcd streams is checked, sealed piece by piece into a file, uploaded, fetched again, opened under the key as KMS gives it, and
-//! checked again: a snapshot that was reported can be restored. Memory does not grow with it.
+//! What etcd streams is checked, sealed into a file, uploaded, downloaded again, opened with the key as KMS returns it, and
+//! checked again, so a reported snapshot can be restored. Memory use does not depend on its size.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -23,8 +23,8 @@ use tempfile::TempPath;
 use tokio::time::timeout;
 
 use super::checker::{Checker, Whole};
-use super::client::{Endpoint, Refusal, failed};
-use super::place::Place;
+use super::client::{CallError, Endpoint, failed};
+use super::local_member::LocalMember;
 use super::wire::Piece;
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
@@ -32,36 +32,31 @@ use crate::failure::{Failure, FailureCode, Outcome};
 use crate::refresh::SEALED;
 use crate::status;
 
-/// How long etcd may take between two pieces.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A piece is some 44 KB; a line beyond this is none.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A piece has about 44 KB; a longer line is not etcd's.
 const LINE_AT_MOST: usize = 8 << 20;
-/// What S3 takes in one call.
+/// S3's limit for one call.
 const SIZE_AT_MOST: u64 = 5 << 30;
-/// Where it waits until it is uploaded, sealed.
+/// Where the sealed file is kept until it is uploaded.
 const DRAFTS: &str = "/var/lib/slipway";
 const DRAFT: (&str, &str) = ("snapshot-", ".sealed");
-/// Who holds it is the only one with a draft.
+/// The holder of this lock is the only one with a draft.
 const LOCK: &str = "snapshot.lock";
-/// Another member may take one in the same second, and the name tells seconds.
+/// Keys have a resolution of one second, and another member may take a snapshot in the same second.
 const NAMES_AT_MOST: u32 = 10;
 
-/// Takes a snapshot of the cluster by this member.
-///
-/// # Errors
-/// If the member does not serve; if a call fails; if what comes back is not what was sent.
-pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<SnapshotTaken> {
+pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> Outcome<SnapshotTaken> {
     let start = Instant::now();
-    let node = node(place)?;
-    let draft = Draft::new(&place.root)?;
+    let node = status::required_node(&local.root)?;
+    let draft = Draft::new(&local.root)?;
     let aws = Aws::new(endpoints, &node.region)?;
-    let caller = place.caller()?;
-    let own = place.own(&caller);
-    // Through a majority: whatever was acknowledged until now is in it.
+    let client = local.client()?;
+    let own = local.endpoint(&client);
+    // A read through a majority: the snapshot then contains every write acknowledged so far.
     own.serves().await.map_err(|refusal| failed(&refusal, "reading through a majority"))?;
     let status = own.status().await.map_err(|refusal| failed(&refusal, "asking how the member is"))?;
 
-    let arn = key_of(&place.root)?;
+    let arn = sealing_key_arn(&local.root)?;
     let context = context(&node.cluster);
     let data_key = aws.keys(Some(arn.clone())).generate(None, &context).await?;
     let sealer = Sealer::new(&data_key, &context, BufWriter::new(draft.create()?))?;
@@ -73,7 +68,7 @@ pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<SnapshotT
         return Err(Failure::lasting(
             FailureCode::SnapshotSize,
             format!("the sealed snapshot has {length} bytes, and S3 takes {SIZE_AT_MOST} at once"),
-            "compact and defragment etcd; nothing was uploaded",
+            "run `slipway-node etcd defragment`, or delete objects that nobody needs; nothing was uploaded",
         ));
     }
     drop(data_key);
@@ -84,8 +79,8 @@ pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<SnapshotT
     if back.as_ref() != Ok(&whole) {
         return Err(Failure::passing(
             FailureCode::SnapshotReadBack,
-            format!("s3://{}/{key} is not what was uploaded: {back:?}", node.asset_bucket),
-            "run this again; restore from another snapshot than that",
+            format!("s3://{}/{key} differs from what was uploaded: {back:?}", node.asset_bucket),
+            "run this again, and do not restore from that snapshot",
         ));
     }
     Ok(SnapshotTaken {
@@ -100,7 +95,7 @@ pub async fn snapshot(place: &Place, endpoints: &Endpoints) -> Outcome<SnapshotT
     })
 }
 
-/// Uploads it under a name that nobody has yet: its time, and its key.
+/// Uploads it under an unused key; returns its time and the key.
 async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> Outcome<(String, String)> {
     let bucket = aws.bucket(&node.asset_bucket);
     for _ in 0..NAMES_AT_MOST {
@@ -113,19 +108,21 @@ async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> Outcome<(String, S
     }
     Err(Failure::passing(
         FailureCode::SnapshotNames,
-        format!("others took a snapshot in each of the last {NAMES_AT_MOST} seconds"),
-        "one is enough: see who asks for them",
+        format!(
+            "other members took a snapshot in each of the last {NAMES_AT_MOST} seconds, so no name was free"
+        ),
+        "one snapshot is enough: find out who starts the others",
     ))
 }
 
-/// Reads what etcd streams, line by line, into `sealer`.
+/// Seals what etcd streams, line by line.
 async fn stream<W: std::io::Write>(own: &Endpoint, mut sealer: Sealer<W>) -> Outcome<(Whole, Sealer<W>)> {
-    let broken = |why: String| failed(&Refusal::Unreachable(why), "streaming a snapshot");
+    let broken = |why: String| failed(&CallError::Unreachable(why), "streaming a snapshot");
     let response = own.snapshot().await.map_err(|refusal| failed(&refusal, "beginning a snapshot"))?;
     let (mut stream, mut line, mut checker) = (response.bytes_stream(), Vec::new(), Checker::default());
     loop {
-        let bytes = timeout(PATIENCE, stream.next()).await;
-        let bytes = match bytes.map_err(|_| broken("no more of it comes".to_owned()))? {
+        let bytes = timeout(PIECE_TIMEOUT, stream.next()).await;
+        let bytes = match bytes.map_err(|_| broken("etcd stopped sending".to_owned()))? {
             Some(bytes) => bytes.map_err(|error| broken(format!("it broke off: {}", error.without_url())))?,
             None => break,
         };
@@ -138,7 +135,7 @@ async fn stream<W: std::io::Write>(own: &Endpoint, mut sealer: Sealer<W>) -> Out
             line = rest;
         }
         if line.len() > LINE_AT_MOST {
-            return Err(broken("it comes in other pieces than etcd's".to_owned()));
+            return Err(broken("a line is longer than etcd's pieces".to_owned()));
         }
     }
     if !line.trim_ascii().is_empty() {
@@ -146,7 +143,7 @@ async fn stream<W: std::io::Write>(own: &Endpoint, mut sealer: Sealer<W>) -> Out
         checker.push(&piece);
         sealer.push(&piece)?;
     }
-    let whole = checker.finish().map_err(|why| broken(format!("it is not whole: {why}")))?;
+    let whole = checker.finish().map_err(|why| broken(format!("it is not complete: {why}")))?;
     Ok((whole, sealer))
 }
 
@@ -154,16 +151,16 @@ fn piece(line: &[u8]) -> Result<Vec<u8>, String> {
     if line.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
-    // The error's own words might quote what it met.
-    let piece: Piece = serde_json::from_slice(line).map_err(|_| "it is no JSON".to_owned())?;
+    // A parser's error may quote a secret.
+    let piece: Piece = serde_json::from_slice(line).map_err(|_| "it is not JSON".to_owned())?;
     match (piece.error, piece.result) {
         (Some(error), _) => Err(format!("etcd says: {}", error["message"].as_str().unwrap_or("it failed"))),
-        (None, Some(blob)) => STANDARD.decode(blob.blob).map_err(|_| "a piece is no base64".to_owned()),
+        (None, Some(blob)) => STANDARD.decode(blob.blob).map_err(|_| "a piece is not base64".to_owned()),
         (None, None) => Err("a piece holds nothing".to_owned()),
     }
 }
 
-/// Fetches a sealed snapshot, and opens it into `to`.
+/// Downloads a sealed snapshot, and writes its plain text to `to`.
 pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
     aws: &Aws,
     node: &NodeFile,
@@ -188,17 +185,6 @@ pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
     Ok(opened?)
 }
 
-/// Who this node is.
-pub(super) fn node(place: &Place) -> Outcome<NodeFile> {
-    status::node(&place.root)?.ok_or_else(|| {
-        Failure::lasting(
-            FailureCode::ConfigUnreadable,
-            "node.json is missing: this machine was never told which cluster it belongs to",
-            "replace the node: its userdata writes that file",
-        )
-    })
-}
-
 fn context(cluster: &str) -> Context {
     BTreeMap::from([
         ("cluster".to_owned(), cluster.to_owned()),
@@ -206,16 +192,16 @@ fn context(cluster: &str) -> Context {
     ])
 }
 
-/// The KMS key under which this node's credentials were sealed last: the cluster's own, or Slipway's.
-fn key_of(root: &Path) -> Outcome<String> {
+/// The KMS key that sealed this node's credentials last: the cluster's own, or the installation's.
+fn sealing_key_arn(root: &Path) -> Outcome<String> {
     let path = below(root, SEALED);
     let bytes = fs::read(&path).map_err(|error| unwritable(&path, &error))?;
     let newest = AwsLc.sealings(&bytes)?.pop();
     Ok(newest.map(|sealing| sealing.wrapped_by.to_owned()).unwrap_or_default())
 }
 
-/// A sealed file on its way, gone when dropped, and the lock of who may have one: what Systems Manager delivers twice must not
-/// write into one file, nor fill the disk with two.
+/// A sealed temporary file, deleted when dropped, and the lock that allows only one: Systems Manager may deliver a command twice,
+/// and two runs must not share a file or fill the disk.
 #[derive(Debug)]
 pub(super) struct Draft {
     path: TempPath,
@@ -223,8 +209,6 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// # Errors
-    /// If somebody has one.
     pub(super) fn new(root: &Path) -> Outcome<Self> {
         let folder = below(root, DRAFTS);
         let path = folder.join(LOCK);
@@ -236,18 +220,18 @@ impl Draft {
             Err(TryLockError::WouldBlock) => {
                 return Err(Failure::passing(
                     FailureCode::SnapshotBusy,
-                    "a snapshot is being taken or restored on this machine",
-                    "wait for it; its answer tells its time",
+                    "a snapshot is already being taken or restored on this machine",
+                    "wait until it ends, then run this again",
                 ));
             }
             Err(TryLockError::Error(error)) => return Err(unwritable(&path, &error)),
         }
-        // Sealed: who was killed left nothing but space.
+        // Left by a run that was killed.
         for entry in fs::read_dir(&folder).map_err(|error| unwritable(&folder, &error))?.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if name.starts_with(DRAFT.0) && name.ends_with(DRAFT.1) {
-                // What stays takes space, and is in nobody's way.
+                // One that cannot be deleted only takes space.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -256,7 +240,6 @@ impl Draft {
         Ok(Self { path, _lock: lock })
     }
 
-    /// Empty; for its owner alone.
     fn create(&self) -> Outcome<File> {
         let file = OpenOptions::new().truncate(true).write(true).open(&self.path);
         file.map_err(|error| unwritable(&self.path, &error))

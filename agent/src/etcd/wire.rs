@@ -1,18 +1,15 @@
-//! What etcd's gateway says, in versions 3.4 to 3.7: 64-bit numbers are strings, and what is zero is left out.
+//! Answers of etcd's gateway, in versions 3.4 to 3.7: 64-bit numbers are strings, and zero values are left out.
 
 use serde::{Deserialize, Deserializer};
 
-/// Of every answer.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Header {
-    /// Of the cluster.
     #[serde(deserialize_with = "number")]
     pub cluster_id: u64,
-    /// Of who answered.
+    /// The member that answered.
     #[serde(deserialize_with = "number")]
     pub member_id: u64,
-    /// Of the keys.
     #[serde(deserialize_with = "number")]
     pub revision: u64,
 }
@@ -21,65 +18,51 @@ pub struct Header {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// See there.
     pub header: Header,
-    /// The server's release.
     pub version: String,
-    /// Bytes of the database's file.
+    /// Bytes of the database file.
     #[serde(deserialize_with = "number")]
     pub db_size: u64,
-    /// Bytes of it that are used.
     #[serde(deserialize_with = "number")]
     pub db_size_in_use: u64,
     /// Since 3.6.
     #[serde(deserialize_with = "number")]
     pub db_size_quota: u64,
-    /// 0: nobody.
+    /// 0: no leader.
     #[serde(deserialize_with = "number")]
     pub leader: u64,
-    /// What the cluster agreed on.
     #[serde(deserialize_with = "number")]
     pub raft_index: u64,
-    /// What of it this member has in its keys.
     #[serde(deserialize_with = "number")]
     pub raft_applied_index: u64,
-    /// The election that the leader won.
     #[serde(deserialize_with = "number")]
     pub raft_term: u64,
-    /// It has no vote yet.
     pub is_learner: bool,
-    /// What is wrong with it, in its own words.
     pub errors: Vec<String>,
 }
 
-/// `cluster/member/list`, and what the calls that change it answer.
+/// `cluster/member/list`, and the calls that change the members.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Members {
-    /// See there.
     pub header: Header,
-    /// Who was added.
+    /// The added member.
     pub member: Option<Member>,
-    /// All.
     pub members: Vec<Member>,
 }
 
-/// A member as its cluster knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Member {
-    /// Its number.
     #[serde(rename = "ID", deserialize_with = "number")]
     pub id: u64,
-    /// Empty until it has started once.
+    /// Empty until the member has started once.
     pub name: String,
-    /// Where its fellows come.
     #[serde(rename = "peerURLs")]
     pub peer_urls: Vec<String>,
-    /// Where clients come; none until it has started once.
+    /// None until the member has started once.
     #[serde(rename = "clientURLs")]
     pub client_urls: Vec<String>,
-    /// It has no vote yet.
     #[serde(rename = "isLearner")]
     pub is_learner: bool,
 }
@@ -88,15 +71,12 @@ pub struct Member {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Alarms {
-    /// Those that are raised.
     pub alarms: Vec<Alarm>,
 }
 
-/// One that is raised.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Alarm {
-    /// Of whom.
     #[serde(rename = "memberID", deserialize_with = "number")]
     pub member: u64,
     /// `NOSPACE` or `CORRUPT`.
@@ -104,28 +84,24 @@ pub struct Alarm {
     pub kind: String,
 }
 
-/// One piece of `maintenance/snapshot`.
+/// A line of `maintenance/snapshot`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Piece {
-    /// What is streamed.
     pub result: Option<Blob>,
-    /// Why no more comes.
     pub error: Option<serde_json::Value>,
 }
 
-/// See [`Piece`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Blob {
-    /// In base64.
+    /// Base64.
     pub blob: String,
-    /// What comes after it.
     #[serde(deserialize_with = "number")]
     pub remaining_bytes: u64,
 }
 
-/// An identifier as etcd's own tools print it.
+/// An id as etcd's own tools print it.
 #[must_use]
 pub fn hex(id: u64) -> String {
     format!("{id:x}")

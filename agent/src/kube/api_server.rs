@@ -13,10 +13,10 @@ const AUTHENTICATION: &str = "/etc/kubernetes/authentication.json";
 const ADMISSION: &str = "/etc/kubernetes/admission.json";
 const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.json";
 
-/// What may be asked without credentials: how it does. Load balancers and the kubelet ask.
+/// Paths that need no credentials: load balancers and the kubelet probe them.
 const ANONYMOUS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
-/// The files that it reads, besides the credentials.
+/// Its files besides the credentials.
 pub(super) fn files(config: &ControllerConfig) -> Vec<File> {
     let plane = &config.control_plane;
     let mut files = vec![File::public(AUTHENTICATION, text(&authentication(plane)))];
@@ -29,7 +29,8 @@ pub(super) fn files(config: &ControllerConfig) -> Vec<File> {
     files
 }
 
-/// What the spec says of who may sign in, and who is nobody: `--anonymous-auth` knows all or nothing.
+/// The spec's authentication, with anonymous access to the health paths only: `--anonymous-auth` could only allow everything or
+/// nothing.
 fn authentication(plane: &ControlPlane) -> Value {
     let mut authentication = plane.authentication.clone().unwrap_or_else(|| {
         json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": [] })
@@ -48,7 +49,6 @@ fn plugins(plane: &ControlPlane, key: &str) -> Vec<String> {
     names.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The static pod.
 pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<'c> {
     let plane = &config.control_plane;
     let mut flags = Flags::default();
@@ -57,7 +57,8 @@ pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<
     tokens(&mut flags, plane);
     storage(&mut flags, plane);
     let mut volumes = vec![
-        // An OpenID Connect provider's authority may be the world's. Amazon Linux has links from the one to the other.
+        // The authority of an OpenID Connect provider may be a public one. On Amazon Linux one of these folders links to the
+        // other.
         Volume::folder("slipway-certificates", "/etc/ssl/certs", true),
         Volume::folder("slipway-authorities", "/etc/pki", true),
     ];
@@ -73,7 +74,7 @@ pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<
     }
 }
 
-/// Where it is reached, and how it reaches kubelets and extensions.
+/// Its own address, and how it reaches kubelets and extension servers.
 fn addresses(flags: &mut Flags, plane: &ControlPlane, facts: &Facts) {
     flags
         .set("advertise-address", facts.address)
@@ -82,9 +83,9 @@ fn addresses(flags: &mut Flags, plane: &ControlPlane, facts: &Facts) {
         .set("service-cluster-ip-range", &plane.service_cidr)
         .set("tls-cert-file", pki("apiserver.pem"))
         .set("tls-private-key-file", pki("apiserver-key.pem"))
-        // Kubelets' names are instances' ids, which no DNS knows.
+        // No DNS knows the kubelets' names, which are instance ids.
         .set("kubelet-preferred-address-types", "InternalIP,InternalDNS,Hostname")
-        // Beside the cluster's own authority it holds whoever signs kubelets, or signed them before: kubelet-ca.pem is the one that signs.
+        // client-ca.pem has every authority that has signed kubelets; kubelet-ca.pem only the one that signs now.
         .set("kubelet-certificate-authority", pki("client-ca.pem"))
         .set("kubelet-client-certificate", pki("apiserver-kubelet-client.pem"))
         .set("kubelet-client-key", pki("apiserver-kubelet-client-key.pem"))
@@ -92,12 +93,12 @@ fn addresses(flags: &mut Flags, plane: &ControlPlane, facts: &Facts) {
         .set("proxy-client-key-file", pki(&format!("{FRONT_PROXY_CLIENT}-key.pem")));
 }
 
-/// Who asks, and what they may.
+/// Authentication, authorization and admission.
 fn callers(flags: &mut Flags, plane: &ControlPlane) {
     flags
         .set("authorization-mode", "Node,RBAC")
         .set("authentication-config", AUTHENTICATION)
-        // The cluster's own authority, and the kubelets'.
+        // The authorities of the cluster and of the kubelets.
         .set("client-ca-file", pki("client-ca.pem"))
         .set("token-auth-file", pki("tokens.csv"))
         .set("requestheader-allowed-names", FRONT_PROXY_CLIENT)
@@ -117,7 +118,7 @@ fn callers(flags: &mut Flags, plane: &ControlPlane) {
     }
 }
 
-/// The tokens of service accounts: who signs, and whose are taken.
+/// Tokens of service accounts: which key signs, and which are accepted.
 fn tokens(flags: &mut Flags, plane: &ControlPlane) {
     flags
         .set("service-account-key-file", pki("service-account.pub.pem"))
@@ -143,12 +144,12 @@ fn storage(flags: &mut Flags, plane: &ControlPlane) {
         .set("etcd-cafile", pki("etcd-ca.pem"))
         .set("etcd-certfile", pki("apiserver-etcd-client.pem"))
         .set("etcd-keyfile", pki("apiserver-etcd-client-key.pem"))
-        // It is there with encryption switched off too, to read what was encrypted before.
+        // Also with encryption switched off, to read what was encrypted before.
         .set("encryption-provider-config", pki("encryption-config.yaml"))
         .set("encryption-provider-config-automatic-reload", true);
 }
 
-/// The audit log; the folder that it lies in, where it is a file.
+/// The audit log; returns the volume for its folder, if it is a file.
 fn audit(flags: &mut Flags, plane: &ControlPlane) -> Option<Volume> {
     let log = plane.audit_log.as_ref()?;
     let path = log["path"].as_str()?;
@@ -162,7 +163,7 @@ fn audit(flags: &mut Flags, plane: &ControlPlane) -> Option<Volume> {
             flags.set(flag, amount);
         }
     }
-    // The folder: a full file is renamed, and another takes its place.
+    // The whole folder, because log rotation renames files in it.
     let (folder, _) = path.rsplit_once('/')?;
     Some(Volume::folder("slipway-audit-log", folder, false))
 }

@@ -1,27 +1,39 @@
-//! containerd, as Kubernetes wants it. The unit is the image's own, where containerd is.
+//! containerd's configuration. Its unit is the image's own, unless the agent installs containerd.
 
 use slipway_core::node::Base;
 use slipway_core::software::{Program, SystemImage};
 
 use super::image;
-use crate::machine::{File, Furniture, Unit};
+use crate::machine::{File, Setup, Unit};
 use crate::software::PROGRAMS;
 
 const CONFIG: &str = "/etc/containerd/config.toml";
-/// Where the kubelet finds it.
 pub(super) const ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
 
-/// Its configuration and its unit; `gpu` is a runtime that pods get instead of runc, of which it is a wrapper.
-pub(super) fn furniture(base: &Base, gpu: Option<&str>) -> Furniture {
-    let config = config(image(base, SystemImage::Pause.as_str()), gpu);
+/// Its files and its unit. `gpu` names a runtime that wraps runc and becomes the default.
+pub(super) fn setup(base: &Base, gpu: Option<&str>) -> Setup {
+    let config = config(&pinnable(image(base, SystemImage::Pause.as_str())), gpu);
     let installed = base.software.iter().any(|file| file.name == Program::Containerd);
-    Furniture {
+    Setup {
         files: vec![File::public(CONFIG, config)],
         units: vec![Unit { name: "containerd.service".to_owned(), content: installed.then(unit) }],
     }
 }
 
-/// The project's own, but for where its programs are: it starts shims and runc by their names.
+/// `repository@digest` for `repository:tag@digest`. The kubelet's garbage collection spares an image that containerd has pinned, and
+/// containerd pins the sandbox image if its name in the configuration equals the normalized name of what it pulls, which has no tag
+/// beside a digest (containerd `internal/cri/server/images/image_pull.go`: `ParseDockerRef`, `getLabels`).
+fn pinnable(image: &str) -> String {
+    let Some((name, digest)) = image.split_once('@') else { return image.to_owned() };
+    // A colon before the last slash is a registry's port.
+    let repository = match name.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        Some(_) | None => name,
+    };
+    format!("{repository}@{digest}")
+}
+
+/// The unit of the containerd project, except for paths: containerd finds shims and runc in `PATH`.
 fn unit() -> String {
     format!(
         "[Unit]
@@ -48,7 +60,7 @@ WantedBy=multi-user.target
     )
 }
 
-/// Format 2 is read by containerd 1.7 and by 2.x, which brings it to its own.
+/// containerd 1.7 reads version 2, and 2.x migrates it.
 fn config(image: &str, gpu: Option<&str>) -> String {
     let default = gpu.unwrap_or("runc");
     let mut config = format!(
@@ -82,4 +94,25 @@ runtime_type = "io.containerd.runc.v2"
 SystemdCgroup = true
 {binary}"#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pinnable;
+
+    #[test]
+    fn containerd_is_given_the_pause_image_by_the_name_under_which_it_pins_it() {
+        let digest = "sha256:5e7aff91bd62e19e53bbbbeda74e9e9eb671ebeb3e9eee5f2d4c074895da0cf4";
+        for (image, name) in [
+            ("registry.k8s.io/pause:3.10.2@", "registry.k8s.io/pause@"),
+            (
+                "mirror.example.com:5000/registry.k8s.io/pause:3.10.2@",
+                "mirror.example.com:5000/registry.k8s.io/pause@",
+            ),
+            ("mirror.example.com:5000/pause@", "mirror.example.com:5000/pause@"),
+        ] {
+            assert_eq!(pinnable(&format!("{image}{digest}")), format!("{name}{digest}"));
+        }
+        assert_eq!(pinnable("registry.k8s.io/pause:3.10.2"), "registry.k8s.io/pause:3.10.2");
+    }
 }

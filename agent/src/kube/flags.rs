@@ -1,11 +1,12 @@
-//! Flags, and whose they are.
+//! Command-line flags of the programs.
 //!
-//! `testdata/flags.txt` is the table of those that are set, and of the minors that know them: of the newest four, all. When one comes or
-//! goes, that table and a test say so, and what is set goes by the minor.
+//! `testdata/flags.txt` lists the flags that are set and the minor releases that know them. If a flag comes or goes with a
+//! release, a test fails, and the flag must depend on the minor.
 
 use std::collections::BTreeMap;
 
-/// A component that is a static pod.
+use super::{FRONT_PROXY_CLIENT, pki};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Program {
     ApiServer,
@@ -23,11 +24,11 @@ impl Program {
     }
 }
 
-/// The names of all of them, and of their manifests.
+/// Their names, which are also the names of their manifests.
 pub const STATIC_PODS: [&str; 3] =
     [Program::ApiServer.name(), Program::ControllerManager.name(), Program::Scheduler.name()];
 
-/// Flags without their dashes, each with its values: one that is given several times has several.
+/// Values by flag, without dashes. A repeated flag has several values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Flags(BTreeMap<String, Vec<String>>);
 
@@ -37,24 +38,41 @@ impl Flags {
         self
     }
 
-    /// Each value under a flag of its own.
+    /// What the controller manager and the scheduler have in common: they serve on the loopback, and one of several is the leader.
+    pub(super) fn of_leader_elected(kubeconfig: &str) -> Self {
+        let mut flags = Self::default();
+        flags
+            .set("kubeconfig", kubeconfig)
+            .set("authentication-kubeconfig", kubeconfig)
+            .set("authorization-kubeconfig", kubeconfig)
+            .set("bind-address", "127.0.0.1")
+            // Set here, it need not ask the API server, which may not answer yet.
+            .set("client-ca-file", pki("ca.pem"))
+            .set("requestheader-allowed-names", FRONT_PROXY_CLIENT)
+            .set("requestheader-client-ca-file", pki("front-proxy-ca.pem"))
+            .set("leader-elect", true)
+            .set("profiling", false);
+        flags
+    }
+
+    /// Repeats the flag for each value.
     pub(super) fn set_all(&mut self, name: &str, values: &[String]) -> &mut Self {
         self.0.insert(name.to_owned(), values.to_vec());
         self
     }
 
-    /// Values with commas between them; nothing where there are none.
+    /// One flag with comma-separated values; none if there are none.
     pub(super) fn set_list(&mut self, name: &str, values: &[String]) -> &mut Self {
         if values.is_empty() { self } else { self.set(name, values.join(",")) }
     }
 
-    /// `--feature-gates`; nothing where none is said.
+    /// `--feature-gates`, if there are any.
     pub(super) fn set_gates(&mut self, gates: &BTreeMap<String, bool>) -> &mut Self {
         let gates: Vec<String> = gates.iter().map(|(gate, on)| format!("{gate}={on}")).collect();
         self.set_list("feature-gates", &gates)
     }
 
-    /// What the spec says goes over what we say: it may say nothing that must be ours.
+    /// The spec's flags override ours. Its checks refuse those that must not change.
     pub(super) fn set_users(&mut self, flags: &BTreeMap<String, String>) -> &mut Self {
         for (name, value) in flags {
             self.set(name, value);
@@ -62,7 +80,7 @@ impl Flags {
         self
     }
 
-    /// `--name=value`, in order of names.
+    /// `--name=value`, sorted by name.
     pub(super) fn arguments(&self) -> Vec<String> {
         let flags = self.0.iter();
         flags.flat_map(|(name, values)| values.iter().map(move |value| format!("--{name}={value}"))).collect()

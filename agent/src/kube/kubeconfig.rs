@@ -1,10 +1,10 @@
-//! Kubeconfigs that hold no secret but name the files that do, which clients read again when they change.
+//! Kubeconfigs that contain no secret: they name the credentials' files, which clients read again when they change.
 
 use serde_json::{Value, json};
 
 use super::{json as text, pki};
 
-/// By the certificate `name` of the credentials.
+/// With the client certificate `name`.
 pub(super) fn with_certificate(server: &str, name: &str) -> String {
     let user = json!({
         "client-certificate": pki(&format!("{name}.pem")),
@@ -13,7 +13,7 @@ pub(super) fn with_certificate(server: &str, name: &str) -> String {
     kubeconfig(server, &user)
 }
 
-/// By the bootstrap token, with which a kubelet asks for its first certificate.
+/// With the bootstrap token, for a kubelet's first certificate.
 pub(super) fn with_bootstrap_token(server: &str) -> String {
     kubeconfig(server, &json!({ "tokenFile": pki("bootstrap-token") }))
 }

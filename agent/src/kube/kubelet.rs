@@ -1,7 +1,7 @@
-//! The kubelet: its configuration, its unit, and how it comes to be somebody.
+//! The kubelet: its configuration, its unit, and its bootstrap.
 //!
-//! It asks for its first certificate with the bootstrap token and keeps it new by itself. It does not wait for it: static
-//! pods start before any API answers, as they must on controllers.
+//! It requests its first certificate with the bootstrap token, and renews it by itself. It does not wait for it: on controllers
+//! static pods must start before any API answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,20 +13,29 @@ use super::containerd::ENDPOINT;
 use super::flags::Flags;
 use super::static_pod::MANIFESTS;
 use super::{Facts, json as text, kubeconfig, pki};
-use crate::machine::{File, Furniture, Unit};
+use crate::machine::{File, Setup, Unit};
 
 const CONFIG: &str = "/etc/kubernetes/kubelet.json";
 const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap.kubeconfig";
 pub(super) const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
-/// What the bridge, containers' layers and kube-proxy need of the kernel. kube-proxy writes `nf_conntrack_max` first of all, and exits where
+/// Needed by the bridge, by overlay file systems and by kube-proxy, which writes `nf_conntrack_max` at its start and exits if
 /// nothing has loaded the module (kubernetes `cmd/kube-proxy/app/conntrack.go`, kops PR 17968).
 const KERNEL_MODULES: [&str; 3] = ["br_netfilter", "nf_conntrack", "overlay"];
 const MODULES: &str = "/etc/modules-load.d/kubernetes.conf";
 const SYSCTL: &str = "/etc/sysctl.d/90-kubernetes.conf";
+/// The last two: distributions allow a user 128 inotify instances, and all containers of root share them; a node full of pods needs more.
+/// Azure's IoT Operations and others recommend
+/// the same values.
+const SYSCTLS: &str = "net.bridge.bridge-nf-call-iptables = 1\nnet.ipv4.ip_forward = 1\n\
+                       fs.inotify.max_user_instances = 8192\nfs.inotify.max_user_watches = 524288\n";
+/// The kubelet delays a shutdown by an inhibitor of logind, and does without graceful shutdown if logind allows it less time than
+/// `shutdownGracePeriod`. It then writes `99-kubelet.conf` itself (kubernetes `pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go`), but
+/// the last file by name wins, and Debian's and Ubuntu's package unattended-upgrades has `unattended-upgrades-logind-maxdelay.conf` with
+/// 30 s.
+const LOGIND: &str = "/etc/systemd/logind.conf.d/zz-slipway.conf";
 
-/// What it is told.
 pub(super) struct Settings<'c> {
-    /// How its unit names it.
+    /// The program in the unit.
     pub(super) program: String,
     pub(super) kubelet: &'c Kubelet,
     pub(super) feature_gates: &'c BTreeMap<String, bool>,
@@ -34,15 +43,19 @@ pub(super) struct Settings<'c> {
     pub(super) static_pods: bool,
 }
 
-/// Its files and its unit.
-pub(super) fn furniture(settings: &Settings<'_>, facts: &Facts) -> Furniture {
-    Furniture {
-        files: vec![
-            File::public(MODULES, KERNEL_MODULES.join("\n") + "\n"),
-            File::public(SYSCTL, "net.bridge.bridge-nf-call-iptables = 1\nnet.ipv4.ip_forward = 1\n"),
-            File::public(BOOTSTRAP, kubeconfig::with_bootstrap_token(settings.api_server)),
-            File::public(CONFIG, text(&configuration(settings, facts))),
-        ],
+pub(super) fn setup(settings: &Settings<'_>, facts: &Facts) -> Setup {
+    let configuration = configuration(settings, facts);
+    let mut files = vec![
+        File::public(MODULES, KERNEL_MODULES.join("\n") + "\n"),
+        File::public(SYSCTL, SYSCTLS),
+        File::public(BOOTSTRAP, kubeconfig::with_bootstrap_token(settings.api_server)),
+        File::public(CONFIG, text(&configuration)),
+    ];
+    if let Some(delay) = configuration["shutdownGracePeriod"].as_str().and_then(timespan) {
+        files.push(File::public(LOGIND, format!("[Login]\nInhibitDelayMaxSec={delay}\n")));
+    }
+    Setup {
+        files,
         units: vec![Unit { name: "kubelet.service".to_owned(), content: Some(unit(settings, facts)) }],
     }
 }
@@ -55,7 +68,7 @@ fn configuration(settings: &Settings<'_>, facts: &Facts) -> Value {
         "authentication": {
             "anonymous": { "enabled": false },
             "webhook": { "enabled": true },
-            // The API server's own client certificate is of the cluster's authority.
+            // The API server presents a client certificate of the cluster's authority.
             "x509": { "clientCAFile": pki("ca.pem") },
         },
         "authorization": { "mode": "Webhook" },
@@ -68,9 +81,9 @@ fn configuration(settings: &Settings<'_>, facts: &Facts) -> Value {
         "registerWithTaints": kubelet.taints,
         "resolvConf": facts.resolv_conf,
         "rotateCertificates": true,
-        // Approved by the node manager, for nodes that are who they say.
+        // The node manager approves the requests.
         "serverTLSBootstrap": true,
-        // A machine that is stopped gives its pods the time to stop too.
+        // A machine that shuts down first stops its pods.
         "shutdownGracePeriod": "60s",
         "shutdownGracePeriodCriticalPods": "20s",
     });
@@ -84,6 +97,26 @@ fn configuration(settings: &Settings<'_>, facts: &Facts) -> Value {
         configuration[field] = value.clone();
     }
     configuration
+}
+
+/// A duration of Go's as a time span of systemd's, which has other names for units: `1m30s` is `1min 30s`. `None` for zero, which
+/// switches graceful shutdown off, and for what is no duration.
+fn timespan(duration: &str) -> Option<String> {
+    let (mut parts, mut rest, mut is_zero) = (Vec::new(), duration, true);
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(end);
+        let unit = &after[..after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len())];
+        let name = match unit {
+            "h" | "s" | "ms" | "us" => unit,
+            "m" => "min",
+            _ => return None,
+        };
+        is_zero &= number.parse::<f64>().ok()? == 0.0;
+        parts.push(format!("{number}{name}"));
+        rest = &after[unit.len()..];
+    }
+    (!is_zero).then(|| parts.join(" "))
 }
 
 fn flags(settings: &Settings<'_>, facts: &Facts) -> Flags {
@@ -105,15 +138,17 @@ fn flags(settings: &Settings<'_>, facts: &Facts) -> Flags {
 fn unit(settings: &Settings<'_>, facts: &Facts) -> String {
     let mut unit = format!(
         "[Unit]
-Description=Kubernetes' agent on this node
+Description=kubelet: the node agent of Kubernetes
 Wants=network-online.target
 After=network-online.target containerd.service
 StartLimitIntervalSec=0
 
 [Service]
-# Where the kernel has them built in, or is a container's host's, there is nothing to load.
+# It fails where the kernel has them built in, and in containers; both need nothing.
 ExecStartPre=-modprobe --all {}
 ExecStartPre=-sysctl --load={SYSCTL}
+# By this signal logind reads {LOGIND}.
+ExecStartPre=-systemctl kill --signal=HUP systemd-logind.service
 ExecStart={}",
         KERNEL_MODULES.join(" "),
         settings.program
@@ -133,4 +168,27 @@ WantedBy=multi-user.target
 ",
     );
     unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOGIND, timespan};
+
+    #[test]
+    fn logind_is_given_the_kubelets_grace_period_in_its_own_units() {
+        let spans = ["60s", "1m30s", "2h", "1.5m", "1500ms"].map(timespan);
+        let expected = ["60s", "1min 30s", "2h", "1.5min", "1500ms"].map(|span| Some(span.to_owned()));
+        assert_eq!(spans, expected);
+        for none in ["0s", "0", "0h0m0s", "", "soon", "60", "5d"] {
+            assert_eq!(timespan(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn the_drop_in_comes_after_those_of_the_kubelet_and_of_unattended_upgrades() {
+        let (_, name) = LOGIND.rsplit_once('/').expect("it is a path");
+        for other in ["99-kubelet.conf", "unattended-upgrades-logind-maxdelay.conf"] {
+            assert!(name > other, "{name} is read before {other}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! A component of the control plane as a static pod: on the machine's own network, before any other pod, the credentials
-//! read-only. The probes are kubeadm's.
+//! A component of the control plane as a static pod: on the host network, with the highest priority and read-only credentials.
+//! The probes are kubeadm's.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,24 @@ use super::flags::{Flags, Program};
 use super::{DIR, json as text};
 use crate::machine::File;
 
-/// Where the kubelet looks for static pods.
 pub const MANIFESTS: &str = "/etc/kubernetes/manifests";
 
-/// Where the kubelet asks whether it lives.
+/// The endpoints of its probes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probes {
     pub(super) port: u16,
-    /// `/livez`, or what the component has instead.
+    /// `/livez`, or the component's older path.
     pub(super) live: &'static str,
     pub(super) ready: Option<&'static str>,
 }
 
-/// A folder or file of the machine, under the same path in the pod.
+/// A folder or file of the machine, mounted at the same path in the pod.
 #[derive(Debug)]
 pub(super) struct Volume {
     pub(super) name: String,
     pub(super) path: String,
     pub(super) read_only: bool,
-    /// Made where it is missing; else the pod waits for it.
+    /// Whether a missing folder is created; else the pod waits for it.
     pub(super) made: bool,
 }
 
@@ -38,21 +37,19 @@ impl Volume {
     }
 }
 
-/// A component.
 pub(super) struct StaticPod<'c> {
     pub(super) program: Program,
     pub(super) flags: Flags,
     pub(super) probes: Probes,
-    /// The processor that it asks for, unless the spec says otherwise.
+    /// The CPU request, unless the spec sets another.
     pub(super) cpu: &'static str,
     pub(super) volumes: Vec<Volume>,
     pub(super) component: &'c Component,
 }
 
 impl StaticPod<'_> {
-    /// The manifest, with its image.
     pub(super) fn file(mut self, image: &str) -> File {
-        // The whole folder: a file that is mounted by itself stays the old one when another takes its place.
+        // The whole folder: a bind mount of a single file would keep the old file after a replacement.
         self.volumes.insert(0, Volume { made: false, ..Volume::folder("slipway-kubernetes", DIR, true) });
         self.volumes.extend(self.component.volumes.iter().map(|volume| Volume {
             name: volume.name.clone(),
@@ -76,7 +73,7 @@ impl StaticPod<'_> {
             "command": command,
             "ports": [{ "name": "probe-port", "containerPort": self.probes.port, "protocol": "TCP" }],
             "resources": self.resources(),
-            // Ten seconds of patience a try: a component that has much to load is slow, not dead.
+            // With period 10: a component that loads much data is slow, not dead.
             "startupProbe": self.probe(self.probes.live, 24, 10),
             "livenessProbe": self.probe(self.probes.live, 8, 10),
             "volumeMounts": self.volumes.iter().map(|volume| json!({

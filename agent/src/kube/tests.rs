@@ -66,30 +66,30 @@ fn a_controller_told_everything() -> ControllerConfig {
     config
 }
 
-fn text(furniture: &Furniture) -> String {
+fn text(setup: &Setup) -> String {
     let mut text = String::new();
-    for File { path, mode, content } in &furniture.files {
+    for File { path, mode, content } in &setup.files {
         let _ = writeln!(text, "=== {path} {mode:04o}\n{content}");
     }
-    for unit in &furniture.units {
+    for unit in &setup.units {
         let content = unit.content.as_deref().unwrap_or("the image's own\n");
         let _ = writeln!(text, "=== {}\n{content}", unit.name);
     }
     text
 }
 
-fn file(furniture: &Furniture, path: &str) -> Value {
-    let found = furniture.files.iter().find(|file| file.path == path);
+fn file(setup: &Setup, path: &str) -> Value {
+    let found = setup.files.iter().find(|file| file.path == path);
     serde_json::from_str(&found.unwrap_or_else(|| panic!("no {path}")).content).unwrap()
 }
 
-fn command(furniture: &Furniture, program: &str) -> Vec<String> {
-    let pod = file(furniture, &format!("{MANIFESTS}/{program}.json"));
+fn command(setup: &Setup, program: &str) -> Vec<String> {
+    let pod = file(setup, &format!("{MANIFESTS}/{program}.json"));
     serde_json::from_value(pod["spec"]["containers"][0]["command"].clone()).unwrap()
 }
 
 /// The flags of every program of a node, without values.
-fn flags(furniture: &Furniture) -> BTreeSet<(String, String)> {
+fn flags(setup: &Setup) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     let mut add = |program: &str, word: &str| {
         if let Some(flag) = word.strip_prefix("--") {
@@ -97,15 +97,15 @@ fn flags(furniture: &Furniture) -> BTreeSet<(String, String)> {
         }
     };
     for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
-        if furniture
+        if setup
             .files
             .iter()
             .any(|file| file.path.ends_with(&format!("/{program}.json")) && file.path.starts_with(MANIFESTS))
         {
-            command(furniture, program).iter().for_each(|word| add(program, word));
+            command(setup, program).iter().for_each(|word| add(program, word));
         }
     }
-    for unit in furniture.units.iter().filter(|unit| unit.name == "kubelet.service") {
+    for unit in setup.units.iter().filter(|unit| unit.name == "kubelet.service") {
         let unit = unit.content.as_ref().unwrap();
         let start = unit.find("ExecStart=/opt/slipway/bin/kubelet").unwrap();
         unit[start..].split_whitespace().for_each(|word| add("kubelet", word));
@@ -127,11 +127,11 @@ fn a_workers_machine() {
 fn programs_of_the_image_are_named_alone_and_keep_their_units() {
     let mut config = a_worker();
     config.base.software.clear();
-    let furniture = worker(&config, &facts());
-    let unit = |name: &str| furniture.units.iter().find(|unit| unit.name == name).unwrap();
+    let setup = worker(&config, &facts());
+    let unit = |name: &str| setup.units.iter().find(|unit| unit.name == name).unwrap();
     assert_eq!(unit("containerd.service").content, None);
     assert!(unit("kubelet.service").content.as_ref().unwrap().contains("\nExecStart=kubelet "));
-    assert!(!text(&furniture).contains("/opt/slipway"));
+    assert!(!text(&setup).contains("/opt/slipway"));
 }
 
 #[test]
@@ -144,14 +144,14 @@ fn p1_the_same_configuration_and_machine_give_the_same_bytes() {
 #[test]
 fn what_the_spec_says_of_components_reaches_them() {
     let config = a_controller_told_everything();
-    let furniture = controller(&config, &facts());
+    let setup = controller(&config, &facts());
     for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
-        let words = command(&furniture, program);
+        let words = command(&setup, program);
         for flag in ["--v=4", "--profiling=true", "--feature-gates=Alpha=true,Beta=false"] {
             assert_eq!(words.iter().filter(|word| *word == flag).count(), 1, "{program} {flag}: {words:#?}");
         }
         assert!(!words.iter().any(|word| word == "--profiling=false"));
-        let pod = file(&furniture, &format!("{MANIFESTS}/{program}.json"));
+        let pod = file(&setup, &format!("{MANIFESTS}/{program}.json"));
         let container = &pod["spec"]["containers"][0];
         assert_eq!(container["resources"]["requests"]["memory"], "1Gi");
         assert!(container["resources"]["requests"]["cpu"].is_string(), "what is not said stays");
@@ -160,7 +160,7 @@ fn what_the_spec_says_of_components_reaches_them() {
         let theirs = mounts.iter().find(|mount| mount["name"] == "theirs").unwrap();
         assert_eq!(theirs, &json!({ "name": "theirs", "mountPath": "/srv/theirs", "readOnly": true }));
     }
-    let api = command(&furniture, "kube-apiserver");
+    let api = command(&setup, "kube-apiserver");
     let issuers: Vec<&String> =
         api.iter().filter(|word| word.starts_with("--service-account-issuer=")).collect();
     assert_eq!(
@@ -180,10 +180,10 @@ fn what_the_spec_says_of_components_reaches_them() {
     ] {
         assert!(api.iter().any(|word| word == flag), "{flag}");
     }
-    let authentication = file(&furniture, "/etc/kubernetes/authentication.json");
+    let authentication = file(&setup, "/etc/kubernetes/authentication.json");
     assert_eq!(authentication["jwt"][0]["issuer"]["url"], "https://people.example.com");
     assert_eq!(authentication["anonymous"]["conditions"].as_array().unwrap().len(), 3);
-    let kubelet = file(&furniture, "/etc/kubernetes/kubelet.json");
+    let kubelet = file(&setup, "/etc/kubernetes/kubelet.json");
     assert_eq!((&kubelet["maxPods"], &kubelet["featureGates"]["Alpha"]), (&json!(40), &json!(true)));
 }
 
@@ -221,13 +221,13 @@ fn every_flag_is_known_to_the_program_of_that_minor() {
 fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
     let spec = include_bytes!("../../../examples/production.yaml");
     let cluster = slipway_spec::parse(spec, None).unwrap().cluster;
-    for (role, furniture) in [
+    for (role, setup) in [
         (slipway_core::role::Role::Controller, controller(&a_controller_told_everything(), &facts())),
         (slipway_core::role::Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),
     ] {
         let bundle: BTreeSet<String> =
             slipway_credentials::policy::bundle(&cluster, &role).into_iter().map(|file| file.path).collect();
-        let all = text(&furniture);
+        let all = text(&setup);
         let mut named = BTreeSet::new();
         for (start, _) in all.match_indices(KUBERNETES_DIR) {
             let path: String =
@@ -267,9 +267,9 @@ fn pods_know_the_api_server_by_the_root_of_an_authority_that_was_brought() {
 fn a_log_on_standard_output_needs_no_folder_and_none_no_policy() {
     let mut config = a_controller();
     config.control_plane.audit_log = Some(json!({ "path": "-", "policy": { "kind": "Policy" } }));
-    let furniture = controller(&config, &facts());
-    assert!(command(&furniture, "kube-apiserver").iter().any(|word| word == "--audit-log-path=-"));
-    assert!(!text(&furniture).contains("slipway-audit-log"));
+    let setup = controller(&config, &facts());
+    assert!(command(&setup, "kube-apiserver").iter().any(|word| word == "--audit-log-path=-"));
+    assert!(!text(&setup).contains("slipway-audit-log"));
     config.control_plane.audit_log = None;
     assert!(!text(&controller(&config, &facts())).contains("audit"));
 }
@@ -278,9 +278,9 @@ fn a_log_on_standard_output_needs_no_folder_and_none_no_policy() {
 fn pods_with_gpus_get_nvidias_runtime() {
     let mut config = a_worker();
     config.machine.gpu = Some("nvidia".to_owned());
-    let furniture = worker(&config, &facts());
+    let setup = worker(&config, &facts());
     let containerd =
-        &furniture.files.iter().find(|file| file.path.starts_with("/etc/containerd")).unwrap().content;
+        &setup.files.iter().find(|file| file.path.starts_with("/etc/containerd")).unwrap().content;
     assert!(containerd.contains("default_runtime_name = \"nvidia\""), "{containerd}");
     assert!(containerd.contains("BinaryName = \"/usr/bin/nvidia-container-runtime\""), "{containerd}");
     assert_eq!(containerd.matches("SystemdCgroup = true").count(), 2, "{containerd}");

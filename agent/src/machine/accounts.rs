@@ -1,4 +1,4 @@
-//! Users and groups of the machine, by its own files: the agent is asked below a root that may be another.
+//! Users and groups, read from the machine's own files, because the agent may work below another root.
 
 use std::path::Path;
 
@@ -6,33 +6,22 @@ use super::files;
 use crate::credentials::below;
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// Whose a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// The user's number.
     pub uid: u32,
-    /// The group's number.
     pub gid: u32,
 }
 
 impl Owner {
-    /// root's.
     pub const ROOT: Self = Self { uid: 0, gid: 0 };
 }
 
-/// A user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// Its numbers.
     pub owner: Owner,
-    /// Its home.
     pub home: String,
 }
 
-/// The user of that name.
-///
-/// # Errors
-/// If the machine's users cannot be read.
 pub fn user(root: &Path, name: &str) -> Outcome<Option<User>> {
     let passwd = table(root, "/etc/passwd")?;
     let line = passwd.iter().find(|fields| fields.first().is_some_and(|first| first == name));
@@ -42,16 +31,13 @@ pub fn user(root: &Path, name: &str) -> Outcome<Option<User>> {
     }))
 }
 
-/// The owner by a user's and a group's name or number.
-///
-/// # Errors
-/// If there is no such user or group.
+/// The owner for a user and a group, each by name or number.
 pub fn owner(root: &Path, user_name: &str, group_name: &str) -> Outcome<Owner> {
     let absent = |kind: &str, name: &str| {
         Failure::lasting(
             FailureCode::MachineAccount,
             format!("this machine has no {kind} {name:?}"),
-            format!("name a {kind} that the image has, or give its number"),
+            format!("use a {kind} that the image has, or a number"),
         )
     };
     let uid = match user_name.parse() {

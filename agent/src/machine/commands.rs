@@ -1,4 +1,4 @@
-//! The programs that the agent runs: a port, so that tests need no systemd.
+//! The programs that the agent runs, behind a trait so that tests need no systemd.
 
 use std::future::Future;
 use std::io::ErrorKind;
@@ -7,29 +7,24 @@ use std::time::Duration;
 
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// Nothing that is run here takes as long, not even a file system on a large volume.
+/// Longer than any program here takes, including mkfs on a large volume.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// But for these: how long they take is for the disk to say, and who ends them halfway begins again.
+/// These depend on the disk's size and must not be interrupted.
 const UNBOUNDED: [&str; 2] = ["e2fsck", "resize2fs"];
 
-/// What came of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
-    /// Its status; `None` if a signal ended it.
+    /// The exit status; `None` if a signal ended it.
     pub status: Option<i32>,
-    /// What it wrote.
     pub stdout: String,
-    /// What it complained of.
     pub stderr: String,
 }
 
-/// Runs programs.
 pub trait Commands: Send + Sync {
-    /// Runs `program` to its end.
     fn run(&self, program: &str, arguments: &[&str]) -> impl Future<Output = Outcome<Ran>> + Send;
 
-    /// Runs `program`, which must succeed; what it wrote.
-    fn must(&self, program: &str, arguments: &[&str]) -> impl Future<Output = Outcome<String>> + Send {
+    /// Runs `program` and returns its output. A status other than 0 is a failure.
+    fn run_checked(&self, program: &str, arguments: &[&str]) -> impl Future<Output = Outcome<String>> + Send {
         async move {
             let ran = self.run(program, arguments).await?;
             if ran.status == Some(0) {
@@ -45,17 +40,15 @@ pub trait Commands: Send + Sync {
     }
 }
 
-/// The image lacks a program.
 fn absent(program: &str) -> Failure {
     Failure::lasting(
         FailureCode::CommandAbsent,
         format!("this machine's image has no program `{program}`"),
-        "take an image that has it: each needs systemd, e2fsprogs and util-linux; workers with file systems of `xfs` need xfsprogs, \
-         and those that put disks together by RAID 0 need mdadm",
+        "use an image that has it: all nodes need systemd, e2fsprogs and util-linux; workers with xfs need xfsprogs, and those with RAID 0 \
+         need mdadm",
     )
 }
 
-/// The machine's own programs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;
 
@@ -74,9 +67,9 @@ impl Commands for System {
             command.output().await
         } else {
             let output = tokio::time::timeout(PATIENCE, command.output()).await;
-            output.map_err(|_| failed(format!("no end after {} s", PATIENCE.as_secs())))?
+            output.map_err(|_| failed(format!("it did not end within {} s", PATIENCE.as_secs())))?
         };
-        // Nobody else installs anything.
+        // Nothing installs a missing program later, so that failure lasts.
         let output = output.map_err(|error| {
             if error.kind() == ErrorKind::NotFound { absent(program) } else { failed(error.to_string()) }
         })?;

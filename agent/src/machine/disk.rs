@@ -1,4 +1,4 @@
-//! A volume as a disk: which device it is, what is on it, and a file system made once and never twice.
+//! A volume as a disk: its device, its content, and a file system that is created once and never again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom};
@@ -11,73 +11,61 @@ use super::files;
 use crate::credentials::below;
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// So much of an empty disk is zero, at its beginning and at its end. File systems, partition tables, RAID and LUKS headers, LVM
-/// labels: all begin within.
+/// A disk counts as empty if this much is zero at its beginning and at its end. File systems, partition tables, RAID, LUKS and
+/// LVM headers all begin there.
 const BEGINNING: usize = 1 << 20;
-/// Of an ext file system: where its magic number and its label lie.
+/// ext4: position of its magic number and its label.
 const EXT_MAGIC_AT: usize = 1080;
 const EXT_MAGIC: &[u8] = &[0x53, 0xef];
 const EXT_LABEL: (usize, usize) = (1144, 16);
-/// The same of XFS.
+/// XFS: the same.
 const XFS_MAGIC: &[u8] = b"XFSB";
 const XFS_LABEL: (usize, usize) = (108, 12);
-/// What an array of `mdadm` has on each of its disks, in format 1.2: its magic number and its name.
+/// A disk of an `mdadm` array, metadata 1.2: position of its magic number and its name.
 const ARRAY_MAGIC_AT: usize = 4096;
 const ARRAY_MAGIC: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
 const ARRAY_NAME: (usize, usize) = (4096 + 32, 32);
-/// Says, on the disk itself, that it was empty and that what is on it now is half of ours. It outlives the machine that wrote it.
+/// Written on the disk while it is being formatted. It outlives the machine that wrote it, so a later one may start over.
 const MARK: &[u8] = b"slipway: this disk was empty, and is being formatted; whatever is on it may go\n";
 const MARK_BLOCK: usize = 4096;
 
-/// What a disk is prepared as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A file system.
     Ext4,
-    /// A file system.
     Xfs,
-    /// One of the disks of an array.
     Member,
 }
 
 impl Kind {
-    /// As a configuration names a file system.
-    ///
-    /// # Errors
-    /// If it is none that is known here.
-    pub fn of(name: &str) -> Outcome<Self> {
+    /// The kind by the configuration's name of a file system.
+    pub fn from_name(name: &str) -> Outcome<Self> {
         match name {
             "ext4" => Ok(Self::Ext4),
             "xfs" => Ok(Self::Xfs),
             other => Err(Failure::lasting(
                 FailureCode::VolumeFileSystem,
-                format!("the configuration names the file system {other}, which is not known here"),
+                format!("the configuration names the file system {other}, which this agent does not know"),
                 "publish the agent that belongs to it, then render the cluster again",
             )),
         }
     }
 }
 
-/// What is on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing but zeros, as EC2 gives it.
+    /// Zeros, as EC2 delivers it.
     Empty,
-    /// It was empty, and whoever prepared it died.
+    /// It was empty, and formatting it was interrupted.
     Begun,
-    /// Of this kind, under our label.
+    /// Of the wanted kind, with our label.
     Ours,
-    /// Something else.
     Foreign,
 }
 
-/// What is on the disk at `path`, which is or becomes of that kind.
-///
-/// # Errors
-/// If it cannot be read.
-pub fn look(path: &Path, kind: Kind, label: &str) -> io::Result<Content> {
+/// The content of the disk at `path`, compared with the wanted kind and label.
+pub fn content(path: &Path, kind: Kind, label: &str) -> io::Result<Content> {
     let mut file = File::open(path)?;
-    let Some(end) = end(&mut file)? else { return Ok(Content::Foreign) };
+    let Some(end) = mark_offset(&mut file)? else { return Ok(Content::Foreign) };
     let mut part = vec![0; BEGINNING];
     file.read_exact_at(&mut part, end)?;
     let is_begun = part.starts_with(MARK);
@@ -97,7 +85,7 @@ pub fn look(path: &Path, kind: Kind, label: &str) -> io::Result<Content> {
     };
     let text = |at: usize, length: usize| part.get(at..at + length).unwrap_or_default();
     let bears = text(label_at, length).split(|byte| *byte == 0).next().unwrap_or_default();
-    // An array's name is known with that of the machine that made it, `host:name`.
+    // The name may have the machine's as a prefix, `host:name`.
     let bears = if kind == Kind::Member {
         bears.rsplit(|byte| *byte == b':').next().unwrap_or_default()
     } else {
@@ -107,19 +95,18 @@ pub fn look(path: &Path, kind: Kind, label: &str) -> io::Result<Content> {
     Ok(if is_ours { Content::Ours } else { Content::Foreign })
 }
 
-/// Where the part at the end begins that nothing is put into while a disk is being prepared, for the mark is there; `None` if there
-/// is no room for one.
-fn end(file: &mut File) -> io::Result<Option<u64>> {
+/// The offset of the mark near the disk's end, which formatting leaves free; `None` if the disk is too small.
+fn mark_offset(file: &mut File) -> io::Result<Option<u64>> {
     let size = file.seek(SeekFrom::End(0))?;
     let part = BEGINNING as u64;
     Ok((size >= 2 * part).then(|| (size - part) / MARK_BLOCK as u64 * MARK_BLOCK as u64))
 }
 
-/// Says on the disk that it is being prepared, or that it is no more.
+/// Writes or clears the mark; returns its offset.
 fn mark(path: &Path, begun: bool) -> Outcome<u64> {
     let written = || {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
-        let at = end(&mut file)?.ok_or(io::ErrorKind::StorageFull)?;
+        let at = mark_offset(&mut file)?.ok_or(io::ErrorKind::StorageFull)?;
         let mut block = [0; MARK_BLOCK];
         if begun {
             block[..MARK.len()].copy_from_slice(MARK);
@@ -131,11 +118,10 @@ fn mark(path: &Path, begun: bool) -> Outcome<u64> {
     written().map_err(|error: io::Error| files::failed(path, &error))
 }
 
-/// The device of `volume` (`vol-0123…`), which was attached under the name `device` (`/dev/sdf`), as the machine knows it; `None`
-/// while it is not there.
+/// The device of `volume` (`vol-0123…`), attached as `device` (`/dev/sdf`); `None` while it is missing.
 ///
-/// On Nitro a volume is an NVMe disk whose serial number is its id, by which udev links it. On Xen it is
-/// `/dev/xvdf`. A name alone is believed only where there is no NVMe disk that it could be mistaken for.
+/// On Nitro a volume is an NVMe disk whose serial number is its id, and udev links it by that. On Xen it is `/dev/xvdf`. The name
+/// alone is trusted only on machines without NVMe disks.
 #[must_use]
 pub fn device(root: &Path, volume: &str, device: &str) -> Option<String> {
     let serial = volume.replace('-', "");
@@ -146,7 +132,7 @@ pub fn device(root: &Path, volume: &str, device: &str) -> Option<String> {
     let nvme = fs::read_dir(below(root, "/sys/block")).is_ok_and(|entries| {
         entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("nvme"))
     });
-    // Its number may be another one after a reboot, and this is written into a unit: udev makes the link in a moment.
+    // An NVMe disk's number may change at a reboot, and the device is written into a unit: wait for udev's link.
     if nvme {
         return None;
     }
@@ -155,88 +141,76 @@ pub fn device(root: &Path, volume: &str, device: &str) -> Option<String> {
 }
 
 impl<C: Commands> Host<C> {
-    /// Lets there be a file system of that kind with that label on the disk `device`. `name`: the disk's, for people.
-    ///
-    /// # Errors
-    /// If there is anything else on it.
+    /// Ensures that `device` has a file system of that kind and label. `name` is for messages. Refuses a disk with any other
+    /// content.
     pub async fn format(&self, device: &str, name: &str, kind: Kind, label: &str) -> Outcome<()> {
         let path = self.below(device);
-        match look(&path, kind, label).map_err(|error| files::failed(&path, &error))? {
+        match content(&path, kind, label).map_err(|error| files::failed(&path, &error))? {
             Content::Ours => return Ok(()),
             Content::Foreign => return Err(foreign(device, name)),
             Content::Empty | Content::Begun => {}
         }
-        // The mark stays while the file system is made, which does not reach it, and goes when that is whole.
-        let room = begin(&path)?;
-        let (disk, size) = (disk(&path), format!("{}k", room / 1024));
+        // The mark stays until the file system, which does not reach it, is complete.
+        let room = mark_begun(&path)?;
+        let (disk, size) = (text(&path), format!("{}k", room / 1024));
         match kind {
-            Kind::Ext4 => self.commands.must("mkfs.ext4", &["-q", "-F", "-L", label, &disk, &size]).await?,
+            Kind::Ext4 => {
+                self.commands.run_checked("mkfs.ext4", &["-q", "-F", "-L", label, &disk, &size]).await?
+            }
             Kind::Xfs => {
                 let size = format!("size={size}");
-                self.commands.must("mkfs.xfs", &["-q", "-f", "-L", label, "-d", &size, &disk]).await?
+                self.commands.run_checked("mkfs.xfs", &["-q", "-f", "-L", label, "-d", &size, &disk]).await?
             }
             Kind::Member => return Ok(()),
         };
-        finish(&path)?;
-        // The room of the mark. Where this is lost to a death, the file system grows when it is mounted.
+        clear_mark(&path)?;
+        // Extends the file system over the mark. If this is interrupted, it grows when it is mounted.
         if kind == Kind::Ext4 {
-            self.commands.must("resize2fs", &[&disk]).await?;
+            self.commands.run_checked("resize2fs", &[&disk]).await?;
         }
         Ok(())
     }
 
-    /// Repairs what a machine that died left on the disk, which is not mounted. XFS does that by itself when it is.
-    ///
-    /// # Errors
-    /// If it cannot be repaired without a person.
+    /// Repairs an unmounted ext4 after a crash. XFS repairs itself when mounted. A damage that needs a person is a failure.
     pub async fn check(&self, device: &str) -> Outcome<()> {
-        let ran = self.commands.run("e2fsck", &["-p", &disk(&self.below(device))]).await?;
-        // 1: errors were corrected. 2: and a machine that runs from this file system must start anew, which none does. Anything else
-        // needs somebody to look.
+        let ran = self.commands.run("e2fsck", &["-p", &text(&self.below(device))]).await?;
+        // 1: errors were corrected. 2: a reboot is needed, but only for a root file system. Anything else needs a person.
         if ran.status.is_some_and(|status| status & !3 == 0) {
             return Ok(());
         }
         Err(Failure::lasting(
             FailureCode::VolumeDamaged,
             format!("the file system on {device} is damaged: {}", ran.stdout.trim()),
-            "of an etcd member: restore it from its fellows, by a new volume, or repair this one by e2fsck on another machine; of a \
-             worker: let this instance be replaced",
+            "for an etcd member, replace the volume and let the member join again, or repair it with e2fsck on another machine; for a worker, \
+             replace this instance",
         ))
     }
 }
 
-/// Says on an empty disk that it is being prepared; how much room there is before that mark.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn begin(path: &Path) -> Outcome<u64> {
+/// Marks an empty disk as being formatted; returns the room before the mark in bytes.
+pub fn mark_begun(path: &Path) -> Outcome<u64> {
     mark(path, true)
 }
 
-/// Takes that back.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn finish(path: &Path) -> Outcome<()> {
+pub fn clear_mark(path: &Path) -> Outcome<()> {
     mark(path, false).map(drop)
 }
 
-/// Nothing was written.
 #[must_use]
 pub fn foreign(device: &str, name: &str) -> Failure {
     Failure::lasting(
         FailureCode::VolumeForeign,
-        format!("{name} ({device}) holds something that Slipway did not put there"),
-        "nothing was written. If it can go, detach the volume, write zeros over its first and last MiB on another machine, and let \
-         this instance be replaced",
+        format!("{name} ({device}) has content that Slipway did not write"),
+        "nothing was written. If the content is not needed, detach the volume, overwrite its first and last MiB with zeros on another \
+         machine, and replace this instance",
     )
 }
 
-fn disk(path: &Path) -> String {
+fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The name of the mount unit of `path`, as `systemd-escape --path` makes it.
+/// The mount unit of `path`, named as by `systemd-escape --path`.
 #[must_use]
 pub fn mount_unit(path: &str) -> String {
     let mut name = String::new();
@@ -261,29 +235,29 @@ mod tests {
     fn a_disk_with_anything_on_it_is_not_empty() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
-        let look = |label: &str| look(&path, Kind::Ext4, label).unwrap();
+        let found = |label: &str| content(&path, Kind::Ext4, label).unwrap();
         let mut bytes = vec![0; 3 * BEGINNING];
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(look("slipway-etcd"), Content::Empty);
+        assert_eq!(found("slipway-etcd"), Content::Empty);
         for at in [0, 510, 4096, BEGINNING - 1, 3 * BEGINNING - 1] {
             bytes[at] = 1;
             fs::write(&path, &bytes).unwrap();
-            assert_eq!(look("slipway-etcd"), Content::Foreign, "at {at}");
+            assert_eq!(found("slipway-etcd"), Content::Foreign, "at {at}");
             bytes[at] = 0;
         }
         bytes[EXT_MAGIC_AT..EXT_MAGIC_AT + 2].copy_from_slice(EXT_MAGIC);
         bytes[EXT_LABEL.0..EXT_LABEL.0 + 12].copy_from_slice(b"slipway-etcd");
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(look("slipway-etcd"), Content::Ours);
-        assert_eq!(look("slipway-etc"), Content::Foreign, "of somebody else");
-        // Whoever died while preparing it left it to whoever comes next, on another machine or not.
-        let room = begin(&path).unwrap();
-        assert_eq!((room, look("slipway-etcd")), (2 * BEGINNING as u64, Content::Begun));
-        finish(&path).unwrap();
-        assert_eq!(look("slipway-etcd"), Content::Ours);
+        assert_eq!(found("slipway-etcd"), Content::Ours);
+        assert_eq!(found("slipway-etc"), Content::Foreign, "of another user");
+        // A later run, on any machine, continues after a crash.
+        let room = mark_begun(&path).unwrap();
+        assert_eq!((room, found("slipway-etcd")), (2 * BEGINNING as u64, Content::Begun));
+        clear_mark(&path).unwrap();
+        assert_eq!(found("slipway-etcd"), Content::Ours);
         assert!(fs::read(&path).unwrap() == bytes, "the mark left something behind");
         fs::write(&path, vec![0; 512]).unwrap();
-        assert_eq!(look("slipway-etcd"), Content::Foreign, "too small to be a volume");
+        assert_eq!(found("slipway-etcd"), Content::Foreign, "too small to be a volume");
     }
 
     #[test]
@@ -298,9 +272,9 @@ mod tests {
             bytes[magic_at..magic_at + magic.len()].copy_from_slice(magic);
             bytes[label_at..label_at + label.len()].copy_from_slice(label.as_bytes());
             fs::write(&path, &bytes).unwrap();
-            assert_eq!(look(&path, kind, "slipway-data").unwrap(), Content::Ours, "{kind:?}");
-            assert_eq!(look(&path, kind, "slipway-temp").unwrap(), Content::Foreign, "{kind:?}");
-            assert_eq!(look(&path, Kind::Ext4, "slipway-data").unwrap(), Content::Foreign, "{kind:?}");
+            assert_eq!(content(&path, kind, "slipway-data").unwrap(), Content::Ours, "{kind:?}");
+            assert_eq!(content(&path, kind, "slipway-temp").unwrap(), Content::Foreign, "{kind:?}");
+            assert_eq!(content(&path, Kind::Ext4, "slipway-data").unwrap(), Content::Foreign, "{kind:?}");
         }
     }
 

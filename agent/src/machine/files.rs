@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all, and only where they differ.
+//! Files that are written atomically, and only if they differ.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -10,36 +10,33 @@ use std::path::{Path, PathBuf};
 use super::accounts::Owner;
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// Lets the file at `path` be exactly this; whether it was anything else before.
-///
-/// # Errors
-/// If it cannot be written; then what was there is still there.
+/// Makes the file at `path` exactly this; `true` if it changed. After an error the previous file is still there.
 pub fn write(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> Outcome<bool> {
     written(path, mode, owner, bytes).map_err(|error| failed(path, &error))
 }
 
 fn written(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> io::Result<bool> {
-    if stands(path, mode, owner, bytes)? {
+    if is_current(path, mode, owner, bytes)? {
         return Ok(false);
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    // Whoever the file belongs to, or one beside it, must come through: the file alone says who may read it.
+    // The owner must be able to pass the folders; the file's own mode protects it.
     make_folders(folder, 0o755)?;
     let draft = draft(path);
-    // What a run that died left behind.
-    remove(&draft)?;
+    // Left by a run that died.
+    remove_if_exists(&draft)?;
     let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&draft)?;
     file.write_all(bytes)?;
-    // The mode at creation is cut by the umask.
+    // The umask restricts the mode at creation.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
-    give(&draft, owner)?;
+    chown_path(&draft, owner)?;
     file.sync_all()?;
     fs::rename(&draft, path)?;
     File::open(folder)?.sync_all()?;
     Ok(true)
 }
 
-fn stands(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> io::Result<bool> {
+fn is_current(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> io::Result<bool> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -52,20 +49,20 @@ fn stands(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> io::Result<bool
     Ok(same && fs::read(path)? == bytes)
 }
 
-/// Beside the file, so that a rename is enough.
+/// In the same folder, so that a rename works.
 fn draft(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.slipway-new"))
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Makes a folder with all above it, of root's. The mode is said again: userdata runs us under a umask that closes all to others.
+/// Creates a folder and its parents, owned by root. The mode is set explicitly because the user data's umask is restrictive.
 fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -80,45 +77,39 @@ fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Lets there be a folder of `owner`'s with that mode.
-///
-/// # Errors
-/// If it cannot be made.
+/// Ensures a folder with that mode and owner.
 pub fn folder(path: &Path, mode: u32, owner: Owner) -> Outcome<()> {
     let made = || {
-        // Whoever it belongs to must come through those above it.
+        // The owner must be able to pass its parents.
         make_folders(path.parent().unwrap_or(Path::new("/")), 0o755)?;
         make_folders(path, mode)?;
         let found = fs::metadata(path)?;
         if found.mode() & 0o7777 != mode {
             fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         }
-        give(path, owner)
+        chown_path(path, owner)
     };
     made().map_err(|error| failed(path, &error))
 }
 
-/// Gives a folder and everything in it to `owner`: on another image the same user may have another number.
-///
-/// # Errors
-/// If that cannot be done.
-pub fn give_all(path: &Path, owner: Owner) -> Outcome<()> {
-    give_below(path, owner).map_err(|error| failed(path, &error))
+/// Gives a folder and its content to `owner`: the same user may have another number on another image.
+pub fn chown_all(path: &Path, owner: Owner) -> Outcome<()> {
+    chown_below(path, owner).map_err(|error| failed(path, &error))
 }
 
-fn give_below(path: &Path, owner: Owner) -> io::Result<()> {
-    give(path, owner)?;
+fn chown_below(path: &Path, owner: Owner) -> io::Result<()> {
+    chown_path(path, owner)?;
     if fs::symlink_metadata(path)?.is_dir() {
         for entry in fs::read_dir(path)? {
-            give_below(&entry?.path(), owner)?;
+            chown_below(&entry?.path(), owner)?;
         }
     }
     Ok(())
 }
 
-fn give(path: &Path, owner: Owner) -> io::Result<()> {
+fn chown_path(path: &Path, owner: Owner) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
-    // Whoever is not root can give nothing away: tests.
+    // Only root can change owners; tests may not be root.
     if !is_root() || (found.uid(), found.gid()) == (owner.uid, owner.gid) {
         return Ok(());
     }
@@ -132,10 +123,6 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The text of a file; `None` if there is none.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn read(path: &Path) -> Outcome<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -144,21 +131,18 @@ pub fn read(path: &Path) -> Outcome<Option<Vec<u8>>> {
     }
 }
 
-/// Removes a file; none is fine.
-///
-/// # Errors
-/// If it stays.
-pub fn gone(path: &Path) -> Outcome<()> {
-    // For good: what says that a disk may be formatted must not come back with the power.
+/// Removes a file, if it exists.
+pub fn remove(path: &Path) -> Outcome<()> {
+    // Synced, so that it does not reappear after a power failure.
     let synced = || File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all();
-    remove(path).and_then(|()| synced()).map_err(|error| failed(path, &error))
+    remove_if_exists(path).and_then(|()| synced()).map_err(|error| failed(path, &error))
 }
 
 pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     Failure {
         code: FailureCode::MachineFiles,
         message: format!("{}: {error}", path.display()),
-        help: "see that the agent runs as root, and that the disk has room and is no read-only one"
+        help: "see that the agent runs as root, and that the disk has room and is mounted writable"
             .to_owned(),
         passing: matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Interrupted),
     }
@@ -179,7 +163,7 @@ mod tests {
         assert!(!write(&path, 0o644, Owner::ROOT, b"one").unwrap());
         assert_eq!(fs::metadata(&path).unwrap().ino(), first);
         assert!(write(&path, 0o600, Owner::ROOT, b"one").unwrap(), "the mode counts");
-        // A draft of a run that died is in nobody's way.
+        // A leftover draft of a run that died is replaced.
         fs::write(draft(&path), b"half").unwrap();
         assert!(write(&path, 0o600, Owner::ROOT, b"two").unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"two");

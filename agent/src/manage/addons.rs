@@ -1,4 +1,4 @@
-//! The add-ons: applied in their order, again and again, and taken away when they are no longer wanted.
+//! The add-ons: applied in order, again and again, and deleted when they are no longer wanted.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
@@ -10,25 +10,25 @@ use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
 use slipway_core::release::{AddonsPointer, Installed};
 
-use super::cluster::Library;
 use super::ledger::{self, Ledger};
+use super::sources::Library;
 use super::{MANAGER, prune};
 use crate::api::failed;
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// How long what was applied is left alone: what somebody else changed of it meanwhile is put right then.
+/// How long after a complete run the next one starts, which also reverts changes that others made meanwhile.
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
 
-/// `clusters/<name>/addons/<digest>.json`.
+/// The object `clusters/<name>/addons/<digest>.json`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Shelf {
+struct AddonFile {
     format: u32,
     addons: Vec<Installed>,
 }
 
-/// Keeps the add-ons applied that the pointer names.
-pub(super) async fn keep(client: &Client, library: &impl Library, cluster: &str) -> Outcome<Value> {
+/// Applies the add-ons that the pointer names, if that is due.
+pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: &str) -> Outcome<Value> {
     let Some(pointer) = library.get(&keys::addons_pointer(cluster)).await? else {
         return Ok(json!({ "state": "none", "why": "no rollout has ended yet" }));
     };
@@ -42,15 +42,15 @@ pub(super) async fn keep(client: &Client, library: &impl Library, cluster: &str)
     if kept.ledger.is_fresh(&pointer.digest, now, FRESH) {
         return Ok(json!({ "state": "fresh", "digest": pointer.digest, "addons": kept.ledger.addons }));
     }
-    if kept.ledger.rests(&pointer.digest, now, FRESH) {
+    if kept.ledger.is_backing_off(&pointer.digest, now, FRESH) {
         return Ok(
             json!({ "state": "resting", "digest": pointer.digest, "why": "the last try failed, see its answer" }),
         );
     }
-    let shelf = shelf(library, cluster, &pointer.digest).await?;
-    let objects: Vec<&Value> = shelf.addons.iter().flat_map(|addon| &addon.objects).collect();
+    let addon_file = read_addons(library, cluster, &pointer.digest).await?;
+    let objects: Vec<&Value> = addon_file.addons.iter().flat_map(|addon| &addon.objects).collect();
 
-    // Before the first is applied, so that whatever is, is looked through when it is no longer wanted.
+    // Recorded before the first object is applied, so that pruning covers its kind even if this run dies.
     let begun = Ledger {
         generation: pointer.generation,
         digest: String::new(),
@@ -67,25 +67,25 @@ pub(super) async fn keep(client: &Client, library: &impl Library, cluster: &str)
     let mut failures = Vec::new();
     for object in &objects {
         if let Err(failure) = apply(client, object).await {
-            failures.push(json!({ "object": title(object), "error": failure }));
+            failures.push(json!({ "object": display_name(object), "error": failure }));
         }
     }
     if !failures.is_empty() {
-        // Whoever else writes it now has tried too.
-        kept.ledger.fails(&pointer.digest, Timestamp::now());
+        // If another controller wrote it meanwhile, it has tried too.
+        kept.ledger.record_failure(&pointer.digest, Timestamp::now());
         kept.write(client).await?;
         return Ok(json!({ "state": "incomplete", "digest": pointer.digest, "failures": failures }));
     }
     let gone = match ledger::read(client).await? {
-        // Whoever came later knows better what is wanted.
-        later if later.ledger.generation > pointer.generation => prune::Gone::default(),
+        // A later generation decides what is wanted.
+        later if later.ledger.generation > pointer.generation => prune::Pruned::default(),
         _ => prune::prune(client, &kept.ledger.kinds, &objects).await?,
     };
     kept.ledger.digest.clone_from(&pointer.digest);
     kept.ledger.applied_at = Some(now);
     kept.ledger.failed = None;
     kept.ledger.addons =
-        shelf.addons.iter().map(|addon| (addon.name.clone(), addon.version.clone())).collect();
+        addon_file.addons.iter().map(|addon| (addon.name.clone(), addon.version.clone())).collect();
     kept.write(client).await?;
     Ok(json!({
         "state": "applied",
@@ -107,7 +107,7 @@ fn read_pointer(bytes: &[u8]) -> Outcome<AddonsPointer> {
     Ok(pointer)
 }
 
-async fn shelf(library: &impl Library, cluster: &str, digest: &str) -> Outcome<Shelf> {
+async fn read_addons(library: &impl Library, cluster: &str, digest: &str) -> Outcome<AddonFile> {
     let key = keys::addons(cluster, digest);
     let bytes = library.get(&key).await?;
     let bytes = bytes.ok_or_else(|| damaged(&key, "it is missing, or this node's role may not read it"))?;
@@ -115,22 +115,23 @@ async fn shelf(library: &impl Library, cluster: &str, digest: &str) -> Outcome<S
     if found != digest {
         return Err(damaged(&key, &format!("its SHA-256 is {found}")));
     }
-    let shelf: Shelf = serde_json::from_slice(&bytes).map_err(|error| damaged(&key, &error.to_string()))?;
-    if shelf.format != slipway_core::release::AddonSet::FORMAT {
-        return Err(damaged(&key, &format!("its format is {}", shelf.format)));
+    let addon_file: AddonFile =
+        serde_json::from_slice(&bytes).map_err(|error| damaged(&key, &error.to_string()))?;
+    if addon_file.format != slipway_core::release::AddonSet::FORMAT {
+        return Err(damaged(&key, &format!("its format is {}", addon_file.format)));
     }
-    // Without any, everything would be taken away; no Slipway renders that.
-    if shelf.addons.iter().all(|addon| addon.objects.is_empty()) {
-        return Err(damaged(&key, "it holds nothing"));
+    // An empty list would delete everything, and is never rendered.
+    if addon_file.addons.iter().all(|addon| addon.objects.is_empty()) {
+        return Err(damaged(&key, "it contains no object"));
     }
-    Ok(shelf)
+    Ok(addon_file)
 }
 
 fn damaged(what: &str, problem: &str) -> Failure {
     Failure::lasting(
         FailureCode::ManageAddons,
         format!("{what}: {problem}"),
-        "upload the cluster's specification again, which renders it; an older agent cannot read a newer format",
+        "upload cluster.yaml again, which renders the add-ons again; if the format is newer than this agent, roll the controllers",
     )
 }
 
@@ -141,17 +142,17 @@ pub(super) fn kind(object: &Value) -> (String, String) {
 }
 
 /// Namespace and name.
-pub(super) fn place(object: &Value) -> (String, String) {
+pub(super) fn namespace_and_name(object: &Value) -> (String, String) {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
     (text("namespace"), text("name"))
 }
 
-fn title(object: &Value) -> String {
-    let ((_, kind), (namespace, name)) = (kind(object), place(object));
+fn display_name(object: &Value) -> String {
+    let ((_, kind), (namespace, name)) = (kind(object), namespace_and_name(object));
     if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
 }
 
-/// How objects of a kind are reached; `None`: the API server does not know the kind.
+/// The API of a kind; `None` if the API server does not know the kind.
 pub(super) async fn resource(
     client: &Client,
     (api_version, kind): &(String, String),
@@ -167,12 +168,12 @@ pub(super) async fn resource(
 }
 
 async fn apply(client: &Client, object: &Value) -> Outcome<()> {
-    let (kind, (namespace, name)) = (kind(object), place(object));
+    let (kind, (namespace, name)) = (kind(object), namespace_and_name(object));
     let Some((resource, scope)) = resource(client, &kind).await? else {
         return Err(Failure::passing(
             FailureCode::ManageUnknownKind,
             format!("the API server knows no {} {}", kind.0, kind.1),
-            "whatever defines the kind must be applied before; it is tried again with the next pass",
+            "the add-on that defines the kind must be applied first; the next pass tries again",
         ));
     };
     let api: Api<DynamicObject> = match scope {
@@ -181,5 +182,5 @@ async fn apply(client: &Client, object: &Value) -> Outcome<()> {
     };
     let params = PatchParams::apply(MANAGER).force();
     let applied = api.patch(&name, &params, &Patch::Apply(object)).await;
-    applied.map(|_| ()).map_err(|error| failed(&title(object), &error))
+    applied.map(|_| ()).map_err(|error| failed(&display_name(object), &error))
 }

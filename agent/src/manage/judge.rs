@@ -1,15 +1,16 @@
-//! Whether a kubelet may have the certificate that it asks for. Pure: what the request says, what EC2 and the API server say.
+//! Decides whether a kubelet gets the certificate that it requests. Pure: the inputs are the request and the facts from EC2 and
+//! the API server.
 //!
-//! **Whom is believed.** The API server says who asked: it checked the kubelet's certificate or token. EC2 says what machine a name
-//! is. `Node.status.addresses` is not believed, though kubelet and cloud provider agree on it in peace: a node may write its
-//! own status, so whoever has taken one could name any address there, and get a certificate that passes for another node's.
-//! A node's name is its instance's id, which never comes back as another machine's.
+//! **What is trusted.** The API server says who made the request, because it checked the kubelet's certificate or token. EC2 says
+//! which machine a name stands for. `Node.status.addresses` is not trusted although it usually agrees: a node may write its own
+//! status, so an attacker on one node could put any address there and get a certificate that passes for another node's. A node's
+//! name is its instance's id, which is never reused.
 //!
-//! **A node's first certificate** ([`admit`]) is asked for with the bootstrap token, which every node has: nothing in the request
-//! says from which machine it came. So nobody gets one in the name of a node that stands: the machine is one of ours that runs
-//! nodes, it was started within the hour, and no node of that name has registered yet. What is left to whoever has taken a node
-//! is the time until a machine that is just booting has registered. A node renews its certificate by itself, which Kubernetes
-//! approves. One whose certificate has expired cannot, and is not heard of any more: it may begin again (P7).
+//! **A node's first certificate** ([`judge_client`]) is requested with the bootstrap token, which every node has, so nothing in
+//! the request proves which machine it comes from. It is approved only if the name is a running instance of this cluster with a
+//! node's role, and no node of that name has registered yet. An attacker can use the time until a booting machine has registered,
+//! and no longer. Later renewals are approved by Kubernetes itself. A node whose certificate has expired cannot renew it and has
+//! gone silent: it may start again (P7).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,66 +22,64 @@ use slipway_crypto::CertificateRequest;
 
 pub use crate::aws::Machine;
 
-/// Everybody who asks as a node is in it.
+/// The group of all nodes.
 const NODES: &str = "system:nodes";
-/// Before a node's name.
+/// The prefix of a node's user name.
 const NODE: &str = "system:node:";
-/// The two sets of usages that the signer takes, sorted: RSA keys encipher, others do not.
+/// The two sets of usages that the signer accepts, sorted: with RSA keys, and with others.
 /// <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers>
 const USAGES: [&[&str]; 2] =
     [&["digital signature", "key encipherment", "server auth"], &["digital signature", "server auth"]];
-/// As [`USAGES`], of the signer of first certificates.
+/// The same for the signer of client certificates.
 const CLIENT_USAGES: [&[&str]; 2] =
     [&["client auth", "digital signature", "key encipherment"], &["client auth", "digital signature"]];
-/// The tags of a cluster's machines.
 const CLUSTER: &str = "slipway:cluster";
 const ROLE: &str = "slipway:role";
-/// So long after its start a machine may become a node: longer than a launch hook waits and a bootstrap tries.
-const YOUNG: SignedDuration = SignedDuration::from_hours(1);
-/// So long EC2 may not know of an instance that it has just made.
-const UNKNOWN: SignedDuration = SignedDuration::from_mins(10);
+/// A machine may become a node within this time after its launch. One that has not given up at its launch hook by then ([`Patience`]) has
+/// a Node, and renews its certificate by itself.
+///
+/// [`Patience`]: crate::bootstrap::Patience
+pub(super) const JOIN_TIME: SignedDuration = SignedDuration::from_hours(1);
+/// How long EC2 may not yet know an instance that it has just launched.
+const EC2_DELAY: SignedDuration = SignedDuration::from_mins(10);
 
-/// Who asked, as the API server says.
+/// The requester, as the API server has authenticated it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Asker {
-    /// `spec.username`.
+pub(super) struct Requester {
     pub(super) user: String,
-    /// `spec.groups`.
     pub(super) groups: BTreeSet<String>,
-    /// `spec.usages`.
     pub(super) usages: BTreeSet<String>,
 }
 
-/// What becomes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is approved.
     Approve,
-    /// It never may be.
+    /// It can never be approved.
     Deny(String),
-    /// It may be later: it stays as it is.
+    /// It stays pending, because it may become approvable.
     Leave(String),
 }
 
-/// The node that `asker` is, if what it asks for is what a kubelet of that name asks for; the machine has not been asked for yet.
-///
-/// # Errors
-/// With the reason why it never may be.
-pub(super) fn node_of<'a>(asker: &'a Asker, request: &CertificateRequest) -> Result<&'a str, String> {
-    let Some(node) = asker.user.strip_prefix(NODE).filter(|name| !name.is_empty()) else {
-        return Err(format!("`{}` is no node, and asks for a node's certificate", asker.user));
+/// The node that requests a serving certificate, if the request is one of a kubelet's. The machine is not checked here. The error
+/// says why the request can never be approved.
+pub(super) fn serving_node<'a>(
+    requester: &'a Requester,
+    request: &CertificateRequest,
+) -> Result<&'a str, String> {
+    let Some(node) = requester.user.strip_prefix(NODE).filter(|name| !name.is_empty()) else {
+        return Err(format!("`{}` is no node, and asks for a node's certificate", requester.user));
     };
-    if !asker.groups.contains(NODES) {
-        return Err(format!("`{}` is not in the group {NODES}", asker.user));
+    if !requester.groups.contains(NODES) {
+        return Err(format!("`{}` is not in the group {NODES}", requester.user));
     }
-    if request.common_names != [asker.user.as_str()] {
-        return Err(format!("`{}` asks for a certificate of {:?}", asker.user, request.common_names));
+    if request.common_names != [requester.user.as_str()] {
+        return Err(format!("`{}` asks for a certificate of {:?}", requester.user, request.common_names));
     }
     if request.organizations != [NODES] || request.more_in_subject {
         return Err(format!("the subject must name the organization {NODES} and nothing besides"));
     }
-    if !USAGES.iter().any(|usages| asker.usages.iter().eq(usages.iter())) {
-        return Err(format!("the usages {:?} are not those of a server", asker.usages));
+    if !USAGES.iter().any(|usages| requester.usages.iter().eq(usages.iter())) {
+        return Err(format!("the usages {:?} are not those of a server", requester.usages));
     }
     if request.other_names > 0 {
         return Err("names of other kinds than DNS and addresses are asked for".to_owned());
@@ -91,25 +90,26 @@ pub(super) fn node_of<'a>(asker: &'a Asker, request: &CertificateRequest) -> Res
     Ok(node)
 }
 
-/// The node in whose name `asker` asks for a first certificate, if that is what a kubelet asks for.
-///
-/// # Errors
-/// With the reason why it never may be.
-pub(super) fn newcomer<'a>(asker: &Asker, request: &'a CertificateRequest) -> Result<&'a str, String> {
+/// The node in whose name a first client certificate is requested, if the request is one of a kubelet's. The error says why the
+/// request can never be approved.
+pub(super) fn bootstrapping_node<'a>(
+    requester: &Requester,
+    request: &'a CertificateRequest,
+) -> Result<&'a str, String> {
     let [name] = request.common_names.as_slice() else {
         return Err(format!("a certificate of {:?} is asked for", request.common_names));
     };
     let Some(node) = name.strip_prefix(NODE) else {
         return Err(format!("`{name}` is no node"));
     };
-    if !asker.groups.contains(BOOTSTRAPPERS) {
-        return Err(format!("`{}` is not in the group {BOOTSTRAPPERS}", asker.user));
+    if !requester.groups.contains(BOOTSTRAPPERS) {
+        return Err(format!("`{}` is not in the group {BOOTSTRAPPERS}", requester.user));
     }
     if request.organizations != [NODES] || request.more_in_subject {
         return Err(format!("the subject must name the organization {NODES} and nothing besides"));
     }
-    if !CLIENT_USAGES.iter().any(|usages| asker.usages.iter().eq(usages.iter())) {
-        return Err(format!("the usages {:?} are not those of a client", asker.usages));
+    if !CLIENT_USAGES.iter().any(|usages| requester.usages.iter().eq(usages.iter())) {
+        return Err(format!("the usages {:?} are not those of a client", requester.usages));
     }
     if !request.dns_names.is_empty() || !request.addresses.is_empty() || request.other_names > 0 {
         return Err("a client's certificate has no names besides its subject".to_owned());
@@ -117,7 +117,7 @@ pub(super) fn newcomer<'a>(asker: &Asker, request: &'a CertificateRequest) -> Re
     Ok(node)
 }
 
-/// Whether `node` is an instance's id: nobody asks EC2 for what cannot be one.
+/// Whether `node` looks like an instance's id: EC2 is asked about no other names.
 pub(super) fn is_instance(node: &str) -> bool {
     node.strip_prefix("i-").is_some_and(|digits| {
         (1..=17).contains(&digits.len())
@@ -125,8 +125,8 @@ pub(super) fn is_instance(node: &str) -> bool {
     })
 }
 
-/// What `machine` must be for any certificate of its name; `age`: how long ago that was asked for.
-fn runs<'m>(
+/// What any certificate requires of the machine. `age` is the age of the request.
+fn running_machine<'m>(
     node: &str,
     machine: Option<&'m Machine>,
     age: SignedDuration,
@@ -134,8 +134,8 @@ fn runs<'m>(
 ) -> Result<&'m Machine, Verdict> {
     let Some(machine) = machine else {
         let why = format!("EC2 has no instance `{node}`");
-        // EC2 may know a young machine a moment later.
-        return Err(if age > UNKNOWN { Verdict::Deny(why) } else { Verdict::Leave(why) });
+        // EC2 may know a new instance a moment later.
+        return Err(if age > EC2_DELAY { Verdict::Deny(why) } else { Verdict::Leave(why) });
     };
     if machine.tags.get(CLUSTER).map(String::as_str) != Some(cluster) {
         return Err(Verdict::Deny(format!("the instance {node} is not tagged as of the cluster {cluster}")));
@@ -149,30 +149,29 @@ fn runs<'m>(
     }
 }
 
-/// What the API server knows of a node.
+/// Whether a node of that name exists in the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// None of that name has registered.
-    Unknown,
-    /// One has, and its kubelet was heard of lately.
-    Heard,
-    /// One has, and its kubelet has not renewed its lease for longer than [`SILENT`].
+pub(super) enum Registration {
+    None,
+    /// It exists, and its kubelet has renewed its lease lately.
+    Active,
+    /// It exists, and its kubelet has not renewed its lease for longer than [`SILENT`].
     Silent,
 }
 
-/// A kubelet renews its lease every ten seconds, and counts as lost after forty; whoever cannot sign in any more is silent for good.
+/// A kubelet renews its lease every ten seconds and counts as lost after forty. One whose certificate has expired stays silent.
 pub(super) const SILENT: SignedDuration = SignedDuration::from_mins(10);
 
-/// Whether there may be a first certificate in the name of `node`, whose machine is `machine`.
-pub(super) fn admit(
+/// Decides on a first client certificate for `node`, whose instance is `machine`.
+pub(super) fn judge_client(
     node: &str,
     machine: Option<&Machine>,
-    standing: Standing,
+    registration: Registration,
     age: SignedDuration,
     now: Timestamp,
     cluster: &str,
 ) -> Verdict {
-    let machine = match runs(node, machine, age, cluster) {
+    let machine = match running_machine(node, machine, age, cluster) {
         Ok(machine) => machine,
         Err(verdict) => return verdict,
     };
@@ -180,36 +179,36 @@ pub(super) fn admit(
     if !matches!(role, Some(Ok(Role::Controller | Role::Pool(_)))) {
         return Verdict::Deny(format!("the instance {node} is no controller and of no pool"));
     }
-    match standing {
-        Standing::Unknown => {}
-        Standing::Heard => {
+    match registration {
+        Registration::None => {}
+        Registration::Active => {
             return Verdict::Deny(format!(
                 "the node {node} has registered and was heard of in the last {} minutes: it renews its certificate by itself",
                 SILENT.as_mins()
             ));
         }
-        Standing::Silent => return Verdict::Approve,
+        Registration::Silent => return Verdict::Approve,
     }
     match machine.launched.map(|at| now.duration_since(at)) {
-        Some(up) if up <= YOUNG => Verdict::Approve,
+        Some(up) if up <= JOIN_TIME => Verdict::Approve,
         Some(_) => Verdict::Deny(format!(
             "the instance {node} was started more than {} minutes ago: have it replaced",
-            YOUNG.as_mins()
+            JOIN_TIME.as_mins()
         )),
         None => Verdict::Leave(format!("EC2 does not say when the instance {node} was started")),
     }
 }
 
-/// Whether the kubelet of `node` may serve under the names in `request`, when `machine` is what EC2 has of that id.
+/// Decides on a serving certificate for the names in `request`, if `machine` is the instance of `node`.
 #[must_use]
-pub fn judge(
+pub fn judge_serving(
     node: &str,
     request: &CertificateRequest,
     machine: Option<&Machine>,
     age: SignedDuration,
     cluster: &str,
 ) -> Verdict {
-    let machine = match runs(node, machine, age, cluster) {
+    let machine = match running_machine(node, machine, age, cluster) {
         Ok(machine) => machine,
         Err(verdict) => return verdict,
     };
@@ -218,7 +217,13 @@ pub fn judge(
         .iter()
         .filter(|name| *name != node && !machine.names.contains(*name))
         .cloned()
-        .chain(request.addresses.iter().filter(|address| !is_of(machine, **address)).map(ToString::to_string))
+        .chain(
+            request
+                .addresses
+                .iter()
+                .filter(|address| !has_address(machine, **address))
+                .map(ToString::to_string),
+        )
         .collect();
     if strange.is_empty() {
         Verdict::Approve
@@ -227,6 +232,6 @@ pub fn judge(
     }
 }
 
-fn is_of(machine: &Machine, address: IpAddr) -> bool {
+fn has_address(machine: &Machine, address: IpAddr) -> bool {
     machine.addresses.contains(&address.to_canonical())
 }

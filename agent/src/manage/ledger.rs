@@ -1,8 +1,8 @@
-//! What was applied, written where every controller sees it.
+//! A record of what was applied, in a ConfigMap that all controllers share.
 //!
-//! It says three things. **When** the add-ons were last applied, so that of several controllers one does it. **Of which
-//! generation** they are: a controller that still holds an older pointer in its hand must not undo what a later one brought. And
-//! **which kinds** were ever applied, as those alone are looked through for what is no longer wanted.
+//! It has three parts. **When** the add-ons were last applied, so that one of several controllers does it. **Which generation**
+//! they are of: a controller with an older pointer must not revert a later one. **Which kinds** were ever applied: pruning looks
+//! only through those.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,71 +20,65 @@ const NAME: &str = "slipway-addons";
 const NAMESPACE: &str = "kube-system";
 const KEY: &str = "ledger.json";
 
-/// The ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ledger {
-    /// The rollout that switched to what was begun last.
+    /// The generation of the rollout whose add-ons were last started.
     pub(super) generation: u64,
-    /// The digest of what was applied last, whole; empty while something is missing.
+    /// The digest of the last complete application; empty while one is incomplete.
     pub(super) digest: String,
-    /// When that was.
     pub(super) applied_at: Option<Timestamp>,
-    /// `apiVersion` and `kind`, of all that was ever applied.
+    /// `apiVersion` and `kind` of everything that was ever applied.
     pub(super) kinds: BTreeSet<(String, String)>,
-    /// The add-ons and their versions.
+    /// Versions by add-on.
     pub(super) addons: BTreeMap<String, String>,
-    /// What was tried last, while something of it cannot be applied.
+    /// The last try, while objects of it cannot be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) failed: Option<Failed>,
 }
 
-/// A try that brought not all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Failed {
-    /// Of what.
     pub(super) digest: String,
-    /// How many there were.
     pub(super) tries: u32,
-    /// When the last one ended.
+    /// The end of the last one.
     pub(super) at: Timestamp,
 }
 
-/// The first pause after a try that failed; they double up to as long as what was applied is left alone.
+/// The first pause after a failed try; it doubles up to the interval of successful runs.
 const PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
 impl Ledger {
-    /// Whether what is of `digest` failed so lately that it is not tried again yet: each try is hundreds of calls, for all that is
-    /// well too.
-    pub(super) fn rests(&self, digest: &str, now: Timestamp, longest: SignedDuration) -> bool {
+    /// Whether `digest` failed so recently that the next try must wait: each try is hundreds of calls.
+    pub(super) fn is_backing_off(&self, digest: &str, now: Timestamp, longest: SignedDuration) -> bool {
         self.failed.as_ref().filter(|failed| failed.digest == digest).is_some_and(|failed| {
             let doubled = 2_i32.saturating_pow(failed.tries.saturating_sub(1).min(10));
             let pause = PAUSE.saturating_mul(doubled).min(longest);
             let age = now.duration_since(failed.at);
-            // As in `is_fresh`, of a clock that was ahead.
+            // As in `is_fresh`: the clock may have been ahead.
             age < pause && age > -pause
         })
     }
 
-    /// One more try of `digest` that failed.
-    pub(super) fn fails(&mut self, digest: &str, at: Timestamp) {
+    /// Records a failed try of `digest`.
+    pub(super) fn record_failure(&mut self, digest: &str, at: Timestamp) {
         let before = self.failed.as_ref().filter(|failed| failed.digest == digest);
         let tries = before.map_or(0, |failed| failed.tries).saturating_add(1);
         self.failed = Some(Failed { digest: digest.to_owned(), tries, at });
     }
 
-    /// Whether what is of `digest` was applied less than `ago` before `now`.
+    /// Whether `digest` was completely applied less than `ago` before `now`.
     pub(super) fn is_fresh(&self, digest: &str, now: Timestamp, ago: SignedDuration) -> bool {
-        // A clock that was ahead must not keep the others from it.
+        // A controller whose clock was ahead must not block the others.
         let age = self.applied_at.map(|at| now.duration_since(at));
         self.digest == digest && age.is_some_and(|age| age < ago && age > -ago)
     }
 }
 
-/// The ledger as read, to be written back under the same version.
+/// The ledger with the resource version under which it must be written back.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredLedger {
     pub(super) ledger: Ledger,
     version: Option<String>,
 }
@@ -93,24 +87,24 @@ fn maps(client: &Client) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), NAMESPACE)
 }
 
-/// Reads it; an empty one if there is none.
-pub(super) async fn read(client: &Client) -> Outcome<Kept> {
+/// The stored ledger, or an empty one.
+pub(super) async fn read(client: &Client) -> Outcome<StoredLedger> {
     let what = format!("{NAMESPACE}/{NAME}");
     let found = maps(client).get_opt(NAME).await.map_err(|error| failed(&what, &error))?;
-    let Some(found) = found else { return Ok(Kept { ledger: Ledger::default(), version: None }) };
+    let Some(found) = found else { return Ok(StoredLedger { ledger: Ledger::default(), version: None }) };
     let text = found.data.unwrap_or_default().remove(KEY).unwrap_or_default();
     let ledger = serde_json::from_str(&text).map_err(|error| {
         Failure::lasting(
             FailureCode::ManageLedger,
             format!("the ConfigMap {what} cannot be read: {error}"),
-            "delete it: what it no longer names is left in the cluster, all else is applied again",
+            "delete the ConfigMap: all add-ons are then applied again, but add-ons that were removed before are no longer pruned",
         )
     })?;
-    Ok(Kept { ledger, version: found.metadata.resource_version })
+    Ok(StoredLedger { ledger, version: found.metadata.resource_version })
 }
 
-impl Kept {
-    /// Writes it back. `false`: somebody else was first.
+impl StoredLedger {
+    /// Writes it back; `false` if another controller was first.
     pub(super) async fn write(&mut self, client: &Client) -> Outcome<bool> {
         let text = serde_json::to_string_pretty(&self.ledger).expect("a ledger is JSON");
         let map = ConfigMap {

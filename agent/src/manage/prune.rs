@@ -1,5 +1,5 @@
-//! Taking away what is no longer wanted: objects with the label of an add-on, of kinds that were applied once, whose fields we
-//! own, and that are in no add-on any more.
+//! Deletes objects that no add-on contains any more: those with an add-on's label, of kinds that were applied before, with fields
+//! that we own.
 
 use std::collections::BTreeSet;
 
@@ -10,31 +10,30 @@ use serde_json::Value;
 use slipway_core::release::ADDON_LABEL;
 
 use super::MANAGER;
-use super::addons::{kind, place, resource};
+use super::addons::{kind, namespace_and_name, resource};
 use crate::api::{failed, status};
 use crate::failure::Outcome;
 
-/// With these goes what is other people's: everything in a namespace, every object of a kind. A person sees to them.
+/// Deleting one of these would delete other people's data, so a person must do it.
 const KEPT: [&str; 4] =
     ["Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim"];
 
-/// What became of it.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Gone {
+pub(super) struct Pruned {
     pub(super) pruned: Vec<String>,
-    /// No longer wanted, and left to a person.
+    /// No longer wanted, but of a kind in [`KEPT`].
     pub(super) left: Vec<String>,
 }
 
-/// Takes away what is labelled and not among `wanted`.
 pub(super) async fn prune(
     client: &Client,
     kinds: &BTreeSet<(String, String)>,
     wanted: &[&Value],
-) -> Outcome<Gone> {
-    // A kind may move to another version; an object is the same in both.
-    let wanted: BTreeSet<_> = wanted.iter().map(|object| identity(&kind(object), &place(object))).collect();
-    let mut gone = Gone::default();
+) -> Outcome<Pruned> {
+    // By group and kind: an object is the same in all versions of its API group.
+    let wanted: BTreeSet<_> =
+        wanted.iter().map(|object| identity(&kind(object), &namespace_and_name(object))).collect();
+    let mut result = Pruned::default();
     for known in kinds {
         let Some((resource, _)) = resource(client, known).await? else { continue };
         let everywhere: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
@@ -48,7 +47,7 @@ pub(super) async fn prune(
             }
             let title = format!("{} {namespace}/{name}", known.1);
             if KEPT.contains(&known.1.as_str()) {
-                gone.left.push(title);
+                result.left.push(title);
                 continue;
             }
             let api: Api<DynamicObject> = if namespace.is_empty() {
@@ -58,13 +57,13 @@ pub(super) async fn prune(
             };
             let that_one = Preconditions { uid: object.metadata.uid.clone(), resource_version: None };
             match api.delete(&name, &DeleteParams::background().preconditions(that_one)).await {
-                Ok(_) => gone.pruned.push(title),
+                Ok(_) => result.pruned.push(title),
                 Err(error) if matches!(status(&error), Some(404 | 409)) => {}
                 Err(error) => return Err(failed(&title, &error)),
             }
         }
     }
-    Ok(gone)
+    Ok(result)
 }
 
 /// API group, kind, namespace, name.
@@ -76,7 +75,7 @@ fn identity(
     (group.to_owned(), kind.clone(), namespace.clone(), name.clone())
 }
 
-/// Somebody may give an object of theirs our label; nobody applies as we do by mistake.
+/// Another user may set our label by mistake, but not our field manager.
 fn is_ours(object: &DynamicObject) -> bool {
     object
         .metadata

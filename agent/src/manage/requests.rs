@@ -1,9 +1,9 @@
-//! The requests of kubelets for certificates: for their first one, and for those that they serve with. Who approves them must know
-//! the machines, which Kubernetes' own approver does not.
+//! Kubelets' requests for certificates: their first one, and serving certificates. Kubernetes' own approver does not know the
+//! machines, so this one does it.
 //!
-//! Whoever has taken a node can ask for as much as it likes, so nobody's requests keep others from their turn: the newest come first
-//! (a kubelet that asks again has forgotten what it asked for before), of each asker and name one in a pass, and all machines are
-//! asked for at once.
+//! An attacker on a node can create any number of requests. So that they do not block others, the newest come first (a kubelet
+//! that asks again has forgotten its older request), each requester and name has one request a pass, and EC2 is asked for all
+//! machines at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,31 +16,33 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use slipway_crypto::{CertificateRequest, certificate_request};
 
-use super::cluster::Cloud;
-use super::judge::{Asker, Machine, SILENT, Standing, Verdict, admit, is_instance, judge, newcomer, node_of};
+use super::judge::{
+    Machine, Registration, Requester, SILENT, Verdict, bootstrapping_node, is_instance, judge_client,
+    judge_serving, serving_node,
+};
+use super::sources::Cloud;
 use crate::api::{failed, status};
 use crate::failure::Outcome;
 
 const SERVING: &str = "kubernetes.io/kubelet-serving";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Before the name of whoever is a node already: Kubernetes approves what that asks for itself.
+/// The prefix of a node's user name. Kubernetes approves the renewals of client certificates that nodes request.
 const NODE: &str = "system:node:";
-/// So many in one pass.
+/// Requests in one pass.
 const AT_MOST: usize = 1000;
 
-/// A request that is open, and what it says.
-struct Open {
+/// A pending request.
+struct OpenRequest {
     request: CertificateSigningRequest,
     name: String,
     user: String,
-    /// How long ago it was made.
     age: SignedDuration,
     is_first: bool,
-    /// The node's name and what is asked for, or why it never may be.
+    /// The node and the content of the request, or why it can never be approved.
     wanted: Result<(String, CertificateRequest), String>,
 }
 
-/// Approves or denies what is open.
+/// Approves or denies pending requests.
 pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) -> Outcome<Value> {
     let all: Api<CertificateSigningRequest> = Api::all(client.clone());
     let now = Timestamp::now();
@@ -50,11 +52,12 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
         let listed = all.list(&of).await.map_err(|error| failed("the requests for certificates", &error))?;
         found.extend(listed.items.into_iter().filter(|request| is_open(request, signer)));
     }
-    let open = in_turn(found.into_iter().map(|request| Open::read(request, now)).collect());
+    let open =
+        newest_per_requester(found.into_iter().map(|request| OpenRequest::read(request, now)).collect());
     let ids: BTreeSet<&str> =
         open.iter().filter_map(|one| one.wanted.as_ref().ok()).map(|(node, _)| node.as_str()).collect();
     let ids: Vec<&str> = ids.into_iter().filter(|id| is_instance(id)).collect();
-    // Without EC2 nothing is approved; what never may be is denied all the same.
+    // If EC2 does not answer, nothing is approved, but invalid requests are still denied.
     let machines = if ids.is_empty() { Ok(BTreeMap::new()) } else { cloud.machines(&ids).await };
     let (mut approved, mut denied, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for one in open {
@@ -68,21 +71,19 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
                 one.verdict(client, node, wanted, machines.get(node), now, cluster).await?
             }
         };
-        let told = one.told();
+        let subject = one.subject();
         let (kind, reason) = match verdict {
-            Verdict::Approve => {
-                ("Approved", format!("EC2 knows the machine of {told}, and it is as it says"))
-            }
+            Verdict::Approve => ("Approved", format!("EC2 confirms the machine of {subject}")),
             Verdict::Deny(why) => ("Denied", why),
             Verdict::Leave(why) => {
-                left.push(json!({ "request": one.name, "node": told, "why": why }));
+                left.push(json!({ "request": one.name, "node": subject, "why": why }));
                 continue;
             }
         };
-        let decided = Patch::Merge(decided(&one.request, kind, &reason));
-        match all.patch_approval(&one.name, &PatchParams::default(), &decided).await {
-            Ok(_) if kind == "Approved" => approved.push(told),
-            Ok(_) => denied.push(json!({ "request": one.name, "node": told, "why": reason })),
+        let approval = Patch::Merge(approval(&one.request, kind, &reason));
+        match all.patch_approval(&one.name, &PatchParams::default(), &approval).await {
+            Ok(_) if kind == "Approved" => approved.push(subject),
+            Ok(_) => denied.push(json!({ "request": one.name, "node": subject, "why": reason })),
             Err(error) if matches!(status(&error), Some(404 | 409)) => {}
             Err(error) => return Err(failed(&format!("the request {}", one.name), &error)),
         }
@@ -90,34 +91,38 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     Ok(json!({ "approved": approved, "denied": denied, "left": left }))
 }
 
-/// Newest first, and of each asker and name one.
-fn in_turn(mut open: Vec<Open>) -> Vec<Open> {
+/// Newest first, and one for each requester and name.
+fn newest_per_requester(mut open: Vec<OpenRequest>) -> Vec<OpenRequest> {
     open.sort_by(|one, other| (one.age, &one.name).cmp(&(other.age, &other.name)));
     let mut seen = BTreeSet::new();
-    open.retain(|one| seen.insert((one.is_first, one.user.clone(), one.told())));
+    open.retain(|one| seen.insert((one.is_first, one.user.clone(), one.subject())));
     open.truncate(AT_MOST);
     open
 }
 
-impl Open {
+impl OpenRequest {
     fn read(request: CertificateSigningRequest, now: Timestamp) -> Self {
-        let asker = Asker {
+        let requester = Requester {
             user: request.spec.username.clone().unwrap_or_default(),
             groups: request.spec.groups.iter().flatten().cloned().collect(),
             usages: request.spec.usages.iter().flatten().cloned().collect(),
         };
         let is_first = request.spec.signer_name == CLIENT;
         let wanted = std::str::from_utf8(&request.spec.request.0)
-            .map_err(|_| "it is no text".to_owned())
+            .map_err(|_| "it is not text".to_owned())
             .and_then(certificate_request);
         let wanted = wanted.and_then(|wanted| {
-            let node = if is_first { newcomer(&asker, &wanted)? } else { node_of(&asker, &wanted)? };
+            let node = if is_first {
+                bootstrapping_node(&requester, &wanted)?
+            } else {
+                serving_node(&requester, &wanted)?
+            };
             Ok((node.to_owned(), wanted))
         });
         let made = request.metadata.creation_timestamp.as_ref();
         Self {
             name: request.metadata.name.clone().unwrap_or_default(),
-            user: asker.user,
+            user: requester.user,
             age: made.map_or(SignedDuration::ZERO, |made| now.duration_since(made.0)),
             is_first,
             wanted,
@@ -125,8 +130,8 @@ impl Open {
         }
     }
 
-    /// The node that it is about; who asks, where it is about none.
-    fn told(&self) -> String {
+    /// The user name of the node, or of the requester if the request is invalid.
+    fn subject(&self) -> String {
         self.wanted.as_ref().map_or_else(|_| self.user.clone(), |(node, _)| format!("{NODE}{node}"))
     }
 
@@ -140,23 +145,23 @@ impl Open {
         cluster: &str,
     ) -> Outcome<Verdict> {
         if !self.is_first {
-            return Ok(judge(node, wanted, machine, self.age, cluster));
+            return Ok(judge_serving(node, wanted, machine, self.age, cluster));
         }
-        Ok(admit(node, machine, standing(client, node, now).await?, self.age, now, cluster))
+        Ok(judge_client(node, machine, registration(client, node, now).await?, self.age, now, cluster))
     }
 }
 
-async fn standing(client: &Client, node: &str, now: Timestamp) -> Outcome<Standing> {
+async fn registration(client: &Client, node: &str, now: Timestamp) -> Outcome<Registration> {
     let found = Api::<Node>::all(client.clone()).get_opt(node).await;
     if found.map_err(|error| failed(&format!("the node {node}"), &error))?.is_none() {
-        return Ok(Standing::Unknown);
+        return Ok(Registration::None);
     }
     let leases = Api::<Lease>::namespaced(client.clone(), "kube-node-lease");
     let lease =
         leases.get_opt(node).await.map_err(|error| failed(&format!("the lease of {node}"), &error))?;
     let renewed = lease.and_then(|lease| lease.spec).and_then(|spec| spec.renew_time);
     let silent = renewed.is_some_and(|at| now.duration_since(at.0) > SILENT);
-    Ok(if silent { Standing::Silent } else { Standing::Heard })
+    Ok(if silent { Registration::Silent } else { Registration::Active })
 }
 
 fn is_open(request: &CertificateSigningRequest, signer: &str) -> bool {
@@ -169,8 +174,8 @@ fn is_open(request: &CertificateSigningRequest, signer: &str) -> bool {
         && status.and_then(|status| status.certificate.as_ref()).is_none()
 }
 
-/// Under the version that was read: of several controllers one decides.
-fn decided(request: &CertificateSigningRequest, kind: &str, reason: &str) -> Value {
+/// Under the resource version that was read, so that one of several controllers decides.
+fn approval(request: &CertificateSigningRequest, kind: &str, reason: &str) -> Value {
     json!({
         "metadata": { "resourceVersion": request.metadata.resource_version },
         "status": { "conditions": [{

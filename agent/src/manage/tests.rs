@@ -4,16 +4,20 @@
 use jiff::{SignedDuration, Timestamp};
 use slipway_crypto::CertificateRequest;
 
-use super::judge::{Asker, Machine, Standing, Verdict, admit, is_instance, judge, newcomer, node_of};
+use super::judge::{
+    JOIN_TIME, Machine, Registration, Requester, Verdict, bootstrapping_node, is_instance, judge_client,
+    judge_serving, serving_node,
+};
 use super::ledger::Ledger;
 use super::units;
+use crate::bootstrap::Patience;
 
 fn texts(all: &[&str]) -> Vec<String> {
     all.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn asker() -> Asker {
-    Asker {
+fn requester() -> Requester {
+    Requester {
         user: "system:node:i-1".to_owned(),
         groups: texts(&["system:nodes", "system:authenticated"]).into_iter().collect(),
         usages: texts(&["digital signature", "server auth"]).into_iter().collect(),
@@ -50,16 +54,16 @@ fn machine() -> Machine {
 
 #[test]
 fn a_kubelet_may_serve_under_its_own_name_and_its_machines_names_and_addresses() {
-    assert_eq!(node_of(&asker(), &request()), Ok("i-1"));
+    assert_eq!(serving_node(&requester(), &request()), Ok("i-1"));
     let rsa = texts(&["key encipherment", "digital signature", "server auth"]).into_iter().collect();
-    assert_eq!(node_of(&Asker { usages: rsa, ..asker() }, &request()), Ok("i-1"));
-    assert_eq!(judge("i-1", &request(), Some(&machine()), minutes(1), "c"), Verdict::Approve);
+    assert_eq!(serving_node(&Requester { usages: rsa, ..requester() }, &request()), Ok("i-1"));
+    assert_eq!(judge_serving("i-1", &request(), Some(&machine()), minutes(1), "c"), Verdict::Approve);
     let mapped = CertificateRequest { addresses: vec!["::ffff:10.0.0.9".parse().unwrap()], ..request() };
-    assert_eq!(judge("i-1", &mapped, Some(&machine()), minutes(1), "c"), Verdict::Approve);
+    assert_eq!(judge_serving("i-1", &mapped, Some(&machine()), minutes(1), "c"), Verdict::Approve);
 }
 
 /// What differs, in words and in deed.
-type Case<'c> = (&'static str, &'c dyn Fn(&mut Asker, &mut CertificateRequest));
+type Case<'c> = (&'static str, &'c dyn Fn(&mut Requester, &mut CertificateRequest));
 
 #[test]
 fn whoever_is_not_the_node_that_it_says_is_refused() {
@@ -67,21 +71,21 @@ fn whoever_is_not_the_node_that_it_says_is_refused() {
         ("another node's name", &|_, request| request.common_names = texts(&["system:node:i-2"])),
         ("two names", &|_, request| request.common_names.push("system:node:i-2".to_owned())),
         ("no name", &|_, request| request.common_names.clear()),
-        ("no node", &|asker, request| {
-            asker.user = "system:serviceaccount:a:b".to_owned();
-            request.common_names = vec![asker.user.clone()];
+        ("no node", &|requester, request| {
+            requester.user = "system:serviceaccount:a:b".to_owned();
+            request.common_names = vec![requester.user.clone()];
         }),
-        ("a node without a name", &|asker, request| {
-            asker.user = "system:node:".to_owned();
-            request.common_names = vec![asker.user.clone()];
+        ("a node without a name", &|requester, request| {
+            requester.user = "system:node:".to_owned();
+            request.common_names = vec![requester.user.clone()];
         }),
-        ("a bootstrapper", &|asker, _| asker.user = "kubelet-bootstrap".to_owned()),
-        ("not in the group", &|asker, _| _ = asker.groups.remove("system:nodes")),
+        ("a bootstrapper", &|requester, _| requester.user = "kubelet-bootstrap".to_owned()),
+        ("not in the group", &|requester, _| _ = requester.groups.remove("system:nodes")),
         ("an administrator too", &|_, request| request.organizations.push("system:masters".to_owned())),
         ("no organization", &|_, request| request.organizations.clear()),
         ("more in the subject", &|_, request| request.more_in_subject = true),
-        ("a client", &|asker, _| _ = asker.usages.insert("client auth".to_owned())),
-        ("no server", &|asker, _| _ = asker.usages.remove("server auth")),
+        ("a client", &|requester, _| _ = requester.usages.insert("client auth".to_owned())),
+        ("no server", &|requester, _| _ = requester.usages.remove("server auth")),
         ("a URI", &|_, request| request.other_names = 1),
         ("nothing", &|_, request| {
             request.dns_names.clear();
@@ -89,16 +93,16 @@ fn whoever_is_not_the_node_that_it_says_is_refused() {
         }),
     ];
     for (case, change) in cases {
-        let (mut asker, mut request) = (asker(), request());
-        change(&mut asker, &mut request);
-        assert!(node_of(&asker, &request).is_err(), "{case}");
+        let (mut requester, mut request) = (requester(), request());
+        change(&mut requester, &mut request);
+        assert!(serving_node(&requester, &request).is_err(), "{case}");
     }
 }
 
 #[test]
 fn a_taken_node_gets_no_certificate_for_another_nodes_address() {
     let denied = |request: CertificateRequest, machine: Machine| {
-        matches!(judge("i-1", &request, Some(&machine), minutes(1), "c"), Verdict::Deny(_))
+        matches!(judge_serving("i-1", &request, Some(&machine), minutes(1), "c"), Verdict::Deny(_))
     };
     let and = |address: &str| {
         let mut request = request();
@@ -117,7 +121,8 @@ fn a_taken_node_gets_no_certificate_for_another_nodes_address() {
     let other = [("slipway:cluster".to_owned(), "other".to_owned())].into();
     assert!(denied(request(), Machine { tags: other, ..machine() }));
     // What may still become true is left as it is.
-    let verdict = |machine: Option<&Machine>, age| judge("i-1", &request(), machine, minutes(age), "c");
+    let verdict =
+        |machine: Option<&Machine>, age| judge_serving("i-1", &request(), machine, minutes(age), "c");
     let in_state = |state: &str| Machine { state: state.to_owned(), ..machine() };
     assert!(matches!(verdict(None, 9), Verdict::Leave(_)));
     assert!(matches!(verdict(None, 11), Verdict::Deny(_)), "EC2 has had its time");
@@ -127,47 +132,48 @@ fn a_taken_node_gets_no_certificate_for_another_nodes_address() {
     }
 }
 
-fn first() -> (Asker, CertificateRequest) {
-    let asker = Asker {
+fn first() -> (Requester, CertificateRequest) {
+    let requester = Requester {
         user: "kubelet-bootstrap".to_owned(),
         groups: texts(&["system:bootstrappers", "system:authenticated"]).into_iter().collect(),
         usages: texts(&["digital signature", "client auth"]).into_iter().collect(),
     };
-    (asker, CertificateRequest { dns_names: Vec::new(), addresses: Vec::new(), ..request() })
+    (requester, CertificateRequest { dns_names: Vec::new(), addresses: Vec::new(), ..request() })
 }
 
 #[test]
 fn a_first_certificate_is_for_a_young_machine_of_ours_whose_node_does_not_stand() {
-    let (asker, request) = first();
-    assert_eq!(newcomer(&asker, &request), Ok("i-1"));
+    let (requester, request) = first();
+    assert_eq!(bootstrapping_node(&requester, &request), Ok("i-1"));
     let of = |role: &str| {
         let mut machine = machine();
         machine.tags.insert("slipway:role".to_owned(), role.to_owned());
         machine
     };
-    let verdict = |machine: &Machine, stands| admit("i-1", Some(machine), stands, minutes(1), now(), "c");
+    let verdict =
+        |machine: &Machine, stands| judge_client("i-1", Some(machine), stands, minutes(1), now(), "c");
     let denied = |verdict| matches!(verdict, Verdict::Deny(_));
     for role in ["controller", "pool-general-a"] {
-        assert_eq!(verdict(&of(role), Standing::Unknown), Verdict::Approve, "{role}");
+        assert_eq!(verdict(&of(role), Registration::None), Verdict::Approve, "{role}");
         // The hole that this closes: with the token that every worker has, in the name of a node that stands.
-        assert!(denied(verdict(&of(role), Standing::Heard)), "{role}");
+        assert!(denied(verdict(&of(role), Registration::Active)), "{role}");
         let old = Machine { launched: Some(now() - minutes(61)), ..of(role) };
-        assert!(denied(verdict(&old, Standing::Unknown)), "{role}");
-        // Its certificate has expired: nobody has heard of it, and it may begin again (P7).
-        assert_eq!(verdict(&old, Standing::Silent), Verdict::Approve, "{role}");
+        assert!(denied(verdict(&old, Registration::None)), "{role}");
+        // Its certificate has expired and it is silent: it may request another one (P7).
+        assert_eq!(verdict(&old, Registration::Silent), Verdict::Approve, "{role}");
         assert!(matches!(
-            verdict(&Machine { launched: None, ..of(role) }, Standing::Unknown),
+            verdict(&Machine { launched: None, ..of(role) }, Registration::None),
             Verdict::Leave(_)
         ));
     }
     for role in ["etcd-0", "", "controllers"] {
-        assert!(denied(verdict(&of(role), Standing::Unknown)), "`{role}`");
+        assert!(denied(verdict(&of(role), Registration::None)), "`{role}`");
     }
-    assert!(denied(verdict(&machine(), Standing::Unknown)), "without a role");
+    assert!(denied(verdict(&machine(), Registration::None)), "without a role");
     let mut other = of("controller");
     other.tags.insert("slipway:cluster".to_owned(), "other".to_owned());
-    assert!(denied(verdict(&other, Standing::Unknown)));
-    let unknown = |age| admit("i-1", None, Standing::Unknown, minutes(age), now(), "c");
+    assert!(denied(verdict(&other, Registration::None)));
+    let unknown = |age| judge_client("i-1", None, Registration::None, minutes(age), now(), "c");
     assert!(matches!(unknown(9), Verdict::Leave(_)) && denied(unknown(11)));
 }
 
@@ -180,15 +186,15 @@ fn who_asks_for_more_than_a_first_certificate_gets_nothing() {
         ("two nodes", &|_, request| request.common_names.push("system:node:i-2".to_owned())),
         ("no name", &|_, request| request.common_names.clear()),
         ("more in the subject", &|_, request| request.more_in_subject = true),
-        ("without the token", &|asker, _| _ = asker.groups.remove("system:bootstrappers")),
-        ("a server", &|asker, _| _ = asker.usages.insert("server auth".to_owned())),
+        ("without the token", &|requester, _| _ = requester.groups.remove("system:bootstrappers")),
+        ("a server", &|requester, _| _ = requester.usages.insert("server auth".to_owned())),
         ("a server's names", &|_, request| request.dns_names = texts(&["kubernetes.default.svc"])),
         ("a URI", &|_, request| request.other_names = 1),
     ];
     for (case, change) in cases {
-        let (mut asker, mut request) = first();
-        change(&mut asker, &mut request);
-        assert!(newcomer(&asker, &request).is_err(), "{case}");
+        let (mut requester, mut request) = first();
+        change(&mut requester, &mut request);
+        assert!(bootstrapping_node(&requester, &request).is_err(), "{case}");
     }
     for name in ["i-0a1b2c3d4e5f60718", "i-12345678", "i-1"] {
         assert!(is_instance(name), "{name}");
@@ -217,18 +223,21 @@ fn of_several_controllers_one_applies_and_a_clock_that_is_ahead_keeps_nobody_fro
 #[test]
 fn what_cannot_be_applied_is_tried_at_growing_pauses_and_anything_new_at_once() {
     let mut ledger = Ledger::default();
-    let rests = |ledger: &Ledger, digest, seconds| {
-        ledger.rests(digest, now() + SignedDuration::from_secs(seconds), minutes(5))
+    let is_backing_off = |ledger: &Ledger, digest, seconds| {
+        ledger.is_backing_off(digest, now() + SignedDuration::from_secs(seconds), minutes(5))
     };
-    assert!(!rests(&ledger, "d", 0));
+    assert!(!is_backing_off(&ledger, "d", 0));
     for longest in [10, 20, 40, 80, 160, 300, 300] {
-        ledger.fails("d", now());
-        assert!(rests(&ledger, "d", longest - 1) && !rests(&ledger, "d", longest), "{longest}");
-        assert!(!rests(&ledger, "e", 0), "another set is not what failed");
+        ledger.record_failure("d", now());
+        assert!(
+            is_backing_off(&ledger, "d", longest - 1) && !is_backing_off(&ledger, "d", longest),
+            "{longest}"
+        );
+        assert!(!is_backing_off(&ledger, "e", 0), "another set is not what failed");
     }
-    assert!(!rests(&ledger, "d", -301), "a clock that is ahead keeps nobody from it");
-    ledger.fails("e", now());
-    assert!(!rests(&ledger, "e", 10), "it begins anew");
+    assert!(!is_backing_off(&ledger, "d", -301), "a clock that is ahead keeps nobody from it");
+    ledger.record_failure("e", now());
+    assert!(!is_backing_off(&ledger, "e", 10), "it begins anew");
 }
 
 #[test]
@@ -240,4 +249,13 @@ fn a_timer_starts_the_service_and_systemd_takes_both() {
     let text = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(text("slipway-manage.service").contains("\nType=oneshot\n"));
     assert!(text("slipway-manage.timer").contains("\nOnUnitInactiveSec=15\n"));
+}
+
+#[test]
+fn a_machine_gives_up_at_its_launch_hook_before_its_requests_are_denied_for_its_age() {
+    // EC2 counts from the launch: the boot, eight and a half minutes of the user data, then the bootstrap, which ends with a Node that is
+    // Ready. After that no first certificate is requested any more.
+    let (boot, user_data) = (SignedDuration::from_mins(5), SignedDuration::from_secs(510));
+    let bootstrap = SignedDuration::try_from(Patience::default().whole).unwrap();
+    assert!(boot + user_data + bootstrap < JOIN_TIME);
 }

@@ -1,4 +1,4 @@
-//! A kubelet that nobody lets in any more: it renews its certificate by itself as long as that is good, and not afterwards.
+//! The kubelet's client certificate: the kubelet renews it while it is valid, and cannot afterwards.
 
 use std::fs;
 use std::path::Path;
@@ -21,28 +21,25 @@ use crate::machine::commands::Commands;
 use crate::machine::files;
 use crate::status::held::{KUBELET_CLIENT, leaf};
 
-/// Where the certificate goes that is good for nothing any more, for people.
+/// Where a useless certificate is kept for people.
 const ASIDE: &str = "/var/lib/kubelet/pki/kubelet-client-refused.pem";
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Looks whether the kubelet's client certificate is good, by its date and by the authority in force. If it is not, it is set aside and
-/// the kubelet restarted, which then asks for another with the bootstrap token. `None`: it was good.
-///
-/// # Errors
-/// If the kubelet gets no other in time: the API server may not be there yet.
-pub(super) async fn see_to<C: Commands>(
+/// Checks the kubelet's client certificate against its date and the current authority. A useless one is put aside and the kubelet
+/// restarted, which then requests another with the bootstrap token. `None` if it was valid.
+pub(super) async fn renew_if_refused<C: Commands>(
     host: &Host<C>,
     patience: Duration,
 ) -> Outcome<Option<KubeletRenewed>> {
     let Err(refused) = is_good(&host.root) else { return Ok(None) };
     let current = host.below(KUBELET_CLIENT);
-    // A link to where certificate and key lie; whoever died after this finds none, and goes on from there.
+    // It is a link to the file with certificate and key. If an earlier run died here, it is already gone.
     if fs::symlink_metadata(&current).is_ok() {
         let aside = host.below(ASIDE);
         fs::rename(&current, &aside).map_err(|error| files::failed(&aside, &error))?;
     }
-    // It would notice by itself: five minutes after the API server is there again.
-    host.commands.must("systemctl", &["restart", "kubelet.service"]).await?;
+    // Without the restart the kubelet would notice five minutes after the API server is back.
+    host.commands.run_checked("systemctl", &["restart", "kubelet.service"]).await?;
     let begun = Instant::now();
     loop {
         match is_good(&host.root) {
@@ -51,11 +48,11 @@ pub(super) async fn see_to<C: Commands>(
                 return Err(Failure::passing(
                     FailureCode::RefreshKubelet,
                     format!(
-                        "{KUBELET_CLIENT} was good for nothing ({refused}), and after {} s the kubelet has no other: {problem}",
+                        "{KUBELET_CLIENT} was not valid ({refused}), and after {} s the kubelet has no other: {problem}",
                         patience.as_secs()
                     ),
-                    "see that an API server and a controller manager are well and that its bootstrap token is theirs \
-                     (`journalctl -u kubelet`), then refresh again; the credentials themselves are in force",
+                    "see that an API server and a controller manager are healthy and accept this node's bootstrap token \
+                     (`journalctl -u kubelet`), then refresh again; the new credentials are in force",
                 ));
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -65,13 +62,13 @@ pub(super) async fn see_to<C: Commands>(
     Ok(Some(KubeletRenewed { refused, serial }))
 }
 
-/// Whether an API server that trusts this node's authority of kubelets lets the kubelet in now; if not, why.
+/// Whether an API server with this node's authorities accepts the kubelet now; else why not.
 fn is_good(root: &Path) -> Result<(), String> {
     let file = below(root, KUBELET_CLIENT);
-    let chain = http::certificates(&file).map_err(|_| "it is not there".to_owned())?;
+    let chain = http::certificates(&file).map_err(|_| "it is missing".to_owned())?;
     let (first, rest) = chain.split_first().ok_or("it holds no certificate")?;
     let mut roots = RootCertStore::empty();
-    // A controller's kubelet-ca.pem is the one that signs; its API server takes whoever signed before, too.
+    // On a controller, kubelet-ca.pem has only the current signer; client-ca.pem has all that the API server accepts.
     let files =
         ["client-ca.pem", "kubelet-ca.pem"].map(|name| below(root, &format!("{KUBERNETES_DIR}/{name}")));
     let authority = files.iter().find(|file| file.exists()).unwrap_or(&files[1]);

@@ -1,4 +1,4 @@
-//! One process of a node is started anew, and nothing else of it.
+//! Restarts one process of a node.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,9 +12,9 @@ use crate::bootstrap::is_up;
 use crate::credentials::below;
 use crate::etcd::health::health;
 use crate::etcd::leader::move_leader;
-use crate::etcd::place::Place;
+use crate::etcd::local_member::LocalMember;
 use crate::failure::{Failure, FailureCode, Outcome};
-use crate::kube::{DIR, MANIFESTS, restarted};
+use crate::kube::{DIR, MANIFESTS, restart_mark};
 use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
@@ -23,31 +23,30 @@ use crate::status::{self, listeners::components};
 
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A node whose processes are restarted.
 #[derive(Debug)]
 pub(super) struct Restarts<'h, C> {
     pub(super) host: &'h Host<C>,
     pub(super) config: &'h NodeConfig,
-    /// What a static pod is restarted for.
+    /// The digest that the restart mark of a static pod gets.
     pub(super) credentials: &'h str,
-    /// For each.
+    /// For each process.
     pub(super) patience: Duration,
 }
 
-/// What stood before a process was restarted.
+/// The state before a restart, to undo it.
 #[derive(Debug)]
-pub(super) struct Before {
+pub(super) struct PreviousState {
     process: Process,
     manifest: Option<Vec<u8>>,
 }
 
 impl<C: Commands> Restarts<'_, C> {
-    /// Lets a member of etcd go for a moment, if the others can do without it: they lead, and are well. One that serves nobody is
-    /// missed by nobody; one that is alone is missed whenever it goes.
-    pub(super) async fn let_go(&self) -> Outcome<()> {
+    /// Checks that etcd can spare this member for a moment, and moves leadership away. A member that does not serve may be
+    /// restarted anyway, and so may a single member.
+    pub(super) async fn check_etcd_may_restart(&self) -> Outcome<()> {
         let NodeConfig::Etcd(config) = self.config else { return Ok(()) };
-        let place = Place { root: self.host.root.clone(), config: (**config).clone() };
-        let found = health(&place).await?;
+        let local = LocalMember { root: self.host.root.clone(), config: (**config).clone() };
+        let found = health(&local).await?;
         if !found.serving {
             return Ok(());
         }
@@ -55,74 +54,78 @@ impl<C: Commands> Restarts<'_, C> {
             return Err(Failure::passing(
                 FailureCode::RefreshEtcdUnhealthy,
                 format!(
-                    "{} must be restarted for these credentials, and the others cannot do without it: {}",
+                    "{} must be restarted for these credentials, but etcd is not healthy without it: {}",
                     found.name,
                     found.problems.join("; ")
                 ),
-                "mend the others first (`slipway-node etcd health`), then run this again; nothing was changed",
+                "repair the other members first (see `slipway-node etcd health`), then run this again; nothing was changed",
             ));
         }
-        move_leader(&place).await.map(drop)
+        move_leader(&local).await.map(drop)
     }
 
-    /// Restarts `process`; it runs anew then, and need not be well yet.
-    pub(super) async fn restart(&self, process: Process, before: &mut Vec<Before>) -> Outcome<()> {
+    /// Restarts `process` and waits for the new process, not for its health.
+    pub(super) async fn restart(&self, process: Process, before: &mut Vec<PreviousState>) -> Outcome<()> {
         match process {
             Process::Etcd | Process::Kubelet => {
-                before.push(Before { process, manifest: None });
-                self.unit(process).await
+                before.push(PreviousState { process, manifest: None });
+                self.restart_unit(process).await
             }
             Process::ApiServer | Process::ControllerManager | Process::Scheduler => {
                 let path = self.manifest(process);
                 let stands = files::read(&path)?.ok_or_else(|| {
                     Failure::lasting(
                         FailureCode::RefreshManifest,
-                        format!("{} is missing: no kubelet runs that pod here", path.display()),
+                        format!("{} is missing, so the kubelet does not run that pod", path.display()),
                         "run `slipway-node bootstrap`, which writes it",
                     )
                 })?;
                 let text = String::from_utf8_lossy(&stands).into_owned();
-                let anew = restarted::mark(&text, self.credentials)?;
-                before.push(Before { process, manifest: Some(stands) });
-                self.pod(process, anew.as_bytes()).await
+                let marked = restart_mark::mark(&text, self.credentials)?;
+                before.push(PreviousState { process, manifest: Some(stands) });
+                self.restart_pod(process, marked.as_bytes()).await
             }
         }
     }
 
-    /// Lets a static pod that does not run try again at once: the kubelet waits up to five minutes between two tries.
-    pub(super) fn nudge(&self, process: Process) -> Outcome<()> {
+    /// Makes the kubelet retry a static pod that is down at once, instead of after up to five minutes.
+    pub(super) fn retry_if_down(&self, process: Process) -> Outcome<()> {
         let path = self.manifest(process);
-        if !self.processes(process).is_empty() {
+        if !self.pids(process).is_empty() {
             return Ok(());
         }
         let Some(stands) = files::read(&path)? else { return Ok(()) };
-        let anew = restarted::mark(&String::from_utf8_lossy(&stands), self.credentials)?;
-        files::write(&path, 0o600, Owner::ROOT, anew.as_bytes()).map(drop)
+        let marked = restart_mark::mark(&String::from_utf8_lossy(&stands), self.credentials)?;
+        files::write(&path, 0o600, Owner::ROOT, marked.as_bytes()).map(drop)
     }
 
-    /// Puts a process back, whose files are as they were.
-    pub(super) async fn put_back(&self, before: Before) -> Outcome<()> {
+    /// Restarts a process after its files were put back.
+    pub(super) async fn put_back(&self, before: PreviousState) -> Outcome<()> {
         match before.manifest {
-            None => self.unit(before.process).await,
-            Some(manifest) => self.pod(before.process, &manifest).await,
+            None => self.restart_unit(before.process).await,
+            Some(manifest) => self.restart_pod(before.process, &manifest).await,
         }
     }
 
-    async fn unit(&self, process: Process) -> Outcome<()> {
+    async fn restart_unit(&self, process: Process) -> Outcome<()> {
         let unit = format!("{}.service", process.name());
         let restart = ["restart", unit.as_str()];
-        // etcd is started once it has found its fellows.
-        let restarted = tokio::time::timeout(self.patience, self.host.commands.must("systemctl", &restart));
-        restarted.await.map_err(|_| late(process, self.patience, "it has not started"))?.map(drop)
+        // etcd's unit counts as started only once it has a majority.
+        let restarted =
+            tokio::time::timeout(self.patience, self.host.commands.run_checked("systemctl", &restart));
+        restarted
+            .await
+            .map_err(|_| timed_out(process, self.patience, "systemd has not started it"))?
+            .map(drop)
     }
 
-    async fn pod(&self, process: Process, manifest: &[u8]) -> Outcome<()> {
-        let was = self.processes(process);
+    async fn restart_pod(&self, process: Process, manifest: &[u8]) -> Outcome<()> {
+        let was = self.pids(process);
         files::write(&self.manifest(process), 0o600, Owner::ROOT, manifest)?;
         let begun = Instant::now();
-        while self.processes(process).is_subset(&was) {
+        while self.pids(process).is_subset(&was) {
             if begun.elapsed() > self.patience {
-                return Err(late(process, self.patience, "the kubelet has not started it anew"));
+                return Err(timed_out(process, self.patience, "the kubelet has not restarted it"));
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -133,13 +136,12 @@ impl<C: Commands> Restarts<'_, C> {
         self.host.below(&format!("{MANIFESTS}/{}.json", process.name()))
     }
 
-    /// The processes of that program that were told by files of this machine's, whoever started them.
-    fn processes(&self, process: Process) -> BTreeSet<u32> {
-        running(&below(&self.host.root, DIR), process.name())
+    /// The pids of that program that use this machine's files, whoever started them.
+    fn pids(&self, process: Process) -> BTreeSet<u32> {
+        pids_of(&below(&self.host.root, DIR), process.name())
     }
 
-    /// Waits until `process` says that it is well.
-    pub(super) async fn is_well(&self, process: Process) -> Outcome<()> {
+    pub(super) async fn wait_until_healthy(&self, process: Process) -> Outcome<()> {
         let begun = Instant::now();
         loop {
             let problem = match self.problem(process).await? {
@@ -147,7 +149,7 @@ impl<C: Commands> Restarts<'_, C> {
                 Some(problem) => problem,
             };
             if begun.elapsed() > self.patience {
-                return Err(late(process, self.patience, &problem));
+                return Err(timed_out(process, self.patience, &problem));
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -155,19 +157,19 @@ impl<C: Commands> Restarts<'_, C> {
 
     async fn problem(&self, process: Process) -> Outcome<Option<String>> {
         if let (Process::Etcd, NodeConfig::Etcd(config)) = (process, self.config) {
-            let place = Place { root: self.host.root.clone(), config: (**config).clone() };
-            let found = health(&place).await?;
+            let local = LocalMember { root: self.host.root.clone(), config: (**config).clone() };
+            let found = health(&local).await?;
             return Ok((!is_up(&found)).then(|| found.problems.join("; ")));
         }
         let all = components(&self.host.root, self.config);
         let Some(component) = all.iter().find(|component| component.name == process.component()) else {
             return Ok(None);
         };
-        Ok(status::ask(component).await.problem)
+        Ok(status::component_health(component).await.problem)
     }
 }
 
-fn late(process: Process, patience: Duration, problem: &str) -> Failure {
+fn timed_out(process: Process, patience: Duration, problem: &str) -> Failure {
     Failure::passing(
         FailureCode::RefreshRestart,
         format!("{}: after {} s {problem}", process.name(), patience.as_secs()),
@@ -175,18 +177,18 @@ fn late(process: Process, patience: Duration, problem: &str) -> Failure {
     )
 }
 
-/// Processes called `name` whose words hold `told`.
-fn running(told: &Path, name: &str) -> BTreeSet<u32> {
-    let told = told.display().to_string();
+/// Pids of processes called `name` with an argument that contains `folder`.
+fn pids_of(folder: &Path, name: &str) -> BTreeSet<u32> {
+    let folder = folder.display().to_string();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_one = |number: &u32| {
-        // One that is gone in this moment says nothing.
+        // The process may have just ended.
         let words = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
         let words = String::from_utf8_lossy(&words).into_owned();
         let mut words = words.split('\0');
         let program = words.next().and_then(|program| program.rsplit('/').next());
-        program == Some(name) && words.any(|word| word.contains(&told))
+        program == Some(name) && words.any(|word| word.contains(&folder))
     };
     numbers.filter(is_one).collect()
 }

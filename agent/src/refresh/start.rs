@@ -1,4 +1,4 @@
-//! What a process reads at its start and not again, so that a swap of files alone does not reach it.
+//! Files that a process reads only at its start, so that it needs a restart to use new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,29 +9,23 @@ use slipway_core::node::report::ComponentName;
 use crate::credentials::{self, Bundle};
 use crate::status::credentials_folder;
 
-/// A process that reads credentials, in the order in which a node's are restarted.
+/// A process that reads credentials, in the order of restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Process {
-    /// A unit.
     Etcd,
-    /// A static pod.
     ApiServer,
-    /// A static pod.
     ControllerManager,
-    /// A static pod.
     Scheduler,
-    /// A unit.
     Kubelet,
 }
 
 impl Process {
-    /// As listeners, components and static pods are called.
+    /// The name in statuses, units and manifests.
     #[must_use]
     pub(super) fn name(self) -> &'static str {
         self.component().as_str()
     }
 
-    /// The component that it is.
     #[must_use]
     pub(super) const fn component(self) -> ComponentName {
         match self {
@@ -43,9 +37,9 @@ impl Process {
         }
     }
 
-    /// Those of a node.
+    /// The processes of a role.
     #[must_use]
-    pub(super) fn of(config: &NodeConfig) -> &'static [Self] {
+    pub(super) fn all_of(config: &NodeConfig) -> &'static [Self] {
         match config {
             NodeConfig::Etcd(_) => &[Self::Etcd],
             NodeConfig::Controller(_) => {
@@ -55,15 +49,15 @@ impl Process {
         }
     }
 
-    /// The files that it reads once. etcd: whom it trusts (etcd #11555). The API server: whom it knows etcd and kubelets by, its
-    /// static tokens, the keys of service accounts. The controller manager: the key that it signs tokens with, and what it gives pods
-    /// to know the API server by. All that come to the API server by a kubeconfig: whom they know it by, before Kubernetes 1.36
-    /// (client-go's `ClientsAllowCARotation`). What is not here is watched, or read at each handshake.
-    fn reads(self) -> &'static [&'static str] {
+    /// The files that it reads only at its start. etcd: the authority of its clients and peers (etcd #11555). The API server: the
+    /// authorities of etcd and kubelets, static tokens, keys of service accounts. The controller manager: the key that signs
+    /// tokens, and the authority that pods get. Clients with a kubeconfig: the API server's authority, before Kubernetes 1.36
+    /// (client-go's `ClientsAllowCARotation`). All other files are watched or read at each handshake.
+    fn files_read_at_start(self) -> &'static [&'static str] {
         match self {
             Self::Etcd => &["etcd-ca.pem"],
             Self::ApiServer => &[
-                // Whom it knows kubelets by is in it; clients it knows by it anew whenever it changes.
+                // It verifies kubelets by this file, read once; clients it verifies by the watched content.
                 "client-ca.pem",
                 "etcd-ca.pem",
                 "service-account-key.pem",
@@ -76,24 +70,24 @@ impl Process {
     }
 }
 
-/// Who must start anew for `bundle` to be in force everywhere, and the first file for which. Looked for in what lies in force, and in
-/// what did before a swap that nobody settled: whoever died then may have restarted nothing.
+/// The processes that must restart for `bundle`, each with the first changed file. Compared with the files in force, and with the
+/// previous ones while a change is not settled: a run that died may have restarted nothing.
 #[must_use]
-pub(super) fn due(root: &Path, config: &NodeConfig, bundle: &Bundle) -> BTreeMap<Process, String> {
+pub(super) fn needs_restart(root: &Path, config: &NodeConfig, bundle: &Bundle) -> BTreeMap<Process, String> {
     let folder = credentials_folder(config);
     let reads_another = |path: &String| {
         let stands = credentials::in_force(root, folder, path);
-        bundle.text(path).is_some_and(|comes| stands.iter().any(|stands| !same(stands, comes)))
+        bundle.text(path).is_some_and(|comes| stands.iter().any(|stands| !same_content(stands, comes)))
     };
-    let processes = Process::of(config).iter().filter_map(|process| {
-        let mut paths = process.reads().iter().map(|name| format!("{folder}/{name}"));
+    let processes = Process::all_of(config).iter().filter_map(|process| {
+        let mut paths = process.files_read_at_start().iter().map(|name| format!("{folder}/{name}"));
         Some((*process, paths.find(reads_another)?))
     });
     processes.collect()
 }
 
-/// Whether two files say the same to who reads them: several authorities, or several keys, in whatever order.
-fn same(one: &str, other: &str) -> bool {
+/// Whether two files have the same certificates or keys, in any order.
+fn same_content(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
@@ -131,8 +125,9 @@ mod tests {
         for name in ["apiserver.pem", "tokens.csv", "ca.pem", "service-account-key.pem"] {
             std::fs::write(below(root.path(), &format!("{KUBERNETES_DIR}/{name}")), "one").unwrap();
         }
-        let due =
-            |config: &NodeConfig, files: &[(&str, &str)]| names(&due(root.path(), config, &bundle(files)));
+        let due = |config: &NodeConfig, files: &[(&str, &str)]| {
+            names(&needs_restart(root.path(), config, &bundle(files)))
+        };
         assert_eq!(due(&controller, &[("apiserver.pem", "two"), ("tokens.csv", "one")]), [""; 0]);
         assert_eq!(due(&controller, &[("tokens.csv", "two")]), ["kube-apiserver"]);
         let signing = [("service-account-key.pem", "two")];
@@ -152,18 +147,18 @@ mod tests {
         // Died before it restarted anybody.
         drop(write(root.path(), "a2", &two).unwrap());
         for bundle in [&one, &two] {
-            assert_eq!(names(&due(root.path(), &config, bundle)), ["kube-apiserver"]);
+            assert_eq!(names(&needs_restart(root.path(), &config, bundle)), ["kube-apiserver"]);
         }
         write(root.path(), "a2", &two).unwrap().settle().unwrap();
-        assert_eq!(names(&due(root.path(), &config, &two)), [""; 0]);
+        assert_eq!(names(&needs_restart(root.path(), &config, &two)), [""; 0]);
     }
 
     #[test]
     fn the_order_of_authorities_says_nothing() {
         let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
         let (a, b) = (pem("QUE="), pem("QkI="));
-        assert!(same(&format!("{a}{b}"), &format!("{b}{a}")));
-        assert!(!same(&a, &format!("{a}{b}")) && !same(&a, &b));
-        assert!(!same("token-1,user", "token-2,user"));
+        assert!(same_content(&format!("{a}{b}"), &format!("{b}{a}")));
+        assert!(!same_content(&a, &format!("{a}{b}")) && !same_content(&a, &b));
+        assert!(!same_content("token-1,user", "token-2,user"));
     }
 }

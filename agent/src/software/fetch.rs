@@ -1,4 +1,4 @@
-//! How a release comes here: over HTTPS from whoever publishes or mirrors it, or out of a bucket by the node's own role.
+//! Downloads a release: over HTTPS from its publisher or a mirror, or from a bucket with the node's own role.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +12,9 @@ use crate::aws::{Aws, Retry};
 use crate::failure::{Failure, FailureCode, Outcome};
 use crate::http;
 
-/// Bounds one try: the largest release has some 60 MB.
+/// Limit of one try: the largest release has about 60 MB.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Whoever has the releases.
 #[derive(Debug)]
 pub struct Publisher {
     http: reqwest::Client,
@@ -24,24 +23,18 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// The sites of the world, and the buckets that the role behind `aws` may read.
-    ///
-    /// # Errors
-    /// If the HTTP client cannot be made.
+    /// Public sites, and buckets that the role behind `aws` may read.
     pub fn new(aws: &Aws) -> Outcome<Self> {
         let http = http::client(http::public()?, PATIENCE)?;
         Ok(Self { http, aws: aws.clone(), retry: Retry { tries: 6, pause: Duration::from_secs(1) } })
     }
 
     #[cfg(test)]
-    pub(super) fn of(http: reqwest::Client, aws: &Aws) -> Self {
+    pub(super) fn with_http(http: reqwest::Client, aws: &Aws) -> Self {
         Self { http, aws: aws.clone(), retry: Retry { tries: 3, pause: Duration::from_millis(1) } }
     }
 
-    /// Fetches what is at `url` into the file `to`, if it has that digest.
-    ///
-    /// # Errors
-    /// If nobody answers, nothing is there, or it is something else: after several tries, since a mirror may be at work.
+    /// Downloads `url` into the file `to` and checks its digest. A wrong digest is retried too, since a mirror may be updating.
     pub(super) async fn fetch(&self, url: &str, sha256: &str, to: &Path) -> Outcome<()> {
         let mut pause = self.retry.pause;
         for _ in 1..self.retry.tries {
@@ -66,14 +59,15 @@ impl Publisher {
         }
         Err(Failure::passing(
             FailureCode::SoftwareDigest,
-            format!("what is at {url} has the SHA-256 {found}, not {sha256}"),
-            "see what the mirror serves (software.baseURL); the digest is the one that its publisher announced",
+            format!("the file at {url} has the SHA-256 {found} instead of {sha256}"),
+            "check the mirror (software.baseURL); the expected digest is the publisher's",
         ))
     }
 
     async fn download(&self, url: &str, to: &Path) -> Outcome<()> {
         let failed = |why: String| {
-            let help = "see that nodes reach it (routes, NAT gateway), or name a mirror: software.baseURL";
+            let help =
+                "check that nodes can reach it (routes, NAT gateway), or set a mirror: software.baseURL";
             Failure::passing(FailureCode::SoftwareUnreachable, format!("{url}: {why}"), help)
         };
         let answer =
@@ -91,7 +85,6 @@ impl Publisher {
     }
 }
 
-/// SHA-256 of a file, in hex.
 async fn digest(path: &Path) -> Outcome<String> {
     let unreadable = |error: std::io::Error| unwritable(path, &error);
     let mut file = tokio::fs::File::open(path).await.map_err(unreadable)?;

@@ -38,7 +38,7 @@ async fn site(bytes: Vec<u8>) -> (String, Arc<AtomicUsize>) {
 
 fn publisher() -> Publisher {
     let aws = Aws::new(&Endpoints::default(), "eu-west-1").unwrap();
-    Publisher::of(
+    Publisher::with_http(
         crate::http::client(crate::http::public().unwrap(), std::time::Duration::from_secs(5)).unwrap(),
         &aws,
     )
@@ -85,7 +85,7 @@ async fn a_release_is_fetched_once_and_the_next_takes_its_place() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     assert_eq!(read(root.path(), "opt/slipway/bin/etcd"), "one");
     assert!(!root.path().join("opt/slipway/bin/README").exists());
-    assert_eq!(find(root.path(), "etcd").unwrap(), Path::new("/opt/slipway/bin/etcd"));
+    assert_eq!(find_program(root.path(), "etcd").unwrap(), Path::new("/opt/slipway/bin/etcd"));
 
     let two = archive(&[("x/etcd", 0o755, "two"), ("x/etcdctl", 0o755, "ctl")]);
     let (url, _) = site(two.clone()).await;
@@ -104,7 +104,9 @@ async fn what_is_not_what_its_digest_says_is_not_installed() {
     let failure = install(root.path(), &publisher(), &[etcd("1", &url, &right)]).await.unwrap_err();
     assert_eq!((failure.code, failure.passing), (FailureCode::SoftwareDigest, true));
     assert_eq!(asked.load(Ordering::SeqCst), 3, "a mirror may be at work");
-    assert!(find(root.path(), "etcd").is_err_and(|failure| failure.code == FailureCode::SoftwareMissing));
+    assert!(
+        find_program(root.path(), "etcd").is_err_and(|failure| failure.code == FailureCode::SoftwareMissing)
+    );
     assert_eq!(fs::read_dir(root.path().join(RELEASES)).unwrap().count(), 0);
 }
 
@@ -117,13 +119,13 @@ async fn an_archive_does_not_say_where_its_files_go() {
     install(root.path(), &publisher(), &[etcd("1", &url, &evil)]).await.unwrap();
     assert_eq!(read(root.path(), "opt/slipway/bin/etcd"), "in its place");
     assert!(!root.path().join("usr").exists() && !root.path().join("etc").exists());
-    for (odd, why) in [
+    for (bad_layout, why) in [
         (archive(&[("etcd", 0o755, "alone")]), "etcdctl is not in it"),
         (archive(&[("a/etcd", 0o755, "1"), ("b/etcd", 0o755, "2")]), "two programs etcd"),
-        (b"<html>please sign in</html>".to_vec(), "no archive"),
+        (b"<html>please sign in</html>".to_vec(), "cannot be unpacked"),
     ] {
-        let (url, _) = site(odd.clone()).await;
-        let failure = install(root.path(), &publisher(), &[etcd("3", &url, &odd)]).await.unwrap_err();
+        let (url, _) = site(bad_layout.clone()).await;
+        let failure = install(root.path(), &publisher(), &[etcd("3", &url, &bad_layout)]).await.unwrap_err();
         assert!(failure.message.contains(why) && !failure.passing, "{failure:?}");
     }
     assert_eq!(read(root.path(), "opt/slipway/bin/etcd"), "in its place", "what runs stays");

@@ -1,4 +1,4 @@
-//! A handshake that takes whatever certificate is presented, and says afterwards whether it verifies.
+//! A TLS handshake that accepts any certificate, and reports afterwards whether it verifies.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,29 +22,27 @@ use tokio_rustls::TlsConnector;
 
 use crate::http;
 
-/// How long a listener may take; it is on this machine.
+/// The listener is on this machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a listener presented, its own certificate first.
+/// The chain that a listener presented, leaf first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Presented {
     chain: Vec<CertificateDer<'static>>,
 }
 
-/// Shakes hands with `address`, with the certificate and key of `identity` if it asks for some.
-///
-/// # Errors
-/// If nobody listens, or no certificate was presented; in words.
+/// Performs a handshake with `address`, with the certificate and key of `identity` if asked. The error is a message.
 pub async fn present(address: SocketAddr, identity: Option<(&Path, &Path)>) -> Result<Presented, String> {
     let recorder = Recorder::new();
     let config = recorder.clone().config(identity)?;
     let name = ServerName::IpAddress(address.ip().into());
     let shaking = async {
-        let stream = TcpStream::connect(address).await.map_err(|error| format!("nobody listens: {error}"))?;
-        // What comes after the certificate is the client's own affair: it was proven to be the server's, or the record
-        // is empty.
+        let stream =
+            TcpStream::connect(address).await.map_err(|error| format!("the connection failed: {error}"))?;
+        // An error after the certificate is ignored: the handshake had proven that the server has the key, or nothing was
+        // recorded.
         let shaken = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-        shaken.map(drop).map_err(|error| format!("no handshake came to be: {error}"))
+        shaken.map(drop).map_err(|error| format!("the TLS handshake failed: {error}"))
     };
     let shaken = timeout(PATIENCE, shaking).await;
     shaken.map_err(|_| format!("it does not answer within {} s", PATIENCE.as_secs()))??;
@@ -53,11 +51,7 @@ pub async fn present(address: SocketAddr, identity: Option<(&Path, &Path)>) -> R
 }
 
 impl Presented {
-    /// What it is; and if it does not verify by an authority in `authorities` at `now`, why. `name`: it must be for that
-    /// name, too.
-    ///
-    /// # Errors
-    /// If it cannot be read as a certificate.
+    /// The certificate's facts, and the problem if it does not verify by `authorities` at `now`, or not for `name`.
     pub fn judge(
         &self,
         authorities: Option<&Path>,
@@ -79,7 +73,7 @@ impl Presented {
         Ok((certificate, problem))
     }
 
-    /// The certificate itself, in PEM.
+    /// The leaf in PEM.
     #[must_use]
     pub fn pem(&self) -> String {
         let text = STANDARD.encode(&self.chain[0]);
@@ -113,7 +107,7 @@ impl Presented {
     }
 }
 
-/// Takes every certificate and keeps it; that the server has its key is checked.
+/// Accepts and records every certificate, but checks that the server has its key.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     provider: Arc<CryptoProvider>,
@@ -121,17 +115,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// With nothing on record.
     #[must_use]
     pub fn new() -> Self {
         Self { provider: http::provider(), chain: Arc::default() }
     }
 
-    /// A client that takes whatever is presented. It is for certificates that are looked at, and for listeners on the loopback that
-    /// make their own: nothing secret may be sent over it.
-    ///
-    /// # Errors
-    /// If `identity` cannot be read; in words.
+    /// TLS that accepts any certificate. Only to inspect certificates, and for listeners on the loopback with self-signed ones:
+    /// never send a secret over it.
     pub fn config(self, identity: Option<(&Path, &Path)>) -> Result<ClientConfig, String> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()

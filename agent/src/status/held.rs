@@ -1,4 +1,4 @@
-//! The certificates that lie on a node for somebody to call with. Nobody serves them, so no handshake tells how old they are.
+//! Client certificates in files on a node. Nobody serves them, so no handshake shows their dates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,10 @@ use super::{credentials_folder, listeners};
 use crate::credentials::below;
 use crate::http;
 
-/// What the kubelet asked for by itself, and renews by itself: certificate and key.
+/// The kubelet's own certificate and key, which it requests and renews.
 pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 
-/// Those of a node that was told `config`, whose files lie below `root`, by path. Authorities sign, and call nobody; what cannot be
-/// read is none.
+/// Client certificates of a node, by path. Authorities and unreadable files are left out.
 #[must_use]
 pub fn held(root: &Path, config: &NodeConfig) -> Vec<Held> {
     let folder = credentials_folder(config);
@@ -36,7 +35,7 @@ pub fn held(root: &Path, config: &NodeConfig) -> Vec<Held> {
     paths.iter().filter_map(|path| Some(described(path, leaf(&below(root, path))?))).collect()
 }
 
-/// The first certificate of a file, if it is a leaf.
+/// The first certificate of a file, unless it is an authority.
 #[must_use]
 pub fn leaf(file: &Path) -> Option<Facts> {
     let first = http::certificates(file).ok()?.into_iter().next()?;

@@ -1,4 +1,4 @@
-//! Who listens on a node of each role, and how each is asked whether it is well.
+//! The listeners of each role, and how the health of each component is probed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,68 +8,59 @@ use slipway_core::node::report::ComponentName;
 use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use crate::credentials::below;
+use crate::kube::{CONTROLLER_MANAGER_PORT, SCHEDULER_PORT};
 
-/// Of the kubelet: with a certificate, and its health in plain on the loopback.
+/// The kubelet: HTTPS, and its health in plain HTTP on the loopback.
 const KUBELET: u16 = 10250;
 const KUBELET_HEALTH: u16 = 10248;
-/// Of kube-controller-manager and kube-scheduler.
-const CONTROLLER_MANAGER: u16 = 10257;
-const SCHEDULER: u16 = 10259;
 
-/// One who listens with a certificate.
+/// A TLS listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
-    /// As the status names it.
     pub name: &'static str,
-    /// On the loopback.
     pub port: u16,
-    /// Who signs its certificate; `None`: it makes its own.
+    /// The authority of its certificate; `None` if it is self-signed.
     pub authority: Option<PathBuf>,
-    /// Whether its certificate names the loopback.
     pub names_loopback: bool,
-    /// What it wants to see of whoever calls: certificate and key.
+    /// The client certificate and key that it requires.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Its certificate's file, where the bundle brings it.
+    /// The file of its certificate, if it is in the bundle.
     pub file: Option<PathBuf>,
 }
 
-/// One that is asked over HTTP whether it is well.
+/// A component with an HTTP health endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// Which.
     pub name: ComponentName,
-    /// Where.
     pub url: String,
-    /// Who signs what it presents; `None`: nobody checks that.
+    /// The authority of its certificate; `None` if it is not checked.
     pub authority: Option<PathBuf>,
-    /// Who asks.
+    /// The client certificate and key to present.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Listener {
-    /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// See [`Listener::identity`].
     #[must_use]
     pub fn identity(&self) -> Option<(&Path, &Path)> {
         self.identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()))
     }
 }
 
-/// Who listens on a node that was told `config`, whose files lie below `root`.
+/// The listeners of a node.
 #[must_use]
 pub fn listeners(root: &Path, config: &NodeConfig) -> Vec<Listener> {
     let kubernetes = |name: &str| below(root, KUBERNETES_DIR).join(name);
-    // A controller's kubelet-ca.pem is the one that signs; who signed before lies with all that sign clients.
+    // On a controller, kubelet-ca.pem has only the current signer; client-ca.pem has the earlier ones too.
     let signers = match config {
         NodeConfig::Controller(_) => "client-ca.pem",
         NodeConfig::Etcd(_) | NodeConfig::Worker(_) => "kubelet-ca.pem",
     };
-    // It asks for its certificate by itself, and names the machine in it.
+    // The kubelet requests its own certificate, which names the machine and not the loopback.
     let kubelet = Listener {
         name: "kubelet",
         port: KUBELET,
@@ -112,14 +103,14 @@ pub fn listeners(root: &Path, config: &NodeConfig) -> Vec<Listener> {
                 identity: None,
                 file: Some(kubernetes("apiserver.pem")),
             };
-            let manager = own("kube-controller-manager", CONTROLLER_MANAGER);
-            vec![apiserver, manager, own("kube-scheduler", SCHEDULER), kubelet]
+            let manager = own("kube-controller-manager", CONTROLLER_MANAGER_PORT);
+            vec![apiserver, manager, own("kube-scheduler", SCHEDULER_PORT), kubelet]
         }
         NodeConfig::Worker(_) => vec![kubelet],
     }
 }
 
-/// Who is asked whether it is well; etcd is asked by its own verb.
+/// The components of a node, except etcd, whose own verb checks it.
 #[must_use]
 pub fn components(root: &Path, config: &NodeConfig) -> Vec<Component> {
     let kubernetes = |name: &str| below(root, KUBERNETES_DIR).join(name);
@@ -144,8 +135,8 @@ pub fn components(root: &Path, config: &NodeConfig) -> Vec<Component> {
                 authority: Some(kubernetes("ca.pem")),
                 identity: Some((kubernetes("node-manager.pem"), kubernetes("node-manager-key.pem"))),
             };
-            let manager = own(ComponentName::ControllerManager, CONTROLLER_MANAGER);
-            vec![apiserver, manager, own(ComponentName::Scheduler, SCHEDULER), kubelet]
+            let manager = own(ComponentName::ControllerManager, CONTROLLER_MANAGER_PORT);
+            vec![apiserver, manager, own(ComponentName::Scheduler, SCHEDULER_PORT), kubelet]
         }
         NodeConfig::Worker(_) => vec![kubelet],
     }

@@ -1,55 +1,42 @@
-//! What a node serves and holds, put where scanner and rotation read it: nobody else can know it.
+//! Publishes a node's status to the asset bucket for scan and rotation: only the node itself can see what it serves.
 
 use std::path::Path;
 
 use slipway_core::keys;
 use slipway_core::node::{NodeFile, NodeStatus};
 
-use super::{Instance, NODE, node, of};
+use super::{Instance, required_node, status_of_instance};
 use crate::aws::{Aws, Endpoints};
-use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::Outcome;
 use crate::machine::Unit;
 
-/// Puts the status of this machine into the asset bucket, under its instance; the status.
-///
-/// # Errors
-/// If the node was never told who it is, or AWS refuses.
+/// Writes this node's status to the asset bucket, and returns it.
 pub async fn publish(root: &Path, endpoints: &Endpoints) -> Outcome<NodeStatus> {
-    let node = node(root)?.ok_or_else(|| {
-        Failure::lasting(
-            FailureCode::ConfigUnreadable,
-            format!("{} is missing: this machine was never told who it is", below(root, NODE).display()),
-            "replace the node: its userdata writes that file",
-        )
-    })?;
+    let node = required_node(root)?;
     let aws = Aws::new(endpoints, &node.region)?;
-    told(root, &aws, &node).await
+    publish_with(root, &aws, &node).await
 }
 
-/// As [`publish`], of `node`, with `aws`.
-///
-/// # Errors
-/// As there.
-pub async fn told(root: &Path, aws: &Aws, node: &NodeFile) -> Outcome<NodeStatus> {
+/// The same, for `node` and with the client `aws`.
+pub async fn publish_with(root: &Path, aws: &Aws, node: &NodeFile) -> Outcome<NodeStatus> {
     let found = aws.imds().instance().await?;
     let key = keys::node_status(&node.cluster, &node.role, &found.id);
-    let status = of(root, Some(Instance::from(found))).await?;
+    let status = status_of_instance(root, Some(Instance::from(found))).await?;
     let text = serde_json::to_vec(&status).expect("a status has string keys only");
     aws.bucket(&node.asset_bucket).put(&key, &text).await?;
     Ok(status)
 }
 
-/// What tells it again, once an hour: dates draw near by themselves, and whoever was killed before he told is made up for. On workers
-/// too: an authority is not dropped before each of them was heard of.
+/// The units that publish it once an hour: expiry dates come nearer, and an earlier try may have been killed. Workers publish
+/// too, because a rotation waits for every node before it drops an authority.
 #[must_use]
 pub fn units() -> [Unit; 2] {
-    let service = "[Unit]\nDescription=What this node serves, told to Slipway\n\
+    let service = "[Unit]\nDescription=Slipway: publish what this node serves\n\
                    After=network-online.target\nWants=network-online.target\n\n\
                    [Service]\nType=oneshot\nExecStart=/var/lib/slipway/slipway-node status --publish\nTimeoutStartSec=300\n\
                    Nice=5\nNoNewPrivileges=yes\nProtectSystem=strict\nProtectHome=yes\nPrivateTmp=yes\n";
-    // At random: the members of a fleet that booted together need not tell together.
-    let timer = "[Unit]\nDescription=What this node serves, told to Slipway\n\n\
+    // The random delay spreads the calls of machines that booted together.
+    let timer = "[Unit]\nDescription=Slipway: publish what this node serves\n\n\
                  [Timer]\nOnBootSec=10min\nOnUnitInactiveSec=1h\nRandomizedDelaySec=10min\n\n\
                  [Install]\nWantedBy=timers.target\n";
     [

@@ -1,4 +1,4 @@
-//! Several disks as one, by RAID 0: put together once, and found again afterwards.
+//! RAID 0 arrays: created once, and assembled again at each boot.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,29 +9,25 @@ use crate::machine::commands::Commands;
 use crate::machine::disk::{self, Content, Kind};
 use crate::machine::files;
 
-/// Disks that are or become one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Array<'a> {
-    /// Its name, on each of its disks.
+    /// The name, which each of its disks carries.
     pub(super) name: &'a str,
-    /// In their order, which is a part of it.
+    /// In order: the order is part of the array.
     pub(super) disks: &'a [String],
-    /// What is on it may go: an array of which a disk is new is made anew.
+    /// Its data may be lost: an array with a new disk is created again.
     pub(super) scratch: bool,
 }
 
 impl Array<'_> {
-    /// Lets there be this array, and lets it run; its device.
-    ///
-    /// # Errors
-    /// If the image has no `mdadm`, or something else is on one of the disks.
-    pub(super) async fn bring_up<C: Commands>(&self, host: &Host<C>) -> Outcome<String> {
-        // Before anything is touched.
-        host.commands.must("mdadm", &["--version"]).await?;
+    /// Ensures that this array exists and runs; returns its device. Refuses disks with other content.
+    pub(super) async fn ensure_running<C: Commands>(&self, host: &Host<C>) -> Outcome<String> {
+        // Fail before anything is changed.
+        host.commands.run_checked("mdadm", &["--version"]).await?;
         let mut contents = Vec::new();
         for disk in self.disks {
             let path = host.below(disk);
-            let content = disk::look(&path, Kind::Member, self.name);
+            let content = disk::content(&path, Kind::Member, self.name);
             contents.push(content.map_err(|error| files::failed(&path, &error))?);
         }
         let has = |content: Content| contents.contains(&content);
@@ -39,48 +35,48 @@ impl Array<'_> {
             return Err(disk::foreign(&self.disks[at], &format!("a disk of the array {}", self.name)));
         }
         if has(Content::Empty) || has(Content::Begun) {
-            // A disk that says so was empty before this array was first made, and no array is used before all its disks have ceased to.
+            // A marked disk was empty when this array was first created, and no array is used before all marks are cleared.
             if has(Content::Ours) && !has(Content::Begun) && !self.scratch {
                 return Err(Failure::lasting(
                     FailureCode::VolumeArray,
-                    format!("of the array {} ({}), some disks are empty", self.name, self.disks.join(", ")),
-                    "nothing was written. Bring the missing volumes back; where what was on them may go, let this instance be replaced",
+                    format!("some disks of the array {} ({}) are empty", self.name, self.disks.join(", ")),
+                    "nothing was written. Attach the missing volumes again; if their data are not needed, replace this instance",
                 ));
             }
-            self.make(host).await?;
+            self.create(host).await?;
         }
         if let Some(running) = self.running(host, true) {
             return Ok(running);
         }
         if let Some(half) = self.running(host, false) {
-            host.commands.must("mdadm", &["--stop", &half]).await?;
+            host.commands.run_checked("mdadm", &["--stop", &half]).await?;
         }
-        let place = self.place();
+        let place = self.device_path();
         let arguments =
             ["--assemble", &place, "--run"].into_iter().map(str::to_owned).chain(self.paths(host));
-        must(host, arguments.collect()).await?;
+        mdadm(host, arguments.collect()).await?;
         self.started(host)
     }
 
-    async fn make<C: Commands>(&self, host: &Host<C>) -> Outcome<()> {
+    async fn create<C: Commands>(&self, host: &Host<C>) -> Outcome<()> {
         if let Some(running) = self.running(host, false) {
-            host.commands.must("mdadm", &["--stop", &running]).await?;
+            host.commands.run_checked("mdadm", &["--stop", &running]).await?;
         }
         for disk in self.disks {
-            disk::begin(&host.below(disk))?;
+            disk::mark_begun(&host.below(disk))?;
         }
         let count = format!("--raid-devices={}", self.disks.len());
-        let (place, name) = (self.place(), format!("--name={}", self.name));
+        let (place, name) = (self.device_path(), format!("--name={}", self.name));
         let words =
             ["--create", &place, "--run", "--level=0", "--metadata=1.2", "--homehost=any", &name, &count];
-        must(host, words.into_iter().map(str::to_owned).chain(self.paths(host)).collect()).await?;
+        mdadm(host, words.into_iter().map(str::to_owned).chain(self.paths(host)).collect()).await?;
         for disk in self.disks {
-            disk::finish(&host.below(disk))?;
+            disk::clear_mark(&host.below(disk))?;
         }
         Ok(())
     }
 
-    fn place(&self) -> String {
+    fn device_path(&self) -> String {
         format!("/dev/md/{}", self.name)
     }
 
@@ -95,14 +91,14 @@ impl Array<'_> {
         self.running(host, true).ok_or_else(|| {
             Failure::passing(
                 FailureCode::VolumeArray,
-                format!("the array {} was put together, and does not run yet", self.name),
+                format!("the array {} was assembled, but does not run yet", self.name),
                 "see `cat /proc/mdstat` and `dmesg` on the node",
             )
         })
     }
 
-    /// The kernel's device of the array that has these disks, all of them and running if it is to be `whole`: udev may have put it
-    /// together before us, under a name of its own.
+    /// The kernel's device of the array with these disks; if `whole`, only one that has all of them and runs. udev may have
+    /// assembled it under another name.
     fn running<C: Commands>(&self, host: &Host<C>, whole: bool) -> Option<String> {
         let name =
             |path: std::path::PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -126,7 +122,7 @@ impl Array<'_> {
     }
 }
 
-async fn must<C: Commands>(host: &Host<C>, arguments: Vec<String>) -> Outcome<String> {
+async fn mdadm<C: Commands>(host: &Host<C>, arguments: Vec<String>) -> Outcome<String> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    host.commands.must("mdadm", &arguments).await
+    host.commands.run_checked("mdadm", &arguments).await
 }

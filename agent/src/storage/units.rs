@@ -1,27 +1,27 @@
-//! What systemd is told of a worker's disks.
+//! systemd units of a worker's disks.
 //!
-//! A mount names a link below [`LINKS`], which `slipway-storage.service` makes at each boot before anything is mounted: its units stay
-//! as they are, whatever the kernel calls a disk, and whether an instance store is the one of before or another, empty one. containerd
-//! and the kubelet start when all is mounted, or not at all: pods would fill the root volume.
+//! A mount unit names a link below [`LINKS`] that `slipway-storage.service` creates at each boot before anything is mounted, so
+//! it does not depend on the kernel's device names, nor on whether an instance store is new. containerd and the kubelet start
+//! only when everything is mounted: otherwise pods would fill the root volume.
 
 use std::fmt::Write as _;
 
 use super::{Disk, STORE};
 use crate::machine::disk::mount_unit;
-use crate::machine::{File, Furniture, Unit};
+use crate::machine::{File, Setup, Unit};
 
-/// Of links to disks. It is empty at every boot.
+/// Links to disks. Empty at every boot.
 pub(super) const LINKS: &str = "/run/slipway/disks";
 const SERVICE: &str = "slipway-storage.service";
 const FOLDERS: &str = "slipway-folders.service";
 
-/// Where a folder lies that is bound to the machine's own disks.
-fn place(folder: &str) -> String {
+/// The folder on the instance store that is bound to `folder`.
+fn bind_source(folder: &str) -> String {
     format!("{STORE}/{}", folder.trim_matches('/').replace('/', "-"))
 }
 
-/// Units and drop-ins, in the order in which they are started; `holds`: folders that are bound to [`STORE`].
-pub(super) fn furniture(disks: &[Disk], holds: &[String]) -> Furniture {
+/// Units and drop-ins, in starting order. `holds`: folders that are bound to [`STORE`].
+pub(super) fn setup(disks: &[Disk], holds: &[String]) -> Setup {
     let mut units = vec![Unit { name: SERVICE.to_owned(), content: Some(service()) }];
     for disk in disks {
         let what = format!("{LINKS}/{}", disk.link);
@@ -29,7 +29,7 @@ pub(super) fn furniture(disks: &[Disk], holds: &[String]) -> Furniture {
     }
     if !holds.is_empty() {
         units.push(Unit { name: FOLDERS.to_owned(), content: Some(folders(holds)) });
-        units.extend(holds.iter().map(|folder| mount(folder, &place(folder), "none", "bind", FOLDERS)));
+        units.extend(holds.iter().map(|folder| mount(folder, &bind_source(folder), "none", "bind", FOLDERS)));
     }
     let paths: Vec<&str> =
         disks.iter().map(|disk| disk.path.as_str()).chain(holds.iter().map(String::as_str)).collect();
@@ -37,7 +37,7 @@ pub(super) fn furniture(disks: &[Disk], holds: &[String]) -> Furniture {
     let drop_in = |of: &str| {
         File::public(format!("/etc/systemd/system/{of}.service.d/50-slipway-storage.conf"), wait.clone())
     };
-    Furniture { files: vec![drop_in("containerd"), drop_in("kubelet")], units }
+    Setup { files: vec![drop_in("containerd"), drop_in("kubelet")], units }
 }
 
 fn service() -> String {
@@ -51,7 +51,7 @@ fn service() -> String {
 fn folders(holds: &[String]) -> String {
     let mut all = String::new();
     for folder in holds {
-        let _ = write!(all, " {}", place(folder));
+        let _ = write!(all, " {}", bind_source(folder));
     }
     format!(
         "[Unit]\nDescription=Slipway: folders on this machine's own disks\nRequiresMountsFor={STORE}\n\n\
@@ -60,8 +60,8 @@ fn folders(holds: &[String]) -> String {
     )
 }
 
-/// By default a mount comes before `local-fs.target`, and so before every service: this one comes after one. That is wanted, and not
-/// required, as whoever starts that service anew would unmount it; without what the service makes, it fails by itself.
+/// By default a mount is ordered before `local-fs.target` and so before every service, but this one follows a service. `Wants`
+/// and not `Requires`: a restart of that service must not unmount it, and without the service's link the mount fails by itself.
 fn mount(path: &str, what: &str, kind: &str, options: &str, after: &str) -> Unit {
     let content = format!(
         "[Unit]\nDescription=Slipway: {path}\nDefaultDependencies=no\nWants={after}\nAfter={after}\n\

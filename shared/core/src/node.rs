@@ -128,6 +128,10 @@ pub struct PodNetwork {
     pub pod_cidr: String,
     /// The UDP port of VXLAN.
     pub vxlan_port: u16,
+    /// `network.provider: none`: the user installs a network, and perhaps later. A node then counts once it has registered, as none is
+    /// Ready without a network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub external: bool,
 }
 
 /// A configuration of any role that has nodes.

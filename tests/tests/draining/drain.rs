@@ -15,7 +15,7 @@ const SHOP: &str = "shop";
 async fn ask(cluster: &Kubernetes, words: &str) -> Result<Value, Failure> {
     let mut line = vec!["--root", cluster.root().to_str().unwrap()];
     line.extend(words.split(' '));
-    slipway_node::ask(&line).await
+    slipway_node::answer(&line).await
 }
 
 fn template(app: &str, more: &Value) -> Value {

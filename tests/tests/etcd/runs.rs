@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::role::Role;
 use slipway_crypto::AwsLc;
-use slipway_node::etcd::join::founds;
-use slipway_node::etcd::place::Place;
+use slipway_node::etcd::join::check_founder;
+use slipway_node::etcd::local_member::LocalMember;
 use slipway_node::failure::FailureCode;
 use slipway_ports::{Crypto as _, Made};
 use slipway_tests::surroundings::Surroundings as Cloud;
@@ -219,15 +219,15 @@ async fn p4_a_founder_that_lost_its_data_does_not_found_again_and_one_that_comes
         let fellows: Vec<String> = urls(&three[..2]).collect();
         three[2].configure(&json!({ "joinEndpoints": fellows }));
         // Its fellows know its name already, and it has never run.
-        let late = Place::read(&three[2].member.dir).unwrap();
-        founds(&late).await.unwrap();
+        let late = LocalMember::read(&three[2].member.dir).unwrap();
+        check_founder(&late).await.unwrap();
         three[2].member.start();
         for machine in &three {
             machine.is_healthy().await;
         }
         three[2].member.stop().await;
         std::fs::remove_dir_all(&three[2].member.data).unwrap();
-        let failure = founds(&late).await.unwrap_err();
+        let failure = check_founder(&late).await.unwrap_err();
         assert_eq!(
             (failure.code, failure.passing),
             (FailureCode::JoinData, false),

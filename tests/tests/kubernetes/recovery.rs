@@ -12,7 +12,7 @@ use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 use slipway_crypto::AwsLc;
 use slipway_node::credentials::{Bundle, write};
 use slipway_node::etcd::health::health;
-use slipway_node::etcd::place::Place;
+use slipway_node::etcd::local_member::LocalMember;
 use slipway_node::failure::FailureCode;
 use slipway_node::refresh::Order;
 use slipway_node::status;
@@ -100,7 +100,7 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     tokio::time::sleep(Duration::from_secs(21)).await;
     for (role, root) in &members {
         cluster.configure_agent(root, role);
-        let found = health(&Place::read(root).unwrap()).await.unwrap();
+        let found = health(&LocalMember::read(root).unwrap()).await.unwrap();
         assert!(!found.serving && !found.healthy, "{role}: {found:?}");
     }
     let processes = programs.each_ref().map(|program| cluster.process(program));
@@ -126,7 +126,7 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     for (role, root) in &members {
         cluster
             .until("etcd", &format!("is healthy at {role}"), async || {
-                health(&Place::read(root).unwrap()).await.unwrap().healthy
+                health(&LocalMember::read(root).unwrap()).await.unwrap().healthy
             })
             .await;
     }

@@ -174,7 +174,7 @@ async fn a_member_sets_its_record_and_sets_it_again() {
     let found = find().await;
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!((found[0].name.as_str(), found[0].address.as_str()), ("etcd-0.etcd.a.internal", "10.0.0.9"));
-    aws.take_back(zone, &found).await.unwrap();
+    aws.delete_records(zone, &found).await.unwrap();
     assert_eq!(find().await, []);
     let error = aws.set_address("ZNONE", "etcd-0.etcd.a.internal", "10.0.0.5").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Missing, "{error}");

@@ -36,6 +36,9 @@ pub struct NodeStatus {
     /// Of an etcd member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdHealth>,
+    /// Of a controller or worker: what the cluster says of its Node. It is no part of `healthy`, which must not depend on the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeRegistration>,
     /// Everything that this role has is well, and every certificate verifies.
     pub healthy: bool,
 }
@@ -43,6 +46,21 @@ pub struct NodeStatus {
 impl NodeStatus {
     /// The current format.
     pub const FORMAT: u32 = 1;
+}
+
+/// What the cluster says of a machine's Node, asked with its kubelet's own credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRegistration {
+    /// The Node's name, which is the instance's id.
+    pub name: String,
+    /// Whether the kubelet has registered it.
+    pub registered: bool,
+    /// Whether its condition `Ready` is true.
+    pub ready: bool,
+    /// Why the launch hook waits for it; none if the Node is as it should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// The machine, as EC2 knows it.

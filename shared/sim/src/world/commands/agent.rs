@@ -292,6 +292,7 @@ impl World {
             healthy: machine.power == Power::Up && components.iter().all(|one| one.healthy),
             components,
             etcd,
+            node: None,
         }
     }
 }

@@ -57,7 +57,7 @@ impl World {
     }
 
     /// An agent tells of its bootstrap, in the bucket. It tries five times where its machine serves, so that this is never lost here; and
-    /// once where it gives up (`agent/src/bootstrap/telling.rs`).
+    /// once where it gives up (`agent/src/bootstrap/report.rs`).
     fn reports(&mut self, id: &str, state: BootstrapState) {
         let served = state == BootstrapState::Healthy;
         if !served && self.chance("a report is lost", self.fleet.faults.report_lost) {

@@ -1,4 +1,4 @@
-//! Who is asked besides the API server: S3 for the add-ons, EC2 for the machines behind nodes.
+//! What a pass reads besides the API server: add-ons from S3, instances from EC2. Traits, so that tests replace them.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,15 +9,13 @@ use super::judge::Machine;
 use crate::aws::{Aws, BucketOfAssets};
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// Where documents are.
 pub trait Library: Sync {
-    /// The document of that key; `None` if there is none, or none for us.
+    /// The object at `key`; `None` if it is missing or denied.
     fn get(&self, key: &str) -> impl Future<Output = Outcome<Option<Vec<u8>>>> + Send;
 }
 
-/// Who knows machines.
 pub trait Cloud: Sync {
-    /// The machines of those ids that there are.
+    /// The existing instances among `ids`.
     fn machines(&self, ids: &[&str]) -> impl Future<Output = Outcome<BTreeMap<String, Machine>>> + Send;
 }
 
@@ -25,7 +23,7 @@ impl Library for BucketOfAssets {
     async fn get(&self, key: &str) -> Outcome<Option<Vec<u8>>> {
         match BucketOfAssets::get(self, key).await {
             Ok(found) => Ok(found),
-            // A node may not list, and S3 tells it of what is absent as of what is forbidden.
+            // A node may not list the bucket, so S3 denies it missing objects.
             Err(error) if error.kind == ErrorKind::Denied => Ok(None),
             Err(error) => Err(failure(&error)),
         }
@@ -41,11 +39,11 @@ impl Cloud for Aws {
 fn failure(error: &PortError) -> Failure {
     let message = error.to_string();
     if error.kind == ErrorKind::Transient {
-        return Failure::passing(FailureCode::ManageAws, message, "it is tried again with the next pass");
+        return Failure::passing(FailureCode::ManageAws, message, "the next pass tries again");
     }
     Failure::lasting(
         FailureCode::ManageAws,
         message,
-        "the controllers' role must allow it: launch the cluster's stacks as they are rendered now",
+        "the controllers' role must allow it: update the cluster's stacks",
     )
 }

@@ -1,4 +1,4 @@
-//! What the user of Slipway wants on the machine: files, units, and who may sign in.
+//! The user's own files, units and ssh keys.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::machine::apply::UNITS;
 use crate::machine::commands::Commands;
 use crate::machine::files;
 
-/// Whom people sign in as, by the images that there are: Amazon Linux, Ubuntu, Debian, Flatcar and Fedora CoreOS, Rocky.
+/// Login users of the images: Amazon Linux, Ubuntu, Debian, Flatcar and Fedora CoreOS, Rocky.
 const LOGINS: [&str; 5] = ["ec2-user", "ubuntu", "admin", "core", "rocky"];
 const RUNTIME_UNITS: &str = "/run/systemd/system";
 
@@ -25,23 +25,25 @@ impl<C: Commands> Bootstrap<C> {
         }
     }
 
-    /// Writes the user's files, units and keys. The role's own come after, and win.
-    pub(super) fn users_files(&self) -> Outcome<()> {
-        self.authorize()?;
+    /// Writes the user's files, units and keys. The role's own are written afterwards and win.
+    pub(super) fn write_custom_files(&self) -> Outcome<()> {
+        self.authorize_keys()?;
         for file in &self.custom().files {
             let refused = |problem: &str| {
                 Failure::lasting(
                     FailureCode::CustomFile,
                     format!("customFiles: {}: {problem}", file.path),
-                    "mend it in the spec, and upload that",
+                    "correct it in cluster.yaml, and upload that",
                 )
             };
             let owner = accounts::owner(&self.host.root, &file.user, &file.group)?;
             let mode =
-                u32::from_str_radix(&file.mode, 8).map_err(|_| refused("its mode is no octal number"))?;
+                u32::from_str_radix(&file.mode, 8).map_err(|_| refused("its mode is not an octal number"))?;
             let bytes = match &file.content {
                 Content::Text(text) => text.clone().into_bytes(),
-                Content::Base64(text) => STANDARD.decode(text).map_err(|_| refused("it is no base64"))?,
+                Content::Base64(text) => {
+                    STANDARD.decode(text).map_err(|_| refused("its content is not base64"))?
+                }
             };
             files::write(&self.host.below(&file.path), mode, owner, &bytes)?;
         }
@@ -58,9 +60,9 @@ impl<C: Commands> Bootstrap<C> {
         Ok(())
     }
 
-    /// Enables and starts the user's units, by their own commands. One that fails is told of, and costs nobody the node: it may be a
-    /// unit that another image had.
-    pub(super) async fn users_units(&self) -> Vec<Failure> {
+    /// Enables and starts the user's units by their own commands. A unit that fails is reported and does not stop the bootstrap:
+    /// it may be a unit that another image had.
+    pub(super) async fn start_custom_units(&self) -> Vec<Failure> {
         let mut failures = Vec::new();
         for CustomUnit { name, command, enable, runtime, .. } in &self.custom().units {
             let mut calls = Vec::new();
@@ -71,15 +73,15 @@ impl<C: Commands> Bootstrap<C> {
                 calls.push(vec![command, "--no-block", name]);
             }
             for arguments in calls {
-                failures.extend(self.host.commands.must("systemctl", &arguments).await.err());
+                failures.extend(self.host.commands.run_checked("systemctl", &arguments).await.err());
             }
         }
         failures
     }
 
-    /// Lets those sign in whose keys the spec names, beside whom the image lets in. A node's keys change with its configuration, and
-    /// that with the node: none is ever taken away here.
-    fn authorize(&self) -> Outcome<()> {
+    /// Adds the spec's ssh keys to those of the image. Changed keys change the configuration and so replace the node, so none is
+    /// removed here.
+    fn authorize_keys(&self) -> Outcome<()> {
         let wanted = &self.config.base().ssh_authorized_keys;
         if wanted.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! How far it came, for people: on the machine, and in the asset bucket, where whoever cannot sign in reads it.
+//! Progress for people: on the machine, and in the asset bucket for those who cannot sign in.
 
 use jiff::Timestamp;
 use slipway_core::keys;
@@ -38,13 +38,13 @@ fn report(
     }
 }
 
-/// Tells of a node that could not even be read, whose hook is not known; its group is told to take it away.
-pub(super) async fn unread(aws: &Aws, node: &NodeFile, failure: &Failure) {
+/// Reports a node whose files cannot be read. Its hook is not known, so the user data has the group replace it.
+pub(super) async fn report_unreadable(aws: &Aws, node: &NodeFile, failure: &Failure) {
     let Ok(instance) = aws.imds().instance().await else { return };
     let report = report(node, &instance.id, BootstrapState::GivenUp, false, None, Some(failure));
     let key = keys::bootstrap_report(&node.cluster, &node.role, &instance.id);
     let text = serde_json::to_vec(&report).unwrap_or_default();
-    // Nobody is left to tell of what fails here.
+    // A failure here cannot be reported anywhere.
     let _ = aws.bucket(&node.asset_bucket).put(&key, &text).await;
 }
 
@@ -60,20 +60,29 @@ impl<C: Commands> Bootstrap<C> {
         report(&self.node, &self.instance.id, state, served, step, failure)
     }
 
-    /// On the machine. Nothing depends on it: what cannot be told is not told.
-    pub(super) fn progress(&self, state: BootstrapState, step: Option<Step>, failure: Option<&Failure>) {
+    /// On the machine. Nothing depends on it, so errors are ignored.
+    pub(super) fn write_progress(
+        &self,
+        state: BootstrapState,
+        step: Option<Step>,
+        failure: Option<&Failure>,
+    ) {
         let report = self.report(state, step, failure);
         let text = serde_json::to_vec_pretty(&report).unwrap_or_default();
         let path = self.host.below(&format!("{HOME}/progress.json"));
         let _ = files::write(&path, 0o600, Owner::ROOT, &text);
     }
 
-    /// On the machine and in the bucket.
-    pub(super) async fn tell(&self, state: BootstrapState, step: Option<Step>, failure: Option<&Failure>) {
-        self.progress(state, step, failure);
+    pub(super) async fn publish_report(
+        &self,
+        state: BootstrapState,
+        step: Option<Step>,
+        failure: Option<&Failure>,
+    ) {
+        self.write_progress(state, step, failure);
         let text = serde_json::to_vec(&self.report(state, step, failure)).unwrap_or_default();
         let key = keys::bootstrap_report(&self.node.cluster, &self.node.role, &self.instance.id);
-        // That a machine serves is what lets its pods be drained before it goes: it is told more than once.
+        // Retried for a healthy node: rollouts drain only machines that reported themselves healthy.
         let tries = if state == BootstrapState::Healthy { 5 } else { 1 };
         for again in 1..=tries {
             if self.aws.bucket(&self.node.asset_bucket).put(&key, &text).await.is_ok() || again == tries {

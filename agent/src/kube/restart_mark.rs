@@ -1,4 +1,5 @@
-//! For which credentials a static pod was restarted last: an annotation of its manifest, since a kubelet starts anew what reads otherwise.
+//! The credentials for which a static pod was last restarted, as an annotation of its manifest. Changing this annotation changes
+//! the manifest, so the kubelet restarts the pod.
 
 use std::path::Path;
 
@@ -7,46 +8,43 @@ use serde_json::Value;
 use super::{MANIFESTS, json};
 use crate::credentials::below;
 use crate::failure::{Failure, FailureCode, Outcome};
-use crate::machine::Furniture;
+use crate::machine::Setup;
 
 const ANNOTATION: &str = "slipway/restarted-for";
-/// Where somebody died between the mark and the restart, the next mark must read otherwise.
+/// Added to a mark that is set already: an earlier run may have died before the restart, and the manifest must change again.
 const AGAIN: &str = "-again";
 
-/// `manifest` with the mark of `credentials`, by which it reads otherwise than before.
-///
-/// # Errors
-/// If it is no pod in JSON.
+/// `manifest` with the mark of `credentials`, changed in any case.
 pub fn mark(manifest: &str, credentials: &str) -> Outcome<String> {
     let again = format!("{credentials}{AGAIN}");
-    let value = if marked(manifest).as_deref() == Some(credentials) { &again } else { credentials };
-    with(manifest, value).ok_or_else(|| {
+    let value = if mark_of(manifest).as_deref() == Some(credentials) { &again } else { credentials };
+    with_mark(manifest, value).ok_or_else(|| {
         Failure::lasting(
             FailureCode::RefreshManifest,
-            "a static pod's manifest here is no pod in JSON",
-            "run `slipway-node bootstrap`, which writes it anew",
+            "a static pod's manifest on this machine is not a pod in JSON",
+            "run `slipway-node bootstrap`, which writes it again",
         )
     })
 }
 
-/// `furniture`, whose static pods keep the marks that they have on this machine: what is bootstrapped again is not restarted.
+/// `setup` with the marks that the static pods have on this machine, so that a repeated bootstrap restarts nothing.
 #[must_use]
-pub fn kept(root: &Path, mut furniture: Furniture) -> Furniture {
-    for file in furniture.files.iter_mut().filter(|file| file.path.starts_with(MANIFESTS)) {
-        let stands = std::fs::read_to_string(below(root, &file.path)).ok();
-        if let Some(marked) = stands.and_then(|stands| with(&file.content, &marked(&stands)?)) {
+pub fn keep_marks(root: &Path, mut setup: Setup) -> Setup {
+    for file in setup.files.iter_mut().filter(|file| file.path.starts_with(MANIFESTS)) {
+        let current = std::fs::read_to_string(below(root, &file.path)).ok();
+        if let Some(marked) = current.and_then(|current| with_mark(&file.content, &mark_of(&current)?)) {
             file.content = marked;
         }
     }
-    furniture
+    setup
 }
 
-fn marked(manifest: &str) -> Option<String> {
+fn mark_of(manifest: &str) -> Option<String> {
     let pod: Value = serde_json::from_str(manifest).ok()?;
     pod["metadata"]["annotations"][ANNOTATION].as_str().map(str::to_owned)
 }
 
-fn with(manifest: &str, value: &str) -> Option<String> {
+fn with_mark(manifest: &str, value: &str) -> Option<String> {
     let mut pod: Value = serde_json::from_str(manifest).ok()?;
     pod.get_mut("metadata")?.as_object_mut()?;
     pod["metadata"]["annotations"][ANNOTATION] = Value::from(value);
@@ -74,10 +72,10 @@ mod tests {
 
         let root = tempfile::tempdir().unwrap();
         let path = format!("{MANIFESTS}/kube-apiserver.json");
-        let furniture = || Furniture { files: vec![File::public(&path, &plain)], units: Vec::new() };
-        assert_eq!(kept(root.path(), furniture()), furniture(), "a first bootstrap");
+        let setup = || Setup { files: vec![File::public(&path, &plain)], units: Vec::new() };
+        assert_eq!(keep_marks(root.path(), setup()), setup(), "a first bootstrap");
         std::fs::create_dir_all(below(root.path(), MANIFESTS)).unwrap();
         std::fs::write(below(root.path(), &path), &once).unwrap();
-        assert_eq!(kept(root.path(), furniture()).files[0].content, once);
+        assert_eq!(keep_marks(root.path(), setup()).files[0].content, once);
     }
 }
