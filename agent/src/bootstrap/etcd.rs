@@ -137,6 +137,9 @@ fn flags(config: &EtcdConfig, joining: &str, release: Option<Release>) -> Vec<(&
         ("peer-key-file", pki("peer-key.pem")),
         ("peer-trusted-ca-file", pki("etcd-ca.pem")),
     ];
+    if let Some(bytes) = etcd.quota_bytes {
+        flags.push(("quota-backend-bytes", bytes.to_string()));
+    }
     flags.extend(release_flags(release));
     // etcd reads these flags only while its data directory is empty.
     match etcd.initial_cluster_state {
@@ -158,6 +161,10 @@ fn flags(config: &EtcdConfig, joining: &str, release: Option<Release>) -> Vec<(&
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -180,5 +187,24 @@ mod tests {
         for unknown in ["", "etcd", "go1.24"] {
             assert_eq!(names(unknown), [""; 0], "{unknown}");
         }
+    }
+
+    #[test]
+    fn the_quota_of_the_spec_reaches_etcd_and_without_one_its_own_holds() {
+        let quota = |bytes: Option<u64>| {
+            let config = json!({
+                "format": 1, "cluster": "c", "role": "etcd-0", "region": "eu-west-1", "sshAuthorizedKeys": [],
+                "autoScalingGroup": "g", "launchHook": "l", "terminateHook": "t",
+                "etcd": {
+                    "version": "3.6.16", "quotaBytes": bytes, "name": "etcd-0", "dnsName": "etcd-0.c.etcd.internal",
+                    "clientPort": 2379, "peerPort": 2380, "initialClusterToken": "c",
+                },
+                "dataVolume": { "tags": {}, "device": "/dev/sdf", "fileSystem": "ext4", "mountPoint": "/var/lib/etcd" },
+            });
+            let config: EtcdConfig = serde_json::from_value(config).unwrap();
+            flags(&config, "", None).into_iter().find(|(flag, _)| *flag == "quota-backend-bytes")
+        };
+        assert_eq!(quota(Some(8 << 30)), Some(("quota-backend-bytes", "8589934592".to_owned())));
+        assert_eq!(quota(None), None);
     }
 }

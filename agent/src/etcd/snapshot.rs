@@ -68,7 +68,7 @@ pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> Outcome<Sna
         return Err(Failure::lasting(
             FailureCode::SnapshotSize,
             format!("the sealed snapshot has {length} bytes, and S3 takes {SIZE_AT_MOST} at once"),
-            "run `slipway-node etcd defragment`, or delete objects that nobody needs; nothing was uploaded",
+            "compact and defragment etcd (`etcdctl defrag`), or delete objects that nobody needs; nothing was uploaded",
         ));
     }
     drop(data_key);

@@ -36,7 +36,7 @@ fn a_worker() -> WorkerConfig {
 }
 
 /// With something in every setting.
-fn a_controller_told_everything() -> ControllerConfig {
+fn a_controller_with_every_setting() -> ControllerConfig {
     let mut config = a_controller();
     config.feature_gates = BTreeMap::from([("Alpha".to_owned(), true), ("Beta".to_owned(), false)]);
     config.kubelet.configuration = BTreeMap::from([("maxPods".to_owned(), json!(40))]);
@@ -136,14 +136,14 @@ fn programs_of_the_image_are_named_alone_and_keep_their_units() {
 
 #[test]
 fn p1_the_same_configuration_and_machine_give_the_same_bytes() {
-    for config in [a_controller(), a_controller_told_everything()] {
+    for config in [a_controller(), a_controller_with_every_setting()] {
         assert_eq!(controller(&config, &facts()), controller(&config.clone(), &facts()));
     }
 }
 
 #[test]
 fn what_the_spec_says_of_components_reaches_them() {
-    let config = a_controller_told_everything();
+    let config = a_controller_with_every_setting();
     let setup = controller(&config, &facts());
     for program in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
         let words = command(&setup, program);
@@ -205,7 +205,7 @@ fn every_flag_is_known_to_the_program_of_that_minor() {
         });
     for release in RELEASES {
         let version = format!("1.{}.{}", release.minor, release.patch);
-        let mut config = a_controller_told_everything();
+        let mut config = a_controller_with_every_setting();
         config.kubernetes_version.clone_from(&version);
         let mut worker_config = a_worker();
         worker_config.kubernetes_version = version;
@@ -222,7 +222,7 @@ fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
     let spec = include_bytes!("../../../examples/production.yaml");
     let cluster = slipway_spec::parse(spec, None).unwrap().cluster;
     for (role, setup) in [
-        (slipway_core::role::Role::Controller, controller(&a_controller_told_everything(), &facts())),
+        (slipway_core::role::Role::Controller, controller(&a_controller_with_every_setting(), &facts())),
         (slipway_core::role::Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),
     ] {
         let bundle: BTreeSet<String> =

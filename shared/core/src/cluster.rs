@@ -245,6 +245,9 @@ pub struct Etcd {
     pub instance_type: String,
     /// `etcd.version`; pinned by the lock if absent.
     pub version: Option<String>,
+    /// `etcd.quota`: how large the database may grow, in GiB; `None` is etcd's own limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_gib: Option<u32>,
     /// Root volume.
     pub root_volume: Volume,
     /// The domain of the members' names, such as `prod.etcd.internal`.

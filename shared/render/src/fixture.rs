@@ -269,6 +269,7 @@ pub fn cluster() -> Cluster {
         etcd: Etcd {
             instance_type: "m7g.medium".to_owned(),
             version: None,
+            quota_gib: None,
             root_volume: volume(30),
             internal_domain: "prod.etcd.internal".to_owned(),
             hosted_zone_id: None,

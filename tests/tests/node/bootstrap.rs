@@ -553,5 +553,5 @@ async fn what_does_not_belong_together_is_refused_before_anything_is_touched() {
     let other = NodeFile { role: "etcd-1".to_owned(), ..account.node.clone() };
     machine.file(&format!("{HOME}/node.json"), serde_json::to_vec(&other).unwrap());
     let failure = machine.bootstrap(&account).await.unwrap_err();
-    assert!(failure.message.contains("node.json says otherwise"), "{failure:?}");
+    assert!(failure.message.contains("node.json names another role or cluster"), "{failure:?}");
 }

@@ -32,6 +32,9 @@ pub struct EtcdConfig {
 pub struct EtcdSettings {
     /// The release.
     pub version: String,
+    /// `--quota-backend-bytes`; etcd's own limit if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<u64>,
     /// The member's name.
     pub name: String,
     /// Its DNS name, which outlives its machine.

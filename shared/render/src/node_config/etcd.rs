@@ -22,6 +22,7 @@ pub(crate) fn etcd(context: &mut Context<'_>, member: &EtcdMember, pin: &MemberP
         custom: cluster.etcd.custom.clone(),
         etcd: EtcdSettings {
             version,
+            quota_bytes: cluster.etcd.quota_gib.map(|gib| u64::from(gib) << 30),
             name: member.name.clone(),
             dns_name: member.dns_name.clone(),
             client_port: ports::ETCD_CLIENT,

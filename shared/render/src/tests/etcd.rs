@@ -138,3 +138,19 @@ fn p2_a_pool_that_lags_runs_its_own_release_and_stays_when_the_others_move() {
     assert_eq!(before.roles[&ingress], after.roles[&ingress]);
     assert_ne!(before.roles[&Role::Pool("spot".to_owned())], after.roles[&Role::Pool("spot".to_owned())]);
 }
+
+#[test]
+fn a_quota_is_in_every_members_configuration_and_in_none_without_one() {
+    let configurations = |quota_gib| {
+        let mut cluster = cluster();
+        cluster.etcd.quota_gib = quota_gib;
+        let roles = rendered(&cluster).roles;
+        let members = roles.into_iter().filter(|(role, _)| matches!(role, Role::Etcd(_)));
+        members.map(|(_, node)| node.config).collect::<Vec<_>>()
+    };
+    let members = configurations(Some(8));
+    assert_eq!(members.len(), 3);
+    assert!(members.iter().all(|config| config.contains("\"quotaBytes\":8589934592")), "{members:?}");
+    // Clusters without the key keep their bytes (P1).
+    assert!(configurations(None).iter().all(|config| !config.contains("quota")));
+}

@@ -1,9 +1,9 @@
 //! What a pool's spec becomes: from the text of a `cluster.yaml` to its stack and its node's configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use slipway_core::cluster::{Architecture, Cluster, Image};
+use slipway_core::cluster::{Architecture, Cluster, Image, NetworkProvider};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 use slipway_spec::parse;
@@ -267,4 +267,17 @@ fn weights_and_strategies_reach_the_group() {
             {"InstanceType": "m7i.xlarge", "WeightedCapacity": "2"},
         ])
     );
+}
+
+#[test]
+fn nodes_learn_that_the_user_brings_the_pod_network() {
+    let external = |provider| {
+        let mut cluster = fixture::cluster();
+        cluster.addons.network = provider;
+        let roles = fixture::rendered(&cluster).roles;
+        let nodes = roles.iter().filter(|(role, _)| matches!(role, Role::Controller | Role::Pool(_)));
+        nodes.map(|(_, node)| node.config.contains("\"external\":true")).collect::<BTreeSet<bool>>()
+    };
+    assert_eq!(external(NetworkProvider::None), BTreeSet::from([true]));
+    assert_eq!(external(NetworkProvider::Flannel), BTreeSet::from([false]));
 }

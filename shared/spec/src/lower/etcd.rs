@@ -56,6 +56,7 @@ impl Lowering<'_, '_, '_> {
         Some(Etcd {
             instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
             version: spec.version.clone(),
+            quota_gib: spec.quota,
             root_volume: self.root_volume(
                 &spec.root_volume,
                 self.image_of_cluster(),

@@ -74,6 +74,9 @@ pub(crate) struct EtcdSpec {
     pub(crate) instance_type: Option<String>,
     /// The etcd release, such as `3.6.16`; what the Kubernetes release wants unless given.
     pub(crate) version: Option<String>,
+    /// How large the database may grow, in GiB. Without it etcd's own limit holds, which is 2 GiB. A database at its limit refuses writes.
+    #[schemars(range(min = 1, max = 8))]
+    pub(crate) quota: Option<u32>,
     /// The root volume.
     pub(crate) root_volume: VolumeSpec,
     /// The data volume, which outlives the instance.

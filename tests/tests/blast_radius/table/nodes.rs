@@ -61,6 +61,7 @@ fn etcd() -> Vec<Case> {
             .given("etcd.iam.role.name", json!("store")),
         replaced("etcd.instanceType", json!("m7i.xlarge")),
         replaced("etcd.version", json!("3.6.5")),
+        replaced("etcd.quota", json!(8)),
         case("etcd.version", json!("3.7.3"), "etcd", "etcd replaced")
             .given("etcd.version", json!("3.6.16"))
             .because("one minor up; there is no way back"),
