@@ -13,6 +13,7 @@ use slipway_tests::tools;
 const LEVELS: &[(&str, u8)] = &[
     ("slipway-core", 0),
     ("slipway-spec", 1),
+    ("slipway-migrate", 2),
     ("slipway-credentials", 1),
     ("slipway-render", 2),
     ("slipway-ports", 2),
@@ -36,6 +37,7 @@ const LEVELS: &[(&str, u8)] = &[
 const ROOMS: &[(&str, &str)] = &[
     ("slipway-core", "shared/core"),
     ("slipway-spec", "shared/spec"),
+    ("slipway-migrate", "shared/migrate"),
     ("slipway-credentials", "shared/credentials"),
     ("slipway-render", "shared/render"),
     ("slipway-ports", "shared/ports"),
@@ -80,6 +82,7 @@ const BANNED: &[&str] = &["aws-sdk-ec2", "ring", "openssl", "openssl-sys", "nati
 const PURE: &[&str] = &[
     "slipway-core",
     "slipway-spec",
+    "slipway-migrate",
     "slipway-credentials",
     "slipway-render",
     "slipway-plan",
@@ -88,8 +91,15 @@ const PURE: &[&str] = &[
 ];
 
 /// What a machine has no use for: its agent compiles none of it.
-const NOT_ON_MACHINES: &[&str] =
-    &["slipway-spec", "slipway-render", "slipway-plan", "slipway-rollout", "slipway-flows", "slipway-aws"];
+const NOT_ON_MACHINES: &[&str] = &[
+    "slipway-spec",
+    "slipway-migrate",
+    "slipway-render",
+    "slipway-plan",
+    "slipway-rollout",
+    "slipway-flows",
+    "slipway-aws",
+];
 
 /// What a pure crate cannot use, however far down: no runtime, no sockets, no randomness, no AWS.
 const IMPURE: &[&str] = &[
@@ -199,6 +209,14 @@ fn the_pure_crates_are_pure_all_the_way_down() {
                 IMPURE.contains(&name.as_str()) || name.starts_with("aws-sdk-") || name.starts_with("tokio-");
             assert!(!impure, "{pure} has come to depend on {name}: time, randomness and I/O are passed in");
         }
+    }
+}
+
+#[test]
+fn migration_from_kube_aws_is_used_by_the_command_line_alone() {
+    for package in metadata().workspace_packages() {
+        let uses = direct(package, true).contains("slipway-migrate");
+        assert!(!uses || package.name.as_str() == "slipway", "{} must not use slipway-migrate", package.name);
     }
 }
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use credentials::{Credentials, Fate};
 use serde_json::json;
-use slipway_spec::{Change, ChangeKind, SCHEMA_FILE, migrate, schema};
+use slipway_migrate::{Change, ChangeKind, migrate};
+use slipway_spec::{SCHEMA_FILE, schema};
 
 use crate::Exit;
 use crate::failure::Failure;

@@ -110,7 +110,7 @@ fn a_directory_of_kube_aws_becomes_ours_and_stays_as_it_was() {
 #[test]
 fn a_full_cluster_of_kube_aws_is_validated_as_it_is_written() {
     let place = Place::new();
-    let full = include_str!("../../../shared/spec/src/migrate/testdata/kube-aws-full.yaml");
+    let full = include_str!("../../../shared/migrate/src/testdata/kube-aws-full.yaml");
     place.write("old/cluster.yaml", full);
     let run = place.run("migrate kube-aws old --out new");
     assert_eq!(run.code, 0, "{}", run.told());

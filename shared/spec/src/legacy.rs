@@ -1,7 +1,7 @@
-//! Keys of kube-aws that are taken in another form, or not taken, and what to do instead.
+//! Keys of kube-aws that are accepted in another form, or refused by name, and what to do instead.
 //!
-//! `data/kube-aws-keys.txt` lists all that kube-aws knew; a test (`tests/kube_aws.rs`) holds that each is a key here too, or
-//! has its note. Notes on keys that somebody may ask for are here, those on what has no place any more in `rest`.
+//! Notes on keys whose function Slipway has are here, all others in `rest`. A test of `slipway-migrate`, which has the list
+//! of all keys, holds that each is a key of the schema or has a note.
 
 mod rest;
 
@@ -9,12 +9,13 @@ use std::borrow::Cow;
 
 use super::schema;
 
-/// What to say about one key.
-pub(crate) struct Note {
-    /// Its path without indices, as [`super::path::Path::pattern`] gives it.
-    pub(crate) pattern: &'static str,
+/// What to do about one key.
+#[derive(Debug)]
+pub struct Note {
+    /// Its path without indices: `worker.nodePools[].name`.
+    pub pattern: &'static str,
     /// What to write instead.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
 }
 
 const fn note(pattern: &'static str, help: &'static str) -> Note {
@@ -22,7 +23,7 @@ const fn note(pattern: &'static str, help: &'static str) -> Note {
 }
 
 /// Keys that are in the model, marked deprecated: accepted with a warning.
-pub(crate) const TRANSLATED: &[Note] = &[
+pub const TRANSLATED: &[Note] = &[
     note("externalDNSName", "write `apiEndpoints: [{name: default, dnsName: …}]`"),
     note("hostedZoneId", "write `apiEndpoints[].loadBalancer.hostedZone.id`"),
     note(
@@ -83,18 +84,19 @@ pub(crate) const TRANSLATED: &[Note] = &[
     ),
 ];
 
-/// A key that a node pool of kube-aws had because it had all the cluster's.
+/// A node pool of kube-aws had the cluster's keys, too.
 const POOL: &str = "worker.nodePools[].";
 
-/// What to do instead of a key that is refused by name; `None` if nobody ever knew it.
-pub(crate) fn retired(pattern: &str) -> Option<Cow<'static, str>> {
-    if let Some(note) = notes().find(|note| note.pattern == pattern) {
+/// What to write instead of a key that is refused by name; `None` if neither kube-aws nor Slipway knows it.
+#[must_use]
+pub fn replacement(pattern: &str) -> Option<Cow<'static, str>> {
+    if let Some(note) = retired_keys().find(|note| note.pattern == pattern) {
         return Some(note.help.into());
     }
     // A pool of kube-aws took the cluster's keys too, and those of `experimental` and `kubelet` without their group.
     let key = pattern.strip_prefix(POOL)?;
     [key.to_owned(), format!("experimental.{key}"), format!("kubelet.{key}")].into_iter().find_map(|place| {
-        if let Some(note) = notes().find(|note| note.pattern == place) {
+        if let Some(note) = retired_keys().find(|note| note.pattern == place) {
             return Some(note.help.into());
         }
         schema::knows(&place)
@@ -102,16 +104,17 @@ pub(crate) fn retired(pattern: &str) -> Option<Cow<'static, str>> {
     })
 }
 
-/// Whether keys below `pattern` have each an answer of their own, though it has none itself.
-pub(crate) fn retired_inside(pattern: &str) -> bool {
+/// Whether there are notes on keys below `pattern`.
+#[must_use]
+pub fn has_retired_below(pattern: &str) -> bool {
     let inside = |place: &str| {
-        notes().any(|note| note.pattern.strip_prefix(place).is_some_and(|rest| rest.starts_with('.')))
+        retired_keys().any(|note| note.pattern.strip_prefix(place).is_some_and(|rest| rest.starts_with('.')))
     };
     inside(pattern) || pattern.strip_prefix(POOL).is_some_and(inside)
 }
 
 /// Every key that is refused by name.
-pub(crate) fn notes() -> impl Iterator<Item = &'static Note> {
+pub fn retired_keys() -> impl Iterator<Item = &'static Note> {
     RETIRED.iter().chain(rest::REST)
 }
 
@@ -132,7 +135,7 @@ const NOT_YET: &str = "remove it: Slipway does not support it yet";
 pub(crate) const IPV4: &str = "remove it: clusters are IPv4 only for now, and so are their ranges";
 
 /// Keys that are refused by name.
-pub(crate) const RETIRED: &[Note] = &[
+const RETIRED: &[Note] = &[
     note("ipFamily", IPV4),
     note("ipFamilies", IPV4),
     note("dualStack", IPV4),

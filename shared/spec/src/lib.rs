@@ -3,9 +3,8 @@
 mod check;
 mod documents;
 pub mod instance_types;
-mod legacy;
+pub mod legacy;
 mod lower;
-mod migrate;
 mod model;
 pub mod patch;
 pub(crate) mod path;
@@ -23,12 +22,12 @@ use path::Path;
 use report::{Problem, Report};
 use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
-use tree::{Document, Span};
+use tree::Document;
 
-pub use documents::{cluster_yaml, from_kube_aws};
-pub use migrate::{Change, ChangeKind, Migrated, Unmigrated, migrate};
-pub use schema::schema;
+pub use documents::{cluster_yaml, table_cell};
+pub use schema::{resolve, schema};
 pub use starter::{SCHEMA_FILE, Starter, starter};
+pub use tree::{Entry, Kind, Node, Span};
 
 /// A spec that was accepted.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,8 +68,7 @@ const SPEC: Document = Document {
 /// # Errors
 /// Every finding in the order of the text, warnings included, if at least one is an error.
 pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, Vec<Diagnostic>> {
-    let text = decode(text, &SPEC).map_err(|problem| whole(vec![problem]))?;
-    let tree = tree::read(text, &SPEC).map_err(whole)?;
+    let tree = read_tree(text)?;
     let mut report = Report::new(&tree);
     let shaped = shape::read(schema::root(), &tree, &mut report);
     let cluster = match serde_json::from_value::<model::Spec>(shaped) {
@@ -95,6 +93,15 @@ pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, V
         }
         Some(_) | None => Err(diagnostics),
     }
+}
+
+/// Reads the YAML of a `cluster.yaml`, whatever its keys are.
+///
+/// # Errors
+/// The findings about a text that is no YAML, too large, or has duplicate keys.
+pub fn read_tree(text: &[u8]) -> Result<Node, Vec<Diagnostic>> {
+    let text = decode(text, &SPEC).map_err(|problem| whole(vec![problem]))?;
+    tree::read(text, &SPEC).map_err(whole)
 }
 
 /// What is amiss with an update, and where in the spec it is said.
@@ -126,8 +133,7 @@ pub fn placed(text: &[u8], objections: Vec<Objection>) -> Vec<Diagnostic> {
     if objections.is_empty() {
         return Vec::new();
     }
-    let read = decode(text, &SPEC).map_err(|problem| whole(vec![problem]));
-    let tree = match read.and_then(|text| tree::read(text, &SPEC).map_err(whole)) {
+    let tree = match read_tree(text) {
         Ok(tree) => tree,
         Err(diagnostics) => return diagnostics,
     };
@@ -213,7 +219,6 @@ mod tests {
     mod examples;
     mod findings;
     mod fuzz;
-    mod kube_aws;
     mod schema;
     mod secrets;
     mod seeds;

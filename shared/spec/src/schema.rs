@@ -28,6 +28,25 @@ pub(super) fn root() -> &'static Value {
     &SCHEMA
 }
 
+/// Follows `$ref`, and the `anyOf` by which an optional value says "or null".
+///
+/// # Panics
+/// If `root` is not the schema that `schema` is a part of.
+#[must_use]
+pub fn resolve<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
+    loop {
+        if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+            let target = name.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+            schema = target.expect("a schema that we generate refers to its own definitions");
+        } else if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
+            let choice = choices.iter().find(|choice| choice.get("type") != Some(&Value::from("null")));
+            schema = choice.expect("an optional value is something or null");
+        } else {
+            return schema;
+        }
+    }
+}
+
 /// Whether there is a key at that place: names with dots between them, through no list.
 pub(super) fn knows(place: &str) -> bool {
     let root = root();

@@ -11,6 +11,7 @@ use super::path::Path;
 use super::report::Report;
 use super::tree::{Entry, Kind, Node};
 use crate::patch::json_value;
+use crate::schema::resolve;
 
 /// Reads `node` as the schema's root says.
 pub(crate) fn read(root: &Value, node: &Node, report: &mut Report<'_>) -> Value {
@@ -23,24 +24,8 @@ struct Walk<'s> {
 }
 
 impl<'s> Walk<'s> {
-    /// Follows `$ref`, and the `anyOf` by which an optional group says "or null".
-    fn resolve(&self, schema: &'s Value) -> &'s Value {
-        let mut schema = schema;
-        loop {
-            if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
-                let target = name.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-                schema = target.expect("a schema that we generate refers to its own definitions");
-            } else if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
-                let choice = choices.iter().find(|choice| choice.get("type") != Some(&Value::from("null")));
-                schema = choice.expect("an optional value is something or null");
-            } else {
-                return schema;
-            }
-        }
-    }
-
     fn value(&self, schema: &'s Value, node: &Node, path: &Path, report: &mut Report<'_>) -> Option<Value> {
-        let schema = self.resolve(schema);
+        let schema = resolve(self.root, schema);
         if let Some(choices) = choices(schema) {
             return choice(&choices, node, path, report);
         }
@@ -126,7 +111,7 @@ impl<'s> Walk<'s> {
 
     /// The value of a key: a group or a list may be left empty, anything else must be said.
     fn entry(&self, schema: &'s Value, entry: &Entry, path: &Path, report: &mut Report<'_>) -> Option<Value> {
-        let kind = self.resolve(schema).get("type");
+        let kind = resolve(self.root, schema).get("type");
         let collection = kind == Some(&Value::from("object")) || kind == Some(&Value::from("array"));
         if entry.value.is_null() && !collection {
             report.key(
@@ -164,7 +149,7 @@ impl<'s> Walk<'s> {
             }
             // An item that was refused leaves a hole rather than move those behind it: paths must stay true.
             let value = self.value(schema, item, &path, report);
-            list.push(value.unwrap_or_else(|| placeholder(self.resolve(schema))));
+            list.push(value.unwrap_or_else(|| placeholder(resolve(self.root, schema))));
         }
         Some(Value::Array(list))
     }
@@ -298,11 +283,11 @@ fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, repor
         let message = format!("`{}` is a key {whose} that Slipway does not take", entry.key);
         report.key(Severity::Error, entry.key_span, "retired-key", path, message, help);
     };
-    if let Some(help) = legacy::retired(&pattern) {
+    if let Some(help) = legacy::replacement(&pattern) {
         return refuse(report, &help);
     }
     // A group that is retired as a whole, but whose members have each an answer of their own.
-    if legacy::retired_inside(&pattern) {
+    if legacy::has_retired_below(&pattern) {
         match &entry.value.kind {
             Kind::Map(entries) if !entries.is_empty() => {
                 for below in entries {

@@ -37,33 +37,40 @@ pub(crate) struct Document {
 
 /// A place in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Span {
+pub struct Span {
     /// From 1; 0 is the whole file.
-    pub(crate) line: u32,
+    pub line: u32,
     /// In characters, from 1.
-    pub(crate) column: u32,
-    /// First byte.
-    pub(crate) start: usize,
-    /// Behind the last byte.
-    pub(crate) end: usize,
+    pub column: u32,
+    /// The first byte.
+    pub start: usize,
+    /// The byte after the last.
+    pub end: usize,
 }
 
-/// A value and where it stands.
+/// A value of a YAML document, and where it is.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) span: Span,
-    pub(crate) kind: Kind,
+pub struct Node {
+    /// Where it is.
+    pub span: Span,
+    /// What it is.
+    pub kind: Kind,
     /// Nodes below and with this one, aliases expanded.
     size: usize,
     /// Levels below and with this one.
     height: usize,
 }
 
-/// What a value is.
+/// What a value is. Aliases and merge keys are resolved.
 #[derive(Debug)]
-pub(crate) enum Kind {
-    /// Text; `plain` if it stood without quotes.
-    Scalar { text: String, plain: bool },
+pub enum Kind {
+    /// A scalar, which keeps its text.
+    Scalar {
+        /// The text, without quotes.
+        text: String,
+        /// Whether it had no quotes.
+        plain: bool,
+    },
     /// A list.
     List(Vec<Rc<Node>>),
     /// Keys and values in their order, each key once.
@@ -72,10 +79,13 @@ pub(crate) enum Kind {
 
 /// A key with its value.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) key_span: Span,
-    pub(crate) value: Rc<Node>,
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Where the key is.
+    pub key_span: Span,
+    /// Its value.
+    pub value: Rc<Node>,
 }
 
 impl Node {

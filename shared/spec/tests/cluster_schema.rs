@@ -1,5 +1,5 @@
-//! `infra/cluster.schema.json` says what a `cluster.yaml` may hold, `docs/cluster-yaml.md` says it to people, and
-//! `docs/from-kube-aws.md` to those who come from there. `UPDATE_SCHEMAS=1 cargo test` writes them anew.
+//! `infra/cluster.schema.json` says what a `cluster.yaml` may hold, and `docs/cluster-yaml.md` says it to people.
+//! `UPDATE_SCHEMAS=1 cargo test` writes them anew.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test reads files and the environment")]
 
 /// Holds the file against what it is made from, or writes it.
@@ -25,9 +25,4 @@ fn the_published_schema_is_that_of_the_types() {
 #[test]
 fn the_reference_is_that_of_the_types() {
     hold("docs/cluster-yaml.md", &slipway_spec::cluster_yaml());
-}
-
-#[test]
-fn what_became_of_kube_aws_keys_is_said_as_it_is() {
-    hold("docs/from-kube-aws.md", &slipway_spec::from_kube_aws());
 }

@@ -119,7 +119,7 @@ fn demanded(
         Ok(checked) => return Ok(Ok(checked.cluster)),
         Err(findings) => findings,
     };
-    let migrated = slipway_spec::migrate(&source.bytes).ok();
+    let migrated = slipway_migrate::migrate(&source.bytes).ok();
     let old = migrated.and_then(|migrated| slipway_spec::parse(migrated.text.as_bytes(), None).ok());
     Ok(old.map(|parsed| parsed.cluster).ok_or((source, findings)))
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::{cell, resolve};
+use super::table_cell;
+use crate::schema::resolve;
 
 const HEAD: &str = "\
 <!-- Generated from the types: UPDATE_SCHEMAS=1 cargo test -p slipway-spec --test cluster_schema. -->
@@ -148,8 +149,8 @@ impl<'s> Page<'s> {
         let _ = writeln!(
             self.text,
             "| {shown} | {} | {default} | {} |",
-            cell(&self.kind(property)),
-            cell(&described(property))
+            table_cell(&self.kind(property)),
+            table_cell(&described(property))
         );
         let resolved = resolve(self.root, property);
         let (inside, prefix, name) = match resolved.get("items") {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::documents::resolve;
+use super::resolve;
 
 /// The schema with each slot saying what may stand in it.
 pub(super) fn published(root: &Value) -> Value {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::super::documents::resolve;
+use super::super::schema::resolve;
 use super::super::report::Report;
 use super::super::{Accepted, SPEC, parse, schema, shape, tree};
 

@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{cell, resolve};
-use crate::{legacy, schema};
+use slipway_spec::{legacy, resolve, schema, table_cell};
 
-const KEYS: &str = include_str!("../../data/kube-aws-keys.txt");
+const KEYS: &str = include_str!("../data/kube-aws-keys.txt");
 
 /// What became of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +17,9 @@ pub(crate) enum Fate {
     Translated(String),
     /// Refused, saying what to do.
     Retired(String),
-    /// Nothing by itself: the keys below have each their fate.
+    /// A group: each of its keys has a fate of its own.
     Group,
-    /// Nobody said anything about it yet.
+    /// There is no note about it.
     Unknown,
 }
 
@@ -32,7 +31,7 @@ pub(crate) fn keys() -> (Vec<&'static str>, Vec<&'static str>) {
     (lines(newest), lines(before))
 }
 
-/// What becomes of the key at `path`, from the schema and the notes.
+/// The fate of the key at `path`, from the schema and the notes.
 pub(crate) fn fate(root: &Value, path: &str) -> Fate {
     let translated = |at: &str| {
         let note = legacy::TRANSLATED.iter().find(|note| note.pattern == at);
@@ -50,7 +49,7 @@ pub(crate) fn fate(root: &Value, path: &str) -> Fate {
             if resolved.get("additionalProperties").is_some_and(Value::is_object) {
                 return fate;
             }
-            return below(path, &walked);
+            return fate_by_notes(path, &walked);
         };
         if property.get("deprecated") == Some(&Value::Bool(true)) {
             fate = translated(&walked);
@@ -64,27 +63,26 @@ pub(crate) fn fate(root: &Value, path: &str) -> Fate {
     fate
 }
 
-/// The fate of what the schema does not know from `walked` on.
-fn below(path: &str, walked: &str) -> Fate {
+/// The fate of a key of which the schema knows nothing after `walked`.
+fn fate_by_notes(path: &str, walked: &str) -> Fate {
     let mut place = walked.to_owned();
     for step in std::iter::once("").chain(path[walked.len()..].split('.').filter(|step| !step.is_empty())) {
         let name = step.trim_end_matches("[]");
         if !name.is_empty() {
             place = format!("{place}.{name}");
         }
-        if let Some(help) = legacy::retired(&place) {
+        if let Some(help) = legacy::replacement(&place) {
             return Fate::Retired(help.into_owned());
         }
         if step.ends_with("[]") {
             place.push_str("[]");
         }
     }
-    if legacy::retired_inside(&place) { Fate::Group } else { Fate::Unknown }
+    if legacy::has_retired_below(&place) { Fate::Group } else { Fate::Unknown }
 }
 
-/// What kube-aws' users should know before the table.
 const HEAD: &str = "\
-<!-- Generated: UPDATE_SCHEMAS=1 cargo test -p slipway-spec --test cluster_schema. From shared/spec/data/kube-aws-keys.txt,
+<!-- Generated: UPDATE_SCHEMAS=1 cargo test -p slipway-migrate --test page. From shared/migrate/data/kube-aws-keys.txt,
      the schema, and the notes in shared/spec/src/legacy. -->
 
 # From kube-aws
@@ -100,9 +98,10 @@ A key that is not listed lies below one that is refused, and shares its answer. 
 cluster, too; where those are the same as at the top, only the top is listed.
 ";
 
-/// The page.
-pub(crate) fn page() -> String {
-    let root = schema::root();
+/// The text of `docs/from-kube-aws.md`.
+#[must_use]
+pub fn page() -> String {
+    let root = &schema();
     let (newest, before) = keys();
     let mut text = HEAD.to_owned();
     for (title, keys) in [("Keys of v0.16.4", newest), ("Keys of the releases before", before)] {
@@ -122,26 +121,26 @@ pub(crate) fn page() -> String {
         for (key, fate) in &rows {
             let inside =
                 |group: &str| key.strip_prefix(group).is_some_and(|rest| rest.starts_with(['.', '[']));
-            if answered.is_some_and(inside) || again_in_pool(&rows, key, fate) {
+            if answered.is_some_and(inside) || repeats_the_top(&rows, key, fate) {
                 continue;
             }
             let (word, help) = match fate {
                 Fate::Same => ("same", String::new()),
                 Fate::Translated(help) => ("translated", help.clone()),
                 Fate::Retired(help) => ("refused", help.clone()),
-                // A test holds that there is none without an answer.
+                // A test holds that none is unknown.
                 Fate::Group | Fate::Unknown => continue,
             };
-            // What is refused as a whole is said once; what is taken is listed to its last key.
+            // A group that is refused or translated as a whole gets one row.
             answered = matches!(fate, Fate::Retired(_) | Fate::Translated(_)).then_some(key);
-            let _ = writeln!(text, "| `{key}` | {word} | {} |", cell(&help));
+            let _ = writeln!(text, "| `{key}` | {word} | {} |", table_cell(&help));
         }
     }
     text
 }
 
 /// Whether a pool's key only repeats what is said at the top.
-fn again_in_pool(rows: &[(&str, Fate)], key: &str, fate: &Fate) -> bool {
+fn repeats_the_top(rows: &[(&str, Fate)], key: &str, fate: &Fate) -> bool {
     let Some(key) = key.strip_prefix("worker.nodePools[].") else { return false };
     let places = [key.to_owned(), format!("experimental.{key}"), format!("kubelet.{key}")];
     let top = rows.iter().find(|(top, _)| places.iter().any(|place| place == top));

@@ -1,7 +1,8 @@
 //! Each key of kube-aws has a fate here: taken under its name, taken in another form, or refused by name with what to do.
 
-use super::super::documents::kube_aws::{Fate, fate, keys};
-use super::super::{legacy, parse, schema};
+use slipway_spec::{legacy, parse, schema};
+
+use crate::page::{Fate, fate, keys};
 
 #[test]
 fn every_key_has_a_fate() {
@@ -15,7 +16,7 @@ fn every_key_has_a_fate() {
     let root = schema();
     let forgotten: Vec<&str> =
         newest.into_iter().chain(before).filter(|key| fate(&root, key) == Fate::Unknown).collect();
-    assert!(forgotten.is_empty(), "take it, or add a note to spec/legacy: {forgotten:#?}");
+    assert!(forgotten.is_empty(), "take it, or add a note to shared/spec/src/legacy: {forgotten:#?}");
 }
 
 /// A spec in which nothing stands but the key, with a word as its value.
@@ -80,7 +81,7 @@ fn every_note_is_about_a_key_of_kube_aws() {
     };
     let strange: Vec<&str> = legacy::TRANSLATED
         .iter()
-        .chain(legacy::notes())
+        .chain(legacy::retired_keys())
         .map(|note| note.pattern)
         .filter(|pattern| !known(pattern) && !GUESSES.contains(pattern))
         .collect();

@@ -1,16 +1,16 @@
 //! Key by key: what kube-aws' users said is in the new spec, or in the report.
 
 use super::*;
-use crate::documents::kube_aws::{Fate, fate, keys};
-use crate::schema;
+use crate::page::{Fate, fate, keys};
+use slipway_spec::schema;
 
 /// Each value of a spec by its path.
 fn leaves(text: &str) -> Vec<(String, String)> {
-    let mut item = Item::of(&tree::read(text, &SPEC).expect("it is YAML"));
+    let mut item = Item::from(&read_tree(text.as_bytes()).expect("it is YAML"));
     let mut paths = Vec::new();
     item.leaves("", &mut paths);
     let value = |path: &String| {
-        let text = item.place(path).and_then(|item| item.text().map(str::to_owned));
+        let text = item.at_finding(path).and_then(|item| item.text().map(str::to_owned));
         (path.clone(), text.unwrap_or_default())
     };
     paths.iter().map(value).collect()
@@ -29,7 +29,9 @@ fn migrated(text: &str) -> Migrated {
 fn specs() -> Vec<String> {
     let mut texts = vec![FULL.to_owned()];
     texts.extend(include_str!("../testdata/kube-aws-more.yaml").split("\n---\n").map(str::to_owned));
-    texts.extend(include_str!("../../tests/data/every-group.yaml").split("\n---\n").map(str::to_owned));
+    texts.extend(
+        include_str!("../../../spec/src/tests/data/every-group.yaml").split("\n---\n").map(str::to_owned),
+    );
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut examples: Vec<std::path::PathBuf> = std::fs::read_dir(folder)
         .expect("they are there")
@@ -69,7 +71,7 @@ fn every_key_that_is_taken_survives_with_its_value() {
         let made = migrated(&text);
         let after = leaves(&made.text);
         for (path, value) in leaves(&text) {
-            let pattern = super::super::Path::of(&path).pattern();
+            let pattern = pattern(&path);
             let told = made.changes.iter().any(|change| within(&path, &change.path));
             let there = after.contains(&(path.clone(), value.clone()));
             assert!(

@@ -1,9 +1,9 @@
-//! How each key of kube-aws is written today. A test holds that what comes out means what went in.
+//! How each key of kube-aws is written today. A test holds that both forms give the same cluster.
 
 use super::Log;
 use super::item::Item;
 
-/// Keys that have another place today, and the same value there.
+/// Keys that have another place today, with the same value.
 const MOVED: &[(&str, &str)] = &[
     ("vpcId", "vpc.id"),
     ("internetGatewayId", "internetGateway.id"),
@@ -32,7 +32,7 @@ const MOVED: &[(&str, &str)] = &[
     ("etcdTenancy", "etcd.tenancy"),
 ];
 
-/// The same within a pool.
+/// As [`MOVED`], within a pool.
 const MOVED_IN_POOL: &[(&str, &str)] = &[
     ("rootVolumeSize", "rootVolume.size"),
     ("rootVolumeType", "rootVolume.type"),
@@ -41,7 +41,7 @@ const MOVED_IN_POOL: &[(&str, &str)] = &[
     ("clusterAutoscalerSupport.enabled", "autoscaling.clusterAutoscaler.enabled"),
 ];
 
-/// What a worker had by default at the top of the spec, and where each pool has it.
+/// Defaults of workers at the top of the spec, and the key in each pool.
 const WORKER_DEFAULTS: &[(&str, &str)] = &[
     ("workerCount", "count"),
     ("workerInstanceType", "instanceType"),
@@ -61,11 +61,11 @@ pub(super) fn apply(root: &mut Item, log: &mut Log) {
     units(root, log);
     super::components::apply(root, log);
     for (from, to) in MOVED {
-        log.carry(root, "", from, to);
+        log.move_value(root, "", from, to);
     }
     let existing = ["vpc.id", "vpc.idFromStackOutput"].iter().any(|key| root.at(key).is_some());
     if existing && root.get("vpcCIDR").is_none() {
-        root.put("vpcCIDR", Item::word("10.0.0.0/16"));
+        root.put_if_absent("vpcCIDR", Item::plain("10.0.0.0/16"));
         log.decision(
             "vpcCIDR",
             "kube-aws took 10.0.0.0/16 for the existing VPC: write the range that it has",
@@ -78,7 +78,7 @@ pub(super) fn apply(root: &mut Item, log: &mut Log) {
         let Some(value) = root.take(from) else { continue };
         log.translated(from, format!("written as `{to}` in each pool that says nothing else"));
         for pool in pools(root) {
-            pool.put(to, value.clone());
+            pool.put_if_absent(to, value.clone());
         }
     }
     let zones = zones(root);
@@ -92,7 +92,7 @@ pub(super) fn pools(root: &mut Item) -> &mut [Item] {
     root.get_mut("worker").map_or(&mut [][..], |worker| worker.items_mut("nodePools"))
 }
 
-/// kube-aws' machines ran Container Linux, whose images cannot run here, and etcd of its day.
+/// Images and releases of kube-aws' machines, which cannot be used here.
 fn images(root: &mut Item, log: &mut Log) {
     let image = "an image of Container Linux has no place here: nodes run Amazon Linux 2023; name another with `amiId` or `image`";
     if root.take("amiId").is_some() {
@@ -115,7 +115,7 @@ fn images(root: &mut Item, log: &mut Log) {
     }
 }
 
-/// Volumes of a type that nobody makes any more, and figures that mean none.
+/// Magnetic volumes, and `iops: 0`, which meant none.
 fn volumes(root: &mut Item, log: &mut Log) {
     let mut visit = |group: &mut Item, path: String| {
         if group.at("type").is_some_and(|kind| kind.is("standard")) {
@@ -149,7 +149,7 @@ fn volumes(root: &mut Item, log: &mut Log) {
     }
 }
 
-/// Controllers are not scaled by load: as many as their group may have had.
+/// Controllers are not scaled by load: the old maximum becomes their number.
 fn controllers(root: &mut Item, log: &mut Log) {
     let size = |key: &str| root.at(&format!("controller.autoScalingGroup.{key}")).cloned();
     let (least, most) = (size("minSize"), size("maxSize"));
@@ -158,7 +158,7 @@ fn controllers(root: &mut Item, log: &mut Log) {
     {
         root.take("controller.count");
         root.take("controller.autoScalingGroup");
-        root.put("controller.count", count);
+        root.put_if_absent("controller.count", count);
         log.decision(
             "controller.autoScalingGroup",
             "controllers are not scaled by load: `controller.count` is the most that there were",
@@ -166,7 +166,7 @@ fn controllers(root: &mut Item, log: &mut Log) {
     }
 }
 
-/// Units that nothing pulls in at boot could be enabled on Container Linux, without effect.
+/// Container Linux allowed to enable a unit without an `[Install]` section, without effect.
 fn units(root: &mut Item, log: &mut Log) {
     let mut visit = |group: &mut Item, path: &str| {
         for (index, unit) in group.items_mut("customSystemdUnits").iter_mut().enumerate() {
@@ -190,16 +190,16 @@ fn units(root: &mut Item, log: &mut Log) {
     }
 }
 
-/// `externalDNSName` and what went with it.
+/// `externalDNSName` and the keys that belonged to it.
 fn endpoint(root: &mut Item, log: &mut Log) {
     if root.get("apiEndpoints").is_some() {
         return;
     }
     let Some(name) = root.take("externalDNSName") else { return };
-    let mut endpoint = Item::map([("name", Item::word("default")), ("dnsName", name)]);
+    let mut endpoint = Item::map([("name", Item::plain("default")), ("dnsName", name)]);
     if let Some(zone) = root.take("hostedZoneId").or_else(|| root.take("hostedZone.id")) {
         log.translated("hostedZoneId", "written as `apiEndpoints[].loadBalancer.hostedZone.id`".to_owned());
-        endpoint.put("loadBalancer.hostedZone.id", zone);
+        endpoint.put_if_absent("loadBalancer.hostedZone.id", zone);
     }
     if let Some(made) = root.take("createRecordSet") {
         log.translated(
@@ -207,18 +207,18 @@ fn endpoint(root: &mut Item, log: &mut Log) {
             "written as `apiEndpoints[].loadBalancer.recordSetManaged`".to_owned(),
         );
         if made.boolean() == Some(false) {
-            endpoint.put("loadBalancer.recordSetManaged", made);
+            endpoint.put_if_absent("loadBalancer.recordSetManaged", made);
         }
     }
     for key in ["private", "subnets"] {
         let from = format!("controller.loadBalancer.{key}");
         if let Some(value) = root.take(&from) {
             log.moved(&from, &format!("apiEndpoints[0].loadBalancer.{key}"));
-            endpoint.put(&format!("loadBalancer.{key}"), value);
+            endpoint.put_if_absent(&format!("loadBalancer.{key}"), value);
         }
     }
     log.translated("externalDNSName", "written as `apiEndpoints`".to_owned());
-    root.put("apiEndpoints", Item::List(vec![endpoint]));
+    root.put_if_absent("apiEndpoints", Item::List(vec![endpoint]));
 }
 
 fn load_balancers(root: &mut Item, log: &mut Log) {
@@ -226,11 +226,11 @@ fn load_balancers(root: &mut Item, log: &mut Log) {
         let path = format!("apiEndpoints[{index}].loadBalancer");
         let Some(balancer) = endpoint.get_mut("loadBalancer") else { continue };
         if let Some(zone) = balancer.take("hostedZoneId") {
-            balancer.put("hostedZone.id", zone);
+            balancer.put_if_absent("hostedZone.id", zone);
             log.translated(&format!("{path}.hostedZoneId"), "written as `hostedZone.id`".to_owned());
         }
         if let Some(made) = balancer.take("createRecordSet") {
-            balancer.put("recordSetManaged", made);
+            balancer.put_if_absent("recordSetManaged", made);
             log.translated(&format!("{path}.createRecordSet"), "written as `recordSetManaged`".to_owned());
         }
         if balancer.get("type").is_some_and(|kind| kind.is("classic")) {
@@ -243,15 +243,15 @@ fn load_balancers(root: &mut Item, log: &mut Log) {
     }
 }
 
-/// Settings of all subnets, which each has for itself today.
+/// Settings of all subnets, which are now keys of each subnet.
 fn subnets(root: &mut Item, log: &mut Log) {
     for (index, subnet) in root.items_mut("subnets").iter_mut().enumerate() {
         let path = format!("subnets[{index}].");
-        log.carry(subnet, &path, "routeTableId", "routeTable.id");
+        log.move_value(subnet, &path, "routeTableId", "routeTable.id");
         if let Some(public) = subnet.take("mapPublicIPs") {
             log.translated(&format!("{path}mapPublicIPs"), "written as `private`".to_owned());
             if public.boolean() == Some(false) {
-                subnet.put("private", Item::word("true"));
+                subnet.put_if_absent("private", Item::plain("true"));
             }
         }
     }
@@ -263,21 +263,21 @@ fn subnets(root: &mut Item, log: &mut Log) {
         return;
     }
     if root.get("subnets").is_none() {
-        // The single subnet, in so many words.
+        // kube-aws' single subnet, as a list.
         let mut subnet = Item::Map(Vec::new());
         for key in ["availabilityZone", "instanceCIDR"] {
             if let Some(value) = root.take(key) {
-                subnet.put(key, value);
+                subnet.put_if_absent(key, value);
             }
         }
-        subnet.put("instanceCIDR", Item::word("10.0.0.0/24"));
-        root.put("subnets", Item::List(vec![subnet]));
+        subnet.put_if_absent("instanceCIDR", Item::plain("10.0.0.0/24"));
+        root.put_if_absent("subnets", Item::List(vec![subnet]));
     }
     if let Some(table) = root.take("routeTableId") {
         log.translated("routeTableId", "written as `routeTable` on each of `subnets`".to_owned());
         for subnet in root.items_mut("subnets") {
             if subnet.get("id").is_none() {
-                subnet.put("routeTable.id", table.clone());
+                subnet.put_if_absent("routeTable.id", table.clone());
             }
         }
     }
@@ -285,16 +285,16 @@ fn subnets(root: &mut Item, log: &mut Log) {
         log.translated("mapPublicIPs", "written as `private` on each of `subnets`".to_owned());
         if public.boolean() == Some(false) {
             for subnet in root.items_mut("subnets") {
-                subnet.put("private", Item::word("true"));
+                subnet.put_if_absent("private", Item::plain("true"));
             }
         }
     }
 }
 
-/// Names of the subnets that pools stand in by default, with their zones; empty where there is only the one.
+/// Names and zones of the subnets that pools use by default; empty if the spec lists no subnets.
 fn zones(root: &Item) -> Vec<(String, String)> {
     let Some(Item::List(subnets)) = root.get("subnets") else { return Vec::new() };
-    let of = |private: bool| -> Vec<(String, String)> {
+    let named = |private: bool| -> Vec<(String, String)> {
         let subnets = subnets.iter().enumerate();
         subnets
             .filter(|(_, subnet)| subnet.get("private").is_some_and(Item::is_true) == private)
@@ -305,29 +305,29 @@ fn zones(root: &Item) -> Vec<(String, String)> {
             })
             .collect()
     };
-    let private = of(true);
-    if private.is_empty() { of(false) } else { private }
+    let private = named(true);
+    if private.is_empty() { named(false) } else { private }
 }
 
 fn pool(pool: &mut Item, path: &str, zones: &[(String, String)], log: &mut Log) {
     for (from, to) in MOVED_IN_POOL {
-        log.carry(pool, &format!("{path}."), from, to);
+        log.move_value(pool, &format!("{path}."), from, to);
     }
     if let Some(zone) = pool.get("availabilityZone").and_then(Item::text).map(str::to_owned)
         && pool.get("subnets").is_none()
     {
         let names: Vec<Item> = zones
             .iter()
-            .filter(|(_, of)| *of == zone)
-            .map(|(name, _)| Item::map([("name", Item::Scalar { text: name.clone(), plain: false })]))
+            .filter(|(_, subnet_zone)| *subnet_zone == zone)
+            .map(|(name, _)| Item::map([("name", Item::quoted(name))]))
             .collect();
-        // A cluster with one subnet needs no name for it.
+        // A cluster with a single subnet has no name for it.
         if zones.is_empty() || !names.is_empty() {
             pool.take("availabilityZone");
             log.translated(&format!("{path}.availabilityZone"), "written as the zone's `subnets`".to_owned());
         }
         if !names.is_empty() {
-            pool.put("subnets", Item::List(names));
+            pool.put_if_absent("subnets", Item::List(names));
         }
     }
     spot(pool, path, log);
@@ -337,15 +337,15 @@ fn pool(pool: &mut Item, path: &str, zones: &[(String, String)], log: &mut Log) 
         if on {
             let mut store = Item::Map(Vec::new());
             if let Some(system) = storage.take("filesystem") {
-                store.put("filesystem", system);
+                store.put_if_absent("filesystem", system);
             }
-            pool.put("ephemeralStorage", store);
+            pool.put_if_absent("ephemeralStorage", store);
         }
-        log.left_over(&format!("{path}.ephemeralImageStorage"), &storage);
+        log.drop_rest(&format!("{path}.ephemeralImageStorage"), &storage);
     }
 }
 
-/// Three ways to have spot instances, which are one today.
+/// kube-aws' three ways to have spot instances.
 fn spot(pool: &mut Item, path: &str, log: &mut Log) {
     if let Some(mut mixed) = pool.take("autoScalingGroup.mixedInstances") {
         let on = mixed.take("enabled").is_some_and(|on| on.is_true());
@@ -354,18 +354,18 @@ fn spot(pool: &mut Item, path: &str, log: &mut Log) {
             "written as `mixedInstances`".to_owned(),
         );
         if on {
-            pool.put("mixedInstances", mixed);
+            pool.put_if_absent("mixedInstances", mixed);
         } else {
-            log.left_over(&format!("{path}.autoScalingGroup.mixedInstances"), &mixed);
+            log.drop_rest(&format!("{path}.autoScalingGroup.mixedInstances"), &mixed);
         }
     }
     if let Some(mut fleet) = pool.take("spotFleet") {
-        let said = |count: &Item| count.text().is_some_and(|count| count != "0");
+        let is_set = |count: &Item| count.text().is_some_and(|count| count != "0");
         log.translated(
             &format!("{path}.spotFleet"),
             "written as `mixedInstances` and `autoScalingGroup`".to_owned(),
         );
-        if let Some(capacity) = fleet.take("targetCapacity").filter(said) {
+        if let Some(capacity) = fleet.take("targetCapacity").filter(is_set) {
             let mut mixed = Item::Map(Vec::new());
             if let Some(Item::List(specifications)) = fleet.take("launchSpecifications") {
                 let mut overrides = Vec::new();
@@ -374,25 +374,25 @@ fn spot(pool: &mut Item, path: &str, log: &mut Log) {
                     let kept = ["instanceType", "weightedCapacity"];
                     let (kept, rest) = entries.into_iter().partition(|(key, _)| kept.contains(&key.as_str()));
                     let place = format!("{path}.spotFleet.launchSpecifications[{index}]");
-                    log.left_over(&place, &Item::Map(rest));
+                    log.drop_rest(&place, &Item::Map(rest));
                     overrides.push(Item::Map(kept));
                 }
                 if !overrides.is_empty() {
-                    mixed.put("overrides", Item::List(overrides));
+                    mixed.put_if_absent("overrides", Item::List(overrides));
                 }
             }
             pool.take("count");
-            pool.put("autoScalingGroup.minSize", capacity.clone());
-            pool.put("autoScalingGroup.maxSize", capacity);
-            pool.put("mixedInstances", mixed);
+            pool.put_if_absent("autoScalingGroup.minSize", capacity.clone());
+            pool.put_if_absent("autoScalingGroup.maxSize", capacity);
+            pool.put_if_absent("mixedInstances", mixed);
         }
-        log.left_over(&format!("{path}.spotFleet"), &fleet);
+        log.drop_rest(&format!("{path}.spotFleet"), &fleet);
     }
     if pool.take("spotPrice").is_some() {
         log.translated(
             &format!("{path}.spotPrice"),
             "written as `mixedInstances`; spot never costs more than on demand".to_owned(),
         );
-        pool.put("mixedInstances", Item::Map(Vec::new()));
+        pool.put_if_absent("mixedInstances", Item::Map(Vec::new()));
     }
 }

@@ -1,11 +1,12 @@
 //! Settings of Kubernetes' own components, which kube-aws had in `experimental`, `kubelet`, `kubeDns` and other groups.
 
+use slipway_spec::read_tree;
+
 use super::Log;
 use super::item::Item;
 use super::rules::pools;
-use crate::{SPEC, tree};
 
-/// Keys that have another place today, and the same value there.
+/// Keys that have another place today, with the same value.
 const MOVED: &[(&str, &str)] = &[
     ("experimental.nodeMonitorGracePeriod", "kubernetes.controllerManager.nodeMonitorGracePeriod"),
     ("kubelet.systemReserved", "kubernetes.kubelet.systemReserved"),
@@ -22,7 +23,7 @@ const MOVED: &[(&str, &str)] = &[
     ("experimental.clusterAutoscalerSupport.options", "addons.clusterAutoscaler.options"),
 ];
 
-/// The same within a pool.
+/// As [`MOVED`], within a pool.
 const MOVED_IN_POOL: &[(&str, &str)] = &[
     ("systemReserved", "kubelet.systemReserved"),
     ("kubeReserved", "kubelet.kubeReserved"),
@@ -30,8 +31,8 @@ const MOVED_IN_POOL: &[(&str, &str)] = &[
     ("gpuSupport.enabled", "gpu.nvidia.enabled"),
 ];
 
-/// Settings of `experimental` that each pool has for itself.
-const OF_POOLS: &[&str] = &[
+/// Settings of `experimental` that each pool has today.
+const POOL_SETTINGS: &[&str] = &[
     "loadBalancer",
     "targetGroup",
     "ephemeralImageStorage",
@@ -41,7 +42,7 @@ const OF_POOLS: &[&str] = &[
     "nodeLabels",
 ];
 
-/// Flags of the kubelet, and where its configuration has them.
+/// Flags of the kubelet, and the keys that replace them.
 const KUBELET_FLAGS: &[(&str, &str)] = &[
     ("container-log-max-files", "config.containerLogMaxFiles"),
     ("container-log-max-size", "config.containerLogMaxSize"),
@@ -67,16 +68,16 @@ const KUBELET_FLAGS: &[(&str, &str)] = &[
     ("system-reserved", "systemReserved"),
 ];
 
-/// What kube-aws limited events to where it was not told otherwise.
+/// kube-aws' default limits.
 const EVENT_LIMITS: &str =
     "- {type: Namespace, qps: 250, burst: 500, cacheSize: 4096}\n- {type: User, qps: 50, burst: 250}\n";
 
 pub(super) fn apply(root: &mut Item, log: &mut Log) {
-    for name in OF_POOLS {
+    for name in POOL_SETTINGS {
         let from = format!("experimental.{name}");
         let Some(value) = root.take(&from) else { continue };
         log.translated(&from, format!("written as `{name}` in each pool that says nothing else"));
-        pools(root).iter_mut().for_each(|pool| pool.put(name, value.clone()));
+        pools(root).iter_mut().for_each(|pool| pool.put_if_absent(name, value.clone()));
     }
     names_of_the_api(root, log);
     audit_log(root, log);
@@ -84,23 +85,23 @@ pub(super) fn apply(root: &mut Item, log: &mut Log) {
     admission(root, log);
     network(root, log);
     for group in ["kubelet", "kubernetes.kubelet"] {
-        flags(root, "", group, "kubernetes.kubelet", log);
+        kubelet_flag_list(root, "", group, "kubernetes.kubelet", log);
     }
     for (from, to) in MOVED {
-        log.carry(root, "", from, to);
+        log.move_value(root, "", from, to);
     }
     for (index, pool) in pools(root).iter_mut().enumerate() {
         let path = format!("worker.nodePools[{index}].");
-        flags(pool, &path, "kubelet", "kubelet", log);
-        options(pool, &path, log);
+        kubelet_flag_list(pool, &path, "kubelet", "kubelet", log);
+        kubelet_command_line(pool, &path, log);
         for (from, to) in MOVED_IN_POOL {
-            log.carry(pool, &path, from, to);
+            log.move_value(pool, &path, from, to);
         }
     }
 }
 
-/// What is on; what is off goes with a word.
-fn on(root: &mut Item, group: &str, log: &mut Log) -> Option<Item> {
+/// Removes a group and returns it if it was enabled; notes it if it was not.
+fn take_enabled(root: &mut Item, group: &str, log: &mut Log) -> Option<Item> {
     let mut taken = root.take(group)?;
     if taken.take("enabled").is_some_and(|on| on.is_true()) {
         return Some(taken);
@@ -109,7 +110,7 @@ fn on(root: &mut Item, group: &str, log: &mut Log) -> Option<Item> {
     None
 }
 
-/// Names that go into the API server's certificate.
+/// Names in the API server's certificate.
 fn names_of_the_api(root: &mut Item, log: &mut Log) {
     for key in ["additionalDnsSans", "additionalIPAddressSans"] {
         let from = format!("customApiServerSettings.{key}");
@@ -127,20 +128,20 @@ fn names_of_the_api(root: &mut Item, log: &mut Log) {
 }
 
 fn audit_log(root: &mut Item, log: &mut Log) {
-    let Some(mut settings) = on(root, "experimental.auditLog", log) else { return };
+    let Some(mut settings) = take_enabled(root, "experimental.auditLog", log) else { return };
     let to = "kubernetes.apiServer.auditLog";
     // kube-aws kept a single old file.
-    settings.put("maxBackup", Item::word("1"));
+    settings.put_if_absent("maxBackup", Item::plain("1"));
     if settings.get("logPath").is_some_and(|path| path.is("/dev/stdout") || path.is("-")) {
-        settings = Item::map([("logPath", Item::Scalar { text: "-".to_owned(), plain: false })]);
+        settings = Item::map([("logPath", Item::quoted("-"))]);
     }
-    settings.put("enabled", Item::word("true"));
+    settings.put_if_absent("enabled", Item::plain("true"));
     log.moved("experimental.auditLog", to);
-    root.put(to, settings);
+    root.put_if_absent(to, settings);
 }
 
 fn oidc(root: &mut Item, log: &mut Log) {
-    let Some(mut settings) = on(root, "experimental.oidc", log) else { return };
+    let Some(mut settings) = take_enabled(root, "experimental.oidc", log) else { return };
     let to = "kubernetes.apiServer.oidc";
     let mut provider = Item::Map(Vec::new());
     for (from, to, default) in [
@@ -149,10 +150,10 @@ fn oidc(root: &mut Item, log: &mut Log) {
         ("usernameClaim", "usernameClaim", "email"),
         ("groupsClaim", "groupsClaim", "groups"),
     ] {
-        provider.put(to, settings.take(from).unwrap_or_else(|| Item::word(default)));
+        provider.put_if_absent(to, settings.take(from).unwrap_or_else(|| Item::plain(default)));
     }
     log.moved("experimental.oidc", to);
-    root.put(to, provider);
+    root.put_if_absent(to, provider);
 }
 
 fn admission(root: &mut Item, log: &mut Log) {
@@ -163,10 +164,10 @@ fn admission(root: &mut Item, log: &mut Log) {
         ("OwnerReferencesPermissionEnforcement", "OwnerReferencesPermissionEnforcement"),
     ] {
         let from = format!("experimental.admission.{key}");
-        if on(root, &from, log).is_some() {
+        if take_enabled(root, &from, log).is_some() {
             log.moved(&from, "kubernetes.apiServer.enableAdmissionPlugins");
-            if !plugins.contains(&Item::word(plugin)) {
-                plugins.push(Item::word(plugin));
+            if !plugins.contains(&Item::plain(plugin)) {
+                plugins.push(Item::plain(plugin));
             }
         }
     }
@@ -174,15 +175,15 @@ fn admission(root: &mut Item, log: &mut Log) {
         root.append("kubernetes.apiServer.enableAdmissionPlugins", plugins);
     }
     let from = "experimental.admission.eventRateLimit";
-    let Some(mut settings) = on(root, from, log) else { return };
+    let Some(mut settings) = take_enabled(root, from, log) else { return };
     let limits = settings.take("limits");
-    // It was YAML in a text; a spec holds one document, which begins with a key.
+    // The limits are YAML in a string. `read_tree` reads a map only, so they get a key.
     let text = limits.as_ref().and_then(Item::text).unwrap_or(EVENT_LIMITS);
     let read = format!("limits:\n{text}\n");
-    match tree::read(&read, &SPEC).ok().map(|node| Item::of(&node)).and_then(|mut item| item.take("limits")) {
+    match read_tree(read.as_bytes()).ok().and_then(|node| Item::from(&node).take("limits")) {
         Some(list @ Item::List(_)) => {
             log.moved(from, "kubernetes.apiServer.eventRateLimits");
-            root.put("kubernetes.apiServer.eventRateLimits", list);
+            root.put_if_absent("kubernetes.apiServer.eventRateLimits", list);
         }
         Some(Item::Scalar { .. } | Item::Map(_)) | None => log.decision(
             from,
@@ -193,9 +194,9 @@ fn admission(root: &mut Item, log: &mut Log) {
 
 fn network(root: &mut Item, log: &mut Log) {
     for group in ["kubeProxy.ipvsMode", "kubernetes.kubeProxy.ipvsMode"] {
-        if on(root, group, log).is_some() {
+        if take_enabled(root, group, log).is_some() {
             log.moved(group, "addons.kubeProxy.mode");
-            root.put("addons.kubeProxy.mode", Item::word("nftables"));
+            root.put_if_absent("addons.kubeProxy.mode", Item::plain("nftables"));
         }
     }
     let from = "kubernetes.networking.selfHosting.type";
@@ -203,7 +204,7 @@ fn network(root: &mut Item, log: &mut Log) {
         if kind == "canal" {
             root.take(from);
             log.moved(from, "addons.networkPolicy.enabled");
-            root.put("addons.networkPolicy.enabled", Item::word("true"));
+            root.put_if_absent("addons.networkPolicy.enabled", Item::plain("true"));
         } else if kind == "flannel" {
             root.take(from);
             log.translated(
@@ -214,36 +215,36 @@ fn network(root: &mut Item, log: &mut Log) {
     }
 }
 
-/// The kubelet's flags, as a list of names and values.
-fn flags(root: &mut Item, prefix: &str, from: &str, to: &str, log: &mut Log) {
+/// The kubelet's flags, given as a list of names and values.
+fn kubelet_flag_list(root: &mut Item, prefix: &str, from: &str, to: &str, log: &mut Log) {
     let key = format!("{from}.flags");
-    // What is no list is refused by name, later.
+    // Anything else than a list is refused by the parser.
     let Some(Item::List(flags)) = root.at(&key).cloned() else { return };
     root.take(&key);
     for (index, flag) in flags.iter().enumerate() {
         let path = format!("{prefix}{from}.flags[{index}]");
         let text = |key: &str| flag.get(key).and_then(Item::text).unwrap_or_default();
-        flag_of_kubelet(root, prefix, &path, to, (text("name"), text("value")), log);
+        kubelet_flag(root, prefix, &path, to, (text("name"), text("value")), log);
     }
 }
 
-/// The kubelet's flags, as one would type them.
-fn options(pool: &mut Item, prefix: &str, log: &mut Log) {
+/// The kubelet's flags, given as one command line.
+fn kubelet_command_line(pool: &mut Item, prefix: &str, log: &mut Log) {
     let Some(options) = pool.take("kubeletOpts") else { return };
     let path = format!("{prefix}kubeletOpts");
     for option in options.text().unwrap_or_default().split_whitespace() {
         let (name, value) = option.split_once('=').unwrap_or((option, "true"));
-        flag_of_kubelet(pool, prefix, &path, "kubelet", (name, value), log);
+        kubelet_flag(pool, prefix, &path, "kubelet", (name, value), log);
     }
 }
 
-fn flag_of_kubelet(root: &mut Item, prefix: &str, from: &str, to: &str, flag: (&str, &str), log: &mut Log) {
+fn kubelet_flag(root: &mut Item, prefix: &str, from: &str, to: &str, flag: (&str, &str), log: &mut Log) {
     let (name, value) = (flag.0.trim_start_matches('-'), flag.1);
     match KUBELET_FLAGS.iter().find(|(known, _)| *known == name) {
         Some((_, field)) => {
             let to = format!("{to}.{field}");
             log.moved(from, &format!("{prefix}{to}"));
-            root.put(&to, Item::word(value));
+            root.put_if_absent(&to, Item::plain(value));
         }
         None => log.decision(
             from,

@@ -1,16 +1,15 @@
-//! A spec that is being rewritten: its values in their order, and how they are written down again.
+//! A spec that is being rewritten: its values in their order, and how they are written as YAML.
 
 use std::fmt::Write as _;
 
-use crate::tree::{Kind, Node};
+use slipway_spec::{Kind, Node};
 
-/// Groups that switch something on by being there.
+/// Groups that mean something even when they are empty.
 const MEANINGFUL: &[&str] = &["mixedInstances", "ephemeralStorage"];
 
-/// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Item {
-    /// Text; `plain` if it stood without quotes.
+    /// `plain` if the text stands without quotes.
     Scalar {
         text: String,
         plain: bool,
@@ -19,20 +18,26 @@ pub(super) enum Item {
     Map(Vec<(String, Item)>),
 }
 
-impl Item {
-    pub(super) fn of(node: &Node) -> Self {
+impl From<&Node> for Item {
+    fn from(node: &Node) -> Self {
         match &node.kind {
             Kind::Scalar { text, plain } => Self::Scalar { text: text.clone(), plain: *plain },
-            Kind::List(items) => Self::List(items.iter().map(|item| Self::of(item)).collect()),
+            Kind::List(items) => Self::List(items.iter().map(|item| Self::from(&**item)).collect()),
             Kind::Map(entries) => {
-                Self::Map(entries.iter().map(|entry| (entry.key.clone(), Self::of(&entry.value))).collect())
+                let entry = |entry: &slipway_spec::Entry| (entry.key.clone(), Self::from(&*entry.value));
+                Self::Map(entries.iter().map(entry).collect())
             }
         }
     }
+}
 
-    /// A value as one would write it without quotes.
-    pub(super) fn word(text: impl Into<String>) -> Self {
+impl Item {
+    pub(super) fn plain(text: impl Into<String>) -> Self {
         Self::Scalar { text: text.into(), plain: true }
+    }
+
+    pub(super) fn quoted(text: &str) -> Self {
+        Self::Scalar { text: text.to_owned(), plain: false }
     }
 
     pub(super) fn map<const N: usize>(entries: [(&str, Self); N]) -> Self {
@@ -50,12 +55,11 @@ impl Item {
         self.text() == Some(word)
     }
 
-    /// On, in any of the words that YAML 1.1 had for it.
     pub(super) fn is_true(&self) -> bool {
         self.boolean() == Some(true)
     }
 
-    /// What kube-aws, whose YAML was 1.1, read as a boolean.
+    /// The boolean that YAML 1.1, and so kube-aws, read there.
     pub(super) fn boolean(&self) -> Option<bool> {
         let Self::Scalar { text, plain: true } = self else { return None };
         match text.to_ascii_lowercase().as_str() {
@@ -65,7 +69,7 @@ impl Item {
         }
     }
 
-    /// Says nothing: no value, or an empty group.
+    /// No value, or an empty group.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Scalar { text, plain } => *plain && matches!(text.as_str(), "" | "~" | "null"),
@@ -88,7 +92,7 @@ impl Item {
         }
     }
 
-    /// What lies at those keys, one below the other.
+    /// The value at keys with dots between them.
     pub(super) fn at(&self, path: &str) -> Option<&Self> {
         path.split('.').try_fold(self, |item, key| item.get(key))
     }
@@ -100,7 +104,7 @@ impl Item {
         }
     }
 
-    /// Takes out what lies at those keys, and the groups that are empty then.
+    /// Removes and returns the value at those keys; groups that are empty then go, too.
     pub(super) fn take(&mut self, path: &str) -> Option<Self> {
         let Self::Map(entries) = self else { return None };
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
@@ -113,8 +117,8 @@ impl Item {
         Some(taken)
     }
 
-    /// Puts a value at those keys; one that is there stays.
-    pub(super) fn put(&mut self, path: &str, value: Self) {
+    /// Puts a value at those keys, unless there is one.
+    pub(super) fn put_if_absent(&mut self, path: &str, value: Self) {
         if self.is_empty() {
             *self = Self::Map(Vec::new());
         }
@@ -122,7 +126,7 @@ impl Item {
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
         let index = entries.iter().position(|(name, _)| name == key);
         match (index, rest) {
-            (Some(index), Some(rest)) => entries[index].1.put(rest, value),
+            (Some(index), Some(rest)) => entries[index].1.put_if_absent(rest, value),
             (Some(index), None) => {
                 if entries[index].1.is_empty() {
                     entries[index].1 = value;
@@ -130,25 +134,25 @@ impl Item {
             }
             (None, Some(rest)) => {
                 let mut below = Self::Map(Vec::new());
-                below.put(rest, value);
+                below.put_if_absent(rest, value);
                 entries.push((key.to_owned(), below));
             }
             (None, None) => entries.push((key.to_owned(), value)),
         }
     }
 
-    /// Adds to the list at those keys.
+    /// Adds items to the list at those keys.
     pub(super) fn append(&mut self, path: &str, items: Vec<Self>) {
         let mut all = match self.take(path) {
             Some(Self::List(all)) => all,
             Some(Self::Scalar { .. } | Self::Map(_)) | None => Vec::new(),
         };
         all.extend(items);
-        self.put(path, Self::List(all));
+        self.put_if_absent(path, Self::List(all));
     }
 
-    /// What a finding's path names.
-    pub(super) fn place(&mut self, path: &str) -> Option<&mut Self> {
+    /// The value at a finding's path, such as `worker.nodePools[1].name`; keys may contain dots themselves.
+    pub(super) fn at_finding(&mut self, path: &str) -> Option<&mut Self> {
         if path.is_empty() {
             return Some(self);
         }
@@ -156,20 +160,22 @@ impl Item {
             Self::Scalar { .. } => None,
             Self::List(items) => {
                 let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
-                items.get_mut(index.parse::<usize>().ok()?)?.place(rest.strip_prefix('.').unwrap_or(rest))
+                items
+                    .get_mut(index.parse::<usize>().ok()?)?
+                    .at_finding(rest.strip_prefix('.').unwrap_or(rest))
             }
             Self::Map(entries) => entries.iter_mut().find_map(|(key, value)| {
                 let rest = path.strip_prefix(key.as_str())?;
                 match rest.strip_prefix('.') {
-                    Some(rest) => value.place(rest),
-                    None if rest.is_empty() || rest.starts_with('[') => value.place(rest),
+                    Some(rest) => value.at_finding(rest),
+                    None if rest.is_empty() || rest.starts_with('[') => value.at_finding(rest),
                     None => None,
                 }
             }),
         }
     }
 
-    /// The way to each value below, in the words of findings.
+    /// Adds the path of each scalar below to `found`, as findings write paths.
     pub(super) fn leaves(&self, path: &str, found: &mut Vec<String>) {
         match self {
             Self::Scalar { .. } => found.push(path.to_owned()),
@@ -187,7 +193,7 @@ impl Item {
         }
     }
 
-    /// Removes what a finding's path names, such as `worker.nodePools[1].name`; keys may hold dots themselves.
+    /// Removes the value at a finding's path. Returns whether there was one.
     pub(super) fn remove(&mut self, path: &str) -> bool {
         match self {
             Self::Scalar { .. } => false,
@@ -213,7 +219,7 @@ impl Item {
                         .and_then(|rest| rest.strip_prefix('.').or(rest.starts_with('[').then_some(rest)))
                         .is_some_and(|rest| value.remove(rest))
                 });
-                // A group that is empty now goes too, unless it says something even so.
+                // A group that is empty now is removed, too.
                 if let Some(index) = found
                     && entries[index].1.is_empty()
                     && !MEANINGFUL.contains(&entries[index].0.as_str())
@@ -225,24 +231,24 @@ impl Item {
         }
     }
 
-    /// Takes out every key that says nothing, and gives their paths.
-    pub(super) fn prune(&mut self, path: &str, gone: &mut Vec<String>) {
+    /// Removes every key without a value, and adds its path to `removed`.
+    pub(super) fn remove_empty(&mut self, path: &str, removed: &mut Vec<String>) {
         match self {
             Self::Scalar { .. } => {}
             Self::List(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    item.prune(&format!("{path}[{index}]"), gone);
+                    item.remove_empty(&format!("{path}[{index}]"), removed);
                 }
             }
             Self::Map(entries) => {
                 entries.retain_mut(|(key, value)| {
                     let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    // An empty group may say something: `mixedInstances: {}` is spot.
+                    // An empty group may have a meaning: `mixedInstances: {}` is spot.
                     let empty = value.is_empty() && matches!(value, Self::Scalar { .. });
                     if empty {
-                        gone.push(path);
+                        removed.push(path);
                     } else {
-                        value.prune(&path, gone);
+                        value.remove_empty(&path, removed);
                     }
                     !empty
                 });
@@ -250,7 +256,7 @@ impl Item {
         }
     }
 
-    /// As YAML, in blocks.
+    /// Appends the value as block YAML.
     pub(super) fn write(&self, indent: usize, out: &mut String) {
         let pad = " ".repeat(indent);
         match self {
@@ -272,14 +278,14 @@ impl Item {
                             item.write_value(indent, &mut below);
                         }
                     }
-                    // The first key of a group stands behind the dash.
+                    // The first key of a group follows the dash.
                     let _ = write!(out, "{pad}- {}", below.get(indent + 2..).unwrap_or(&below));
                 }
             }
         }
     }
 
-    /// What stands behind a colon or a dash, with the line's end.
+    /// Appends what follows a colon or a dash, to the end of the line.
     fn write_value(&self, indent: usize, out: &mut String) {
         match self {
             Self::Map(entries) if entries.is_empty() => out.push_str(" {}\n"),
@@ -302,7 +308,7 @@ impl Item {
     }
 }
 
-/// Whether text can stand as lines below `|` and be read as it is.
+/// Whether a literal block (`|`) reads back as the same text.
 fn is_block(text: &str) -> bool {
     text.trim_end_matches('\n').contains('\n')
         && !text.starts_with([' ', '\n', '\t'])
@@ -310,7 +316,7 @@ fn is_block(text: &str) -> bool {
         && text.chars().all(|letter| letter == '\n' || !letter.is_control())
 }
 
-/// One line of text: as it is where that is read as the same, else in quotes.
+/// One line of text, in quotes where it would be read differently without.
 fn word(text: &str, plain: bool) -> String {
     let safe = |letter: char| letter.is_ascii_alphanumeric() || "-_./:+@ ()".contains(letter);
     let bare = plain
