@@ -92,7 +92,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     };
     let going = Going { local: source.imports(false), read: Mutex::default() };
     let is_there = source.imports(false).is_there();
-    let about = about_imports(&source, &going, is_there, &checked.cluster).await?;
+    let about = about_imports(&going, is_there, &checked).await?;
     let grave = about.iter().any(|finding| finding.severity == Severity::Error);
     let findings = [about, checked.warnings].concat();
     if grave {

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde_json::json;
-use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_credentials::Manifest;
 use slipway_crypto::AwsLc;
 use slipway_flows::imports::{self, Imports};
-use slipway_spec::{Objection, placed};
+use slipway_flows::rendering::Checked;
+use slipway_spec::Objection;
 
 use crate::Exit;
 use crate::failure::Failure;
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let source = Source::read(&args.file, &args.patches)?;
     let (cluster, findings) = match source.parse() {
         Ok(accepted) => {
-            let about_imports = imports(&source, &accepted.cluster).await?;
+            let about_imports = imports(&source, &accepted).await?;
             let grave = about_imports.iter().any(|finding| finding.severity == Severity::Error);
             let cluster = (!grave).then_some(accepted.cluster);
             (cluster, [about_imports, accepted.warnings].concat())
@@ -72,25 +72,24 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 /// What speaks against the certificates and keys in `import/`, if the spec names any. A file that is not there is no error: it
 /// is needed once, at the first rendering. Nobody is asked for a passphrase here: without one in the environment, an encrypted
 /// key is left for `render` to open.
-async fn imports(source: &Source, cluster: &Cluster) -> Result<Vec<Diagnostic>, Failure> {
+async fn imports(source: &Source, checked: &Checked) -> Result<Vec<Diagnostic>, Failure> {
     let beside = source.imports(false);
-    about_imports(source, &beside, beside.is_there(), cluster).await
+    about_imports(&beside, beside.is_there(), checked).await
 }
 
 /// The same, of files that come from wherever; `is_there`: all that are named should lie there.
 pub(crate) async fn about_imports(
-    source: &Source,
     beside: &impl Imports,
     is_there: bool,
-    cluster: &Cluster,
+    checked: &Checked,
 ) -> Result<Vec<Diagnostic>, Failure> {
     let (manifest, now) = (Manifest::default(), Timestamp::now());
-    let nothing = Folder::new(Path::new(""), &cluster.name);
-    let (_, objections) = imports::read(beside, &nothing, &AwsLc, cluster, &manifest, now).await?;
+    let nothing = Folder::new(Path::new(""), &checked.cluster.name);
+    let (_, objections) = imports::read(beside, &nothing, &AwsLc, &checked.cluster, &manifest, now).await?;
     let told = objections.into_iter().filter_map(|objection| match objection.code {
         "import-passphrase" => None,
         "import-missing" => is_there.then_some(Objection { severity: Severity::Warning, ..objection }),
         _ => Some(objection),
     });
-    Ok(placed(&source.bytes, told.collect()))
+    Ok(checked.places.findings(told.collect()))
 }

@@ -21,6 +21,7 @@ use slipway_ports::{Crypto, Keys, Listing, Objects, Parameters, Registry};
 use slipway_render::lock::Lock;
 use slipway_render::{Inputs, RenderError};
 use slipway_rollout::Rollout;
+use slipway_spec::Places;
 use slipway_spec::patch::Patch;
 
 use crate::credentials::{self, Credentials, Healed, Known};
@@ -328,6 +329,8 @@ pub struct Checked {
     pub cluster: Cluster,
     /// Warnings about both.
     pub warnings: Vec<Diagnostic>,
+    /// Where each key of the spec is in its text.
+    pub places: Places,
     /// The patches, in the order in which they are applied.
     pub patches: Vec<Patch>,
 }
@@ -341,7 +344,7 @@ pub fn check(
     expected: Option<&slipway_spec::Expected<'_>>,
     patches: &PatchSet,
 ) -> Result<Checked, Vec<Diagnostic>> {
-    let (slipway_spec::Accepted { cluster, mut warnings }, read) =
+    let (slipway_spec::Accepted { cluster, mut warnings, places }, read) =
         match (slipway_spec::parse(text, expected), patches.parse()) {
             (Ok(accepted), Ok(read)) => (accepted, read),
             (Ok(slipway_spec::Accepted { warnings: mut found, .. }), Err(more))
@@ -359,7 +362,7 @@ pub fn check(
             return Err(errors.into_iter().chain(warnings).collect());
         }
     }
-    Ok(Checked { cluster, warnings, patches: read })
+    Ok(Checked { cluster, warnings, places, patches: read })
 }
 
 /// What stands, and what may be on its way.
@@ -391,11 +394,11 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     now: Timestamp,
 ) -> Result<Prepared, NotPrepared> {
     let expected = slipway_spec::Expected { name: cluster_name, region: site.region.as_deref() };
-    let Checked { cluster, mut warnings, patches } =
+    let Checked { cluster, mut warnings, places, patches } =
         check(text, Some(&expected), patches).map_err(NotPrepared::Rejected)?;
     let update = |lock: &Lock| match &running.baseline.rendering {
         Some(rendering) => {
-            slipway_plan::skew::check_update(text, &cluster, lock, rendering, &running.baseline.behind)
+            slipway_plan::skew::check_update(&places, &cluster, lock, rendering, &running.baseline.behind)
         }
         None => Vec::new(),
     };
@@ -405,7 +408,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
         if grave { Err(NotPrepared::Rejected(found)) } else { Ok(()) }
     };
     // Before anything is stored: a spec whose imports are refused changes nothing.
-    let imported = imported(ports, imports, text, &cluster, now).await?;
+    let imported = imported(ports, imports, &places, &cluster, now).await?;
     let etcd = running.baseline.etcd(running.on_its_way);
     let stands: Vec<&Rendering> = running.stands().collect();
     let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, &stands, check)
@@ -427,7 +430,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
 async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
     ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     imports: &impl Imports,
-    text: &[u8],
+    places: &Places,
     cluster: &Cluster,
     now: Timestamp,
 ) -> Result<imports::Imported, NotPrepared> {
@@ -435,11 +438,7 @@ async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
     let manifest = manifest.value.unwrap_or_default();
     let (imported, objections) =
         imports::read(imports, ports.assets, ports.crypto, cluster, &manifest, now).await?;
-    if objections.is_empty() {
-        Ok(imported)
-    } else {
-        Err(NotPrepared::Rejected(slipway_spec::placed(text, objections)))
-    }
+    if objections.is_empty() { Ok(imported) } else { Err(NotPrepared::Rejected(places.findings(objections))) }
 }
 
 fn healed(healed: &Healed) -> Diagnostic {

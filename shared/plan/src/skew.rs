@@ -22,7 +22,7 @@ use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 use slipway_core::versions::{self, ETCD_STEPS, KUBELET_LAG};
 use slipway_render::lock::Lock;
-use slipway_spec::Objection;
+use slipway_spec::{Objection, Places};
 
 /// What some nodes of a role may be besides, by the release that says so: a rollout ended before it had seen to them. `None`: that
 /// release lacks the role.
@@ -51,17 +51,17 @@ impl Runs<'_> {
     }
 }
 
-/// What speaks against bringing `running`, some of whose nodes are `behind`, to the cluster that `text` was accepted as, each finding at its
-/// place in the text.
+/// What speaks against bringing `running`, some of whose nodes are `behind`, to `cluster`; each finding with its place in the
+/// spec.
 #[must_use]
 pub fn check_update(
-    text: &[u8],
+    places: &Places,
     cluster: &Cluster,
     lock: &Lock,
     running: &Rendering,
     behind: &Behind,
 ) -> Vec<Diagnostic> {
-    slipway_spec::placed(text, objections(cluster, lock, running, behind))
+    places.findings(objections(cluster, lock, running, behind))
 }
 
 /// `1.34.2` or `3.6.16`: both projects number alike.

@@ -30,13 +30,19 @@ pub use starter::{SCHEMA_FILE, Starter, starter};
 pub use tree::{Entry, Kind, Node, Span};
 
 /// A spec that was accepted.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub struct Accepted {
     /// The checked cluster.
     pub cluster: Cluster,
     /// What a person should know: translated keys and the like. Never errors.
     pub warnings: Vec<Diagnostic>,
+    /// Where each key is in the text, for findings that need more than the text.
+    pub places: Places,
 }
+
+/// Where each key of a spec is in its text.
+#[derive(Debug)]
+pub struct Places(Node);
 
 /// What a spec must agree with because of where it was uploaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +95,7 @@ pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, V
     let diagnostics = report.finish();
     match cluster {
         Some(cluster) if diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning) => {
-            Ok(Accepted { cluster, warnings: diagnostics })
+            Ok(Accepted { cluster, warnings: diagnostics, places: Places(tree) })
         }
         Some(_) | None => Err(diagnostics),
     }
@@ -104,14 +110,14 @@ pub fn read_tree(text: &[u8]) -> Result<Node, Vec<Diagnostic>> {
     tree::read(text, &SPEC).map_err(whole)
 }
 
-/// What is amiss with an update, and where in the spec it is said.
+/// What is wrong with a spec given something besides its text, such as the release that is deployed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objection {
-    /// An error: the update is refused.
+    /// With an error the spec is refused.
     pub severity: Severity,
     /// A stable name, as of a [`slipway_core::diagnostic::Diagnostic`].
     pub code: &'static str,
-    /// Paths of the keys that may say it, the most particular first.
+    /// Paths of the keys that may be the cause, the most specific first.
     pub paths: Vec<String>,
     /// What is wrong.
     pub message: String,
@@ -120,35 +126,30 @@ pub struct Objection {
 }
 
 impl Objection {
-    /// One for which the spec is refused.
+    /// An objection with which the spec is refused.
     #[must_use]
     pub fn error(code: &'static str, paths: Vec<String>, message: String, help: String) -> Self {
         Self { severity: Severity::Error, code, paths, message, help }
     }
 }
 
-/// Findings about a spec that was accepted, each at its place in the text.
-#[must_use]
-pub fn placed(text: &[u8], objections: Vec<Objection>) -> Vec<Diagnostic> {
-    if objections.is_empty() {
-        return Vec::new();
-    }
-    let tree = match read_tree(text) {
-        Ok(tree) => tree,
-        Err(diagnostics) => return diagnostics,
-    };
-    let mut report = Report::new(&tree);
-    for Objection { severity, code, paths, message, help } in objections {
-        // What is written is what must be changed; what is not takes its value from the last.
-        let paths: Vec<Path> = paths.iter().map(|path| Path::of(path)).collect();
-        let written = paths.iter().find(|path| report.has(path)).or(paths.last());
-        let path = written.cloned().unwrap_or_default();
-        match severity {
-            Severity::Error => report.error(code, &path, message, help),
-            Severity::Warning => report.warning(code, &path, message, help),
+impl Places {
+    /// The findings for `objections`, each at its place in the text and in that order.
+    #[must_use]
+    pub fn findings(&self, objections: Vec<Objection>) -> Vec<Diagnostic> {
+        let mut report = Report::new(&self.0);
+        for Objection { severity, code, paths, message, help } in objections {
+            // The first of the keys that the spec contains; the last, with its default, if it contains none.
+            let paths: Vec<Path> = paths.iter().map(|path| Path::of(path)).collect();
+            let written = paths.iter().find(|path| report.has(path)).or(paths.last());
+            let path = written.cloned().unwrap_or_default();
+            match severity {
+                Severity::Error => report.error(code, &path, message, help),
+                Severity::Warning => report.warning(code, &path, message, help),
+            }
         }
+        report.finish()
     }
-    report.finish()
 }
 
 /// Findings about a text that is no spec at all.

@@ -209,7 +209,7 @@ impl<'t> Report<'t> {
     }
 }
 
-fn item(node: &Node, index: usize) -> Option<&std::rc::Rc<Node>> {
+fn item(node: &Node, index: usize) -> Option<&std::sync::Arc<Node>> {
     match &node.kind {
         super::tree::Kind::List(items) => items.get(index),
         super::tree::Kind::Scalar { .. } | super::tree::Kind::Map(_) => None,

@@ -5,7 +5,7 @@
 //! resolved under a budget, and nothing recurses over what a stranger wrote.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 
@@ -72,7 +72,7 @@ pub enum Kind {
         plain: bool,
     },
     /// A list.
-    List(Vec<Rc<Node>>),
+    List(Vec<Arc<Node>>),
     /// Keys and values in their order, each key once.
     Map(Vec<Entry>),
 }
@@ -85,7 +85,7 @@ pub struct Entry {
     /// Where the key is.
     pub key_span: Span,
     /// Its value.
-    pub value: Rc<Node>,
+    pub value: Arc<Node>,
 }
 
 impl Node {
@@ -123,11 +123,11 @@ struct Frame {
     anchor: usize,
     /// `Some` for a map, with the key that waits for its value.
     pending: Option<Pending>,
-    items: Vec<Rc<Node>>,
+    items: Vec<Arc<Node>>,
     entries: Vec<Entry>,
     /// Where each key stands in `entries`.
     keys: BTreeMap<String, usize>,
-    merges: Vec<(Span, Rc<Node>)>,
+    merges: Vec<(Span, Arc<Node>)>,
 }
 
 impl Frame {
@@ -178,7 +178,9 @@ pub(crate) fn read(text: &str, document: &Document) -> Result<Node, Vec<Problem>
         return Err(problems);
     }
     match root {
-        Some(node) if !node.is_null() => Ok(Rc::try_unwrap(node).unwrap_or_else(|shared| clone_top(&shared))),
+        Some(node) if !node.is_null() => {
+            Ok(Arc::try_unwrap(node).unwrap_or_else(|shared| clone_top(&shared)))
+        }
         Some(_) | None => {
             Err(vec![Problem::file("empty-file", format!("{} is empty", document.name)).help(document.empty)])
         }
@@ -198,9 +200,9 @@ fn clone_top(node: &Node) -> Node {
 struct Builder<'d> {
     document: &'d Document,
     problems: Vec<Problem>,
-    anchors: BTreeMap<usize, Rc<Node>>,
+    anchors: BTreeMap<usize, Arc<Node>>,
     stack: Vec<Frame>,
-    root: Option<Rc<Node>>,
+    root: Option<Arc<Node>>,
     total: usize,
     documents: usize,
 }
@@ -225,7 +227,7 @@ impl Builder<'_> {
                 let plain = style == ScalarStyle::Plain && !quoted;
                 let node =
                     Node { span, kind: Kind::Scalar { text: text.into_owned(), plain }, size: 1, height: 1 };
-                self.count(1, span) && self.place(Rc::new(node), anchor)
+                self.count(1, span) && self.place(Arc::new(node), anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.tag(tag.as_deref(), span).is_some() && self.open(span, anchor, None)
@@ -323,7 +325,7 @@ impl Builder<'_> {
             Kind::List(items) => measure(items.iter()),
             Kind::Map(entries) => measure(entries.iter().map(|entry| &entry.value)),
         };
-        self.place(Rc::new(Node { span: frame.span, kind, size, height }), frame.anchor)
+        self.place(Arc::new(Node { span: frame.span, kind, size, height }), frame.anchor)
     }
 
     /// Adds what `<<` brings, where the map does not say it itself.
@@ -331,7 +333,7 @@ impl Builder<'_> {
         for (span, source) in std::mem::take(&mut frame.merges) {
             let sources: Vec<&Node> = match &source.kind {
                 Kind::Map(_) => vec![&source],
-                Kind::List(items) => items.iter().map(Rc::as_ref).collect(),
+                Kind::List(items) => items.iter().map(Arc::as_ref).collect(),
                 Kind::Scalar { .. } => Vec::new(),
             };
             if sources.is_empty() || sources.iter().any(|node| !matches!(node.kind, Kind::Map(_))) {
@@ -358,9 +360,9 @@ impl Builder<'_> {
     }
 
     /// Puts a finished node where it belongs.
-    fn place(&mut self, node: Rc<Node>, anchor: usize) -> bool {
+    fn place(&mut self, node: Arc<Node>, anchor: usize) -> bool {
         if anchor > 0 {
-            self.anchors.insert(anchor, Rc::clone(&node));
+            self.anchors.insert(anchor, Arc::clone(&node));
         }
         let Some(frame) = self.stack.last_mut() else {
             self.root = Some(node);
@@ -399,7 +401,7 @@ impl Builder<'_> {
     }
 }
 
-fn measure<'n>(children: impl Iterator<Item = &'n Rc<Node>>) -> (usize, usize) {
+fn measure<'n>(children: impl Iterator<Item = &'n Arc<Node>>) -> (usize, usize) {
     let (size, height) = children
         .fold((0_usize, 0), |(size, height), node| (size.saturating_add(node.size), height.max(node.height)));
     (size.saturating_add(1), height + 1)

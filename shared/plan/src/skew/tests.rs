@@ -58,7 +58,7 @@ fn onto(runs: &Runs<'_>, version: &str, more: &str) -> String {
     let text = format!("{}{more}", BASE.replace("\"1.37\"", version));
     let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", told(&found)));
     told(&check_update(
-        text.as_bytes(),
+        &accepted.places,
         &accepted.cluster,
         &Lock::default(),
         &running(runs),
@@ -160,7 +160,7 @@ fn the_issuer_of_tokens_is_switched_in_two_steps() {
         let mut running = running(&Runs { kubernetes: "1.37.0", pools: &[], etcd: "3.7.3" });
         running.roles.get_mut(&Role::Controller).unwrap().config =
             format!(r#"{{"controlPlane": {{"serviceAccountTokens": {{"issuers": [{issuers}]}}}}}}"#);
-        told(&check_update(text.as_bytes(), &accepted.cluster, &Lock::default(), &running, &BTreeMap::new()))
+        told(&check_update(&accepted.places, &accepted.cluster, &Lock::default(), &running, &BTreeMap::new()))
     };
     let local = r#""https://kubernetes.default.svc.cluster.local""#;
     let (accepted, signs) = (format!(r#"{local}, "https://i/c""#), format!(r#""https://i/c", {local}"#));
@@ -186,7 +186,7 @@ fn a_release_that_wrote_no_versions_down_objects_to_nothing() {
     }
     let accepted = parse(BASE.as_bytes(), None).unwrap();
     assert_eq!(
-        check_update(BASE.as_bytes(), &accepted.cluster, &Lock::default(), &old, &BTreeMap::new()),
+        check_update(&accepted.places, &accepted.cluster, &Lock::default(), &old, &BTreeMap::new()),
         []
     );
 }

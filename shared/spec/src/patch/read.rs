@@ -173,7 +173,7 @@ fn operations(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<Chang
         report.error("empty-value", path, "the list of operations is empty", "add one, or delete the file");
         return None;
     }
-    let read = |(index, item): (usize, &std::rc::Rc<Node>)| operation(item, &path.index(index), report);
+    let read = |(index, item): (usize, &std::sync::Arc<Node>)| operation(item, &path.index(index), report);
     let operations: Vec<Option<Operation>> = items.iter().enumerate().map(read).collect();
     operations.into_iter().collect::<Option<Vec<Operation>>>().map(Change::Operations)
 }
