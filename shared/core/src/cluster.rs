@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use custom::{Content, Custom, CustomFile, CustomUnit, DropIn};
@@ -201,13 +202,14 @@ pub struct Iam {
 }
 
 /// Whose hardware a machine runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "TenancySpec")]
 pub enum Tenancy {
     /// Shared with other accounts.
     #[default]
     Default,
-    /// Dedicated instances.
+    /// Shared with no other account: dedicated instances.
     Dedicated,
 }
 
@@ -332,22 +334,24 @@ pub struct Addon {
 }
 
 /// Who makes the pod network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "NetworkProviderSpec")]
 pub enum NetworkProvider {
-    /// Flannel over VXLAN.
+    /// Flannel, over VXLAN.
     Flannel,
-    /// The cluster's owner brings one.
+    /// Nobody: nodes stay not ready until you install one. Security groups let VXLAN on UDP 8472 pass.
     None,
 }
 
-/// How kube-proxy sends services' traffic on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How kube-proxy sends traffic on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ProxyModeSpec")]
 pub enum ProxyMode {
-    /// Kubernetes' default.
+    /// By iptables.
     Iptables,
-    /// The one that replaces IPVS.
+    /// By nftables, which scales to more services; it has replaced IPVS.
     Nftables,
 }
 
@@ -428,32 +432,34 @@ pub struct RolloutBeforeExpiry {
     pub emergency_days: u32,
 }
 
-/// How renewed credentials reach the nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How renewed certificates reach the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "RenewalStrategySpec")]
 pub enum RenewalStrategy {
-    /// Nodes are replaced.
+    /// Nodes are replaced, one at a time.
     Rollout,
-    /// Nodes take the new credentials in place.
+    /// Nodes take the new certificates in place.
     Refresh,
 }
 
-/// The key of each certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The key of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "KeyAlgorithmSpec")]
 pub enum KeyAlgorithm {
-    /// ECDSA on P-256, the default.
+    /// ECDSA on P-256.
     #[serde(rename = "ECDSA-P256")]
     EcdsaP256,
     /// ECDSA on P-384.
     #[serde(rename = "ECDSA-P384")]
     EcdsaP384,
-    /// RSA, 2048 bits.
+    /// RSA with 2048 bits.
     #[serde(rename = "RSA-2048")]
     Rsa2048,
-    /// RSA, 3072 bits.
+    /// RSA with 3072 bits.
     #[serde(rename = "RSA-3072")]
     Rsa3072,
-    /// RSA, 4096 bits.
+    /// RSA with 4096 bits.
     #[serde(rename = "RSA-4096")]
     Rsa4096,
 }

@@ -30,6 +30,8 @@ mod volumes;
 use std::collections::BTreeSet;
 
 use ipnet::{Ipv4Net, Ipv6Net};
+use serde::Serialize;
+use serde_json::Value;
 use slipway_core::cluster::Cluster;
 
 use super::Expected;
@@ -177,6 +179,14 @@ impl Lowering<'_, '_, '_> {
             }
             seen.push((folded, name.to_owned()));
         }
+    }
+}
+
+/// The word that the spec has for a value of an enumeration.
+fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        other => unreachable!("an enumeration of words is written as text: {other:?}"),
     }
 }
 

@@ -45,12 +45,13 @@ pub struct PoolRollout {
 }
 
 /// Whether a plan waits for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ApprovalSpec")]
 pub enum Approval {
-    /// Applied at once.
+    /// It is applied at once.
     Auto,
-    /// Applied after `Rollout Approved`.
+    /// It waits for `slipway approve`.
     Manual,
 }
 

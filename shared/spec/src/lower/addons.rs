@@ -4,7 +4,7 @@ use slipway_core::cluster::{Addon, Addons, NetworkProvider, ProxyMode};
 
 use super::Lowering;
 use super::text::is_dns_name;
-use crate::model::{ComputeResourcesSpec, NetworkProviderSpec, ProxyModeSpec};
+use crate::model::ComputeResourcesSpec;
 use crate::path::Path;
 
 /// Flags of the cluster autoscaler that say which groups it scales: the pools say that.
@@ -32,10 +32,7 @@ impl Lowering<'_, '_, '_> {
                 resources: self.resources(resources, &path.key("resources")),
             }
         };
-        let network = match spec.network.provider {
-            None | Some(NetworkProviderSpec::Flannel) => NetworkProvider::Flannel,
-            Some(NetworkProviderSpec::None) => NetworkProvider::None,
-        };
+        let network = spec.network.provider.unwrap_or(NetworkProvider::Flannel);
         let proxy = &spec.kube_proxy;
         let policy = &spec.network_policy;
         let cloud = &spec.cloud_controller_manager;
@@ -47,10 +44,7 @@ impl Lowering<'_, '_, '_> {
         let on = |enabled: Option<bool>| enabled.unwrap_or(true);
         let addons = Addons {
             kube_proxy: addon("kubeProxy", on(proxy.enabled), &None, None, &proxy.resources),
-            kube_proxy_mode: match proxy.mode {
-                None | Some(ProxyModeSpec::Iptables) => ProxyMode::Iptables,
-                Some(ProxyModeSpec::Nftables) => ProxyMode::Nftables,
-            },
+            kube_proxy_mode: proxy.mode.unwrap_or(ProxyMode::Iptables),
             network,
             flannel: addon(
                 "network",

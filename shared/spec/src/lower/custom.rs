@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use slipway_core::cluster::{Content, Custom, CustomFile, CustomUnit, DropIn};
 
-use super::Lowering;
-use crate::model::{CustomFileSpec, CustomUnitSpec, UnitCommandSpec};
+use super::{Lowering, word};
+use crate::model::{CustomFileSpec, CustomUnitSpec};
 use crate::patch::holds_private_key;
 use crate::path::Path;
 
@@ -257,24 +257,12 @@ impl Lowering<'_, '_, '_> {
         drop_ins.sort_by(|a, b| a.name.cmp(&b.name));
         Some(CustomUnit {
             name: name.to_owned(),
-            command: spec.command.map(|command| verb(command).to_owned()),
+            command: spec.command.map(word),
             enable: spec.enable,
             runtime: spec.runtime,
             content: spec.content.clone(),
             drop_ins,
         })
-    }
-}
-
-fn verb(command: UnitCommandSpec) -> &'static str {
-    match command {
-        UnitCommandSpec::Start => "start",
-        UnitCommandSpec::Stop => "stop",
-        UnitCommandSpec::Restart => "restart",
-        UnitCommandSpec::Reload => "reload",
-        UnitCommandSpec::TryRestart => "try-restart",
-        UnitCommandSpec::ReloadOrRestart => "reload-or-restart",
-        UnitCommandSpec::ReloadOrTryRestart => "reload-or-try-restart",
     }
 }
 

@@ -73,7 +73,7 @@ impl Lowering<'_, '_, '_> {
                 "-0",
                 &path.key("iam"),
             ),
-            tenancy: super::nodes::tenancy(spec.tenancy),
+            tenancy: spec.tenancy.unwrap_or_default(),
             custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, &path),
         })
     }

@@ -7,11 +7,10 @@ use slipway_core::cluster::{
     Admission, AuditLog, Component, EventRateLimit, HostVolume, Kubernetes, LogFiles, Oidc,
 };
 
-use super::Lowering;
 use super::text::{is_dns_label, is_dns_name};
+use super::{Lowering, word};
 use crate::model::{
-    AuditLogSpec, ComputeResourcesSpec, EventLimitKind, EventRateLimitSpec, FlagSpec, HostVolumeSpec,
-    OidcSpec,
+    AuditLogSpec, ComputeResourcesSpec, EventRateLimitSpec, FlagSpec, HostVolumeSpec, OidcSpec,
 };
 use crate::patch::holds_private_key;
 use crate::path::Path;
@@ -551,14 +550,8 @@ impl Lowering<'_, '_, '_> {
 }
 
 fn event_limit(spec: &EventRateLimitSpec) -> Option<EventRateLimit> {
-    let kind = match spec.kind? {
-        EventLimitKind::Server => "Server",
-        EventLimitKind::Namespace => "Namespace",
-        EventLimitKind::User => "User",
-        EventLimitKind::SourceAndObject => "SourceAndObject",
-    };
     Some(EventRateLimit {
-        kind: kind.to_owned(),
+        kind: word(spec.kind?),
         qps: spec.qps?,
         burst: spec.burst?,
         cache_size: spec.cache_size.unwrap_or(EVENT_CACHE),

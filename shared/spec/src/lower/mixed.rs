@@ -2,8 +2,8 @@
 
 use slipway_core::cluster::{Architecture, MixedInstances, WeightedType};
 
-use super::Lowering;
-use crate::model::{MixedInstancesSpec, OnDemandStrategySpec, PoolSpec, SpotStrategySpec, WeightedTypeSpec};
+use super::{Lowering, word};
+use crate::model::{MixedInstancesSpec, OnDemandStrategySpec, PoolSpec, WeightedTypeSpec};
 use crate::path::Path;
 
 /// Amazon's own advice for most workloads.
@@ -100,12 +100,6 @@ impl Lowering<'_, '_, '_> {
         types.extend(
             spec.instance_types.iter().map(|name| WeightedType { instance_type: name.clone(), weight: None }),
         );
-        let strategy = match spec.spot_allocation_strategy {
-            None | Some(SpotStrategySpec::PriceCapacityOptimized) => SPOT_STRATEGY,
-            Some(SpotStrategySpec::CapacityOptimized) => "capacity-optimized",
-            Some(SpotStrategySpec::CapacityOptimizedPrioritized) => "capacity-optimized-prioritized",
-            Some(SpotStrategySpec::LowestPrice) => "lowest-price",
-        };
         let on_demand_percentage = spec.on_demand_percentage_above_base_capacity.unwrap_or(0);
         Some(MixedInstances {
             types: if types.is_empty() { own() } else { types },
@@ -116,7 +110,7 @@ impl Lowering<'_, '_, '_> {
                 OnDemandStrategySpec::Prioritized => None,
                 OnDemandStrategySpec::LowestPrice => Some("lowest-price".to_owned()),
             }),
-            spot_strategy: strategy.to_owned(),
+            spot_strategy: spec.spot_allocation_strategy.map_or_else(|| SPOT_STRATEGY.to_owned(), word),
             // Where spot instances are used, a replacement comes up before the warned instance is taken.
             capacity_rebalance: on_demand_percentage < 100 && spec.capacity_rebalance.unwrap_or(true),
         })

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use slipway_core::cluster::{Controller, IAM_PATH, Iam, Tenancy};
+use slipway_core::cluster::{Controller, IAM_PATH, Iam};
 
 use super::Lowering;
 use super::network::Draft;
 use super::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
-use crate::model::{ControllerSpec, IamSpec, PolicySpec, TenancySpec};
+use crate::model::{ControllerSpec, IamSpec, PolicySpec};
 use crate::path::Path;
 
 /// What kube-aws took as `t2.medium`.
@@ -45,7 +45,7 @@ impl Lowering<'_, '_, '_> {
             node_labels: spec.node_labels.clone(),
             feature_gates: spec.feature_gates.clone(),
             kubelet: self.kubelet(&spec.kubelet, &path.key("kubelet")),
-            tenancy: tenancy(spec.tenancy),
+            tenancy: spec.tenancy.unwrap_or_default(),
             custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, &path),
         })
     }
@@ -236,12 +236,5 @@ impl Lowering<'_, '_, '_> {
                 );
             }
         }
-    }
-}
-
-pub(super) fn tenancy(spec: Option<TenancySpec>) -> Tenancy {
-    match spec {
-        None | Some(TenancySpec::Default) => Tenancy::Default,
-        Some(TenancySpec::Dedicated) => Tenancy::Dedicated,
     }
 }

@@ -9,7 +9,7 @@ use slipway_core::cluster::{
 
 use super::Lowering;
 use super::network::Draft;
-use crate::model::{ApprovalSpec, CountText, KeyAlgorithmSpec, RenewalStrategySpec, WindowSpec};
+use crate::model::{CountText, WindowSpec};
 use crate::path::Path;
 
 const CA_DAYS: u32 = 3650;
@@ -75,21 +75,12 @@ impl Lowering<'_, '_, '_> {
         Certificates {
             authorities,
             ca_rotation_days: spec.ca_rotation_days,
-            key_algorithm: match spec.key_algorithm {
-                None | Some(KeyAlgorithmSpec::EcdsaP256) => KeyAlgorithm::EcdsaP256,
-                Some(KeyAlgorithmSpec::EcdsaP384) => KeyAlgorithm::EcdsaP384,
-                Some(KeyAlgorithmSpec::Rsa2048) => KeyAlgorithm::Rsa2048,
-                Some(KeyAlgorithmSpec::Rsa3072) => KeyAlgorithm::Rsa3072,
-                Some(KeyAlgorithmSpec::Rsa4096) => KeyAlgorithm::Rsa4096,
-            },
+            key_algorithm: spec.key_algorithm.unwrap_or(KeyAlgorithm::EcdsaP256),
             ca_days,
             leaf_days,
             rollout_before_expiry: renewal.enabled.then_some(RolloutBeforeExpiry {
                 days,
-                strategy: match renewal.strategy {
-                    None | Some(RenewalStrategySpec::Rollout) => RenewalStrategy::Rollout,
-                    Some(RenewalStrategySpec::Refresh) => RenewalStrategy::Refresh,
-                },
+                strategy: renewal.strategy.unwrap_or(RenewalStrategy::Rollout),
                 emergency_days,
             }),
         }
@@ -109,10 +100,7 @@ impl Lowering<'_, '_, '_> {
             .collect();
         let pools = self.pool_rollouts(pools, network, [max_unavailable, surge]);
         Some(RolloutPolicy {
-            approval: match spec.approval {
-                None | Some(ApprovalSpec::Auto) => Approval::Auto,
-                Some(ApprovalSpec::Manual) => Approval::Manual,
-            },
+            approval: spec.approval.unwrap_or(Approval::Auto),
             max_unavailable: max_unavailable?,
             surge: surge?,
             drain_force_after_min: spec.drain.force_after_minutes,

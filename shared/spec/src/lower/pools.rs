@@ -5,8 +5,8 @@ use slipway_core::versions::KUBELET_LAG;
 
 use super::network::Draft;
 use super::text::{is_dns_label, is_label_key, is_label_value, is_name};
-use super::{Lowering, fold};
-use crate::model::{PoolSpec, TaintEffect, TaintSpec};
+use super::{Lowering, fold, word};
+use crate::model::{PoolSpec, TaintSpec};
 use crate::path::Path;
 
 impl Lowering<'_, '_, '_> {
@@ -110,7 +110,7 @@ impl Lowering<'_, '_, '_> {
             taints,
             feature_gates: spec.feature_gates.clone(),
             kubelet: self.kubelet(&spec.kubelet, &path.key("kubelet")),
-            tenancy: super::nodes::tenancy(spec.tenancy),
+            tenancy: spec.tenancy.unwrap_or_default(),
             custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, path),
         })
     }
@@ -340,11 +340,7 @@ impl Lowering<'_, '_, '_> {
         for (index, spec) in specs.iter().enumerate() {
             let path = path.index(index);
             let (Some(key), Some(effect)) = (&spec.key, spec.effect) else { continue };
-            let effect = match effect {
-                TaintEffect::NoSchedule => "NoSchedule",
-                TaintEffect::PreferNoSchedule => "PreferNoSchedule",
-                TaintEffect::NoExecute => "NoExecute",
-            };
+            let effect = word(effect);
             if !is_label_key(key) {
                 let help = "write a name of 63 characters at most (letters, digits, `-_.`), perhaps with a DNS prefix: `example.com/name`";
                 self.report.error(
@@ -372,7 +368,7 @@ impl Lowering<'_, '_, '_> {
                     help,
                 );
             }
-            taints.push(Taint { key: key.clone(), value: spec.value.clone(), effect: effect.to_owned() });
+            taints.push(Taint { key: key.clone(), value: spec.value.clone(), effect });
         }
         taints
     }

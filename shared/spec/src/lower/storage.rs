@@ -3,7 +3,7 @@
 use slipway_core::cluster::{InstanceStore, Mount, Storage, Volume};
 use slipway_core::node::SCRATCH;
 
-use super::Lowering;
+use super::{Lowering, word};
 use crate::instance_types::lookup;
 use crate::model::{FileSystemSpec, MountKind, PoolSpec, VolumeKind, VolumeSpec};
 use crate::path::Path;
@@ -85,7 +85,7 @@ impl Lowering<'_, '_, '_> {
                 path: mount.to_owned(),
                 devices: one.devices.iter().map(|(_, device)| device.clone()).collect(),
                 volume,
-                file_system: file_system(one.file_system),
+                file_system: one.file_system.map_or_else(|| "xfs".to_owned(), word),
                 create_tmp: one.create_tmp,
             }));
         }
@@ -204,11 +204,13 @@ impl Lowering<'_, '_, '_> {
             (Some(of), _) => InstanceStore {
                 raid0: of.raid0.unwrap_or(true),
                 path: of.path.clone(),
-                file_system: file_system(of.filesystem),
+                file_system: of.filesystem.map_or_else(|| "xfs".to_owned(), word),
             },
-            (None, Some(of)) => {
-                InstanceStore { raid0: true, path: None, file_system: file_system(of.filesystem) }
-            }
+            (None, Some(of)) => InstanceStore {
+                raid0: true,
+                path: None,
+                file_system: of.filesystem.map_or_else(|| "xfs".to_owned(), word),
+            },
             (None, None) => return None,
         };
         self.apart(&store, key, mounts, spec, path);
@@ -319,12 +321,4 @@ fn solid(kind: MountKind) -> Option<VolumeKind> {
 fn letter(device: &str) -> Option<&str> {
     let letter = device.strip_prefix("/dev/sd").or_else(|| device.strip_prefix("/dev/xvd"))?;
     matches!(letter.as_bytes(), [b'f'..=b'z']).then_some(letter)
-}
-
-fn file_system(given: Option<FileSystemSpec>) -> String {
-    match given {
-        None | Some(FileSystemSpec::Xfs) => "xfs",
-        Some(FileSystemSpec::Ext4) => "ext4",
-    }
-    .to_owned()
 }

@@ -2,7 +2,7 @@
 
 use slipway_core::cluster::Volume;
 
-use super::Lowering;
+use super::{Lowering, word};
 use crate::model::{VolumeKind, VolumeSpec};
 use crate::path::Path;
 
@@ -76,12 +76,7 @@ impl Lowering<'_, '_, '_> {
     /// A volume of `default` GiB unless it says otherwise.
     pub(super) fn volume(&mut self, spec: &VolumeSpec, default: u32, path: &Path) -> Option<Volume> {
         let kind = spec.kind.unwrap_or(VolumeKind::Gp3);
-        let name = match kind {
-            VolumeKind::Gp3 => "gp3",
-            VolumeKind::Gp2 => "gp2",
-            VolumeKind::Io1 => "io1",
-            VolumeKind::Io2 => "io2",
-        };
+        let name = word(kind);
         if spec.encrypted == Some(false) {
             let help = "remove the line: every volume is encrypted";
             self.report.error(
@@ -127,10 +122,10 @@ impl Lowering<'_, '_, '_> {
             self.kms_key_arn(key, &path.key("kmsKeyArn"));
         }
         let size = spec.size.unwrap_or(default);
-        self.bounds(spec, kind, name, size, path);
+        self.bounds(spec, kind, &name, size, path);
         Some(Volume {
             size_gib: size,
-            kind: name.to_owned(),
+            kind: name,
             iops: spec.iops,
             throughput: spec.throughput,
             kms_key_arn: spec.kms_key_arn.clone(),

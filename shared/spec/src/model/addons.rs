@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use slipway_core::cluster::{NetworkProvider, ProxyMode};
 
 use super::kubernetes::ComputeResourcesSpec;
 
@@ -80,19 +81,9 @@ pub(crate) struct KubeProxySpec {
     /// Whether it is installed; `true` unless given. Turn it off for a pod network that does its work, such as Cilium.
     pub(crate) enabled: Option<bool>,
     /// How it sends traffic on; `iptables` unless given.
-    pub(crate) mode: Option<ProxyModeSpec>,
+    pub(crate) mode: Option<ProxyMode>,
     /// What each of its pods asks for.
     pub(crate) resources: ComputeResourcesSpec,
-}
-
-/// How kube-proxy sends traffic on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum ProxyModeSpec {
-    /// By iptables.
-    Iptables,
-    /// By nftables, which scales to more services; it has replaced IPVS.
-    Nftables,
 }
 
 /// The pod network.
@@ -100,21 +91,11 @@ pub(crate) enum ProxyModeSpec {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PodNetworkSpec {
     /// Who makes it; `flannel` unless given.
-    pub(crate) provider: Option<NetworkProviderSpec>,
+    pub(crate) provider: Option<NetworkProvider>,
     /// The tag of its image; the one that goes with the Kubernetes minor, pinned once, unless given.
     pub(crate) version: Option<String>,
     /// What each of its pods asks for.
     pub(crate) resources: ComputeResourcesSpec,
-}
-
-/// Who makes the pod network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum NetworkProviderSpec {
-    /// Flannel, over VXLAN.
-    Flannel,
-    /// Nobody: nodes stay not ready until you install one. Security groups let VXLAN on UDP 8472 pass.
-    None,
 }
 
 /// CoreDNS.

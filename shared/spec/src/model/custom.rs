@@ -3,17 +3,7 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
-
-/// Whose hardware a machine runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum TenancySpec {
-    /// Shared with other accounts.
-    Default,
-    /// Shared with no other account: dedicated instances.
-    Dedicated,
-}
+use serde::{Deserialize, Serialize};
 
 /// A file that is written to every node of a role. It is not sealed: no secret belongs into it.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -65,7 +55,7 @@ pub(crate) struct DropInSpec {
 }
 
 /// What is done with a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum UnitCommandSpec {
     /// It is started.

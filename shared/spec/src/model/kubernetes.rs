@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::SwitchSpec;
@@ -117,7 +117,7 @@ pub(crate) struct EventRateLimitSpec {
 }
 
 /// What a limit of events is for each of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum EventLimitKind {
     /// All together.
     Server,

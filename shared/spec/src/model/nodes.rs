@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use slipway_core::cluster::Tenancy;
 
 use super::{
     ClassicLoadBalancerSpec, CountText, CustomFileSpec, CustomUnitSpec, DrainSpec, EphemeralImageStorageSpec,
     EphemeralStorageSpec, EtcdNodeSpec, EtcdTopology, GpuSpec, IdSpec, IdentityProvider, ImageSpec,
-    KubeletSpec, Raid0MountSpec, SubnetRef, SwitchSpec, TenancySpec, VolumeMountSpec,
+    KubeletSpec, Raid0MountSpec, SubnetRef, SwitchSpec, VolumeMountSpec,
 };
 
 /// The controllers.
@@ -37,7 +38,7 @@ pub(crate) struct ControllerSpec {
     /// Settings of these kubelets, over those of `kubernetes.kubelet`.
     pub(crate) kubelet: KubeletSpec,
     /// Whose hardware the machines run on; `default` unless given.
-    pub(crate) tenancy: Option<TenancySpec>,
+    pub(crate) tenancy: Option<Tenancy>,
     /// Files that are written to each of these nodes, before anything else of theirs starts.
     pub(crate) custom_files: Vec<CustomFileSpec>,
     /// Systemd units on each of these nodes.
@@ -95,7 +96,7 @@ pub(crate) struct EtcdSpec {
     /// IAM role or instance profile.
     pub(crate) iam: IamSpec,
     /// Whose hardware the machines run on; `default` unless given.
-    pub(crate) tenancy: Option<TenancySpec>,
+    pub(crate) tenancy: Option<Tenancy>,
     /// Files that are written to each of these nodes, before anything else of theirs starts.
     pub(crate) custom_files: Vec<CustomFileSpec>,
     /// Systemd units on each of these nodes.
@@ -222,7 +223,7 @@ pub(crate) struct PoolSpec {
     /// Settings of these kubelets, over those of `kubernetes.kubelet`.
     pub(crate) kubelet: KubeletSpec,
     /// Whose hardware the machines run on; `default` unless given.
-    pub(crate) tenancy: Option<TenancySpec>,
+    pub(crate) tenancy: Option<Tenancy>,
     /// Files that are written to each of these nodes, before anything else of theirs starts.
     pub(crate) custom_files: Vec<CustomFileSpec>,
     /// Systemd units on each of these nodes.
@@ -289,7 +290,7 @@ pub(crate) enum OnDemandStrategySpec {
 }
 
 /// How EC2 chooses among spot pools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SpotStrategySpec {
     /// The likeliest to last among the cheaper ones.
@@ -370,7 +371,7 @@ pub(crate) struct VolumeSpec {
 }
 
 /// The kind of a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum VolumeKind {
     /// General purpose.
@@ -436,7 +437,7 @@ pub(crate) struct TaintSpec {
 }
 
 /// What a taint does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum TaintEffect {
     /// New pods stay away.
     NoSchedule,

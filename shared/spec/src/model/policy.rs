@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use slipway_core::cluster::Day;
+use slipway_core::cluster::{Approval, Day, KeyAlgorithm, RenewalStrategy};
 
 /// How certificates are made and renewed.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct CertificatesSpec {
     /// The key of each certificate; `ECDSA-P256` unless given.
-    pub(crate) key_algorithm: Option<KeyAlgorithmSpec>,
+    pub(crate) key_algorithm: Option<KeyAlgorithm>,
     /// Where each authority comes from. It is said before the first upload, and stays: an authority is exchanged for one that comes from the same place.
     pub(crate) authorities: AuthoritiesSpec,
     /// Renewal before certificates expire; off unless enabled.
@@ -61,26 +61,6 @@ pub(crate) enum AuthoritySourceSpec {
     Provided,
 }
 
-/// The key of a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-pub(crate) enum KeyAlgorithmSpec {
-    /// ECDSA on P-256.
-    #[serde(rename = "ECDSA-P256")]
-    EcdsaP256,
-    /// ECDSA on P-384.
-    #[serde(rename = "ECDSA-P384")]
-    EcdsaP384,
-    /// RSA with 2048 bits.
-    #[serde(rename = "RSA-2048")]
-    Rsa2048,
-    /// RSA with 3072 bits.
-    #[serde(rename = "RSA-3072")]
-    Rsa3072,
-    /// RSA with 4096 bits.
-    #[serde(rename = "RSA-4096")]
-    Rsa4096,
-}
-
 /// Renewal before certificates expire.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
@@ -91,21 +71,11 @@ pub(crate) struct RolloutBeforeExpirySpec {
     #[schemars(range(min = 1, max = 3650))]
     pub(crate) days: Option<u32>,
     /// How renewed certificates reach the nodes; `rollout` unless given.
-    pub(crate) strategy: Option<RenewalStrategySpec>,
+    pub(crate) strategy: Option<RenewalStrategy>,
     /// So many days before the end neither maintenance windows nor approval hold a renewal up; half of `days` and 3 at most
     /// unless given. That begins earlier where the slowest roll of this cluster needs longer: `slipway validate` says so.
     #[schemars(range(min = 0, max = 3650))]
     pub(crate) emergency_days: Option<u32>,
-}
-
-/// How renewed certificates reach the nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum RenewalStrategySpec {
-    /// Nodes are replaced, one at a time.
-    Rollout,
-    /// Nodes take the new certificates in place.
-    Refresh,
 }
 
 /// How changes reach the nodes.
@@ -113,7 +83,7 @@ pub(crate) enum RenewalStrategySpec {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RolloutSpec {
     /// Whether a plan waits for a person; `auto` unless given.
-    pub(crate) approval: Option<ApprovalSpec>,
+    pub(crate) approval: Option<Approval>,
     /// How many nodes of a pool may be missing, as a number or a percentage; 1 unless given.
     pub(crate) max_unavailable: Option<CountText>,
     /// How many nodes a pool may have too many, as a number or a percentage; 0 unless given.
@@ -125,16 +95,6 @@ pub(crate) struct RolloutSpec {
     pub(crate) failure_budget: Option<u32>,
     /// When disruptive steps may start, in UTC; always unless given.
     pub(crate) windows: Vec<WindowSpec>,
-}
-
-/// Whether a plan waits for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum ApprovalSpec {
-    /// It is applied at once.
-    Auto,
-    /// It waits for `slipway approve`.
-    Manual,
 }
 
 /// How nodes are emptied.

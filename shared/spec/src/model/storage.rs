@@ -1,7 +1,7 @@
 //! What a pool's machines have besides processor, memory and root volume: volumes, disks, GPUs, classic balancers.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A volume with a file system. It is always encrypted, and goes with its machine.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -86,7 +86,7 @@ pub(crate) enum MountKind {
 }
 
 /// A file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FileSystemSpec {
     /// XFS.
