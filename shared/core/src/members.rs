@@ -71,9 +71,8 @@ pub struct MemberRole {
     pub volume_gib: u32,
     /// What was settled.
     pub pin: MemberPin,
-    /// Where its name is kept. `None`: an older release of Slipway did not write it down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zone: Option<NameZone>,
+    /// The hosted zone of its name.
+    pub zone: NameZone,
 }
 
 /// The hosted zone that a member sets its record in.
@@ -97,12 +96,7 @@ impl NameZone {
 /// `https://<name>:2380`.
 #[must_use]
 pub fn peer_url(member: &EtcdMember) -> String {
-    peer_url_of(&member.dns_name)
-}
-
-/// The peer URL of a member of that name.
-pub fn peer_url_of(dns_name: &str) -> String {
-    format!("https://{dns_name}:{PEER_PORT}")
+    format!("https://{}:{PEER_PORT}", member.dns_name)
 }
 
 /// The members of `cluster` with their peer URLs, by name.
@@ -136,8 +130,8 @@ pub enum Standing {
     Nothing,
     /// A rollout is at work that may be making these: what was settled for it holds.
     OnItsWay,
-    /// These members, each as its release has it; `None` where an older release did not write that down.
-    Members(BTreeMap<u32, Option<MemberPin>>),
+    /// These members, each as its release has it.
+    Members(BTreeMap<u32, MemberPin>),
 }
 
 /// Client URLs of the members that stand and stay as they are, for one that is to join them.
@@ -152,11 +146,7 @@ fn endpoints(
             Standing::Nothing => return false,
             // Those that joined an earlier upload may not be part of what is under way.
             Standing::OnItsWay => known.get(&member.index).filter(|pin| !pin.joins),
-            Standing::Members(members) => match members.get(&member.index) {
-                Some(None) => return true,
-                Some(Some(pin)) => Some(pin),
-                None => None,
-            },
+            Standing::Members(members) => members.get(&member.index),
         };
         pin.is_some_and(|pin| pin.volume == volume(cluster, member, pin.volume.number))
     };
@@ -191,12 +181,7 @@ pub fn settle(
         let before = match standing {
             Standing::Nothing => return founder(cluster, member),
             Standing::OnItsWay => known,
-            Standing::Members(members) => match members.get(&member.index) {
-                // An older release of Slipway knew founders alone.
-                Some(None) => return known.cloned().unwrap_or_else(|| founder(cluster, member)),
-                Some(Some(pin)) => Some(pin),
-                None => None,
-            },
+            Standing::Members(members) => members.get(&member.index),
         };
         match before {
             Some(pin) if pin.volume == wanted(pin.volume.number) => pin.clone(),

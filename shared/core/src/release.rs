@@ -20,9 +20,6 @@ pub const LABEL_TAG: &str = "k8s.io/cluster-autoscaler/node-template/label/";
 /// Logical id of the zone of the members' names, if it is ours.
 pub const ETCD_HOSTED_ZONE: &str = "EtcdHostedZone";
 
-/// The statement that lets a member set its record.
-pub const OWN_RECORD_STATEMENT: &str = "SetOwnRecord";
-
 /// Where the functions keep things; the same for all clusters of an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -65,10 +65,10 @@ pub struct Plan {
     /// What becomes of etcd's membership, in order, one at a time; empty if nothing does.
     #[serde(default)]
     pub membership: Vec<MembershipChange>,
-    /// The roles that would go to another minor release; none in plans of an older Slipway.
+    /// The roles that would go to another minor release.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub minors: Vec<MinorChange>,
-    /// The add-ons that come, change or go; none in plans of an older Slipway.
+    /// The add-ons that come, change or go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addons: Vec<AddonPlan>,
     /// What it would take away or change although other stacks use it, which CloudFormation refuses.
@@ -332,10 +332,8 @@ impl Baseline {
     #[must_use]
     pub fn etcd(&self, on_its_way: bool) -> Standing {
         let roles = self.rendering.iter().flat_map(|rendering| &rendering.roles);
-        let members: BTreeMap<u32, Option<MemberPin>> = roles
-            .filter_map(|(role, node)| {
-                Some((role.member()?, node.member.as_ref().map(|member| member.pin.clone())))
-            })
+        let members: BTreeMap<u32, MemberPin> = roles
+            .filter_map(|(role, node)| Some((role.member()?, node.member.as_ref()?.pin.clone())))
             .collect();
         match (members.is_empty(), on_its_way) {
             (false, _) => Standing::Members(members),

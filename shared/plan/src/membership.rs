@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use slipway_core::members::{self, MemberRole, VolumePin};
+use slipway_core::members::{MemberRole, VolumePin};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 
@@ -57,15 +57,7 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<Membershi
             Some((Some(before), Some(after))) => {
                 found.extend(moved(before, after).map(|(action, reason)| (action, *index, reason)));
             }
-            // An older release did not write down where its volumes were; what its members are called is in their configuration.
-            Some((None, Some(after))) => {
-                let change = before
-                    .get(index)
-                    .and_then(|node| called(&node.config))
-                    .and_then(|peer_url| readdressed(&peer_url, &after.peer_url));
-                found.extend(change.map(|(action, reason)| (action, *index, reason)));
-            }
-            Some((_, None)) => {}
+            Some((None, _) | (_, None)) => {}
         }
     }
     let gone = before.keys().filter(|index| !after.contains_key(index));
@@ -113,12 +105,6 @@ fn readdressed(before: &str, after: &str) -> Option<(MembershipAction, String)> 
         let reason = format!("its address changes, which etcd keeps in the membership: {before} → {after}");
         (MembershipAction::Readdress, reason)
     })
-}
-
-/// The peer URL of the member with that configuration.
-fn called(config: &str) -> Option<String> {
-    let config: serde_json::Value = serde_json::from_str(config).ok()?;
-    Some(members::peer_url_of(config.pointer("/etcd/dnsName")?.as_str()?))
 }
 
 /// Why a member gets another volume, and what that costs.

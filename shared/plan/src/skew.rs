@@ -123,7 +123,7 @@ pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Obj
             .then(|| shrinks(*index, &format!("etcd member {index}"), before.volume_gib, after.volume_gib))
     }));
     if let Some(asked) = zone::of(new) {
-        found.extend(zone::objection(running, &asked));
+        found.extend(zone::objection(running, asked));
     }
     found.extend(issuer::between(running, new));
     found.retain(|objection| objection.severity == Severity::Error);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use slipway_core::cluster::{Architecture, EtcdMember, GroupSize};
 use slipway_core::members::{self, MemberRole, NameZone, VolumePin};
 use slipway_core::node::SNAPSHOT_ROLE;
-use slipway_core::release::{NodeRole, OWN_RECORD_STATEMENT as STATEMENT, StackKind};
+use slipway_core::release::{NodeRole, StackKind};
 use slipway_core::role::Role;
 
 use super::cfn::{Removal, Resource, Template, sub};
@@ -110,7 +110,7 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
             peer_url: members::peer_url(member),
             volume_gib: member.data_volume.size_gib,
             pin,
-            zone: Some(NameZone::of(context.cluster.etcd.hosted_zone_id.as_deref())),
+            zone: NameZone::of(context.cluster.etcd.hosted_zone_id.as_deref()),
         }),
         weighted: false,
     };
@@ -185,7 +185,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
         allow("AttachOwnVolume", &["ec2:AttachVolume"], json!([ec2("instance"), ec2("volume")]), tagged),
         allow(
-            STATEMENT,
+            "SetOwnRecord",
             &["route53:ChangeResourceRecordSets"],
             zone.clone(),
             json!({ "ForAllValues:StringEquals": {

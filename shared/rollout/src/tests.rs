@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_core::cluster::{Approval, CountOrPercent, GroupSize, RolloutPolicy};
 use slipway_core::digest::sha256_hex;
-use slipway_core::members::{MemberPin, MemberRole, VolumePin};
+use slipway_core::members::{MemberPin, MemberRole, NameZone, VolumePin};
 use slipway_core::node::SnapshotTaken;
 use slipway_core::release::{AddonSet, NodeRole, Stack};
 use slipway_core::role::Role;
@@ -486,8 +486,12 @@ fn with_members(size: u32, members: u32, zone: &str) -> Rendering {
             join_endpoints: Vec::new(),
             volume: VolumePin { number: 1, availability_zone: zone.to_owned(), kms_key_arn: None },
         };
-        let member =
-            MemberRole { peer_url: format!("https://etcd-{index}:2380"), volume_gib: 30, pin, zone: None };
+        let member = MemberRole {
+            peer_url: format!("https://etcd-{index}:2380"),
+            volume_gib: 30,
+            pin,
+            zone: NameZone::Made,
+        };
         let node = NodeRole { stack: "c-etcd".to_owned(), member: Some(member), ..node.clone() };
         rendering.roles.insert(Role::Etcd(index), node);
     }

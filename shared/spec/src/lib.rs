@@ -140,7 +140,7 @@ impl Places {
         let mut report = Report::new(&self.0);
         for Objection { severity, code, paths, message, help } in objections {
             // The first of the keys that the spec contains; the last, with its default, if it contains none.
-            let paths: Vec<Path> = paths.iter().map(|path| Path::of(path)).collect();
+            let paths: Vec<Path> = paths.iter().map(|path| Path::parse(path)).collect();
             let written = paths.iter().find(|path| report.has(path)).or(paths.last());
             let path = written.cloned().unwrap_or_default();
             match severity {

@@ -79,10 +79,10 @@ struct Operation {
 
 impl Patch {
     /// A finding about this patch.
-    fn finding(&self, severity: Severity, span: Span, code: &'static str, text: Told) -> Diagnostic {
-        let Told { path, message, help } = text;
+    fn finding(&self, severity: Severity, span: Span, code: &'static str, text: FindingText) -> Diagnostic {
+        let FindingText { path, message, help } = text;
         let problem = Problem::at(span, code, message).help(help);
-        let path = path.as_deref().map(Path::of).unwrap_or_default();
+        let path = path.as_deref().map(Path::parse).unwrap_or_default();
         Diagnostic { file: Some(self.file.clone()), ..problem.into_diagnostic(severity, &path) }
     }
 
@@ -97,7 +97,7 @@ impl Patch {
 
 /// What a finding says.
 #[derive(Debug)]
-struct Told {
+struct FindingText {
     /// The key in the patch's file, where there is one.
     path: Option<String>,
     message: String,

@@ -1,4 +1,4 @@
-//! The way to a value in the tree.
+//! Paths of values in the tree.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ pub(crate) enum Step {
     Index(usize),
 }
 
-/// The way to a value, such as `worker.nodePools[1].name`.
+/// The path of a value, such as `worker.nodePools[1].name`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Path(pub(crate) Vec<Step>);
 
 impl Path {
-    /// From keys with dots and indices, none of which needs escaping: for paths that we write ourselves.
-    pub(crate) fn of(text: &str) -> Self {
+    /// Reads a path whose keys contain neither dots nor brackets, such as those in this crate's code.
+    pub(crate) fn parse(text: &str) -> Self {
         let mut steps = Vec::new();
         for part in text.split('.').filter(|part| !part.is_empty()) {
             let mut pieces = part.split('[');
@@ -42,7 +42,7 @@ impl Path {
         Self(steps)
     }
 
-    /// Without its indices, for tables of keys: `worker.nodePools[].name`.
+    /// The path without indices, as tables of keys have it: `worker.nodePools[].name`.
     pub(crate) fn pattern(&self) -> String {
         self.render(|_| "[]".to_owned(), str::to_owned)
     }
@@ -66,7 +66,7 @@ impl Path {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys are the spec's own words, and may be as long as it likes.
+        // Keys come from the spec, and may be very long.
         f.write_str(&self.render(|number| format!("[{number}]"), shown::value))
     }
 }

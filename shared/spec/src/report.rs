@@ -1,4 +1,4 @@
-//! Where findings are gathered, and how each gets its place in the text.
+//! Collects findings and gives each its place in the text.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use super::path::{Path, Step};
 use super::shown;
 use super::tree::{Node, Span};
 
-/// A finding whose place is known already.
+/// A finding at a known place.
 #[derive(Debug)]
 pub(crate) struct Problem {
     span: Span,
@@ -34,7 +34,7 @@ impl Problem {
         self
     }
 
-    /// The finding as it leaves this module: what it quotes of the spec is clipped here, whoever wrote the message.
+    /// The finding for the outside. What it quotes of the spec is shortened here, so that no message can be too long.
     pub(crate) fn into_diagnostic(self, severity: Severity, path: &Path) -> Diagnostic {
         let Self { span, code, message, help } = self;
         Diagnostic {
@@ -51,22 +51,22 @@ impl Problem {
     }
 }
 
-/// So many findings are told of one spec: nobody reads more, and each costs a look into the text.
-const MOST_TOLD: usize = 200;
+/// The most findings about one spec. Nobody reads more, and locating each in the text takes time.
+const MOST_FINDINGS: usize = 200;
 
 /// Everything found so far about one spec.
 pub(crate) struct Report<'t> {
     root: &'t Node,
     diagnostics: Vec<Diagnostic>,
-    /// The paths of all errors: it is asked often, and of many.
+    /// The paths of all errors, sorted because ranges of them are looked up often.
     refused: BTreeSet<String>,
-    /// Findings that are not told, because too many are.
-    left_out: usize,
+    /// How many findings were left out.
+    omitted: usize,
 }
 
 impl<'t> Report<'t> {
     pub(crate) fn new(root: &'t Node) -> Self {
-        Self { root, diagnostics: Vec::new(), refused: BTreeSet::new(), left_out: 0 }
+        Self { root, diagnostics: Vec::new(), refused: BTreeSet::new(), omitted: 0 }
     }
 
     /// An error at the value of `path`, or at the nearest key above it that is there.
@@ -114,9 +114,9 @@ impl<'t> Report<'t> {
         help: Cow<'_, str>,
     ) {
         let news = severity == Severity::Error && self.refused.insert(path.to_string());
-        // The first error is told whatever was told before: without one the spec would pass.
-        if self.diagnostics.len() >= MOST_TOLD && !(news && self.refused.len() == 1) {
-            self.left_out += 1;
+        // The first error is always kept: without one the spec would be accepted.
+        if self.diagnostics.len() >= MOST_FINDINGS && !(news && self.refused.len() == 1) {
+            self.omitted += 1;
             return;
         }
         let span = span.unwrap_or_else(|| self.locate(path));
@@ -127,12 +127,12 @@ impl<'t> Report<'t> {
         self.diagnostics.push(problem.into_diagnostic(severity, path));
     }
 
-    /// The word that was probably meant, while there is room to say so: looking for it is dear.
+    /// The word that was probably meant; `None` once there are too many findings, because the search is slow.
     pub(crate) fn nearest<'w>(&self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-        if self.diagnostics.len() >= MOST_TOLD { None } else { nearest(word, words) }
+        if self.diagnostics.len() >= MOST_FINDINGS { None } else { nearest(word, words) }
     }
 
-    /// Whether the text says something at `path`, be it right or wrong.
+    /// Whether the spec has a value at `path`, valid or not.
     pub(crate) fn has(&self, path: &Path) -> bool {
         let mut node = self.root;
         for step in &path.0 {
@@ -148,7 +148,7 @@ impl<'t> Report<'t> {
         !node.is_null()
     }
 
-    /// Whether something at or below `path` was refused already, so that what follows from it is not said twice.
+    /// Whether there is an error at or below `path`, so that its consequences need not be reported.
     pub(crate) fn refused(&self, path: &Path) -> bool {
         let path = path.to_string();
         let below = |sign: char| {
@@ -161,7 +161,7 @@ impl<'t> Report<'t> {
         self.refused.contains(&path) || below('.') || below('[')
     }
 
-    /// Whether `path` itself was refused.
+    /// Whether there is an error at `path` itself.
     pub(crate) fn refused_itself(&self, path: &Path) -> bool {
         self.refused.contains(&path.to_string())
     }
@@ -176,7 +176,7 @@ impl<'t> Report<'t> {
             };
             let Some((at, value)) = next else { return span };
             node = value;
-            // A scalar is pointed at itself, a collection at its key: its own place is its first child's.
+            // A scalar has its own place, a collection that of its key: its own would be its first child's.
             span = if matches!(value.kind, super::tree::Kind::Scalar { .. }) && !value.is_null() {
                 value.span
             } else {
@@ -186,7 +186,7 @@ impl<'t> Report<'t> {
         span
     }
 
-    /// All findings, in the order of the text; equal ones once.
+    /// All findings in the order of the text, without duplicates.
     pub(crate) fn finish(self) -> Vec<Diagnostic> {
         let mut diagnostics = self.diagnostics;
         diagnostics.sort_by(|a, b| {
@@ -194,13 +194,13 @@ impl<'t> Report<'t> {
                 .cmp(&(b.line, b.column, &b.path, &b.code, &b.message))
         });
         diagnostics.dedup();
-        if let (Some(last), true) = (diagnostics.last(), self.left_out > 0) {
-            // At the place of the last, so that all stay in the order of the text.
+        if let (Some(last), true) = (diagnostics.last(), self.omitted > 0) {
+            // At the place of the last one, which keeps the order.
             diagnostics.push(Diagnostic {
                 severity: Severity::Warning,
                 code: "too-many-findings".to_owned(),
                 path: String::new(),
-                message: format!("there are {} more findings", self.left_out),
+                message: format!("there are {} more findings", self.omitted),
                 help: Some("mend these first, then ask again".to_owned()),
                 ..last.clone()
             });

@@ -1,4 +1,4 @@
-//! What the tests of findings share, here and in the crates above: a spec to begin with, and findings as text.
+//! For tests of findings, here and in other crates: a spec to begin with, and findings as text.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::must_use_candidate, reason = "tests")]
 
 use std::fmt::Write as _;
@@ -23,19 +23,19 @@ worker:
   - name: general
 ";
 
-/// One finding a line: place, gravity, code, path, message, cure.
-pub fn told(diagnostics: &[Diagnostic]) -> String {
+/// Findings as text: place, severity, code, path and message in one line, the help in the next.
+pub fn findings_text(diagnostics: &[Diagnostic]) -> String {
     let mut text = String::new();
     for finding in diagnostics {
-        let grave = match finding.severity {
+        let severity = match finding.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
         let Diagnostic { line, column, code, path, message, help, .. } = finding;
         write!(
             text,
-            "{line}:{column} {grave} {code} at `{path}`: {message}\n    {}\n",
-            help.as_deref().unwrap_or("NO CURE")
+            "{line}:{column} {severity} {code} at `{path}`: {message}\n    {}\n",
+            help.as_deref().unwrap_or("NO HELP")
         )
         .unwrap();
     }

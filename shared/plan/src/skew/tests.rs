@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use slipway_core::cluster::GroupSize;
-use slipway_core::members::{MemberPin, MemberRole, VolumePin};
+use slipway_core::members::{MemberPin, MemberRole, NameZone, VolumePin};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 use slipway_render::lock::Lock;
 use slipway_spec::parse;
-use slipway_spec::testing::{BASE, told};
+use slipway_spec::testing::{BASE, findings_text};
 
 use super::check_update;
 
@@ -37,7 +37,7 @@ fn running(runs: &Runs<'_>) -> Rendering {
         peer_url: String::new(),
         volume_gib: 30,
         pin: MemberPin { joins: false, initial_cluster: BTreeMap::new(), join_endpoints: Vec::new(), volume },
-        zone: None,
+        zone: NameZone::Made,
     };
     let mut roles = BTreeMap::from([
         (Role::Controller, node(runs.kubernetes)),
@@ -56,8 +56,8 @@ fn running(runs: &Runs<'_>) -> Rendering {
 /// The findings about the base with another version and more keys, where that runs.
 fn onto(runs: &Runs<'_>, version: &str, more: &str) -> String {
     let text = format!("{}{more}", BASE.replace("\"1.37\"", version));
-    let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", told(&found)));
-    told(&check_update(
+    let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", findings_text(&found)));
+    findings_text(&check_update(
         &accepted.places,
         &accepted.cluster,
         &Lock::default(),
@@ -156,11 +156,18 @@ fn a_data_volume_never_shrinks() {
 fn the_issuer_of_tokens_is_switched_in_two_steps() {
     let said = |issuers: &str, more: &str| {
         let text = format!("{BASE}{more}");
-        let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", told(&found)));
+        let accepted =
+            parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", findings_text(&found)));
         let mut running = running(&Runs { kubernetes: "1.37.0", pools: &[], etcd: "3.7.3" });
         running.roles.get_mut(&Role::Controller).unwrap().config =
             format!(r#"{{"controlPlane": {{"serviceAccountTokens": {{"issuers": [{issuers}]}}}}}}"#);
-        told(&check_update(&accepted.places, &accepted.cluster, &Lock::default(), &running, &BTreeMap::new()))
+        findings_text(&check_update(
+            &accepted.places,
+            &accepted.cluster,
+            &Lock::default(),
+            &running,
+            &BTreeMap::new(),
+        ))
     };
     let local = r#""https://kubernetes.default.svc.cluster.local""#;
     let (accepted, signs) = (format!(r#"{local}, "https://i/c""#), format!(r#""https://i/c", {local}"#));

@@ -1,47 +1,24 @@
 //! The hosted zone of etcd's names stays the one that it was: a member learns it when its machine starts, and may set records in no other.
 //! Were it changed, the members that run would lose the permission for the zone that they know, and the new one would have no records.
 
-use serde_json::Value;
 use slipway_core::members::NameZone;
-use slipway_core::release::{OWN_RECORD_STATEMENT, Rendering, StackKind};
+use slipway_core::release::Rendering;
 use slipway_spec::Objection;
 
-/// The zone that the members of `rendering` set their records in. `None`, if it has no members, or if an older release of Slipway left no
-/// trace of it: it wrote the zone only into the statement, and members with an instance profile of the user's have none.
-pub(super) fn of(rendering: &Rendering) -> Option<NameZone> {
-    let members = rendering.roles.values().filter_map(|node| node.member.as_ref());
-    members.filter_map(|member| member.zone.clone()).next().or_else(|| permitted(rendering))
-}
-
-/// The zone that the members of `rendering` are allowed to set their records in.
-fn permitted(rendering: &Rendering) -> Option<NameZone> {
-    let stack = rendering.stacks.iter().find(|stack| stack.kind == StackKind::Etcd)?;
-    let template: Value = serde_json::from_str(&stack.body).ok()?;
-    let zone = resource(&template)?;
-    Some(NameZone::of(zone.as_str().and_then(|arn| arn.rsplit_once('/')).map(|(_, id)| id)))
-}
-
-/// What the first statement of that name is about.
-fn resource(template: &Value) -> Option<&Value> {
-    match template {
-        Value::Object(object) if object.get("Sid").is_some_and(|sid| sid == OWN_RECORD_STATEMENT) => {
-            object.get("Resource")
-        }
-        Value::Object(object) => object.values().find_map(resource),
-        Value::Array(items) => items.iter().find_map(resource),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
+/// The zone that the members of `rendering` set their records in; `None` without members.
+pub(super) fn of(rendering: &Rendering) -> Option<&NameZone> {
+    rendering.roles.values().find_map(|node| node.member.as_ref()).map(|member| &member.zone)
 }
 
 /// Objects to another zone than the one that the running members use.
-pub(super) fn objection(running: &Rendering, asked: &NameZone) -> Option<Objection> {
-    let stands = of(running)?;
+pub(super) fn objection(running: &Rendering, wanted: &NameZone) -> Option<Objection> {
+    let deployed = of(running)?;
     let words = |zone: &NameZone| match zone {
         NameZone::Made => "the zone that Slipway made".to_owned(),
         NameZone::Given(id) => format!("the hosted zone {id}"),
     };
-    (stands != *asked).then(|| {
-        let help = match &stands {
+    (deployed != wanted).then(|| {
+        let help = match deployed {
             NameZone::Given(id) => {
                 format!("write `hostedZone: {{id: {id}}}`: it cannot be changed once the cluster runs")
             }
@@ -52,8 +29,8 @@ pub(super) fn objection(running: &Rendering, asked: &NameZone) -> Option<Objecti
             vec!["etcd.hostedZone.id".to_owned(), "etcd.hostedZone".to_owned(), "etcd".to_owned()],
             format!(
                 "the names of the etcd members that run are in {}, and {} is asked for: nobody would find them there",
-                words(&stands),
-                words(asked)
+                words(deployed),
+                words(wanted)
             ),
             help,
         )

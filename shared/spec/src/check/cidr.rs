@@ -36,7 +36,7 @@ pub(crate) fn check(
     paths: &[Path],
 ) {
     let range = |key: &str, what: &str, net: Option<Ipv4Net>| {
-        net.map(|net| Range { path: Path::of(key), what: what.to_owned(), net })
+        net.map(|net| Range { path: Path::parse(key), what: what.to_owned(), net })
     };
     let wide = [
         range("vpcCIDR", "the VPC", vpc),

@@ -30,7 +30,7 @@ fn reads_as_a_pool(cluster: &str) -> bool {
 impl Lowering<'_, '_, '_> {
     /// `clusterName`, which must be the folder's name too.
     pub(super) fn name(&mut self, expected: Option<&str>) -> Option<String> {
-        let path = Path::of("clusterName");
+        let path = Path::parse("clusterName");
         let name = self.spec.cluster_name.as_deref()?;
         let mut fit = true;
         if !is_name(name) {
@@ -79,7 +79,7 @@ impl Lowering<'_, '_, '_> {
             if let Some(here) = expected.filter(|here| *here != region) {
                 self.report.error(
                     "other-region",
-                    &Path::of("region"),
+                    &Path::parse("region"),
                     format!("the cluster is for `{region}`, but this installation works in `{here}`"),
                     format!("upload it to the installation in `{region}`, or write `region: {here}`"),
                 );
@@ -92,7 +92,7 @@ impl Lowering<'_, '_, '_> {
         );
         self.report.error(
             "unknown-region",
-            &Path::of("region"),
+            &Path::parse("region"),
             format!("there is no AWS region `{region}`"),
             help,
         );
@@ -101,7 +101,7 @@ impl Lowering<'_, '_, '_> {
 
     /// `kubernetesVersion`.
     pub(super) fn kubernetes_version(&mut self) -> Option<KubernetesVersion> {
-        self.release(self.spec.kubernetes_version.as_deref()?, &Path::of("kubernetesVersion"))
+        self.release(self.spec.kubernetes_version.as_deref()?, &Path::parse("kubernetesVersion"))
     }
 
     /// A Kubernetes release that is known here.
@@ -219,12 +219,13 @@ impl Lowering<'_, '_, '_> {
         let mut nodes: Vec<(Path, &str, &Image)> = Vec::new();
         if let Some(image) = image {
             nodes.extend(
-                controller.map(|it| (Path::of("controller.instanceType"), it.instance_type.as_str(), image)),
+                controller
+                    .map(|it| (Path::parse("controller.instanceType"), it.instance_type.as_str(), image)),
             );
-            nodes.extend(etcd.map(|it| (Path::of("etcd.instanceType"), it.instance_type.as_str(), image)));
+            nodes.extend(etcd.map(|it| (Path::parse("etcd.instanceType"), it.instance_type.as_str(), image)));
         }
         for (index, pool) in pools.iter().enumerate() {
-            let path = Path::of("worker.nodePools").index(index).key("instanceType");
+            let path = Path::parse("worker.nodePools").index(index).key("instanceType");
             nodes.extend(
                 pool.image
                     .as_ref()
@@ -256,7 +257,7 @@ impl Lowering<'_, '_, '_> {
     /// The cluster's `kmsKeyArn`.
     pub(super) fn kms_key(&mut self) -> Option<String> {
         let text = self.spec.kms_key_arn.as_deref()?;
-        self.kms_key_arn(text, &Path::of("kmsKeyArn"));
+        self.kms_key_arn(text, &Path::parse("kmsKeyArn"));
         Some(text.to_owned())
     }
 
@@ -290,7 +291,7 @@ impl Lowering<'_, '_, '_> {
 
     /// `sshAuthorizedKeys`: public keys, and not by mistake a private one.
     pub(super) fn ssh_keys(&mut self) -> Vec<String> {
-        self.ssh_keys_of(&self.spec.ssh_authorized_keys, &Path::of("sshAuthorizedKeys"));
+        self.ssh_keys_of(&self.spec.ssh_authorized_keys, &Path::parse("sshAuthorizedKeys"));
         self.spec.ssh_authorized_keys.clone()
     }
 

@@ -17,7 +17,7 @@ const REPLICAS: u32 = 2;
 impl Lowering<'_, '_, '_> {
     pub(super) fn addons(&mut self) -> Addons {
         let spec = &self.spec.addons;
-        let root = Path::of("addons");
+        let root = Path::parse("addons");
         let legacy = self.spec.use_calico.unwrap_or(false);
         let mut addon = |name: &str,
                          enabled: bool,

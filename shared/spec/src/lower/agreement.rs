@@ -41,8 +41,10 @@ impl Lowering<'_, '_, '_> {
             }
             strangers.sort_unstable();
             strangers.dedup();
-            let path =
-                Path::of("apiEndpoints").index(index).key("loadBalancer").key("apiAccessAllowedSourceCIDRs");
+            let path = Path::parse("apiEndpoints")
+                .index(index)
+                .key("loadBalancer")
+                .key("apiAccessAllowedSourceCIDRs");
             let message = format!(
                 "workers in `{}` reach this public endpoint from addresses that are not known here: unless the ranges hold them, those workers cannot join",
                 strangers.join("`, `")
@@ -61,7 +63,7 @@ impl Lowering<'_, '_, '_> {
             controllers + pools.iter().map(|pool| u64::from(of(pool))).sum::<u64>()
         };
         let (least, most) = (nodes(|pool| pool.size.min), nodes(|pool| pool.size.max));
-        let path = Path::of("podCIDR");
+        let path = Path::parse("podCIDR");
         let help = format!(
             "take a wider range (each node takes a /{NODE_PREFIX} of it) before the cluster is launched: it cannot be changed later"
         );

@@ -21,7 +21,7 @@ impl Lowering<'_, '_, '_> {
             (ETCD_CA, &spec.etcd_ca),
             (FRONT_PROXY_CA, &spec.front_proxy_ca),
         ];
-        let root = Path::of("certificatesConfiguration.authorities");
+        let root = Path::parse("certificatesConfiguration.authorities");
         let mut authorities = BTreeMap::new();
         let mut files: BTreeMap<String, &str> = BTreeMap::new();
         for (name, authority) in all {

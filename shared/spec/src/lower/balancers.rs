@@ -217,7 +217,7 @@ impl Lowering<'_, '_, '_> {
         }
         // `externalDNSName` has the zone beside it, under kube-aws' name.
         if path.0.len() == 1 {
-            named.id_path = Path::of("hostedZoneId");
+            named.id_path = Path::parse("hostedZoneId");
         }
         named.id = named.id.map(|id| id.strip_prefix("/hostedzone/").unwrap_or(id));
         if let Some(id) = named.id.filter(|id| !is_zone_id(id)) {

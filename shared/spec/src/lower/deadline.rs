@@ -30,7 +30,7 @@ impl Lowering<'_, '_, '_> {
         controllers: u32,
     ) {
         let Some(policy) = certificates.rollout_before_expiry else { return };
-        let path = Path::of("certificatesConfiguration.rolloutBeforeExpiry.days");
+        let path = Path::parse("certificatesConfiguration.rolloutBeforeExpiry.days");
         let members = u32::try_from(members).unwrap_or(u32::MAX);
         let roll = Roll { members, controllers, strategy: policy.strategy };
         // What was refused already is not said twice.
@@ -127,6 +127,6 @@ impl Lowering<'_, '_, '_> {
         } else if help.is_empty() {
             help.push_str("write `approval: auto`");
         }
-        self.report.warning("renewal-held-up", &Path::of(path), message, help);
+        self.report.warning("renewal-held-up", &Path::parse(path), message, help);
     }
 }

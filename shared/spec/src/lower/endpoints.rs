@@ -11,7 +11,7 @@ use crate::path::Path;
 impl Lowering<'_, '_, '_> {
     pub(super) fn endpoints(&mut self, network: &Draft) -> Vec<ApiEndpoint> {
         let spec = self.spec;
-        let root = Path::of("apiEndpoints");
+        let root = Path::parse("apiEndpoints");
         if let Some(name) = &spec.external_dns_name {
             return self.legacy_endpoint(name, network).into_iter().collect();
         }
@@ -23,14 +23,14 @@ impl Lowering<'_, '_, '_> {
                 let message = format!("`{key}` belongs to `externalDNSName`, which is not given");
                 self.report.error(
                     "no-effect",
-                    &Path::of(key),
+                    &Path::parse(key),
                     message,
                     "write `apiEndpoints[].loadBalancer.hostedZone.id` instead",
                 );
             }
         }
         if spec.api_endpoints.is_empty() {
-            if !self.report.refused(&root) && !self.report.refused(&Path::of("externalDNSName")) {
+            if !self.report.refused(&root) && !self.report.refused(&Path::parse("externalDNSName")) {
                 let help = "add `apiEndpoints: [{name: default, dnsName: api.example.com}]`";
                 self.report.error(
                     "missing-key",
@@ -94,11 +94,11 @@ impl Lowering<'_, '_, '_> {
     /// `externalDNSName`, `hostedZoneId`, `createRecordSet`: one endpoint called `default`.
     fn legacy_endpoint(&mut self, dns_name: &str, network: &Draft) -> Option<ApiEndpoint> {
         let spec = self.spec;
-        if self.report.has(&Path::of("apiEndpoints")) {
+        if self.report.has(&Path::parse("apiEndpoints")) {
             let help = "keep `apiEndpoints`, with that name among them";
             self.report.error(
                 "given-twice",
-                &Path::of("externalDNSName"),
+                &Path::parse("externalDNSName"),
                 "`externalDNSName` and `apiEndpoints` are both given",
                 help,
             );
@@ -108,7 +108,7 @@ impl Lowering<'_, '_, '_> {
         if record == Some(true) && spec.hosted_zone_id.is_none() {
             self.report.error(
                 "record-without-zone",
-                &Path::of("createRecordSet"),
+                &Path::parse("createRecordSet"),
                 "the record is to be made, but no hosted zone is given",
                 "add `hostedZoneId`, or write `createRecordSet: false` and make the record yourself",
             );
@@ -123,7 +123,7 @@ impl Lowering<'_, '_, '_> {
             },
         };
         if !is_dns_name(dns_name) {
-            self.dns_name(dns_name, &Path::of("externalDNSName"));
+            self.dns_name(dns_name, &Path::parse("externalDNSName"));
             return None;
         }
         self.endpoint(&endpoint, &Path::default(), network)
@@ -158,7 +158,7 @@ impl Lowering<'_, '_, '_> {
         let what = "the administrator's kubeconfig names";
         self.chosen_endpoint(
             self.spec.admin_api_endpoint_name.as_deref(),
-            &Path::of("adminAPIEndpointName"),
+            &Path::parse("adminAPIEndpointName"),
             what,
             endpoints,
         )
@@ -167,7 +167,7 @@ impl Lowering<'_, '_, '_> {
     pub(super) fn endpoint_for_workers(&mut self, endpoints: &[ApiEndpoint]) -> Option<String> {
         self.chosen_endpoint(
             self.spec.worker.api_endpoint_name.as_deref(),
-            &Path::of("worker.apiEndpointName"),
+            &Path::parse("worker.apiEndpointName"),
             "workers go through",
             endpoints,
         )
@@ -212,7 +212,7 @@ impl Lowering<'_, '_, '_> {
                 None
             }
             None => known.first().map(|name| {
-                self.reachable(name, &Path::of("apiEndpoints").index(0), who, endpoints);
+                self.reachable(name, &Path::parse("apiEndpoints").index(0), who, endpoints);
                 (*name).to_owned()
             }),
         }

@@ -31,7 +31,7 @@ impl Lowering<'_, '_, '_> {
         network: &Draft,
     ) -> Option<Etcd> {
         let spec = &self.spec.etcd;
-        let path = Path::of("etcd");
+        let path = Path::parse("etcd");
         if spec.topology == Some(EtcdTopology::Stacked) {
             self.report.error(
                 "etcd-stacked",
@@ -149,7 +149,7 @@ impl Lowering<'_, '_, '_> {
     /// One member in each subnet in turn, unless it names its own; warns where the loss of one zone would cost the quorum.
     fn members(&mut self, count: u32, common: &Volume, place: &Place<'_>) -> Option<Vec<EtcdMember>> {
         let nodes = &self.spec.etcd.nodes;
-        let root = Path::of("etcd.nodes");
+        let root = Path::parse("etcd.nodes");
         let most = COUNTS[COUNTS.len() - 1];
         let nothing = EtcdNodeSpec::default();
         let mut members = Vec::new();
@@ -246,8 +246,8 @@ impl Lowering<'_, '_, '_> {
     }
 
     fn members_zones(&mut self, members: &[EtcdMember], count: u32, network: &Draft) {
-        let nodes = Path::of("etcd.nodes");
-        if self.report.has(&nodes) && !self.report.refused(&Path::of("etcd.subnets")) {
+        let nodes = Path::parse("etcd.nodes");
+        if self.report.has(&nodes) && !self.report.refused(&Path::parse("etcd.subnets")) {
             let places: Vec<String> = members.iter().map(|member| member.subnet.clone()).collect();
             self.one_kind(&places, &nodes, network);
         }
@@ -260,9 +260,11 @@ impl Lowering<'_, '_, '_> {
         if let Some((zone, there)) =
             widest.filter(|(_, there)| **there > may_fail && count > 1 && COUNTS.contains(&count))
         {
-            let written =
-                ["etcd.nodes", "etcd.subnets"].map(Path::of).into_iter().find(|path| self.report.has(path));
-            let path = written.unwrap_or_else(|| Path::of("etcd.count"));
+            let written = ["etcd.nodes", "etcd.subnets"]
+                .map(Path::parse)
+                .into_iter()
+                .find(|path| self.report.has(path));
+            let path = written.unwrap_or_else(|| Path::parse("etcd.count"));
             let message = format!(
                 "{there} of {} etcd members stand in {zone}: without that zone the cluster has no quorum",
                 members.len()
@@ -273,7 +275,7 @@ impl Lowering<'_, '_, '_> {
 
     fn etcd_version(&mut self, text: Option<&str>, kubernetes: Option<KubernetesVersion>) {
         let Some(text) = text else { return };
-        let path = Path::of("etcd.version");
+        let path = Path::parse("etcd.version");
         let parts: Option<Vec<u16>> = text.split('.').map(|part| part.parse().ok()).collect();
         let wanted = kubernetes.and_then(versions::etcd);
         match parts.as_deref() {

@@ -47,15 +47,15 @@ impl Lowering<'_, '_, '_> {
         old_key: &str,
         kind: &str,
     ) -> Option<Existing> {
-        let named = Named::at(&Path::of(key), &spec.id, &spec.id_from_stack_output);
+        let named = Named::at(&Path::parse(key), &spec.id, &spec.id_from_stack_output);
         if old.is_some() && named.given() {
             let new = named.path();
             let message = format!("`{old_key}` and `{new}` say the same");
-            self.report.error("given-twice", &Path::of(old_key), message, format!("keep `{new}`"));
+            self.report.error("given-twice", &Path::parse(old_key), message, format!("keep `{new}`"));
             return None;
         }
         let named =
-            if old.is_some() { Named { id: old, id_path: Path::of(old_key), ..named } } else { named };
+            if old.is_some() { Named { id: old, id_path: Path::parse(old_key), ..named } } else { named };
         self.existing(&named, kind)
     }
 

@@ -16,7 +16,7 @@ impl Lowering<'_, '_, '_> {
     /// `iamRolesForServiceAccounts`.
     pub(super) fn iam_roles(&mut self) -> Option<IamRoles> {
         let spec = self.spec.iam_roles_for_service_accounts.as_ref()?;
-        let path = Path::of("iamRolesForServiceAccounts");
+        let path = Path::parse("iamRolesForServiceAccounts");
         let enabled = spec.enabled.unwrap_or(true);
         let roles_path = path.key("roles");
         if !enabled && !spec.roles.is_empty() {

@@ -177,16 +177,16 @@ impl Lowering<'_, '_, '_> {
         for (index, pool) in spec.worker.node_pools.iter().enumerate() {
             let name = pool.name.as_deref().unwrap_or_default();
             let version = own.get(name).copied().unwrap_or(cluster);
-            let place = Path::of("worker").key("nodePools").index(index).key("kubelet").key("config");
+            let place = Path::parse("worker").key("nodePools").index(index).key("kubelet").key("config");
             let (runs, raise) = ((version, Some(name)), "raise the pool's `kubernetesVersion`");
             self.known_to(&pool.kubelet, runs, &place, raise);
             if version.minor < oldest.0.minor {
                 oldest = runs;
             }
         }
-        let place = Path::of("controller").key("kubelet").key("config");
+        let place = Path::parse("controller").key("kubelet").key("config");
         self.known_to(&spec.controller.kubelet, (cluster, None), &place, raise);
-        let place = Path::of("kubernetes").key("kubelet").key("config");
+        let place = Path::parse("kubernetes").key("kubelet").key("config");
         let apart = oldest.1.map_or(raise, |_| "write it in the `kubelet` of those that know it");
         self.known_to(&spec.kubernetes.kubelet, oldest, &place, apart);
     }

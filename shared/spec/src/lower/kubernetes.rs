@@ -172,7 +172,7 @@ const SCHEDULER: Owned = &[
 impl Lowering<'_, '_, '_> {
     pub(super) fn kubernetes(&mut self) -> Kubernetes {
         let spec = &self.spec.kubernetes;
-        let path = Path::of("kubernetes");
+        let path = Path::parse("kubernetes");
         let api = path.key("apiServer");
         let names = api.key("certSANs");
         for (index, name) in spec.api_server.cert_sans.iter().enumerate() {

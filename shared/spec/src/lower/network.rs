@@ -118,7 +118,7 @@ impl Lowering<'_, '_, '_> {
         if draft.internet_gateway_id.is_some() && !used && !draft.incomplete {
             self.report.warning(
                 "no-effect",
-                &Path::of("internetGateway"),
+                &Path::parse("internetGateway"),
                 "no subnet is routed to this gateway: those that exist, and those with a `routeTable`, keep their own routes",
                 "remove it",
             );
@@ -127,7 +127,7 @@ impl Lowering<'_, '_, '_> {
 
     /// From where ssh is let in.
     fn ssh_source_cidrs(&mut self) -> Vec<Ipv4Net> {
-        let path = Path::of("sshAccessAllowedSourceCIDRs");
+        let path = Path::parse("sshAccessAllowedSourceCIDRs");
         let texts = &self.spec.ssh_access_allowed_source_cidrs;
         let ranges: Vec<Ipv4Net> = texts
             .iter()
@@ -148,7 +148,7 @@ impl Lowering<'_, '_, '_> {
     fn vpc(&mut self, id: Option<Existing>) -> Option<Vpc> {
         const SIZES: std::ops::RangeInclusive<u8> = 16..=28;
         const WHY: &str = "a VPC takes no other";
-        let path = Path::of("vpcCIDR");
+        let path = Path::parse("vpcCIDR");
         match (id, self.spec.vpc_cidr.as_deref()) {
             (None, cidr) => Some(Vpc::Managed(self.range(cidr, VPC_CIDR, "vpcCIDR", SIZES, WHY)?)),
             (Some(id), Some(cidr)) => {
@@ -159,7 +159,7 @@ impl Lowering<'_, '_, '_> {
                     let help = "add `vpcCIDR` with the VPC's range: subnets and the other ranges are checked against it";
                     self.report.error(
                         "missing-key",
-                        &Path::of("vpc"),
+                        &Path::parse("vpc"),
                         "the range of the existing VPC is not given",
                         help,
                     );
@@ -177,11 +177,11 @@ impl Lowering<'_, '_, '_> {
         sizes: std::ops::RangeInclusive<u8>,
         why: &str,
     ) -> Option<Ipv4Net> {
-        self.cidr_sized(text.unwrap_or(default), &Path::of(key), sizes, why)
+        self.cidr_sized(text.unwrap_or(default), &Path::parse(key), sizes, why)
     }
 
     fn dns_service_ip(&mut self, service: Option<Ipv4Net>) -> Option<Ipv4Addr> {
-        let path = Path::of("dnsServiceIP");
+        let path = Path::parse("dnsServiceIP");
         let service = service?;
         let Some(text) = self.spec.dns_service_ip.as_deref() else {
             return Some(Ipv4Addr::from(u32::from(service.network()) + DNS_OFFSET));

@@ -18,7 +18,7 @@ const MOST_ROLE_NAME: usize = 64;
 impl Lowering<'_, '_, '_> {
     pub(super) fn controller(&mut self, cluster: Option<&str>, network: &Draft) -> Option<Controller> {
         let spec = &self.spec.controller;
-        let path = Path::of("controller");
+        let path = Path::parse("controller");
         let count = self.controllers(spec, &path);
         let subnets_path = path.key("subnets");
         let subnets = self.subnet_names(&spec.subnets, &subnets_path, network.names_for_nodes(), network);

@@ -44,7 +44,7 @@ impl Lowering<'_, '_, '_> {
             let mut rollout = PoolRollout { after: after(&turns, index), ..PoolRollout::default() };
             if let Some(at) = of(&pool.name) {
                 let spec = &worker.node_pools[at].rollout;
-                let path = Path::of("worker.nodePools").index(at).key("rollout");
+                let path = Path::parse("worker.nodePools").index(at).key("rollout");
                 rollout.drain_force_after_min = spec.drain.force_after_minutes;
                 let mut own = |text: Option<_>, key: &str| {
                     text.and_then(|text| self.share(Some(text), 0, &path.key(key)))

@@ -27,8 +27,8 @@ impl Lowering<'_, '_, '_> {
         if leaf_days > ca_days {
             let message =
                 format!("certificates of {leaf_days} days would outlive their authority of {ca_days}");
-            let path = Path::of("tlsCertDurationDays");
-            let path = if self.report.has(&path) { path } else { Path::of("tlsCADurationDays") };
+            let path = Path::parse("tlsCertDurationDays");
+            let path = if self.report.has(&path) { path } else { Path::parse("tlsCADurationDays") };
             self.report.error(
                 "certificate-days",
                 &path,
@@ -39,7 +39,7 @@ impl Lowering<'_, '_, '_> {
         let renewal = &spec.rollout_before_expiry;
         let days = renewal.days.unwrap_or(RENEWAL_DAYS);
         if renewal.enabled && days >= leaf_days {
-            let path = Path::of("certificatesConfiguration.rolloutBeforeExpiry.days");
+            let path = Path::parse("certificatesConfiguration.rolloutBeforeExpiry.days");
             let message = format!(
                 "certificates of {leaf_days} days would be renewed {days} days before they expire, that is always"
             );
@@ -51,7 +51,7 @@ impl Lowering<'_, '_, '_> {
             );
         }
         if spec.ca_rotation_days.is_some_and(|days| days >= ca_days) {
-            let path = Path::of("certificatesConfiguration.caRotationDays");
+            let path = Path::parse("certificatesConfiguration.caRotationDays");
             let days = spec.ca_rotation_days.unwrap_or_default();
             let message = format!(
                 "authorities of {ca_days} days would be exchanged {days} days before they end, that is always"
@@ -65,7 +65,7 @@ impl Lowering<'_, '_, '_> {
         }
         let emergency_days = renewal.emergency_days.unwrap_or((days / 2).min(MOST_EMERGENCY_DAYS));
         if renewal.enabled && emergency_days > days {
-            let path = Path::of("certificatesConfiguration.rolloutBeforeExpiry.emergencyDays");
+            let path = Path::parse("certificatesConfiguration.rolloutBeforeExpiry.emergencyDays");
             let message = format!(
                 "certificates are renewed {days} days before they expire: {emergency_days} days before, there is nothing to hurry"
             );
@@ -88,7 +88,7 @@ impl Lowering<'_, '_, '_> {
 
     pub(super) fn rollout(&mut self, pools: &[NodePool], network: &Draft) -> Option<RolloutPolicy> {
         let spec = &self.spec.rollout;
-        let path = Path::of("rollout");
+        let path = Path::parse("rollout");
         let max_unavailable = self.share(spec.max_unavailable.as_ref(), 1, &path.key("maxUnavailable"));
         let surge = self.share(spec.surge.as_ref(), 0, &path.key("surge"));
         self.moves([max_unavailable, surge], &path);
@@ -159,7 +159,7 @@ impl Lowering<'_, '_, '_> {
 
     pub(super) fn stack_tags(&mut self) -> BTreeMap<String, String> {
         let tags = &self.spec.stack_tags;
-        let root = Path::of("stackTags");
+        let root = Path::parse("stackTags");
         if tags.len() > MOST_TAGS {
             let help = format!("keep {MOST_TAGS}: CloudFormation takes 50 a stack, and some are Slipway's");
             self.report.error("tags", &root, format!("there are {} tags", tags.len()), help);

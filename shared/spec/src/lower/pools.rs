@@ -18,8 +18,8 @@ impl Lowering<'_, '_, '_> {
         endpoints: &[ApiEndpoint],
     ) -> Vec<NodePool> {
         let specs = &self.spec.worker.node_pools;
-        let root = Path::of("worker.nodePools");
-        if specs.is_empty() && !self.report.refused(&Path::of("worker")) {
+        let root = Path::parse("worker.nodePools");
+        if specs.is_empty() && !self.report.refused(&Path::parse("worker")) {
             let help =
                 "add `worker: {nodePools: [{name: general, count: 2}]}`, unless pods are to wait for one";
             self.report.warning("no-pool", &root, "the cluster has no pool of workers", help);

@@ -11,7 +11,7 @@ impl Lowering<'_, '_, '_> {
     /// `software`.
     pub(super) fn software(&mut self) -> Software {
         let spec = &self.spec.software;
-        let path = Path::of("software").key("baseURL");
+        let path = Path::parse("software").key("baseURL");
         let source = match spec.source {
             None | Some(SoftwareSourceSpec::Release) => SoftwareSource::Release,
             Some(SoftwareSourceSpec::Image) => SoftwareSource::Image,
@@ -25,8 +25,10 @@ impl Lowering<'_, '_, '_> {
                 "remove `baseURL`, or write `source: release`",
             );
         }
-        let image_repository = self
-            .image_repository(spec.image_repository.as_deref(), &Path::of("software").key("imageRepository"));
+        let image_repository = self.image_repository(
+            spec.image_repository.as_deref(),
+            &Path::parse("software").key("imageRepository"),
+        );
         Software { source, base_url, image_repository }
     }
 

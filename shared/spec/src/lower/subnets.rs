@@ -18,10 +18,10 @@ const INSTANCE_CIDR: &str = "10.0.0.0/24";
 impl Lowering<'_, '_, '_> {
     pub(super) fn subnets(&mut self, region: Option<&str>, draft: &mut Draft) {
         let spec = self.spec;
-        let root = Path::of("subnets");
+        let root = Path::parse("subnets");
         let single;
         let specs: &[SubnetSpec] = if spec.subnets.is_empty() && !self.report.refused(&root) {
-            let zone = Path::of("availabilityZone");
+            let zone = Path::parse("availabilityZone");
             if self.report.has(&root) || spec.availability_zone.is_none() {
                 draft.incomplete = true;
                 if !self.report.refused(&zone) {
@@ -45,7 +45,7 @@ impl Lowering<'_, '_, '_> {
                     let message = format!("`{key}` is for a cluster without `subnets`");
                     self.report.error(
                         "given-twice",
-                        &Path::of(key),
+                        &Path::parse(key),
                         message,
                         "remove it: each of `subnets` has its own",
                     );
@@ -79,7 +79,7 @@ impl Lowering<'_, '_, '_> {
 
     /// `routeTableId` and `mapPublicIPs`, which kube-aws had for all subnets at once.
     fn common_settings(&mut self, draft: &Draft) {
-        let path = Path::of("routeTableId");
+        let path = Path::parse("routeTableId");
         let table = Named {
             id: self.spec.route_table_id.as_deref(),
             id_path: path.clone(),

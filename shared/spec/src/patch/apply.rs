@@ -7,7 +7,7 @@ use slipway_core::role::Role;
 use slipway_core::words::nearest;
 
 use super::guard::{self, Refusal};
-use super::{Change, Operation, Patch, Pattern, Side, Told};
+use super::{Change, FindingText, Operation, Patch, Pattern, Side};
 use crate::tree::Span;
 
 /// A rendered thing that patches may be for.
@@ -68,8 +68,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[derive(Debug)]
 pub struct Applied<'a> {
     patches: &'a [Patch],
-    /// Whether `test` operations are taken for granted.
-    tested: bool,
+    /// Whether `test` operations are skipped.
+    skips_tests: bool,
     used: Vec<Used>,
     stacks: Vec<String>,
     nodes: Vec<String>,
@@ -93,7 +93,7 @@ impl<'a> Applied<'a> {
             |patch: &Patch| Used { met: vec![false; patch.targets.len()], changed: false, failed: false };
         Self {
             used: patches.iter().map(unused).collect(),
-            tested: false,
+            skips_tests: false,
             patches,
             stacks: Vec::new(),
             nodes: Vec::new(),
@@ -103,7 +103,7 @@ impl<'a> Applied<'a> {
 
     /// As [`Applied::new`], with every `test` operation taken for granted: for a rendering without its values.
     pub fn without_tests(patches: &'a [Patch]) -> Self {
-        Self { tested: true, ..Self::new(patches) }
+        Self { skips_tests: true, ..Self::new(patches) }
     }
 
     /// Whether there are none.
@@ -133,7 +133,7 @@ impl<'a> Applied<'a> {
                 continue;
             }
             let mut after = value.clone();
-            let refused = match attempt(patch, target, self.tested, &mut after) {
+            let refused = match attempt(patch, target, self.skips_tests, &mut after) {
                 Some(found) => vec![found],
                 None => refusals(patch, target, value, &after),
             };
@@ -149,7 +149,7 @@ impl<'a> Applied<'a> {
 
     /// What is wrong with the patches, and what a person should know of them.
     pub fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
-        let Self { patches, tested: _, used, stacks, nodes, mut errors } = self;
+        let Self { patches, skips_tests: _, used, stacks, nodes, mut errors } = self;
         let mut warnings = Vec::new();
         for (patch, used) in patches.iter().zip(used) {
             let (what, names) = match patch.side {
@@ -162,12 +162,12 @@ impl<'a> Applied<'a> {
                 if any { warnings.push(found) } else { errors.push(found) }
             }
             if !used.changed && !used.failed && used.met.contains(&true) {
-                let told = Told {
+                let text = FindingText {
                     path: None,
                     message: "this patch changes nothing: what it says is so already".to_owned(),
                     help: "delete the file, or look whether its target is the one that you mean".to_owned(),
                 };
-                warnings.push(patch.finding(Severity::Warning, patch.place(), "idle-patch", told));
+                warnings.push(patch.finding(Severity::Warning, patch.place(), "idle-patch", text));
             }
         }
         (errors, warnings)
@@ -175,30 +175,30 @@ impl<'a> Applied<'a> {
 }
 
 fn unmet(patch: &Patch, what: &str, pattern: &Pattern, names: &[String], any: bool) -> Diagnostic {
-    let text = &pattern.text;
-    let help = match nearest(text, names.iter().map(String::as_str)).filter(|_| !any) {
-        Some(name) => format!("did you mean `{name}`?"),
+    let name = &pattern.text;
+    let help = match nearest(name, names.iter().map(String::as_str)).filter(|_| !any) {
+        Some(known) => format!("did you mean `{known}`?"),
         None => format!("this cluster has `{}`", names.join("`, `")),
     };
-    let told = Told {
+    let text = FindingText {
         path: Some(format!("target.{what}")),
         message: match what {
-            "stack" => format!("this cluster has no stack `{text}`"),
-            _ => format!("this cluster has no nodes `{text}`"),
+            "stack" => format!("this cluster has no stack `{name}`"),
+            _ => format!("this cluster has no nodes `{name}`"),
         },
         help,
     };
     let severity = if any { Severity::Warning } else { Severity::Error };
-    patch.finding(severity, pattern.span, "unknown-target", told)
+    patch.finding(severity, pattern.span, "unknown-target", text)
 }
 
 /// What keeps the patch from being applied; `value` is then of no use.
-fn attempt(patch: &Patch, target: Target<'_>, tested: bool, value: &mut Value) -> Option<Diagnostic> {
+fn attempt(patch: &Patch, target: Target<'_>, skips_tests: bool, value: &mut Value) -> Option<Diagnostic> {
     match &patch.change {
         Change::Merge(change, _) => json_patch::merge(value, change),
         Change::Operations(operations) => {
             for (index, Operation { operation, span }) in operations.iter().enumerate() {
-                if tested && matches!(operation, PatchOperation::Test(_)) {
+                if skips_tests && matches!(operation, PatchOperation::Test(_)) {
                     continue;
                 }
                 // One at a time: what an operation did not find is told as the value was before it.
@@ -248,12 +248,12 @@ fn does_not_apply(
         PatchErrorKind::InvalidPointer | _ => missing(value, path, name == "add" || from.is_some()),
     };
     let number = index + 1;
-    let told = Told {
+    let text = FindingText {
         path: Some(format!("ops[{index}]")),
         message: format!("operation {number} (`{name}`) does not apply to {}: {why}", target.shown()),
         help,
     };
-    patch.finding(Severity::Error, span, "patch-does-not-apply", told)
+    patch.finding(Severity::Error, span, "patch-does-not-apply", text)
 }
 
 /// Where the way to `path` ends, and what there is instead. `parent`: the last step need not be there.
@@ -317,8 +317,8 @@ fn refusals(patch: &Patch, target: Target<'_>, before: &Value, after: &Value) ->
     };
     let about = |Refusal { what, help }: Refusal| {
         let message = format!("this patch may not change {}: {what}", target.shown());
-        let told = Told { path: None, message, help };
-        patch.finding(Severity::Error, patch.place(), "patch-refused", told)
+        let text = FindingText { path: None, message, help };
+        patch.finding(Severity::Error, patch.place(), "patch-refused", text)
     };
     found.into_iter().map(about).collect()
 }

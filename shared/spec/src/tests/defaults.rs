@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::super::schema::resolve;
 use super::super::report::Report;
+use super::super::schema::resolve;
 use super::super::{Accepted, SPEC, parse, schema, shape, tree};
 
 /// Groups that no example uses; each is accepted.

@@ -1,6 +1,6 @@
 //! Each kind of bad input with its place, code, message and cure.
 
-use super::super::testing::{BASE, told};
+use super::super::testing::{BASE, findings_text};
 use super::super::{Diagnostic, Expected, parse};
 
 fn findings(text: impl AsRef<[u8]>) -> Vec<Diagnostic> {
@@ -11,7 +11,7 @@ fn findings(text: impl AsRef<[u8]>) -> Vec<Diagnostic> {
 }
 
 fn told_of(text: impl AsRef<[u8]>) -> String {
-    told(&findings(text))
+    findings_text(&findings(text))
 }
 
 /// [`BASE`] with more keys at its end.

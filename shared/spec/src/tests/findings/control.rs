@@ -7,7 +7,7 @@ use super::*;
 fn cluster(more: &str) -> Cluster {
     match parse(format!("{BASE}{more}").as_bytes(), None) {
         Ok(accepted) => accepted.cluster,
-        Err(findings) => panic!("{more}\n{}", told(&findings)),
+        Err(findings) => panic!("{more}\n{}", findings_text(&findings)),
     }
 }
 
@@ -287,7 +287,7 @@ fn a_field_that_a_kubelet_of_that_minor_does_not_know_is_refused_where_it_is_sai
     const CURVES: &str = "kubelet: {config: {tlsCurvePreferences: [X25519]}}";
     let of = |version: &str, keys: &str| {
         let text = format!("{}{keys}", BASE.replace("\"1.37\"", version));
-        parse(text.as_bytes(), None).err().map_or_else(String::new, |found| told(&found))
+        parse(text.as_bytes(), None).err().map_or_else(String::new, |found| findings_text(&found))
     };
     let pool = |version: &str| format!("    {CURVES}\n    kubernetesVersion: {version}\n");
     for (version, keys) in [

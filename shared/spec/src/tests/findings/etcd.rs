@@ -7,7 +7,7 @@ use super::{BASE, with};
 
 fn accepted(more: &str) -> Cluster {
     let text = format!("{BASE}{more}");
-    parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", super::told(&found))).cluster
+    parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", super::findings_text(&found))).cluster
 }
 
 #[test]

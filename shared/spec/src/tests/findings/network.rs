@@ -16,7 +16,7 @@ fn balancer(lines: &str) -> String {
 }
 
 fn accepted(text: &str) -> Accepted {
-    parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", told(&found)))
+    parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", findings_text(&found)))
 }
 
 const NLB: &str =
@@ -45,7 +45,7 @@ fn an_existing_balancer_is_taken() {
 #[test]
 fn target_groups_or_nothing_stand_in_for_a_balancer() {
     let found = accepted(&balancer(&format!("managed: false\n{GUARDED}\n{GROUPS}")));
-    assert_eq!(told(&found.warnings), "");
+    assert_eq!(findings_text(&found.warnings), "");
     let found = &found.cluster.api_endpoints[0].load_balancer;
     assert!(matches!(&found.backing, Backing::TargetGroups(arns) if arns.len() == 1));
     says!(told_of(balancer("managed: false")), @r##"

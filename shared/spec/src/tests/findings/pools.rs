@@ -9,7 +9,7 @@ use super::*;
 /// The pool `general` with more keys, as the spec says it.
 fn pool(keys: &str) -> NodePool {
     let mut accepted = parse(format!("{BASE}{keys}").as_bytes(), None)
-        .unwrap_or_else(|findings| panic!("{keys}\n{}", told(&findings)));
+        .unwrap_or_else(|findings| panic!("{keys}\n{}", findings_text(&findings)));
     accepted.cluster.pools.remove(0)
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_name_that_is_not_the_folder() {
-    says!(told(&parse(BASE.as_bytes(), Some(&Expected { name: "other", region: None })).unwrap_err()), @r##"
+    says!(findings_text(&parse(BASE.as_bytes(), Some(&Expected { name: "other", region: None })).unwrap_err()), @r##"
     1:14 error name-mismatch at `clusterName`: the spec names the cluster `base`, but lies in the folder of `other`
         write `clusterName: other`, or put the spec into clusters/base/
     "##);
@@ -364,7 +364,7 @@ fn ssh_keys() {
 #[test]
 fn a_region_that_is_not_the_installations() {
     let at = |region| parse(BASE.as_bytes(), Some(&Expected { name: "base", region }));
-    says!(told(&at(Some("us-west-2")).unwrap_err()), @r##"
+    says!(findings_text(&at(Some("us-west-2")).unwrap_err()), @r##"
     2:9 error other-region at `region`: the cluster is for `eu-west-1`, but this installation works in `us-west-2`
         upload it to the installation in `eu-west-1`, or write `region: us-west-2`
     "##);
