@@ -12,8 +12,8 @@ use slipway_core::role::Role;
 use slipway_core::software::{ProgramFile, SystemImage};
 use slipway_spec::patch::Applied;
 
-use super::RenderError;
 use super::cfn::{Tags, import_value};
+use super::{Inputs, RenderError};
 use crate::lock::Lock;
 use crate::software;
 
@@ -37,6 +37,14 @@ pub(super) struct Context<'a> {
     /// What patches changed of the machines, by role.
     pub(super) patched_machines: BTreeMap<Role, Value>,
     pub(super) errors: Vec<RenderError>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(inputs: &Inputs<'a>, patches: Applied<'a>) -> Self {
+        let &Inputs { cluster, lock, credentials, site, patches: _ } = inputs;
+        let patched_machines = BTreeMap::new();
+        Self { cluster, lock, credentials, site, patches, patched_machines, errors: Vec::new() }
+    }
 }
 
 impl Context<'_> {

@@ -325,7 +325,6 @@ pub(crate) fn context<'a>(
     credentials: &'a BTreeMap<Role, String>,
     site: &'a Site,
 ) -> super::Context<'a> {
-    let patches = slipway_spec::patch::Applied::new(&[]);
-    let patched_machines = BTreeMap::new();
-    super::Context { cluster, lock, credentials, site, patches, patched_machines, errors: Vec::new() }
+    let inputs = super::Inputs::new(cluster, lock, credentials, site);
+    super::Context::new(&inputs, slipway_spec::patch::Applied::new(&[]))
 }

@@ -94,8 +94,8 @@ pub fn render_with_warnings(inputs: &Inputs<'_>) -> Result<(Rendering, Vec<Diagn
     render_patched(inputs, Applied::new(inputs.patches)).map_err(|(errors, _)| errors)
 }
 
-/// What is wrong with patches on a cluster, and what a person should know of them, before the lock and the credentials
-/// are there. `test` operations are left to the rendering itself, which knows the values.
+/// Errors and warnings about patches, before the lock and the credentials are there. Only what a patch is for is rendered.
+/// `test` operations are left to [`render`], which knows the values.
 #[must_use]
 pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
     let unknown = || "unknown".to_owned();
@@ -107,14 +107,40 @@ pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, 
     };
     let (lock, credentials) = (Lock::default(), BTreeMap::new());
     let inputs = Inputs { patches, ..Inputs::new(cluster, &lock, &credentials, &site) };
-    match render_patched(&inputs, Applied::without_tests(patches)) {
-        Ok((_, warnings)) => (Vec::new(), warnings),
-        // What the lock does not pin is no matter of the patches.
-        Err((errors, warnings)) => {
-            let of_patch = |error| if let RenderError::Patch(found) = error { Some(*found) } else { None };
-            (errors.into_iter().filter_map(of_patch).collect(), warnings)
+    let mut context = Context::new(&inputs, Applied::without_tests(patches));
+    let patch = |context: &mut Context<'_>, kind, pool: &str, template| {
+        let name = context.stack_name(kind, pool);
+        patched(context, &name, template);
+    };
+    let members: Vec<Role> = cluster.etcd.members.iter().map(|member| Role::Etcd(member.index)).collect();
+    let etcd: Vec<Target<'_>> = members.iter().map(Target::Node).chain([Target::Stack("etcd")]).collect();
+    if context.patches.concern(&[Target::Stack("network")]) {
+        let template = network::template(&mut context);
+        patch(&mut context, StackKind::Network, "", template.value());
+    }
+    if let Some(identity) = identity::template(&mut context) {
+        patch(&mut context, StackKind::Identity, "", identity.value());
+    }
+    if context.patches.concern(&etcd) {
+        let (template, _) = etcd::template(&mut context);
+        patch(&mut context, StackKind::Etcd, "", template.value());
+    }
+    if context.patches.concern(&[Target::Node(&Role::Controller), Target::Stack("control-plane")]) {
+        let (template, _) = control_plane::template(&mut context);
+        patch(&mut context, StackKind::ControlPlane, "", template.value());
+    }
+    for pool in &cluster.pools {
+        let (role, stack) = (Role::Pool(pool.name.clone()), format!("pool-{}", pool.name));
+        if context.patches.concern(&[Target::Node(&role), Target::Stack(&stack)]) {
+            let (template, _) = pool::template(&mut context, pool);
+            patch(&mut context, StackKind::Pool, &pool.name, template.value());
         }
     }
+    // What the lock does not pin is no error of a patch.
+    let (mut errors, warnings) = context.patches.finish();
+    errors.sort_by_key(ToString::to_string);
+    errors.dedup();
+    (errors, warnings)
 }
 
 /// Both the errors and the warnings.
@@ -124,10 +150,8 @@ fn render_patched(
     inputs: &Inputs<'_>,
     patches: Applied<'_>,
 ) -> Result<(Rendering, Vec<Diagnostic>), Findings> {
-    let &Inputs { cluster, lock, credentials, site, patches: _ } = inputs;
-    let patched_machines = BTreeMap::new();
-    let mut context =
-        Context { cluster, lock, credentials, site, patches, patched_machines, errors: Vec::new() };
+    let cluster = inputs.cluster;
+    let mut context = Context::new(inputs, patches);
     let mut stacks = Vec::with_capacity(4 + cluster.pools.len());
     let mut roles = BTreeMap::new();
 

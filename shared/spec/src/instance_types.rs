@@ -124,13 +124,13 @@ mod tests {
 
     #[test]
     fn disks_and_accelerators_are_those_of_ec2() {
-        let of = |name| lookup(name).unwrap();
-        assert_eq!(of("m7gd.16xlarge").disks, Some(Disks { count: 2, each_gb: 1900 }));
-        assert_eq!(of("m7g.large").disks, None);
-        assert_eq!(of("g5g.xlarge").accelerator, Some(Accelerator::Nvidia));
-        assert_eq!(of("inf2.xlarge").accelerator, Some(Accelerator::Neuron));
-        assert_eq!(of("mac2.metal").processor, Some(Processor::Mac));
+        let known = |name| lookup(name).unwrap();
+        assert_eq!(known("m7gd.16xlarge").disks, Some(Disks { count: 2, each_gb: 1900 }));
+        assert_eq!(known("m7g.large").disks, None);
+        assert_eq!(known("g5g.xlarge").accelerator, Some(Accelerator::Nvidia));
+        assert_eq!(known("inf2.xlarge").accelerator, Some(Accelerator::Neuron));
+        assert_eq!(known("mac2.metal").processor, Some(Processor::Mac));
         // Its disks are no NVMe.
-        assert_eq!(of("d2.xlarge").disks, None);
+        assert_eq!(known("d2.xlarge").disks, None);
     }
 }

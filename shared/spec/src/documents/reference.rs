@@ -180,9 +180,9 @@ impl<'s> Page<'s> {
             }
             _ => Vec::new(),
         };
-        let mut told: Vec<String> = Vec::new();
+        let mut types: Vec<String> = Vec::new();
         for kind in kinds {
-            told.push(match kind {
+            types.push(match kind {
                 "array" => {
                     let items =
                         schema.get("items").map_or_else(|| "anything".to_owned(), |items| self.kind(items));
@@ -197,7 +197,7 @@ impl<'s> Page<'s> {
                 other => other.to_owned(),
             });
         }
-        let mut text = if told.is_empty() { "anything".to_owned() } else { told.join(" or ") };
+        let mut text = if types.is_empty() { "anything".to_owned() } else { types.join(" or ") };
         if let Some(pattern) =
             property.get("pattern").or_else(|| schema.get("pattern")).and_then(Value::as_str)
         {

@@ -64,16 +64,18 @@ impl Lowering<'_, '_, '_> {
         endpoints
     }
 
-    /// Each endpoint on a balancer that exists has a listener of its own on port 443, which a balancer has once.
+    /// Each endpoint on an existing load balancer needs a listener on port 443, and a load balancer can have only one.
     fn balancers_once(&mut self, root: &Path) {
         let endpoints = &self.spec.api_endpoints;
         for (index, endpoint) in endpoints.iter().enumerate() {
-            let of = |endpoint: &EndpointSpec| {
+            let balancer_id = |endpoint: &EndpointSpec| {
                 let balancer = &endpoint.load_balancer;
                 (balancer.id.clone(), balancer.id_from_stack_output.clone())
             };
-            let named = of(endpoint);
-            let Some(first) = endpoints.iter().take(index).find(|other| of(other) == named) else { continue };
+            let named = balancer_id(endpoint);
+            let Some(first) = endpoints.iter().take(index).find(|other| balancer_id(other) == named) else {
+                continue;
+            };
             let key = match &named {
                 (Some(_), _) => "id",
                 (None, Some(_)) => "idFromStackOutput",

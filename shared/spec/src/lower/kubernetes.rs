@@ -501,14 +501,14 @@ impl Lowering<'_, '_, '_> {
             }
         }
         for key in ["cpu", "memory"] {
-            let of = |group: &str| {
+            let amount = |group: &str| {
                 resources
                     .get(group)
                     .and_then(|quota| quota.get(key))
                     .and_then(|text| super::kubelet::quantity(text))
             };
-            if let (Some(asked), Some(most)) = (of("requests"), of("limits"))
-                && asked > most
+            if let (Some(request), Some(limit)) = (amount("requests"), amount("limits"))
+                && request > limit
             {
                 let message = format!("`{key}` asks for more than its limit allows");
                 let help = "write a request that is not above the limit";

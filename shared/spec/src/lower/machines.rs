@@ -154,8 +154,9 @@ impl Lowering<'_, '_, '_> {
     /// `image.rootDeviceName` below `path`.
     pub(super) fn root_device(&mut self, image: Option<&ImageSpec>, path: &Path) -> Option<String> {
         let name = image?.root_device_name.as_deref()?;
-        let of = name.strip_prefix("/dev/").unwrap_or_default();
-        if of.is_empty() || !of.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+        let device = name.strip_prefix("/dev/").unwrap_or_default();
+        if device.is_empty() || !device.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        {
             self.report.error(
                 "device-name",
                 &path.key("image").key("rootDeviceName"),

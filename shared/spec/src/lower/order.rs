@@ -17,7 +17,7 @@ struct Turn<'p> {
 }
 
 impl Lowering<'_, '_, '_> {
-    /// What is otherwise for a pool than `rollout` says, whose shares are `general`.
+    /// The rollout settings of each pool that differ from `rollout`, whose shares are `general`.
     pub(super) fn pool_rollouts(
         &mut self,
         pools: &[NodePool],
@@ -26,11 +26,13 @@ impl Lowering<'_, '_, '_> {
     ) -> BTreeMap<String, PoolRollout> {
         let worker = &self.spec.worker;
         let strategy = worker.node_pool_rolling_strategy.unwrap_or(PoolStrategySpec::Parallel);
-        let of = |name: &str| worker.node_pools.iter().position(|spec| spec.name.as_deref() == Some(name));
+        let position =
+            |name: &str| worker.node_pools.iter().position(|spec| spec.name.as_deref() == Some(name));
         let turns: Vec<Turn<'_>> = pools
             .iter()
             .map(|pool| {
-                let own = of(&pool.name).and_then(|at| worker.node_pools[at].node_pool_rolling_strategy);
+                let own =
+                    position(&pool.name).and_then(|at| worker.node_pools[at].node_pool_rolling_strategy);
                 let subnets = pool.subnets.iter().filter_map(|name| network.subnet(name));
                 Turn {
                     name: &pool.name,
@@ -42,7 +44,7 @@ impl Lowering<'_, '_, '_> {
         let mut rollouts = BTreeMap::new();
         for (index, pool) in pools.iter().enumerate() {
             let mut rollout = PoolRollout { after: after(&turns, index), ..PoolRollout::default() };
-            if let Some(at) = of(&pool.name) {
+            if let Some(at) = position(&pool.name) {
                 let spec = &worker.node_pools[at].rollout;
                 let path = Path::parse("worker.nodePools").index(at).key("rollout");
                 rollout.drain_force_after_min = spec.drain.force_after_minutes;

@@ -112,13 +112,29 @@ impl<'a> Applied<'a> {
         self.patches.is_empty()
     }
 
-    /// Applies what is for `target` to its `value`, in order. A patch that does not apply, or may not, is reported and
-    /// leaves the value as it was.
-    pub fn apply(&mut self, target: Target<'_>, value: &mut Value) {
+    /// Whether a patch is for one of `targets`. If none is, they count as rendered, and [`Applied::apply`] is not needed.
+    pub fn concern(&mut self, targets: &[Target<'_>]) -> bool {
+        let is_for = |patch: &Patch, target: &Target<'_>| {
+            patch.side == target.side() && patch.targets.iter().any(|pattern| target.is_named(pattern))
+        };
+        let concerned = self.patches.iter().any(|patch| targets.iter().any(|target| is_for(patch, target)));
+        if !concerned {
+            targets.iter().for_each(|target| self.note(*target));
+        }
+        concerned
+    }
+
+    fn note(&mut self, target: Target<'_>) {
         match target.side() {
             Side::Stack => self.stacks.push(target.name()),
             Side::Node => self.nodes.push(target.name()),
         }
+    }
+
+    /// Applies what is for `target` to its `value`, in order. A patch that does not apply, or may not, is reported and
+    /// leaves the value as it was.
+    pub fn apply(&mut self, target: Target<'_>, value: &mut Value) {
+        self.note(target);
         for (patch, used) in self.patches.iter().zip(&mut self.used) {
             if patch.side != target.side() {
                 continue;

@@ -96,8 +96,8 @@ pub(super) fn stack(name: &str, before: &Value, after: &Value) -> Vec<Refusal> {
     found.extend(references::dangling(before, after));
     found.extend(foreign::unforeseen(before, after));
     // Two rules may refuse the same thing.
-    let mut told = BTreeSet::new();
-    found.retain(|refusal| told.insert(refusal.what.clone()));
+    let mut seen = BTreeSet::new();
+    found.retain(|refusal| seen.insert(refusal.what.clone()));
     found
 }
 
@@ -157,8 +157,8 @@ fn not_free(stack: &str, id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
             let value =
                 |resource: &Value| resource.pointer(free.below).and_then(|below| below.get(key)).cloned();
             let place = format!("{}/{key}", free.below);
-            let told = kept(kind(was)).iter().any(|fixed| fixed.pointer == place);
-            if !told && value(was) != value(is) {
+            let is_kept = kept(kind(was)).iter().any(|fixed| fixed.pointer == place);
+            if !is_kept && value(was) != value(is) {
                 let help = format!(
                     "a patch may change `{}` there; say what else you need in the spec",
                     may.join("`, `")
@@ -184,8 +184,8 @@ fn tags(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
         let mut lists = vec![(String::new(), list(resource.pointer("/Properties/Tags")))];
         let specifications = resource.pointer("/Properties/LaunchTemplateData/TagSpecifications");
         for one in specifications.and_then(Value::as_array).into_iter().flatten() {
-            let of = one.get("ResourceType").and_then(Value::as_str).unwrap_or_default();
-            lists.push((format!(" of each {of}"), list(one.get("Tags"))));
+            let kind = one.get("ResourceType").and_then(Value::as_str).unwrap_or_default();
+            lists.push((format!(" of each {kind}"), list(one.get("Tags"))));
         }
         lists
     };

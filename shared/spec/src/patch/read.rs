@@ -60,7 +60,7 @@ type Parts = (Side, Vec<Pattern>, Change);
 
 fn root(tree: &Node, report: &mut Report<'_>) -> Option<Parts> {
     let top = Path::default();
-    let keys = Keys::of(tree, &top, &["target", "merge", "ops"], report)?;
+    let keys = Keys::read(tree, &top, &["target", "merge", "ops"], report)?;
     let target = keys.required("target", "what is patched: `stack: control-plane` or `node: pool-*`", report);
     let target = target.and_then(|target| self::target(target, &top.key("target"), report));
     let change = match (keys.get("merge"), keys.get("ops")) {
@@ -90,7 +90,7 @@ fn root(tree: &Node, report: &mut Report<'_>) -> Option<Parts> {
 }
 
 fn target(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<(Side, Vec<Pattern>)> {
-    let keys = Keys::of(node, path, &["stack", "node"], report)?;
+    let keys = Keys::read(node, path, &["stack", "node"], report)?;
     let (side, name, list) = match (keys.get("stack"), keys.get("node")) {
         (Some(list), None) => (Side::Stack, "stack", list),
         (None, Some(list)) => (Side::Node, "node", list),
@@ -189,7 +189,7 @@ const OPERATIONS: [(&str, Option<&str>); 6] = [
 ];
 
 fn operation(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<Operation> {
-    let keys = Keys::of(node, path, &["op", "path", "value", "from"], report)?;
+    let keys = Keys::read(node, path, &["op", "path", "value", "from"], report)?;
     let name = keys.required("op", "one of add, remove, replace, move, copy, test", report);
     let (name, needs) = name.and_then(|name| known_operation(name, &path.key("op"), report))?;
     let mut object = Map::from_iter([("op".to_owned(), Value::from(name))]);
@@ -297,7 +297,7 @@ struct Keys<'n> {
 }
 
 impl<'n> Keys<'n> {
-    fn of(node: &'n Node, path: &Path, known: &[&str], report: &mut Report<'_>) -> Option<Self> {
+    fn read(node: &'n Node, path: &Path, known: &[&str], report: &mut Report<'_>) -> Option<Self> {
         let Kind::Map(entries) = &node.kind else {
             let what = if path.0.is_empty() { "the patch".to_owned() } else { format!("`{path}`") };
             let message = format!("{what} must be a group of keys, but is {}", node.describe());

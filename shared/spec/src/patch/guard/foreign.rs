@@ -117,7 +117,8 @@ fn tags(id: &str, there: &Value, tags: &Value) -> Vec<Refusal> {
         let help = "write a list of `Key` and `Value`";
         return vec![Refusal::new(format!("the tags of `{id}` would be no list"), help)];
     };
-    let told = |tag: &Value| match tag.get("Key").and_then(Value::as_str).filter(|key| !key.contains("{{")) {
+    let refusal = |tag: &Value| match tag.get("Key").and_then(Value::as_str).filter(|key| !key.contains("{{"))
+    {
         Some(key) if is_ours(key) => Some(Refusal::new(
             format!("the tag `{key}` of `{id}`"),
             "what begins so is Slipway's own, and clusters find their things by it: choose another key",
@@ -128,7 +129,7 @@ fn tags(id: &str, there: &Value, tags: &Value) -> Vec<Refusal> {
             "write the key itself: what begins with `slipway:` and `kubernetes.io/cluster/` is Slipway's own",
         )),
     };
-    tags.iter().filter(|tag| !known.contains(tag)).filter_map(told).collect()
+    tags.iter().filter(|tag| !known.contains(tag)).filter_map(refusal).collect()
 }
 
 /// The name of the stack of an export: those of its outputs have no hyphen.
