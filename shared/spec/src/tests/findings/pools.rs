@@ -13,57 +13,6 @@ fn pool(keys: &str) -> NodePool {
     accepted.cluster.pools.remove(0)
 }
 
-/// What is said of each piece, under its name.
-fn told_of_each(pieces: &[(&str, &str)]) -> String {
-    pieces.iter().map(|(name, keys)| format!("# {name}\n{}\n", with(keys))).collect()
-}
-
-#[test]
-fn volumes_and_arrays_and_disks() {
-    let told = told_of_each(&[
-        (
-            "three volumes, one of each kind of trouble",
-            "    volumeMounts:\n    - {device: /dev/xvda, size: 10, path: var/data}\n    - {device: /dev/xvdf, size: 10, path: /a, type: standard, iops: 200}\n    - {device: /dev/sdf, size: 10, path: /a, type: st1, throughput: 125}\n",
-        ),
-        ("what must be there", "    volumeMounts:\n    - {type: gp2}\n    raid0Mounts:\n    - {type: gp2}\n"),
-        (
-            "paths",
-            "    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /}\n    - {device: /dev/xvdg, size: 10, path: /data/}\n    - {device: /dev/xvdh, size: 10, path: /data/../etc}\n    - {device: /dev/xvdi, size: 10, path: /etc}\n    - {device: /dev/xvdj, size: 10, path: /run/data}\n",
-        ),
-        ("an array of one", "    raid0Mounts:\n    - {devices: [/dev/xvdf], size: 10, path: /data}\n"),
-        (
-            "an array that shares",
-            "    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /data}\n    raid0Mounts:\n    - {devices: [/dev/xvdf, /dev/xvdg, /dev/xvdg], size: 10, path: /data}\n",
-        ),
-        (
-            "iops of each kind",
-            "    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /a, type: io1}\n    - {device: /dev/xvdg, size: 10, path: /b, type: gp2, iops: 3000}\n    - {device: /dev/xvdh, size: 10, path: /c, encrypted: false}\n",
-        ),
-        ("no disks", "    instanceType: m7g.large\n    ephemeralStorage: {}\n"),
-        (
-            "no disks in one of the types",
-            "    ephemeralStorage: {}\n    mixedInstances:\n      instanceTypes: [m7gd.large, m6g.large]\n",
-        ),
-        (
-            "disks apart without a path",
-            "    instanceType: m7gd.large\n    ephemeralStorage: {raid0: false}\n",
-        ),
-        (
-            "disks where a volume is",
-            "    instanceType: m7gd.large\n    ephemeralStorage: {path: /data}\n    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /data}\n",
-        ),
-        (
-            "old and new",
-            "    instanceType: m7gd.large\n    ephemeralStorage: {}\n    ephemeralImageStorage: {enabled: true, disk: xvdb}\n",
-        ),
-        (
-            "a file system that no node has",
-            "    volumeMounts:\n    - {device: /dev/xvdf, size: 10, path: /a, filesystem: btrfs}\n",
-        ),
-    ]);
-    insta::assert_snapshot!(told);
-}
-
 #[test]
 fn volumes_come_out_in_the_order_in_which_they_are_mounted() {
     let keys = "    volumeMounts:\n    - {device: /dev/xvdg, size: 20, path: /data/inner, createTmp: true, filesystem: ext4}\n    - {device: /dev/xvdf, size: 200, path: /data, type: sc1}\n    raid0Mounts:\n    - {devices: [/dev/xvdi, /dev/xvdh], size: 30, iops: 4000, path: /data-of-two}\n";
@@ -107,35 +56,6 @@ fn disks_hold_images_unless_they_have_a_path() {
 }
 
 #[test]
-fn gpus_and_instance_types() {
-    let told = told_of_each(&[
-        ("GPUs that are not there", "    instanceType: m7g.large\n    gpu: {nvidia: {enabled: true}}\n"),
-        ("GPUs that nobody uses", "    instanceType: g5.xlarge\n"),
-        ("GPUs that nobody shall use", "    instanceType: g5.xlarge\n    gpu: {nvidia: {enabled: false}}\n"),
-        ("a taint alone", "    instanceType: g5.xlarge\n    gpu: {nvidia: {taint: true}}\n"),
-        (
-            "a driver's version",
-            "    instanceType: g5.xlarge\n    gpu: {nvidia: {enabled: true, version: \"375.66\"}}\n",
-        ),
-        ("GPUs too old", "    instanceType: p3.2xlarge\n    gpu: {nvidia: {enabled: true}}\n"),
-        (
-            "the cluster's image",
-            "    instanceType: g5.xlarge\n    gpu: {nvidia: {enabled: true}}\namiId: ami-0123456789abcdef0\ncontroller: {instanceType: m7i.large}\netcd: {instanceType: m7i.large}\n",
-        ),
-        ("Inferentia", "    instanceType: inf2.xlarge\n"),
-        ("AMD's", "    instanceType: g4ad.xlarge\n"),
-        ("a Mac", "    instanceType: mac2.metal\n"),
-        ("a slip", "    instanceType: m7g.lagre\n"),
-        ("a newer one", "    instanceType: z42q.large\n"),
-        (
-            "both architectures in one pool",
-            "    instanceType: m7g.large\n    mixedInstances:\n      instanceTypes: [m7i.large]\n",
-        ),
-    ]);
-    insta::assert_snapshot!(told);
-}
-
-#[test]
 fn pools_with_gpus_have_what_pods_need() {
     let gpu = pool("    instanceType: g5g.xlarge\n    gpu: {nvidia: {enabled: true, taint: true}}\n");
     assert!(gpu.nvidia);
@@ -160,38 +80,6 @@ fn pools_with_gpus_have_what_pods_need() {
     assert!(
         !plain.nvidia && plain.node_labels.is_empty() && plain.taints.is_empty() && plain.image.is_none()
     );
-}
-
-#[test]
-fn balancers_images_and_groups() {
-    let told = told_of_each(&[
-        (
-            "a classic balancer's name",
-            "    loadBalancer:\n      names: [a_b, \"arn:aws:elasticloadbalancing:eu-west-1:1:loadbalancer/app/x/1\"]\n      securityGroupIds: [sg-1]\n",
-        ),
-        ("groups of targets", "    targetGroup:\n      securityGroupIds: [sg-1]\n"),
-        ("a root device", "    amiId: ami-0123456789abcdef0\n    image: {rootDeviceName: sda1}\n"),
-        ("an image that is a device alone", "    image: {rootDeviceName: /dev/sda1}\n"),
-        ("no such endpoint", "    apiEndpointName: defualt\n"),
-        ("a key that is none", "    sshAuthorizedKeys: [hello]\n"),
-        (
-            "mixed instances twice",
-            "    mixedInstances: {instanceTypes: [m7g.large]}\n    autoScalingGroup:\n      minSize: 1\n      mixedInstances: {enabled: true, instanceTypes: [m7g.large]}\n",
-        ),
-        (
-            "weights under the autoscaler",
-            "    subnets: [{name: private-a}]\n    autoscaling: {clusterAutoscaler: {enabled: true}}\n    mixedInstances: {overrides: [{instanceType: m7g.large, weightedCapacity: 1}, {instanceType: m7g.xlarge, weightedCapacity: 2}]}\naddons: {clusterAutoscaler: {enabled: true}}\n",
-        ),
-        (
-            "a label that no tag can hold",
-            "    subnets: [{name: private-a}]\n    autoscaling: {clusterAutoscaler: {enabled: true}}\n    nodeLabels: {a-name-of-a-company-that-goes-on-for-some-time.department.example.com/and-a-name-of-its-own-too: x}\naddons: {clusterAutoscaler: {enabled: true}}\n",
-        ),
-        (
-            "keys of kube-aws",
-            "    private: true\n    customSettings: {a: b}\n    clusterAutoscalerSupport: {enabled: true}\n    autoscaling: {customMetrics: {enabled: true}}\n    awsEnvironment: {enabled: true}\n    gpuSupport: {enabled: true}\n    releaseChannel: stable\n",
-        ),
-    ]);
-    insta::assert_snapshot!(told);
 }
 
 #[test]
@@ -281,10 +169,4 @@ fn a_pool_may_be_rolled_otherwise() {
             "drainForceAfterMin": 30,
         }})
     );
-    let told = told_of_each(&[
-        ("no way to replace a node", "    rollout: {maxUnavailable: 0}\n"),
-        ("no way with what all have", "    rollout: {surge: 0}\nrollout: {maxUnavailable: 0, surge: 1}\n"),
-        ("neither a number nor a share", "    rollout: {surge: some}\n"),
-    ]);
-    insta::assert_snapshot!(told);
 }
