@@ -8,8 +8,11 @@ use kube::{Client, Config, Error};
 
 use crate::credentials::below;
 use crate::failure::{Failure, FailureCode, Outcome};
-use crate::kube::{KUBELET_KUBECONFIG, NODE_MANAGER_KUBECONFIG};
 
+/// The node manager's credentials, which only controllers have.
+pub const NODE_MANAGER_KUBECONFIG: &str = "/etc/kubernetes/node-manager.kubeconfig";
+/// Written by the kubelet once it has a certificate.
+pub const KUBELET_KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(60);
 

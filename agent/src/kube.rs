@@ -32,16 +32,12 @@ use crate::software::PROGRAMS;
 use crate::status::publish;
 use crate::{leave, manage};
 
-pub(crate) use controller_manager::PORT as CONTROLLER_MANAGER_PORT;
+pub use crate::api::{KUBELET_KUBECONFIG, NODE_MANAGER_KUBECONFIG};
 pub use flags::STATIC_PODS;
-pub(crate) use scheduler::PORT as SCHEDULER_PORT;
 pub use static_pod::MANIFESTS;
 
 /// The folder of Kubernetes' files. The credentials are below it.
 pub const DIR: &str = "/etc/kubernetes";
-pub const NODE_MANAGER_KUBECONFIG: &str = "/etc/kubernetes/node-manager.kubeconfig";
-/// Written by the kubelet once it has a certificate.
-pub const KUBELET_KUBECONFIG: &str = kubelet::KUBECONFIG;
 
 /// The API server's client certificate for extension servers, and the name in it.
 const FRONT_PROXY_CLIENT: &str = "front-proxy-client";

@@ -5,8 +5,8 @@ use slipway_core::node::ControllerConfig;
 use super::flags::{Flags, Program};
 use super::static_pod::{Probes, StaticPod};
 use super::{Facts, pki};
+use crate::status::listeners::CONTROLLER_MANAGER_PORT;
 
-pub(crate) const PORT: u16 = 10257;
 const KUBECONFIG: &str = "/etc/kubernetes/controller-manager.kubeconfig";
 
 pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<'c> {
@@ -32,7 +32,7 @@ pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<
     StaticPod {
         program: Program::ControllerManager,
         flags,
-        probes: Probes { port: PORT, live: "/healthz", ready: None },
+        probes: Probes { port: CONTROLLER_MANAGER_PORT, live: "/healthz", ready: None },
         cpu: "200m",
         volumes: Vec::new(),
         component: &plane.controller_manager,

@@ -13,11 +13,11 @@ use super::containerd::ENDPOINT;
 use super::flags::Flags;
 use super::static_pod::MANIFESTS;
 use super::{Facts, json as text, kubeconfig, pki};
+use crate::api::KUBELET_KUBECONFIG;
 use crate::machine::{File, Setup, Unit};
 
 const CONFIG: &str = "/etc/kubernetes/kubelet.json";
 const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap.kubeconfig";
-pub(super) const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 /// Needed by the bridge, by overlay file systems and by kube-proxy, which writes `nf_conntrack_max` at its start and exits if
 /// nothing has loaded the module (kubernetes `cmd/kube-proxy/app/conntrack.go`, kops PR 17968).
 const KERNEL_MODULES: [&str; 3] = ["br_netfilter", "nf_conntrack", "overlay"];
@@ -127,7 +127,7 @@ fn flags(settings: &Settings<'_>, facts: &Facts) -> Flags {
         .set("cloud-provider", "external")
         .set("config", CONFIG)
         .set("hostname-override", facts.node_name())
-        .set("kubeconfig", KUBECONFIG)
+        .set("kubeconfig", KUBELET_KUBECONFIG)
         .set("node-ip", facts.address);
     let labels = settings.kubelet.node_labels.iter();
     let labels: Vec<String> = labels.map(|(label, value)| format!("{label}={value}")).collect();

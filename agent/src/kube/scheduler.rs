@@ -4,8 +4,8 @@ use slipway_core::node::ControllerConfig;
 
 use super::flags::{Flags, Program};
 use super::static_pod::{Probes, StaticPod};
+use crate::status::listeners::SCHEDULER_PORT;
 
-pub(crate) const PORT: u16 = 10259;
 const KUBECONFIG: &str = "/etc/kubernetes/scheduler.kubeconfig";
 
 pub(super) fn pod(config: &ControllerConfig) -> StaticPod<'_> {
@@ -15,7 +15,7 @@ pub(super) fn pod(config: &ControllerConfig) -> StaticPod<'_> {
     StaticPod {
         program: Program::Scheduler,
         flags,
-        probes: Probes { port: PORT, live: "/livez", ready: Some("/readyz") },
+        probes: Probes { port: SCHEDULER_PORT, live: "/livez", ready: Some("/readyz") },
         cpu: "100m",
         volumes: Vec::new(),
         component,

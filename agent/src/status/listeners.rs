@@ -8,11 +8,12 @@ use slipway_core::node::report::ComponentName;
 use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use crate::credentials::below;
-use crate::kube::{CONTROLLER_MANAGER_PORT, SCHEDULER_PORT};
 
 /// The kubelet: HTTPS, and its health in plain HTTP on the loopback.
 const KUBELET: u16 = 10250;
 const KUBELET_HEALTH: u16 = 10248;
+pub(crate) const CONTROLLER_MANAGER_PORT: u16 = 10257;
+pub(crate) const SCHEDULER_PORT: u16 = 10259;
 
 /// A TLS listener.
 #[derive(Debug, Clone, PartialEq, Eq)]

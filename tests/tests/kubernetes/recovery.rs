@@ -176,7 +176,7 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     let client = KUBELET_CLIENT.trim_start_matches('/');
     let node = cluster.caller((client, client));
     assert_eq!(who(&node).await, format!("system:node:{NODE}"));
-    let now = status::of(&controller, None).await.unwrap();
+    let now = status::status_of_instance(&controller, None).await.unwrap();
     let api = now.served.iter().find(|served| served.name == "kube-apiserver").unwrap();
     let api = api.certificate.as_ref().unwrap();
     assert_eq!(api.serial, serial(&files[&format!("{KUBERNETES_DIR}/apiserver.pem")]));
@@ -277,5 +277,5 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(who(&cluster.bearer(Some("0a1b2c.0123456789abcdef"))).await, "kubelet-bootstrap");
-    assert_eq!(status::of(&root, None).await.unwrap().applied.credentials.as_deref(), Some(good.as_str()));
+    assert_eq!(status::status_of_instance(&root, None).await.unwrap().applied.credentials.as_deref(), Some(good.as_str()));
 }
