@@ -18,6 +18,10 @@ fn printed() -> Vec<(Verb, &'static str)> {
             r#"{"applied":{"agent":"a1","asAsked":true,"config":"c1","credentials":"d1"},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":false,"name":"etcd","problem":"it does not answer"}],"etcd":{"alarms":[],"behind":0,"clusterId":"c","dbSize":9,"dbSizeInUse":8,"format":1,"healthy":true,"id":"1","leader":"1","leads":true,"learner":false,"members":[],"name":"etcd-0","problems":[],"raftAppliedIndex":5,"raftIndex":5,"revision":4,"serving":true,"term":3,"version":"3.6.5"},"format":1,"healthy":false,"held":[{"fingerprint":"f","issuer":"CN=ca","notAfter":"2027-01-01T00:00:00Z","notBefore":"2026-01-01T00:00:00Z","path":"/etc/etcd/pki/a.pem","serial":"01","subject":"CN=a"}],"instance":{"availabilityZone":"eu-west-1a","id":"i-0abc","privateAddress":"10.0.0.4"},"role":"etcd-0","served":[{"address":"127.0.0.1:2379","certificate":{"fingerprint":"f","issuer":"CN=ca","notAfter":"2027-01-01T00:00:00Z","notBefore":"2026-01-01T00:00:00Z","serial":"01","subject":"CN=etcd-0","verifies":true},"name":"etcd-client","problem":"expired","verifiable":true}]}"#,
         ),
         (
+            Verb::Status,
+            r#"{"applied":{"asAsked":true},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":true,"name":"kubelet"}],"format":1,"healthy":true,"node":{"name":"i-0abc","problem":"it is not Ready: cni plugin not initialized","ready":false,"registered":true},"role":"pool-a","served":[]}"#,
+        ),
+        (
             Verb::Refresh { credentials: "d2".repeat(32), restart: true },
             r#"{"changed":true,"credentials":"d2","kubelet":{"refused":"it has expired","serial":"0a"},"published":true,"restarted":["etcd"],"served":[]}"#,
         ),

@@ -277,5 +277,8 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(who(&cluster.bearer(Some("0a1b2c.0123456789abcdef"))).await, "kubelet-bootstrap");
-    assert_eq!(status::status_of_instance(&root, None).await.unwrap().applied.credentials.as_deref(), Some(good.as_str()));
+    assert_eq!(
+        status::status_of_instance(&root, None).await.unwrap().applied.credentials.as_deref(),
+        Some(good.as_str())
+    );
 }

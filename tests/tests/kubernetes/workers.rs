@@ -91,7 +91,10 @@ async fn p7_a_workers_kubelet_that_is_locked_out_asks_anew_and_one_that_is_not_i
     put(root, &issued(&signer, past).0);
     let failure = cloud.refresh(root, &order, async |_| {}).await.unwrap_err();
     assert_eq!((failure.code, failure.passing), (FailureCode::RefreshKubelet, true), "{failure:?}");
-    assert_eq!(status::status_of_instance(root, None).await.unwrap().applied.credentials.as_ref(), Some(&digest));
+    assert_eq!(
+        status::status_of_instance(root, None).await.unwrap().applied.credentials.as_ref(),
+        Some(&digest)
+    );
     let (another, serial) = issued(&signer, now);
     let again = cloud.refresh(root, &order, async |asked| {
         if asked.is_some() {
