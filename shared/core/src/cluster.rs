@@ -2,6 +2,10 @@
 //!
 //! Only [`slipway_spec`] makes a [`Cluster`]; whoever holds one need not check it again. What a person may
 //! write is wider (`spec::model`) and is lowered into this.
+#![allow(
+    missing_docs,
+    reason = "a field with the name of a key of the spec means what the schema says of that key"
+)]
 
 mod custom;
 mod kubernetes;
@@ -58,24 +62,18 @@ pub struct Cluster {
     pub worker_api_endpoint: String,
     /// VPC, subnets, CIDRs.
     pub network: Network,
-    /// `controller`.
     pub controller: Controller,
-    /// `etcd`.
     pub etcd: Etcd,
     /// `worker.nodePools`, in the order of the spec.
     pub pools: Vec<NodePool>,
-    /// `kubernetes`.
     pub kubernetes: Kubernetes,
-    /// `software`.
     #[serde(default)]
     pub software: Software,
-    /// `addons`.
     pub addons: Addons,
     /// `iamRolesForServiceAccounts`; `None`: the spec does not speak of it.
     pub iam_roles: Option<IamRoles>,
     /// `certificatesConfiguration` and `tls*DurationDays`.
     pub certificates: Certificates,
-    /// `rollout`.
     pub rollout: RolloutPolicy,
     /// `stackTags`, put on each stack and, by CloudFormation, on each resource.
     pub stack_tags: BTreeMap<String, String>,
@@ -145,11 +143,9 @@ impl Architecture {
 /// Where nodes have their programs from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Software {
-    /// `source`.
     pub source: SoftwareSource,
     /// `baseURL`, without a slash at its end; `None`: each publisher's own site.
     pub base_url: Option<String>,
-    /// `imageRepository`.
     pub image_repository: Option<String>,
 }
 
@@ -220,21 +216,17 @@ pub struct Controller {
     pub count: u32,
     /// EC2 instance type.
     pub instance_type: String,
-    /// Root volume.
     pub root_volume: Volume,
     /// Names of subnets, resolved, never empty.
     pub subnets: Vec<String>,
     /// Besides our own.
     pub security_group_ids: Vec<String>,
-    /// IAM.
     pub iam: Iam,
-    /// `nodeLabels`.
     pub node_labels: BTreeMap<String, String>,
     /// `kubelet`: fields of `KubeletConfiguration`, over those of `kubernetes.kubelet`.
     pub kubelet: BTreeMap<String, serde_json::Value>,
     /// `featureGates`, besides those of every component.
     pub feature_gates: BTreeMap<String, bool>,
-    /// `tenancy`.
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
     pub custom: Custom,
@@ -250,7 +242,6 @@ pub struct Etcd {
     /// `etcd.quota`: how large the database may grow, in GiB; `None` is etcd's own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_gib: Option<u32>,
-    /// Root volume.
     pub root_volume: Volume,
     /// The domain of the members' names, such as `prod.etcd.internal`.
     pub internal_domain: String,
@@ -260,9 +251,7 @@ pub struct Etcd {
     pub members: Vec<EtcdMember>,
     /// Besides our own.
     pub security_group_ids: Vec<String>,
-    /// IAM.
     pub iam: Iam,
-    /// `tenancy`.
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
     pub custom: Custom,
@@ -288,7 +277,6 @@ pub struct EtcdMember {
 pub struct Addons {
     /// `imageRepository`: a mirror that images are pulled from, `<mirror>/<registry>/<repository>`.
     pub image_repository: Option<String>,
-    /// `kubeProxy`.
     pub kube_proxy: Addon,
     /// `kubeProxy.mode`.
     pub kube_proxy_mode: ProxyMode,
@@ -298,23 +286,16 @@ pub struct Addons {
     pub flannel: Addon,
     /// `networkPolicy` (kube-aws' `useCalico`): network policies are enforced.
     pub network_policy: Addon,
-    /// `cloudControllerManager`.
     pub cloud_controller_manager: Addon,
-    /// `coreDns`.
     pub core_dns: Addon,
     /// `coreDns.extraCoreDNSConfig`: lines for the server block of the root zone.
     pub core_dns_extra: Option<String>,
     /// `coreDns.additionalZoneCoreDNSConfig`: whole server blocks of other zones.
     pub core_dns_zones: Option<String>,
-    /// `nodeLocalDns`.
     pub node_local_dns: Addon,
-    /// `ebsCsiDriver`.
     pub ebs_csi_driver: Addon,
-    /// `ebsCsiDriver.defaultStorageClass`.
     pub default_storage_class: bool,
-    /// `metricsServer`.
     pub metrics_server: Addon,
-    /// `clusterAutoscaler`.
     pub cluster_autoscaler: Addon,
     /// `clusterAutoscaler.options`: flags without their dashes.
     pub cluster_autoscaler_options: BTreeMap<String, String>,
@@ -372,7 +353,6 @@ pub struct ServiceAccountRole {
     pub name: String,
     /// Namespace of the service account.
     pub namespace: String,
-    /// `serviceAccount`.
     pub service_account: String,
     /// `managedPolicies[].arn`, at least one.
     pub managed_policy_arns: Vec<String>,
@@ -381,7 +361,6 @@ pub struct ServiceAccountRole {
 /// How certificates are made and renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificates {
-    /// `keyAlgorithm`.
     pub key_algorithm: KeyAlgorithm,
     /// `tlsCADurationDays`.
     pub ca_days: u32,

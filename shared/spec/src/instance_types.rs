@@ -77,7 +77,7 @@ pub fn names() -> impl Iterator<Item = String> {
     })
 }
 
-/// Family, and what is known of it.
+/// Each family with its properties.
 fn lines() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' '))
 }

@@ -223,5 +223,5 @@ mod tests {
     mod schema;
     mod secrets;
     mod seeds;
-    mod told;
+    mod worded_defaults;
 }

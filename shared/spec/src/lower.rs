@@ -1,5 +1,5 @@
-//! From what was written to a [`Cluster`]: defaults, translation, resolution. What is amiss is reported on the way, and
-//! each part goes on without it, so that one run finds everything.
+//! From a spec as written to a [`Cluster`]: applies defaults, translates old keys, resolves references. Errors are reported on
+//! the way and each part continues without the refused value, so that one run finds everything.
 
 mod access;
 mod addons;
@@ -47,7 +47,7 @@ pub(crate) struct Lowering<'s, 'r, 't> {
     pub(crate) role_names: BTreeSet<String>,
 }
 
-/// The cluster, if nothing was amiss.
+/// The cluster, if nothing that it needs was refused.
 pub(crate) fn lower(
     spec: &Spec,
     expected: Option<&Expected<'_>>,

@@ -30,7 +30,7 @@ pub use apply::{Applied, Target};
 pub(crate) use json::value as json_value;
 pub(crate) use secrets::holds_private_key;
 
-/// So many patches may a cluster have.
+/// The most patches of a cluster.
 pub const MOST_FILES: usize = 50;
 /// The largest patch that is read, in bytes.
 pub const MOST_BYTES: usize = 64 * 1024;
@@ -54,7 +54,7 @@ enum Side {
     Node,
 }
 
-/// The name of a target; `*` stands for any letters.
+/// The name of a target, in which `*` matches any letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pattern {
     text: String,
@@ -70,7 +70,7 @@ enum Change {
     Operations(Vec<Operation>),
 }
 
-/// One operation of a JSON patch, and where it stands.
+/// One operation of a JSON patch, and its place in the file.
 #[derive(Debug, Clone, PartialEq)]
 struct Operation {
     operation: PatchOperation,

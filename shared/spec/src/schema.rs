@@ -17,8 +17,8 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 
 /// The schema that editors and other tools may check a `cluster.yaml` with, as published in `infra/cluster.schema.json`.
 ///
-/// It refuses nothing that [`super::parse`] takes: that a number stands where text is wanted, or that a group is empty, is
-/// said here in so many words, where our own reading knows it by itself.
+/// It refuses nothing that [`super::parse`] accepts. So it also allows numbers where text is expected, and empty groups, which
+/// the parser accepts without being told.
 #[must_use]
 pub fn schema() -> Value {
     published::published(&SCHEMA)
@@ -60,7 +60,7 @@ pub(super) fn knows(place: &str) -> bool {
     })
 }
 
-/// Gives each key its `default` from the words of its description, `… unless given`, so that it is said once.
+/// Gives each key its `default` from the words of its description, `… unless given`, so that it is written once.
 ///
 /// What stands before these words is a default if it is a number, a range or a word between backticks, and fits the key's
 /// type. A test holds that leaving the key out is the same as writing it so.
@@ -95,7 +95,7 @@ fn with_defaults(schema: &mut Value) {
     }
 }
 
-/// The word before `unless given`, if it is one that can be written as it stands.
+/// The word before `unless given`, if it is a literal value.
 fn default_in(description: &str) -> Option<String> {
     let (before, _) = description.split_once(" unless given")?;
     let word = before.rsplit(' ').next()?;

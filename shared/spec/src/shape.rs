@@ -80,7 +80,7 @@ impl<'s> Walk<'s> {
                             object.insert(entry.key.clone(), value);
                         }
                     }
-                    // Whatever it is: whoever reads it knows the keys.
+                    // Any value: the code that uses it knows the keys.
                     Some(Value::Bool(true)) => {
                         if let Some(value) = json_value(&entry.value, &below, report) {
                             object.insert(entry.key.clone(), value);
@@ -109,7 +109,7 @@ impl<'s> Walk<'s> {
         Some(Value::Object(object))
     }
 
-    /// The value of a key: a group or a list may be left empty, anything else must be said.
+    /// The value of a key. Only a group or a list may be empty.
     fn entry(&self, schema: &'s Value, entry: &Entry, path: &Path, report: &mut Report<'_>) -> Option<Value> {
         let kind = resolve(self.root, schema).get("type");
         let collection = kind == Some(&Value::from("object")) || kind == Some(&Value::from("array"));
@@ -155,7 +155,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// What stands for a refused item so that the others keep their index. The spec is refused anyway.
+/// A placeholder for a refused item, so that the items after it keep their index. The spec is refused anyway.
 fn placeholder(schema: &Value) -> Value {
     if let Some(first) = choices(schema).and_then(|words| words.first().copied()) {
         return Value::from(first);
@@ -271,7 +271,7 @@ fn translated(entry: &Entry, path: &Path, report: &mut Report<'_>) {
     );
 }
 
-/// So many keys may be listed in a cure; a longer list is no help.
+/// The most keys that a help text lists.
 const MOST_SHOWN: usize = 12;
 
 /// A key that the schema does not know: retired by name, or mistyped.

@@ -1,7 +1,7 @@
 //! What of a stranger's text may be shown: findings go to the bus, to `status.json` and to logs, where a spec's
 //! values must neither fill an event nor, as a key that was pasted to the wrong place, become public.
 
-/// So many letters of one value are shown: the longest example that a cure quotes, an ARN, has 85.
+/// The most letters of one value that are shown. The longest example that a help text quotes, an ARN, has 85.
 const MOST_LETTERS: usize = 90;
 /// So many bytes has a whole sentence at most: fifty findings of two sentences each stay below 256 KiB, which is
 /// what `EventBridge` takes, even if JSON escapes every letter of them.
@@ -9,7 +9,7 @@ const MOST_BYTES: usize = 800;
 /// So many letters of base64 in a row are taken for key material: an AWS secret access key has as many, and the
 /// lines of a PEM file have 64.
 const KEY_RUN: usize = 40;
-/// What stands for text that is not shown.
+/// The replacement for text that is not shown.
 const HIDDEN: &str = "(a long text)";
 
 /// One value, or one key of a path: clipped, or hidden if it looks like key material.
@@ -21,7 +21,7 @@ pub(crate) fn value(text: &str) -> String {
     if text.chars().nth(MOST_LETTERS).is_some() { clean + "…" } else { clean }
 }
 
-/// A message or a cure, whose values stand between backticks.
+/// A message or a help text, with its values between backticks.
 pub(crate) fn sentence(text: &str) -> String {
     // A value may hold backticks of its own: then everything from the first to the last is its.
     if is_key_material(text) {

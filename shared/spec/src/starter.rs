@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use slipway_core::versions::NEWEST;
 
-/// What `slipway init` was told.
+/// The arguments of `slipway init`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Starter {
     /// `clusterName`.
@@ -23,7 +23,7 @@ pub struct Starter {
     pub kms_key_arn: Option<String>,
 }
 
-/// The text. It is not checked: what the person gave may be amiss, and [`super::parse`] says so best.
+/// The text. It is not checked: [`super::parse`] reports errors in what the person gave.
 #[must_use]
 pub fn starter(starter: &Starter) -> String {
     let zones = &starter.availability_zones;

@@ -1,4 +1,4 @@
-//! YAML text to a tree that knows where everything stands.
+//! From YAML text to a tree of values with their places.
 //!
 //! Types are left open: a scalar keeps its text, so that `kubernetesVersion: 1.30` stays `1.30` and what a
 //! key expects decides how it is read (`shape`). Duplicate keys are refused, aliases and merge keys (`<<`) are
@@ -12,7 +12,7 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 use super::report::Problem;
 use super::shown;
 
-/// A spec with every alias expanded may have so many nodes; the largest cluster that CloudFormation's limits
+/// The most nodes of a spec with every alias expanded. The largest cluster that CloudFormation's limits
 /// allow (200 pools) stays below a third of it.
 pub(crate) const MAX_NODES: usize = 20_000;
 /// The deepest key of the schema lies at depth 8; more than this is an attack or an accident.
@@ -125,7 +125,7 @@ struct Frame {
     pending: Option<Pending>,
     items: Vec<Arc<Node>>,
     entries: Vec<Entry>,
-    /// Where each key stands in `entries`.
+    /// The index of each key in `entries`.
     keys: BTreeMap<String, usize>,
     merges: Vec<(Span, Arc<Node>)>,
 }
@@ -423,7 +423,7 @@ fn count32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A syntax error, told so that a person can mend it.
+/// The finding about a syntax error.
 fn syntax(text: &str, error: &ScanError) -> Problem {
     let marker = error.marker();
     let line = marker.line().max(1);

@@ -16,13 +16,10 @@ pub struct Kubernetes {
     pub audit_log: Option<AuditLog>,
     /// `featureGates`, for every component.
     pub feature_gates: BTreeMap<String, bool>,
-    /// `apiServer.oidc`.
     pub oidc: Option<Oidc>,
     /// Admission plugins.
     pub admission: Admission,
-    /// `apiServer`.
     pub api_server: Component,
-    /// `controllerManager`.
     pub controller_manager: Component,
     /// `kubeScheduler`.
     pub scheduler: Component,
@@ -50,7 +47,6 @@ pub struct AuditLog {
 pub struct LogFiles {
     /// `maxAge`.
     pub max_age_days: u32,
-    /// `maxBackup`.
     pub max_backups: u32,
     /// `maxSize`.
     #[serde(rename = "maxSizeMiB")]
@@ -60,19 +56,14 @@ pub struct LogFiles {
 /// An OpenID Connect provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oidc {
-    /// `issuerURL`.
     pub issuer_url: String,
-    /// `clientID`.
     pub client_id: String,
-    /// `usernameClaim`.
     pub username_claim: String,
     /// `usernamePrefix`, resolved: perhaps empty.
     pub username_prefix: String,
     /// `groupsClaim` and `groupsPrefix`.
     pub groups: Option<(String, String)>,
-    /// `requiredClaims`.
     pub required_claims: BTreeMap<String, String>,
-    /// `certificateAuthority`.
     pub certificate_authority: Option<String>,
 }
 
@@ -83,7 +74,6 @@ pub struct Admission {
     pub enable: Vec<String>,
     /// `disableAdmissionPlugins`, sorted.
     pub disable: Vec<String>,
-    /// `eventRateLimits`.
     pub event_rate_limits: Vec<EventRateLimit>,
 }
 
@@ -94,11 +84,8 @@ pub struct EventRateLimit {
     /// `Server`, `Namespace`, `User` or `SourceAndObject`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// `qps`.
     pub qps: u32,
-    /// `burst`.
     pub burst: u32,
-    /// `cacheSize`.
     pub cache_size: u32,
 }
 
@@ -129,10 +116,7 @@ impl Component {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostVolume {
-    /// `name`.
     pub name: String,
-    /// `path`.
     pub path: String,
-    /// `readOnly`.
     pub read_only: bool,
 }

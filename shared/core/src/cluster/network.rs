@@ -91,9 +91,7 @@ pub struct Network {
     pub internet_gateway_id: Option<Existing>,
     /// All subnets, in the order of the spec, with unique names.
     pub subnets: Vec<Subnet>,
-    /// `podCIDR`.
     pub pod_cidr: Ipv4Net,
-    /// `serviceCIDR`.
     pub service_cidr: Ipv4Net,
     /// `dnsServiceIP`, inside `service_cidr`.
     pub dns_service_ip: Ipv4Addr,
@@ -129,7 +127,6 @@ impl Vpc {
 /// One subnet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
-    /// `name`.
     pub name: String,
     /// `availabilityZone`, such as `eu-west-1a`.
     pub availability_zone: String,

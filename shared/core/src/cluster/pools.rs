@@ -25,7 +25,6 @@ pub struct NodePool {
     pub ssh_authorized_keys: Option<Vec<String>>,
     /// The pool's own `apiEndpointName`; `None` is that of all workers.
     pub api_endpoint: Option<String>,
-    /// Root volume.
     pub root_volume: Volume,
     /// Volumes besides the root, and the instance store.
     pub storage: Storage,
@@ -45,17 +44,13 @@ pub struct NodePool {
     pub target_group_arns: Vec<String>,
     /// `loadBalancer.names`: classic load balancers.
     pub load_balancer_names: Vec<String>,
-    /// IAM.
     pub iam: Iam,
-    /// `nodeLabels`.
     pub node_labels: BTreeMap<String, String>,
-    /// `taints`.
     pub taints: Vec<Taint>,
     /// `featureGates` of the pool's kubelets, besides those of every component.
     pub feature_gates: BTreeMap<String, bool>,
     /// `kubelet`: fields of `KubeletConfiguration`, over those of `kubernetes.kubelet`.
     pub kubelet: BTreeMap<String, serde_json::Value>,
-    /// `tenancy`.
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
     pub custom: Custom,
@@ -108,7 +103,6 @@ pub struct WeightedType {
 /// A node taint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
-    /// Key.
     pub key: String,
     /// Value, perhaps empty.
     pub value: String,

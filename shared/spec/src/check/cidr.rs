@@ -26,7 +26,7 @@ const RESERVED: [(Ipv4Net, &str); 4] = [
     (Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3), "for multicast, or reserved"),
 ];
 
-/// Reports every overlap once, at the range that stands later in the list.
+/// Reports every overlap once, at the later range of the list.
 pub(crate) fn check(
     report: &mut Report<'_>,
     vpc: Option<Ipv4Net>,

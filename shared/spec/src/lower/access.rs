@@ -72,7 +72,6 @@ impl Lowering<'_, '_, '_> {
         fit.then(|| name.to_owned())
     }
 
-    /// `region`.
     pub(super) fn region(&mut self, expected: Option<&str>) -> Option<String> {
         let region = self.spec.region.as_deref()?;
         if REGIONS.contains(&region) {
@@ -99,7 +98,6 @@ impl Lowering<'_, '_, '_> {
         None
     }
 
-    /// `kubernetesVersion`.
     pub(super) fn kubernetes_version(&mut self) -> Option<KubernetesVersion> {
         self.release(self.spec.kubernetes_version.as_deref()?, &Path::parse("kubernetesVersion"))
     }
@@ -146,7 +144,7 @@ impl Lowering<'_, '_, '_> {
         self.own_image(spec.ami_id.as_deref(), spec.image.as_ref(), &root)
     }
 
-    /// `amiId` or `image` at `path`; `None` if neither is given, or they are amiss.
+    /// `amiId` or `image` at `path`; `None` if neither is given or there is an error in them.
     pub(super) fn own_image(
         &mut self,
         ami: Option<&str>,

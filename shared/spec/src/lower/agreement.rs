@@ -54,7 +54,7 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// The pods' range holds so many nodes, and one more has no addresses to give.
+    /// The range of pods limits the number of nodes: beyond it, a node gets no addresses for its pods.
     pub(super) fn pods_fit(&mut self, controller: Option<&Controller>, pools: &[NodePool], network: &Draft) {
         let Some(range) = network.pod_cidr else { return };
         let room = 1_u64 << NODE_PREFIX.saturating_sub(range.prefix_len());

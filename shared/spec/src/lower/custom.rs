@@ -10,7 +10,7 @@ use crate::model::{CustomFileSpec, CustomUnitSpec};
 use crate::patch::holds_private_key;
 use crate::path::Path;
 
-/// So many bytes of files and units a role may have. A node fetches them at every launch, and the whole spec has
+/// The most bytes of files and units of a role. A node fetches them at every launch, and the whole spec has
 /// 256 KiB: what is larger belongs into an image, a package or a bucket.
 const MOST_BYTES: usize = 64 * 1024;
 /// Linux' limits on a path and a name (limits.h), systemd's on a unit's.
@@ -136,7 +136,7 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// A folder that is handed to a container must not hold what is Slipway's either.
+    /// A folder that a container sees must not contain Slipway's own files either.
     pub(super) fn above_ours(&mut self, name: &str, path: &Path) {
         let inside = |place: &str| place.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
         if let Some((place, _)) = OWNED.iter().find(|(place, _)| inside(place)) {

@@ -33,7 +33,7 @@ impl Lowering<'_, '_, '_> {
         let path = Path::parse("certificatesConfiguration.rolloutBeforeExpiry.days");
         let members = u32::try_from(members).unwrap_or(u32::MAX);
         let roll = Roll { members, controllers, strategy: policy.strategy };
-        // What was refused already is not said twice.
+        // What was refused already is not reported again.
         if self.report.refused(&path) || policy.days >= certificates.leaf_days {
             return;
         }

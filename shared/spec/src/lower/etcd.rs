@@ -16,7 +16,7 @@ const DATA_GIB: u32 = 30;
 /// Members beyond five slow every write and save nothing (etcd.io, "FAQ: what is maximum cluster size").
 const COUNTS: [u32; 3] = [1, 3, 5];
 
-/// Where members may stand, and under what they are named.
+/// The subnets that members may be in, and the domain of their names.
 struct Place<'a> {
     subnets: &'a [String],
     domain: &'a str,
@@ -48,7 +48,7 @@ impl Lowering<'_, '_, '_> {
         self.etcd_version(spec.version.as_deref(), version);
         let hosted_zone_id = self.etcd_zone(spec, &path);
         let internal_domain = self.etcd_domain(spec, cluster, &path.key("internalDomainName"));
-        // What all have is checked once; what a member has of its own, with the member.
+        // Settings of all members are checked once, those of one member with the member.
         let common = self.volume(&spec.data_volume, DATA_GIB, &path.key("dataVolume"))?;
         let place =
             Place { subnets: &subnets, domain: internal_domain.as_deref().unwrap_or_default(), network };
@@ -100,7 +100,6 @@ impl Lowering<'_, '_, '_> {
         count
     }
 
-    /// `hostedZone.id`.
     fn etcd_zone(&mut self, spec: &EtcdSpec, path: &Path) -> Option<String> {
         let path = path.key("hostedZone");
         let Some(id) = &spec.hosted_zone.id else {
@@ -171,7 +170,7 @@ impl Lowering<'_, '_, '_> {
             "member",
             str::to_ascii_lowercase,
         );
-        // Two of one name have one DNS name too, which need not be said again.
+        // Members with the same name also have the same DNS name, which is not reported again.
         if !self.report.refused(&root) {
             self.unique(
                 members.iter().map(|it| (it.dns_name.as_str(), at(it, "fqdn"))),

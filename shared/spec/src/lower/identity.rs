@@ -13,7 +13,6 @@ use crate::path::Path;
 pub(crate) const ADDON_PREFIX: &str = "addon-";
 
 impl Lowering<'_, '_, '_> {
-    /// `iamRolesForServiceAccounts`.
     pub(super) fn iam_roles(&mut self) -> Option<IamRoles> {
         let spec = self.spec.iam_roles_for_service_accounts.as_ref()?;
         let path = Path::parse("iamRolesForServiceAccounts");

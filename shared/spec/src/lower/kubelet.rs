@@ -86,7 +86,7 @@ const FIELDS: &str = "allowedUnsafeSysctls cgroupRoot cgroupsPerQOS configMapAnd
 const LATER: [(&str, u16); 3] =
     [("defaultPodSysctls", 37), ("memoryReservationPolicy", 36), ("tlsCurvePreferences", 36)];
 
-/// What a kubelet evicts at unless it is told anything (the same page, "Hard eviction thresholds").
+/// The thresholds of a kubelet without configuration (the same page, "Hard eviction thresholds").
 const EVICTED_AT: [(&str, &str); 5] = [
     ("memory.available", "100Mi"),
     ("nodefs.available", "10%"),
@@ -165,8 +165,8 @@ impl Lowering<'_, '_, '_> {
         fields
     }
 
-    /// Whether the kubelets that are given a field know it: a pool may run an older minor than the cluster, and what is said of all
-    /// kubelets is said of its too.
+    /// Reports fields that a kubelet's release does not know. A pool may run an older minor than the cluster, and the fields of
+    /// all kubelets apply to it, too.
     pub(super) fn kubelets_know(&mut self, cluster: Option<KubernetesVersion>, pools: &[NodePool]) {
         let Some(cluster) = cluster else { return };
         let spec = self.spec;
@@ -229,7 +229,7 @@ impl Lowering<'_, '_, '_> {
     }
 }
 
-/// A quantity of Kubernetes', in thousandths; `None` for what is none.
+/// A quantity as Kubernetes writes it, in thousandths; `None` if the text is none.
 pub(super) fn quantity(text: &str) -> Option<u128> {
     const UNITS: [(&str, u128); 13] = [
         ("Ki", 1000 << 10),

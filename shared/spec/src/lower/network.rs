@@ -15,7 +15,7 @@ const SERVICE_CIDR: &str = "10.3.0.0/24";
 /// The DNS service's place in the service range, as with kube-aws and kubeadm.
 const DNS_OFFSET: u32 = 10;
 
-/// A network of which something may be amiss, so that others can still resolve names against it.
+/// A network that may have errors. Other parts resolve names against it all the same.
 pub(super) struct Draft {
     pub(super) vpc: Option<Vpc>,
     pub(super) internet_gateway_id: Option<Existing>,
@@ -57,7 +57,7 @@ impl Draft {
             .collect()
     }
 
-    /// Where nodes stand unless told otherwise: the private subnets, or the public ones if there are none.
+    /// The subnets of nodes by default: the private ones, or the public ones if there are none.
     pub(super) fn names_for_nodes(&self) -> Vec<String> {
         let private = self.names(true);
         if private.is_empty() { self.names(false) } else { private }

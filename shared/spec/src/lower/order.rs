@@ -67,7 +67,7 @@ impl Lowering<'_, '_, '_> {
 }
 
 /// The pools that the one at `index` waits for. Those that follow zones wait for one another only, in the order of the zones;
-/// those that follow the spec's order wait for what stands before them: so nothing waits for itself.
+/// those that follow the spec's order wait for the pools before them, so no pool waits for itself.
 fn after(turns: &[Turn<'_>], index: usize) -> Vec<String> {
     let this = &turns[index];
     let names = |turns: &mut dyn Iterator<Item = &Turn<'_>>| turns.map(|turn| turn.name.to_owned()).collect();

@@ -8,7 +8,6 @@ use crate::model::SoftwareSourceSpec;
 use crate::path::Path;
 
 impl Lowering<'_, '_, '_> {
-    /// `software`.
     pub(super) fn software(&mut self) -> Software {
         let spec = &self.spec.software;
         let path = Path::parse("software").key("baseURL");

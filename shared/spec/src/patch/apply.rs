@@ -1,4 +1,4 @@
-//! Rendering's half: each rendered thing meets the patches that are for it.
+//! Applies patches to what was rendered.
 
 use json_patch::{PatchErrorKind, PatchOperation};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::guard::{self, Refusal};
 use super::{Change, FindingText, Operation, Patch, Pattern, Side};
 use crate::tree::Span;
 
-/// A rendered thing that patches may be for.
+/// Something rendered that a patch can be for.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
     /// A stack's template, by the stack's name without the cluster's.
@@ -49,7 +49,7 @@ impl Target<'_> {
     }
 }
 
-/// Whether `pattern`, in which `*` stands for any letters, is a name for `name`.
+/// Whether `pattern`, in which `*` matches any letters, matches `name`.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();
@@ -163,7 +163,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// What is wrong with the patches, and what a person should know of them.
+    /// The errors and warnings about the patches.
     pub fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         let Self { patches, skips_tests: _, used, stacks, nodes, mut errors } = self;
         let mut warnings = Vec::new();
@@ -208,7 +208,7 @@ fn unmet(patch: &Patch, what: &str, pattern: &Pattern, names: &[String], any: bo
     patch.finding(severity, pattern.span, "unknown-target", text)
 }
 
-/// What keeps the patch from being applied; `value` is then of no use.
+/// The finding that keeps the patch from being applied, if any; `value` must then not be used.
 fn attempt(patch: &Patch, target: Target<'_>, skips_tests: bool, value: &mut Value) -> Option<Diagnostic> {
     match &patch.change {
         Change::Merge(change, _) => json_patch::merge(value, change),
@@ -217,7 +217,7 @@ fn attempt(patch: &Patch, target: Target<'_>, skips_tests: bool, value: &mut Val
                 if skips_tests && matches!(operation, PatchOperation::Test(_)) {
                     continue;
                 }
-                // One at a time: what an operation did not find is told as the value was before it.
+                // One at a time, so that an error describes the value as it was before the operation.
                 if let Err(error) = json_patch::patch(value, std::slice::from_ref(operation)) {
                     return Some(does_not_apply(patch, target, value, index, operation, *span, &error.kind));
                 }
@@ -272,7 +272,7 @@ fn does_not_apply(
     patch.finding(Severity::Error, span, "patch-does-not-apply", text)
 }
 
-/// Where the way to `path` ends, and what there is instead. `parent`: the last step need not be there.
+/// Where `path` leaves the value, and what is there instead. With `parent`, the last step may be missing.
 fn missing(value: &Value, path: &str, parent: bool) -> (String, String) {
     let mut here = value;
     let mut way = String::new();
@@ -322,7 +322,7 @@ fn missing(value: &Value, path: &str, parent: bool) -> (String, String) {
     (format!("nothing can be done at `{path}`"), "choose another place".to_owned())
 }
 
-/// What of this patch is not allowed.
+/// The findings about changes that this patch must not make.
 fn refusals(patch: &Patch, target: Target<'_>, before: &Value, after: &Value) -> Vec<Diagnostic> {
     if before == after {
         return Vec::new();

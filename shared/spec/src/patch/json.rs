@@ -13,7 +13,7 @@ pub(crate) fn value(node: &Node, path: &Path, report: &mut Report<'_>) -> Option
         Kind::Scalar { text, plain: true } => plain(text, path, report),
         Kind::Scalar { text, plain: false } => Some(Value::from(text.as_str())),
         Kind::List(items) => {
-            // All of them are read, so that all findings are told.
+            // All of them are read, so that all findings are reported.
             let items: Vec<Option<Value>> = items
                 .iter()
                 .enumerate()

@@ -290,7 +290,7 @@ fn pointer(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<String> 
     Some(text.clone())
 }
 
-/// The keys of a group, after those that nobody knows were reported.
+/// A group whose unknown keys were reported.
 struct Keys<'n> {
     node: &'n Node,
     path: Path,
@@ -336,7 +336,7 @@ impl<'n> Keys<'n> {
         self.node.entry(key).map(|entry| entry.value.as_ref())
     }
 
-    /// What stands there, unless it is empty.
+    /// The value of `key`, unless it is empty.
     fn get(&self, key: &str) -> Option<&'n Node> {
         self.node(key).filter(|node| !node.is_null())
     }

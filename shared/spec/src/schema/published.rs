@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::resolve;
 
-/// The schema with each slot saying what may stand in it.
+/// The schema in which each slot lists the types that are accepted there.
 pub(super) fn published(root: &Value) -> Value {
     let mut published = root.clone();
     if let Some(named) = published.get_mut("$defs").and_then(Value::as_object_mut) {
@@ -14,7 +14,7 @@ pub(super) fn published(root: &Value) -> Value {
     published
 }
 
-/// What may stand in a slot without a value.
+/// What a slot without a value may contain.
 #[derive(Clone, Copy, PartialEq)]
 enum Slot {
     /// The value of a key: a group or a list may be left empty.
@@ -59,7 +59,7 @@ fn slot(schema: &mut Value, root: &Value, kind: Slot) {
     wanted.retain(|kind| kind != "null");
     let plain = ["enum", "oneOf", "const", "pattern"].iter().all(|key| !schema.contains_key(*key));
     if plain && wanted.iter().any(|kind| kind == "string") {
-        // Whatever a scalar looks like, where text is wanted it is the text as it stands.
+        // Where text is expected, any scalar is taken as text, whatever it looks like.
         wanted.extend(["number", "boolean"].map(str::to_owned));
     }
     if nullable {

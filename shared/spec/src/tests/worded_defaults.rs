@@ -8,7 +8,7 @@ use super::super::{SPEC, parse, schema, shape, tree};
 use super::defaults::places;
 use super::schema::properties;
 
-const BASE: &str = include_str!("data/told.yaml");
+const BASE: &str = include_str!("data/worded-defaults.yaml");
 
 /// How a default is held.
 enum Held {
@@ -24,7 +24,7 @@ use Held::{Absent, As, Elsewhere};
 const LOCK: &str = "p1_a_newer_slipway_moves_no_version_that_is_pinned";
 const BY_CONTROLLERS: &str = "a_single_controller_gets_single_replicas_and_no_budget_that_holds_up_its_drain";
 
-fn told() -> Vec<(&'static str, Held)> {
+fn worded_defaults() -> Vec<(&'static str, Held)> {
     let name = |names: &[&str]| Value::Array(names.iter().map(|name| json!({"name": name})).collect());
     let on = |on: bool| json!({"enabled": on});
     vec![
@@ -149,7 +149,7 @@ fn speaks(property: &Value) -> Option<&str> {
 
 #[test]
 fn every_default_that_is_told_in_words_is_held() {
-    let (properties, told) = (properties(&schema()), told());
+    let (properties, told) = (properties(&schema()), worded_defaults());
     let description = |path: &str| {
         properties.iter().find(|(known, _)| known == path).and_then(|(_, property)| speaks(property))
     };
@@ -178,7 +178,7 @@ fn what_a_default_in_words_means_is_what_leaving_the_key_out_gives() {
         .collect();
     let sources = sources();
     let mut amiss = Vec::new();
-    for (path, held) in told() {
+    for (path, held) in worded_defaults() {
         let steps: Vec<&str> = path.split('.').collect();
         if let Elsewhere(test) = &held {
             assert!(
@@ -229,5 +229,8 @@ fn what_a_default_in_words_means_is_what_leaving_the_key_out_gives() {
             amiss.push(path);
         }
     }
-    assert!(amiss.is_empty(), "not what their words say, in no spec of tests/data/told.yaml: {amiss:#?}");
+    assert!(
+        amiss.is_empty(),
+        "not what their words say, in no spec of tests/data/worded-defaults.yaml: {amiss:#?}"
+    );
 }
