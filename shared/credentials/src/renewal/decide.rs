@@ -1,4 +1,4 @@
-//! The decision: what to renew and what to say.
+//! The decision: what to renew and what to announce.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::Origin;
 use crate::manifest::BACKDATED;
 use crate::rotation::due;
 
-/// Decides. Total: any inventory, any clock.
+/// Decides. It never fails, whatever the inventory and the time are.
 #[must_use]
 pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
     let (mut standings, mut findings) = standings(observed, now);
@@ -32,7 +32,7 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
     let due = due(observed.manifest, &observed.cluster.certificates, now);
     let (mut announcements, mut announced) = (Vec::new(), BTreeMap::new());
     for standing in &standings {
-        // What is renewed in this moment is not said to expire: whether that worked is said.
+        // The expiry of a certificate that is being renewed now is not announced: the result of the renewal is.
         if renewed.contains(&standing.name.as_str()) && standing.first_end().2.is_none() {
             announced.extend(
                 observed.state.announced.get_key_value(&standing.name).map(|(k, v)| (k.clone(), v.clone())),
@@ -63,18 +63,19 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
     Decision { renew, announce: announcements, findings, standings, unwished, next }
 }
 
-/// When a certificate that ends at `ends`, of those that are issued for `issued_days`, is renewed in the cluster `name`.
+/// When a certificate that expires at `ends` is renewed in the cluster `name`, if it is issued for `issued_days` and renewed `days`
+/// before.
 #[must_use]
 pub fn renewal_time(name: &str, ends: Timestamp, days: u32, issued_days: u32) -> Timestamp {
-    // Never so early that what was just issued would be due.
+    // Never so early that a newly issued certificate would already be due.
     let room_s = i64::from(issued_days.saturating_sub(days)) * DAY_S / 2;
     let spread_s = (i64::from(SPREAD_DAYS) * DAY_S).min(room_s);
-    // A share of the spread, in 65,536ths: it is the same at any time and on any machine.
+    // The cluster's share of the spread, in 65,536ths. It depends on the name only.
     let share = i64::from(u16::from_str_radix(&sha256_hex(name.as_bytes())[..4], 16).unwrap_or_default());
     seconds_before(days_before(ends, days), spread_s * share / 65_536)
 }
 
-/// Whether Slipway can issue it anew.
+/// Whether Slipway can renew it.
 fn is_ours(standing: &Standing) -> bool {
     standing.group.is_some() && standing.origin == Origin::Generated
 }
@@ -89,7 +90,7 @@ fn renewed_from(
 
 fn is_asked(observed: &Observed<'_>, standing: &Standing) -> bool {
     let asked = observed.asked;
-    // One that was issued since it was asked is the answer to it.
+    // A certificate that was issued after the request answers it.
     let issued = standing.begins.saturating_add(BACKDATED).unwrap_or(standing.begins);
     let answered = asked.at.is_some_and(|at| issued >= at);
     is_ours(standing) && !answered && (asked.everything || asked.certificates.contains(&standing.name))
@@ -102,7 +103,7 @@ fn renewals(observed: &Observed<'_>, standings: &[Standing], now: Timestamp) -> 
             standings.iter().filter(|one| one.group == Some(group) && is_ours(one)).collect();
         let is_due = |one: &Standing| one.gains() && one.renewed_from.is_some_and(|from| from <= now);
         let any_due = ours.iter().any(|one| is_due(one));
-        // What rolls the same nodes in less than half its life goes along.
+        // Others of the group that have passed half of their life are renewed with it.
         let goes_along = |one: &Standing| {
             let half_life_s = i64::from(one.days) * DAY_S / 2;
             any_due && one.gains() && one.ends.as_second() - now.as_second() < half_life_s
@@ -123,7 +124,8 @@ fn renewals(observed: &Observed<'_>, standings: &[Standing], now: Timestamp) -> 
     renewals
 }
 
-/// The first end among those that nodes use until the newest are everywhere, if it is so near that nothing may hold it up.
+/// The certificate that expires first among those that nodes use until the newest ones arrive, if it expires so soon that its renewal
+/// overrides windows and approval.
 fn urgent(lead: SignedDuration, standings: &[Standing], renewed: &[&str], now: Timestamp) -> Option<Urgent> {
     let on_nodes = standings
         .iter()
@@ -141,12 +143,12 @@ fn urgent(lead: SignedDuration, standings: &[Standing], renewed: &[&str], now: T
     })
 }
 
-/// What was replaced and may still be in use.
+/// The certificates that were renewed and may still be in use.
 fn still_superseded(observed: &Observed<'_>, standings: &[Standing]) -> BTreeMap<String, super::Superseded> {
     let in_use = |name: &String, fingerprint: &String| {
         let standing = standings.iter().find(|one| one.name == *name);
         standing.is_none_or(|one| {
-            // It was about to be replaced, and was not yet.
+            // Its renewal was planned and has not happened yet.
             one.fingerprint == *fingerprint || !one.elsewhere.is_empty()
         })
     };

@@ -1,4 +1,4 @@
-//! How a rotation stands, in words a person can use.
+//! The state of a rotation, in words.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use slipway_core::role::{CA, ETCD_CA, KUBELET_CA, SERVICE_ACCOUNT};
 use super::{Next, Rotation, Stage, Wait};
 use crate::Manifest;
 
-/// How the rotation of one asset stands.
+/// The state of the rotation of one asset, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Told {
     /// `trust`, `issue` or `drop`.
     pub stage: String,
-    /// It goes back.
+    /// Whether it was aborted.
     pub aborted: bool,
-    /// What the stage is.
+    /// What the stage means.
     pub is: String,
-    /// What comes next, and on what it depends.
+    /// What comes next, and what it depends on.
     pub next: String,
 }
 
-/// How each rotation of the inventory stands, by asset.
+/// The state of each rotation in the inventory, by asset.
 #[must_use]
 pub fn words(manifest: &Manifest) -> BTreeMap<String, Told> {
     manifest.rotations.iter().map(|(name, rotation)| (name.clone(), told(name, rotation))).collect()
 }
 
-/// How one rotation stands.
+/// The state of one rotation.
 #[must_use]
 pub fn told(name: &str, rotation: &Rotation) -> Told {
     let is = match (rotation.stage, rotation.aborted) {
@@ -65,7 +65,7 @@ fn until(name: &str, rotation: &Rotation) -> String {
     }
 }
 
-/// What a person may have to do outside of the cluster before the next stage, if anything.
+/// What a person may have to do outside of the cluster before the next stage.
 #[must_use]
 pub fn after(name: &str, stage: Stage) -> Option<&'static str> {
     match (name, stage) {
@@ -86,7 +86,7 @@ pub fn after(name: &str, stage: Stage) -> Option<&'static str> {
     }
 }
 
-/// What comes next and what it waits for, a line each.
+/// The next step and what it waits for, one line each.
 #[must_use]
 pub fn lines(next: &Next) -> Vec<String> {
     let all = |waits: &[Wait]| waits.iter().map(ToString::to_string).collect();
