@@ -1,4 +1,4 @@
-//! Pins what the outside world decides, once.
+//! The lock: looks up versions, images and digests, and pins them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ use crate::store::{self, TRIES};
 /// [`keys::AGENT_MANIFEST`]: SHA-256 of the published agent, by architecture.
 pub type Agent = BTreeMap<Architecture, String>;
 
-/// The lock of `cluster`, with everything that it needs: what is pinned stays, what is missing is looked up and
-/// stored. `etcd` is how etcd stands, `stands` what is deployed or on its way; `check` may refuse the releases that were found before anything is stored.
+/// The lock of `cluster` with everything that it needs: what is pinned stays, and what is missing is looked up and stored. `etcd` tells
+/// which members are deployed, `stands` which releases. `check` may refuse the releases that were found before anything is stored.
 ///
-/// # Errors
-/// If `check` refuses, a parameter or an image does not exist, or a call fails. A registry that cannot be reached is a
+/// If `check` refuses, a parameter or image does not exist, or a call fails. A registry that cannot be reached is a transient failure,
+/// because nothing is rendered with an image that is not pinned.
 /// transient failure: nothing is ever rendered with an image that is not pinned.
 pub async fn resolve(
     assets: &impl Objects,
@@ -64,7 +64,7 @@ pub async fn resolve(
     Err(FlowError::Race { key, tries: TRIES }.into())
 }
 
-/// The digest that the publisher of each of `files` says it has: URLs, and where it says so.
+/// The digest of each of `files`, from the checksum files of their publishers.
 async fn checksums(
     registry: &impl Registry,
     files: BTreeMap<String, String>,

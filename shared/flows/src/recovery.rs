@@ -1,4 +1,4 @@
-//! Nodes whose certificates have expired are brought back, with no API to ask (P7): `slipway_credentials::renewal::recovery` says in which order.
+//! Recovers nodes whose certificates have expired, without an API (P7); `slipway_credentials::renewal::recovery` decides the order.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::credentials::rotation::{self, Machines};
 use crate::error::FlowResult;
 use crate::ports::{Commands, Groups};
 
-/// The machines that each role of `cluster` has, as Auto Scaling says: those that are up, or on their way.
+/// The machines of each role of `cluster`, as Auto Scaling lists them: those in service and those that are starting.
 ///
 /// # Errors
-/// If a port fails, or a release that is deployed is lost.
+/// If a port fails, or a deployed release is lost.
 pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str) -> FlowResult<Machines> {
     let standing = rotation::standing_releases(assets, cluster).await?;
     let up = |lifecycle| match lifecycle {
@@ -26,10 +26,10 @@ pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str
     rotation::machines(groups, cluster, &standing, up).await
 }
 
-/// Asks what became of the commands under way, and sends those that are next; what has happened, in words.
+/// Queries the commands in progress and sends the next ones; returns what has happened, in words.
 ///
 /// # Errors
-/// If a call is refused for good. One that only fails for now is made again with the next turn.
+/// If a call is refused permanently. A call that fails transiently is repeated in the next turn.
 pub async fn turn(
     commands: &impl Commands,
     recovery: &mut Recovery,

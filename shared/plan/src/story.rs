@@ -1,4 +1,4 @@
-//! A plan in plain words: what happens to what runs, what is interrupted meanwhile, and how grave that is.
+//! A plan in plain words: what happens, what is interrupted meanwhile, and how risky it is.
 
 use slipway_core::cluster::CountOrPercent;
 use slipway_core::release::StackKind;
@@ -10,16 +10,16 @@ use super::{
     UndrainedCause,
 };
 
-/// How much a plan can break.
+/// How much damage a plan can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Risk {
-    /// Nothing that runs is touched.
+    /// Nothing that runs changes.
     None,
-    /// What runs is changed in place.
+    /// Running resources are changed in place.
     Low,
-    /// Machines are replaced, in the order that keeps the cluster up.
+    /// Machines are replaced, in an order that keeps the cluster available.
     Medium,
-    /// Something is interrupted, or lost, that a rollout cannot keep up.
+    /// Something is interrupted or lost that a rollout cannot keep available.
     High,
 }
 
@@ -39,15 +39,15 @@ impl Risk {
 pub(super) struct Story {
     pub(super) headline: String,
     pub(super) risk: Risk,
-    /// Why the risk is what it is, the gravest first.
+    /// Why the risk is what it is, the most serious reason first.
     pub(super) why: Vec<(Risk, String)>,
     /// What happens, in order.
     pub(super) effects: Vec<String>,
-    /// What is interrupted; empty if nothing is.
+    /// What is interrupted.
     pub(super) interrupted: Vec<String>,
 }
 
-/// Resources of these types carry what cannot be made again, or what everything else stands on.
+/// Types of resources that cannot be recreated, or on which everything else depends.
 const GRAVE: [&str; 7] = [
     "AWS::EC2::VPC",
     "AWS::EC2::Subnet",
@@ -58,7 +58,7 @@ const GRAVE: [&str; 7] = [
     "AWS::EC2::NatGateway",
 ];
 
-/// Tells `plan`.
+/// The story of `plan`.
 pub(super) fn story(plan: &Plan) -> Story {
     let mut story = Story {
         headline: headline(plan),
@@ -313,7 +313,7 @@ fn pools(plan: &Plan, story: &mut Story) {
     }
 }
 
-/// What a stack is to people.
+/// The kind of stack in words.
 pub(super) const fn kind(kind: StackKind) -> &'static str {
     match kind {
         StackKind::Network => "network",
@@ -324,7 +324,7 @@ pub(super) const fn kind(kind: StackKind) -> &'static str {
     }
 }
 
-/// A release's id as people see it.
+/// The shortened id of a release.
 pub(super) fn brief(id: &str) -> String {
     id.get(..12).unwrap_or(id).to_owned()
 }

@@ -1,8 +1,9 @@
-//! Authorities, and the key that signs service accounts' tokens, exchanged in stages (`slipway_credentials::rotation` says which and when).
+//! Rotates authorities, and the key that signs service account tokens, in stages (`slipway_credentials::rotation` decides which and
+//! when).
 //!
-//! Each stage is one conditional write of the inventory, after everything that it names was stored: a run that dies before leaves objects
-//! that nobody refers to, and one that comes after it finds the stage begun, or not. What nodes get changes by a rollout, which a
-//! rendering plans from the new digests.
+//! Each stage is one conditional write of the inventory, after everything that it names was stored. An interrupted run leaves objects
+//! that nothing refers to, and the next run finds the stage either begun or not. Nodes get the change by a rollout of a plan that a
+//! rendering makes from the new digests.
 
 mod seen;
 
@@ -25,14 +26,14 @@ use crate::store;
 pub use seen::{Machines, see};
 pub(crate) use seen::{machines, standing_releases};
 
-/// What became of one rotation.
+/// The result of a step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotated {
-    /// Of which asset.
+    /// The asset.
     pub name: String,
     /// What was done.
     pub did: Did,
-    /// How it stands now; `None`: it is over.
+    /// The state of the rotation now. `None`: it has ended.
     pub stands: Option<Rotation>,
     /// What it waits for.
     pub waits: Vec<Wait>,
@@ -40,43 +41,43 @@ pub struct Rotated {
     pub made: Vec<String>,
     /// Roles whose bundle changed.
     pub sealed: Vec<Role>,
-    /// What was lost or damaged and is as it was.
+    /// Stored objects that were lost or damaged, and were restored.
     pub healed: Vec<Healed>,
-    /// The inventory after it.
+    /// The inventory after the step.
     pub manifest: Manifest,
 }
 
 /// What was done for a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
-    /// It began: the new one is trusted besides.
+    /// It began: the new one is trusted as well.
     Begun,
     /// The new one issues.
     Issues,
-    /// One of the two is gone.
+    /// One of the two was removed.
     Dropped,
-    /// It goes back.
+    /// It was aborted and goes back.
     WentBack,
-    /// The time was noted from which what was signed is waited for, or that it counts no more.
+    /// The beginning of the waiting time was recorded or cleared.
     Noted,
     /// It is over.
     Ended,
-    /// Nothing.
+    /// Nothing: it waits.
     Waits,
 }
 
 impl Rotated {
-    /// Whether nodes are to get other credentials now.
+    /// Whether nodes have to get other credentials now.
     #[must_use]
     pub fn changes_nodes(&self) -> bool {
         self.sealed.iter().any(|role| *role != Role::Admin)
     }
 }
 
-/// Begins the rotation of `name`: makes what is to take its place, and has every role that trusts it trust both.
+/// Begins the rotation of `name`: makes its successor, and makes every role that trusts it trust both.
 ///
 /// # Errors
-/// If it is nothing that is rotated, was brought, or is being rotated already; otherwise as [`super::ensure`].
+/// If it cannot be rotated, is provided by the user, or is being rotated already; otherwise as [`super::ensure`].
 pub async fn start<O: Objects, K: Keys, C: Crypto>(
     objects: &O,
     keys: &K,
@@ -88,10 +89,10 @@ pub async fn start<O: Objects, K: Keys, C: Crypto>(
     change(objects, keys, crypto, cluster, name, now, &Wish::Begin).await
 }
 
-/// Goes back from wherever the rotation of `name` is. Nothing is done if it goes back already.
+/// Aborts the rotation of `name` in its present stage. Does nothing if it was aborted already.
 ///
 /// # Errors
-/// If it is not being rotated, or what it takes the place of is gone; otherwise as [`super::ensure`].
+/// If it is not being rotated, or its predecessor is removed already; otherwise as [`super::ensure`].
 pub async fn abort<O: Objects, K: Keys, C: Crypto>(
     objects: &O,
     keys: &K,
@@ -103,7 +104,7 @@ pub async fn abort<O: Objects, K: Keys, C: Crypto>(
     change(objects, keys, crypto, cluster, name, now, &Wish::Abort).await
 }
 
-/// Takes the rotation of `name` a step further, if what is known of the nodes allows it.
+/// Begins the next stage of the rotation of `name`, if the state of the nodes allows it.
 ///
 /// # Errors
 /// If it is not being rotated; otherwise as [`super::ensure`].
@@ -119,8 +120,8 @@ pub async fn go_on<O: Objects, K: Keys, C: Crypto>(
     change(objects, keys, crypto, cluster, name, now, &Wish::GoOn(seen)).await
 }
 
-/// Takes every rotation of a cluster a step further where what is known of its nodes allows it, and begins those that the spec's policy
-/// asks for. Once a scan, and after a rollout. What is due and cannot begin is left to whoever warns ([`rotation::due`]).
+/// Begins the next stage of every rotation of a cluster if the state of its nodes allows it, and begins the rotations that the spec's
+/// policy asks for. Called once in each scan. Rotations that are due and cannot begin are reported elsewhere ([`rotation::due`]).
 ///
 /// # Errors
 /// As [`super::ensure`].
@@ -147,7 +148,7 @@ pub async fn advance<O: Objects, K: Keys, C: Crypto>(
     Ok(rotated)
 }
 
-/// What is asked of a rotation.
+/// A request to change a rotation.
 enum Wish<'a> {
     Begin,
     Abort,
@@ -186,7 +187,7 @@ async fn change<O: Objects, K: Keys, C: Crypto>(
             Did::Noted | Did::Ended => {}
             Did::Begun | Did::Issues | Did::Dropped | Did::WentBack => {
                 made.extend(reissue(&mut vault, &mut manifest, name, now).await?);
-                // Only what this reaches: what else the spec would change is for a rendering to say.
+                // Only the roles that this affects: other changes that the spec asks for are made by the next rendering.
                 let reached = policy::recipients(cluster).remove(name).unwrap_or_default();
                 let changed = manifest::to_seal(cluster, &manifest).map_err(refused)?;
                 roles = changed.into_iter().filter(|role| reached.contains(role)).collect();
@@ -213,7 +214,7 @@ async fn change<O: Objects, K: Keys, C: Crypto>(
     Err(FlowError::Race { key, tries: store::TRIES })
 }
 
-/// What one look at the inventory leads to.
+/// The result of one attempt on one version of the inventory.
 struct Turn {
     did: Did,
     waits: Vec<Wait>,
@@ -261,7 +262,7 @@ fn turn<O: Objects, K: Keys, C: Crypto>(
     }
 }
 
-/// Issues anew what another than the authority `name` of now has signed; the names.
+/// Issues anew the certificates that an authority other than the present `name` has signed, and returns their names.
 async fn reissue<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &mut Manifest,

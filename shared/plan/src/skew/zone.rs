@@ -1,19 +1,19 @@
-//! The hosted zone of etcd's names stays the one that it was: a member learns it when its machine starts, and may set records in no other.
-//! Were it changed, the members that run would lose the permission for the zone that they know, and the new one would have no records.
+//! The hosted zone of etcd's names cannot change. A member learns it when its machine starts and may write records in no other zone.
+//! After a change, the running members would lose the permission for the zone that they know, and the new one would have no records.
 
 use serde_json::Value;
 use slipway_core::members::NameZone;
 use slipway_core::release::{OWN_RECORD_STATEMENT, Rendering, StackKind};
 use slipway_spec::Objection;
 
-/// The zone that the members of `rendering` set their records in. `None`, if it has no members, or if an older release of Slipway left no
-/// trace of it: it wrote the zone only into the statement, and members with an instance profile of the user's have none.
+/// The zone in which the members of `rendering` write their records. `None`: it has no members, or a release of an older Slipway did not
+/// record it. Those wrote the zone only into the policy statement, which members with the user's instance profile do not have.
 pub(super) fn of(rendering: &Rendering) -> Option<NameZone> {
     let members = rendering.roles.values().filter_map(|node| node.member.as_ref());
     members.filter_map(|member| member.zone.clone()).next().or_else(|| permitted(rendering))
 }
 
-/// The zone that the members of `rendering` are allowed to set their records in.
+/// The zone in which the policy allows the members of `rendering` to write their records.
 fn permitted(rendering: &Rendering) -> Option<NameZone> {
     let stack = rendering.stacks.iter().find(|stack| stack.kind == StackKind::Etcd)?;
     let template: Value = serde_json::from_str(&stack.body).ok()?;
@@ -21,7 +21,7 @@ fn permitted(rendering: &Rendering) -> Option<NameZone> {
     Some(NameZone::of(zone.as_str().and_then(|arn| arn.rsplit_once('/')).map(|(_, id)| id)))
 }
 
-/// What the first statement of that name is about.
+/// The resource of the first statement of that name.
 fn resource(template: &Value) -> Option<&Value> {
     match template {
         Value::Object(object) if object.get("Sid").is_some_and(|sid| sid == OWN_RECORD_STATEMENT) => {
