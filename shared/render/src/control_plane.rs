@@ -1,4 +1,4 @@
-//! The control-plane stack: one group of controllers, which are stateless, behind the API's endpoints.
+//! The control-plane stack: one group of stateless controllers behind the API's endpoints.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,7 @@ use super::launch_template::{Machine, root_device};
 use super::userdata::{Digests, userdata};
 use super::{addons, endpoints, node_config};
 
-/// A controller pulls its images and waits for etcd before it is ready. It goes within minutes: pods on it
-/// are few.
+/// A controller pulls its images and waits for etcd before it is ready. It terminates within minutes, because few pods run on it.
 const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 900, unspoken: Unspoken::Terminate };
 
 /// Renders the control-plane stack and the controllers' role.
@@ -71,7 +70,7 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
     let group = Group {
         name: &stack,
         role: &role,
-        // One more may come before one goes (P5).
+        // An additional controller may start before one is terminated (P5).
         size: GroupSize { max: size.max + 1, ..size },
         subnet_ids: context.subnet_ids(&controller.subnets),
         hooks: HOOKS,
@@ -94,8 +93,8 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
     (template, (role, node_role))
 }
 
-/// Add-ons that use AWS stand on controllers, so that workers need no such right; and the node manager reads the add-ons
-/// that it is to apply, and looks up the machines behind nodes.
+/// Add-ons that use AWS run on controllers, so that workers need no such permissions. The node manager reads the add-ons that it has to
+/// apply, and looks up the machines behind nodes.
 fn statements(context: &Context<'_>) -> Vec<Value> {
     let own = format!(
         "arn:{}:s3:::{}/clusters/{}",
@@ -109,7 +108,7 @@ fn statements(context: &Context<'_>) -> Vec<Value> {
         json!([format!("{own}/addons.json"), format!("{own}/addons/*")]),
         Value::Null,
     );
-    // What a kubelet may serve as is what EC2 says of the machine. This action knows no resources.
+    // The names in a kubelet's serving certificate are checked with EC2. This action has no resource-level permissions.
     let know = allow("KnowMachines", &["ec2:DescribeInstances"], json!("*"), Value::Null);
     [read, know].into_iter().chain(addons::instance_statements(context)).collect()
 }
