@@ -1,4 +1,4 @@
-//! Why a command could not do what it was asked.
+//! The failures of commands.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use slipway_flows::error::FlowError;
 use slipway_ports::{ErrorKind, PortError};
 
-/// Why a command ended early. Findings about a spec are a result, not a failure.
+/// Why a command failed. Findings about a spec are a result, not a failure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A file could not be read or written.
@@ -16,12 +16,12 @@ pub(crate) enum Failure {
         verb: &'static str,
         /// The path.
         what: String,
-        /// The system's words.
+        /// The system's error message.
         why: String,
-        /// What to do, where that is plain.
+        /// What to do, if it is obvious.
         cure: Option<&'static str>,
     },
-    /// It cannot be done as things are.
+    /// It cannot be done in the present state.
     #[error("{problem}")]
     Refused {
         /// Why.
@@ -29,15 +29,15 @@ pub(crate) enum Failure {
         /// What to do.
         cure: String,
     },
-    /// A flow could not go on.
+    /// A flow failed.
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// A flow over AWS could not go on.
+    /// A flow in AWS failed.
     #[error("{why}")]
     Cloud {
         /// Why.
         why: FlowError,
-        /// What to do, where there is more to say.
+        /// What to do, in addition to what the flow says.
         cure: Option<String>,
     },
 }
@@ -47,7 +47,7 @@ impl Failure {
         Self::File { verb, what: path.display().to_string(), why: why.to_string(), cure: None }
     }
 
-    /// A file of ours that is not what was written.
+    /// A file of Slipway's that was damaged.
     pub(crate) fn damaged(path: &Path, why: &serde_json::Error) -> Self {
         let cure = Some("bring the file back, or render into another directory");
         Self::File { verb: "read", what: path.display().to_string(), why: why.to_string(), cure }
@@ -57,7 +57,7 @@ impl Failure {
         Self::Refused { problem: problem.into(), cure: cure.into() }
     }
 
-    /// The same, met in AWS, where other things cure it than in a directory.
+    /// The same failure in AWS, where the help differs from that for a directory.
     pub(crate) fn in_cloud(self) -> Self {
         match self {
             Self::Flow(FlowError::Port(error)) => {
@@ -69,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// Whether the same may work a moment later.
+    /// Whether a retry may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Flow(why) | Self::Cloud { why, .. } => why.is_transient(),
@@ -77,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// The exit code: 1 for a refusal, 3 for what could not be read or written.
+    /// The exit code: 1 for a refusal, 3 for failed reads and writes.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Refused { .. } => 1,
@@ -89,13 +89,13 @@ impl Failure {
         }
     }
 
-    /// What to do, where there is more to say than what is wrong.
+    /// What to do, if there is more to say than what is wrong.
     pub(crate) fn cure(&self) -> Option<&str> {
         match self {
             Self::Refused { cure, .. } => Some(cure),
             Self::File { cure, .. } => *cure,
             Self::Cloud { cure, .. } => cure.as_deref(),
-            // The flow names an object of the bucket; see `local`.
+            // The flow names the object by its key in the bucket; see `local`.
             Self::Flow(FlowError::Corrupt { .. }) => Some(
                 "in a directory, clusters/NAME/ is the directory itself, and its pki/ and bundles/ lie in credentials/",
             ),
@@ -104,7 +104,7 @@ impl Failure {
     }
 }
 
-/// What a person does about a call that AWS refused. Its message begins with the service's own code.
+/// What to do about a failed AWS call. Its message begins with the service's error code.
 fn cure_in_cloud(error: &PortError) -> Option<String> {
     let code = error.message.split(':').next().unwrap_or_default();
     let cure = match code {

@@ -1,8 +1,7 @@
 //! `slipway`: Kubernetes clusters on EC2 from a terminal.
 //!
-//! Each verb is a file in `commands`; what it says goes through [`printer::Printer`] alone; `local` implements the
-//! ports over a directory, so that rendering and planning need no AWS, and `cloud` finds an installation and a
-//! cluster in AWS. [`Exit`] is the table of exit codes.
+//! Each verb is a file in `commands`. All output goes through [`printer::Printer`]. `local` implements the ports over a directory, so
+//! that rendering and planning need no AWS, and `cloud` finds an installation and a cluster in AWS. [`Exit`] defines the exit codes.
 
 mod cloud;
 mod commands;
@@ -81,12 +80,12 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// How a command ended, apart from [`Failure`]s.
+/// How a command ended, besides [`Failure`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exit {
     /// Done.
     Done,
-    /// The spec was refused, or the answer is "no".
+    /// The spec was refused, or the answer is no.
     Findings,
 }
 

@@ -81,7 +81,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// The cluster that is being taken away is to stay, as far as it stands.
+/// Ends a destruction; what was not deleted yet stays.
 async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer) -> Result<Exit, Failure> {
     let name = cloud.cluster.as_str();
     if let Some(plan) = &args.plan {

@@ -67,16 +67,16 @@ pub(crate) struct Args {
     watch: bool,
 }
 
-/// What is uploaded, what is taken away, and what is there already.
+/// What is uploaded and deleted, and what exists already.
 #[derive(Debug, Default)]
 struct Upload {
     imports: BTreeMap<String, Vec<u8>>,
     patches: BTreeMap<String, Vec<u8>>,
     pruned: Vec<String>,
     kept: Vec<String>,
-    /// Under which condition the spec is written.
+    /// The condition for writing the spec.
     condition: Option<Condition>,
-    /// The spec that lies there is the same.
+    /// Whether the stored spec is the same.
     same_spec: bool,
 }
 
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     }
 }
 
-/// Refused while the cluster is being taken away: the render function would refuse it, too.
+/// Fails while the cluster is being destroyed, because the render function would refuse the spec.
 async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
     let (name, rollout) = (&cloud.cluster, cloud.known_rollout().await?);
     let Some((rollout, going)) = rollout.and_then(|state| state.going_in_words().map(|going| (state, going)))
@@ -131,7 +131,7 @@ async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
     Err(Failure::refused(going, cure))
 }
 
-/// `import/` beside the spec, on its way to a bucket that is not for secrets (P9). Remembers what was read.
+/// `import/` beside the spec, to be uploaded to a bucket that is not for secrets (P9). Remembers which files were read.
 #[derive(Debug)]
 struct Going {
     local: LocalImports,
@@ -160,7 +160,7 @@ impl Imports for Going {
     }
 }
 
-/// What the spec bucket lacks.
+/// What is missing in the spec bucket.
 async fn upload_of(
     args: &Args,
     cloud: &Cloud,
@@ -204,7 +204,7 @@ async fn upload_of(
     Ok(upload)
 }
 
-/// Uploads, the spec last: each patch wakes the render function, which stops when it sees that the spec is another by then.
+/// Uploads everything, the spec last. Each patch wakes the render function, which stops when it finds a newer spec.
 async fn send(cloud: &Cloud, specs: &S3Bucket, source: &Source, upload: &Upload) -> Result<String, Failure> {
     let name = cloud.cluster.as_str();
     for (file, bytes) in &upload.imports {

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// The plan that may be approved, and whether it was before.
+/// The plan to approve, and whether it was approved already.
 async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Failure> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
@@ -111,7 +111,7 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Fail
     }
 }
 
-/// Why an approval would begin nothing.
+/// Why approving the plan would start nothing.
 fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String> {
     let id = &plan.id;
     if plan.policy.approval == Approval::Auto {
@@ -130,12 +130,13 @@ fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String
     if let Some(why) = plan.not_executable() {
         return Some(format!("plan {id} cannot be executed: {why}"));
     }
-    // While another rollout is at work its start is not what stands; then the function looks again when that has ended.
+    // While another rollout is in progress, the plan's start differs from what is deployed; the rollout function checks it again when
+    // that one has ended.
     (rollout.active().is_none() && !rollout.is_start_of(plan))
         .then(|| format!("plan {id} was made for what stood before the last rollout"))
 }
 
-/// Whether a person says yes.
+/// Asks for confirmation.
 fn asked(printer: &Printer, plan: &Plan, cloud: &Cloud) -> Result<bool, Failure> {
     printer.ask("approve it?").unwrap_or_else(|| {
         Err(Failure::refused(

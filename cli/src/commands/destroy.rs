@@ -90,7 +90,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     watch::an_order(&cloud, taken, ignored.as_ref(), printer).await
 }
 
-/// What goes, and what stays.
+/// What is deleted, and what stays.
 fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     let mut text = String::new();
     if let Some(going) = rollout.going_in_words() {

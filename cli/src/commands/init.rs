@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Never over a file that is there, unless told so.
+/// Writes the spec; an existing file is overwritten only with --force.
 fn write(args: &Args, text: &str) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
     if args.force {
@@ -113,7 +113,7 @@ fn write(args: &Args, text: &str) -> Result<(), Failure> {
     )
 }
 
-/// Beside the spec, where its first lines point editors at; it is ours, so an older one is replaced.
+/// Writes the schema beside the spec, where its first line points editors to it. An older schema is replaced.
 fn write_schema(args: &Args) -> Result<String, Failure> {
     let path = args.file.with_file_name(SCHEMA_FILE);
     let mut text = serde_json::to_string_pretty(&schema()).expect("a schema has string keys only");

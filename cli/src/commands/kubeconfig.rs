@@ -114,7 +114,7 @@ fn admin_ends(manifest: &Manifest) -> Option<Timestamp> {
     Some(manifest.assets.get("admin")?.certificate.as_ref()?.not_after)
 }
 
-/// The address of the API, by the spec that was planned last.
+/// The URL of the API according to the last planned spec.
 async fn server(cloud: &Cloud, wanted: Option<&str>) -> Result<String, Failure> {
     let name = &cloud.cluster;
     let desired = store::load::<Desired>(cloud.assets(), &keys::desired(name)).await?.value;
@@ -147,7 +147,7 @@ fn endpoint(cluster: &Cluster, wanted: Option<&str>) -> Result<String, Failure> 
     Ok(format!("https://{}", chosen.dns_name))
 }
 
-/// The files of a bundle, wiped when done.
+/// The files of a bundle, wiped when dropped.
 struct Files(BTreeMap<String, Zeroizing<String>>);
 
 /// The administrator's bundle, opened.
@@ -173,7 +173,7 @@ async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
     let opened: Secret = slipway_ports::sealed::open(&keys, &AwsLc, name, &role.to_string(), &sealed.bytes)
         .await
         .map_err(FlowError::from)?;
-    // An error of the parser could quote what it read.
+    // An error of the parser could quote secrets.
     let bundle: Bundle = serde_json::from_slice(opened.expose()).map_err(|_| corrupt("is no bundle"))?;
     Ok(Files(bundle.files.into_iter().map(|(path, text)| (path, Zeroizing::new(text))).collect()))
 }
@@ -188,7 +188,7 @@ fn kubeconfig(name: &str, server: &str, Files(files): &Files) -> Result<Zeroizin
     };
     let (ca, certificate, key) = (data("ca.pem")?, data("admin.pem")?, data("admin-key.pem")?);
     let user = format!("{name}-admin");
-    // Written by hand, so that no copy of the key stays behind in a tree of values; base64 and names need no escaping.
+    // Formatted by hand, so that no copy of the key remains in a tree of values. Base64 and names need no escaping.
     Ok(Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: {user}\n\
          clusters:\n- name: {name}\n  cluster:\n    server: {server}\n    certificate-authority-data: {}\n\
@@ -198,7 +198,7 @@ fn kubeconfig(name: &str, server: &str, Files(files): &Files) -> Result<Zeroizin
     )))
 }
 
-/// A new file of our own takes the place of what is there, so that nobody ever reads it by an older one's permissions.
+/// Replaces the file by a new one, so that it is never readable with an older file's permissions.
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{}", std::process::id()));
@@ -211,7 +211,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| std::fs::rename(&draft, path));
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = std::fs::remove_file(&draft);
     }
     written

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What says that the old CA is this cluster's. kube-aws took its CA from a command's arguments, so that no spec of its has this key.
+/// The part of the spec that declares the old CA. kube-aws takes its CA from command-line arguments, so its specs have no such key.
 fn imported(cluster: &str) -> String {
     format!(
         "\n# The CA of the old cluster, from import/ beside this file; MIGRATION.md says what to do with its key.\n\
@@ -107,7 +107,7 @@ fn imported(cluster: &str) -> String {
     )
 }
 
-/// Nothing that is there is written over, least of all in the directory that is read.
+/// Fails if the target is not empty, or lies inside the directory that is read.
 fn refuse_to_overwrite(args: &KubeAws) -> Result<(), Failure> {
     let occupied = match fs::read_dir(&args.out) {
         Ok(mut entries) => entries.next().is_some(),

@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let (name, rollout) = (cloud.cluster.as_str(), cloud.rollout().await?);
     must_stand(&rollout)?;
     let since = rollout.paused_since();
-    // Also if it is paused: a resume may be on its way that was asked for before.
+    // Sent even if the cluster is paused, because an earlier resume may still be on its way.
     args.bus
         .publish(&cloud, Event::RolloutPause(ClusterReference { cluster: name.to_owned(), at: None }))
         .await?;

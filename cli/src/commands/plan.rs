@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             }
         };
     let plan = plan(&baseline, &prepared.rendering, &cluster.rollout);
-    // That no agent is published is for whoever deploys, and `render` says it.
+    // A missing agent matters when deploying, and `render` reports it.
     let warnings: Vec<_> =
         prepared.warnings.into_iter().filter(|warning| warning.code != "no-agent").collect();
     printer.findings(Stream::Err, &source, &warnings);

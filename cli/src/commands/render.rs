@@ -63,7 +63,7 @@ pub(crate) struct Args {
     with: With,
 }
 
-/// What rendering takes besides the spec.
+/// What rendering needs besides the spec.
 #[derive(Debug, clap::Args)]
 pub(crate) struct With {
     /// The image of an architecture (x86_64 or arm64), for nodes whose spec names none; may be repeated.
@@ -94,7 +94,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     pin(&folder, &cluster, &args.with.images).await?;
     let registry = LocalRegistry::new(args.with.resolve);
     let before = workspace.release()?;
-    // What the directory holds stands for what runs: that is what a spec is held against.
+    // The content of the directory stands for the running cluster.
     let baseline = Baseline::whole(before.clone());
     let prepared = match prepared(&folder, &keys, &registry, &site, &cluster.name, &source, &baseline).await?
     {
@@ -124,12 +124,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// The key file of the directory; a new one only where no credentials were made under an old one.
+/// The directory's key file. A new key is made only if no credentials were made under an old one.
 pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
     let path = workspace.key_file();
     match LocalKeys::read(AwsLc, &path)? {
         Some(keys) => Ok(keys),
-        // Who lost the whole folder has the release that names what lay there.
+        // If the whole credentials folder is lost, the release still shows that there were credentials.
         None if workspace.has_credentials() || workspace.release()?.is_some() => {
             let problem =
                 format!("{} is gone, which opens the credentials that were made here", path.display());
@@ -141,7 +141,7 @@ pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
     }
 }
 
-/// `slipway-flows`' own flow over local ports: the rendering, or why the spec is refused after all.
+/// Runs the rendering of `slipway-flows` with local ports; returns the rendering, or why the spec is refused.
 pub(crate) async fn prepared<O: Objects>(
     objects: &O,
     keys: &LocalKeys<AwsLc>,
@@ -152,7 +152,7 @@ pub(crate) async fn prepared<O: Objects>(
     against: &Baseline,
 ) -> Result<Result<Prepared, Vec<Diagnostic>>, Failure> {
     registry.prepare(objects, cluster).await?;
-    // Preparing neither reads the spec bucket nor publishes.
+    // Rendering neither reads the spec bucket nor publishes events.
     let ports = RenderPorts {
         specs: &(),
         assets: objects,
@@ -174,8 +174,8 @@ pub(crate) async fn prepared<O: Objects>(
     }
 }
 
-/// Writes what a person looks at, the release last; removes what an earlier release had and this one has not. Gives
-/// the names of what changed.
+/// Writes the files for people, the release last, and removes files that only the previous release had. Returns the names of the changed
+/// files.
 pub(super) fn write(
     workspace: &Workspace,
     before: Option<&Rendering>,
@@ -210,7 +210,7 @@ pub(super) fn write(
     Ok(changed)
 }
 
-/// Each file of a rendering with its content.
+/// The files of a rendering with their content.
 fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for stack in &rendering.stacks {
@@ -233,7 +233,7 @@ fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The userdata of each launch template. What only CloudFormation knows stands in it as `${…}`.
+/// The user data of each launch template. Values that only CloudFormation knows appear as `${…}`.
 fn scripts(template: &Value) -> Vec<String> {
     let resources = template.get("Resources").and_then(Value::as_object);
     let script = |resource: &Value| {

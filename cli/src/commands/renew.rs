@@ -67,7 +67,7 @@ pub(crate) struct Args {
     bus: BusArgs,
 }
 
-/// Within so long the scan function has renewed, and then the render function planned; both take seconds.
+/// How long the scan function and then the render function may take; both take seconds.
 const WITHIN: SignedDuration = SignedDuration::from_mins(5);
 const LOOKS: Duration = Duration::from_secs(2);
 
@@ -115,7 +115,7 @@ async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fail
     watch::to_the_end(cloud, &watch::Pace::default(), printer).await
 }
 
-/// What is to be issued anew.
+/// The names of the certificates to renew.
 fn chosen(decision: &Decision) -> Vec<String> {
     decision.renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.clone()).collect()
 }
@@ -125,7 +125,7 @@ async fn inventory(cloud: &Cloud) -> Result<Manifest, Failure> {
     Ok(stored.value.unwrap_or_default())
 }
 
-/// Which plan is the newest.
+/// The newest plan.
 async fn etag(cloud: &Cloud) -> Result<Option<Desired>, Failure> {
     Ok(store::load::<Desired>(cloud.assets(), &keys::desired(&cloud.cluster)).await?.value)
 }

@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     if since.is_none() {
         must_stand(&rollout)?;
     }
-    // Also if it is not paused yet: a pause may be on its way.
+    // Sent even if the cluster is not paused, because an earlier pause may still be on its way.
     args.bus
         .publish(&cloud, Event::RolloutResume(ClusterReference { cluster: name.to_owned(), at: None }))
         .await?;

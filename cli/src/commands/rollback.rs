@@ -55,7 +55,7 @@ pub(crate) struct Args {
     watch: bool,
 }
 
-/// More patches than a cluster has.
+/// The maximum number of patches that are listed.
 const MOST_PATCHES: usize = 1_000;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
@@ -123,7 +123,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     }
 }
 
-/// Where it leads: the one that was named, or the newest.
+/// The rollout to go back to: the named one, or the newest.
 fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, Failure> {
     let name = &rollout.cluster;
     let found = rollout.good.iter().find(|good| named.is_none_or(|named| good.plan == named));
@@ -138,7 +138,7 @@ fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, Fai
     })
 }
 
-/// The commands that lead back to the others that are remembered.
+/// The commands for the other rollouts that are recorded.
 fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
     let others = rollout.good.iter().filter(|good| Some(*good) != but);
     let command = |good: &Good| {
@@ -153,7 +153,7 @@ fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
     (!commands.is_empty()).then(|| format!("to what succeeded before: {}", commands.join(", ")))
 }
 
-/// The spec is that one already.
+/// The error if the spec is that version already.
 fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]) -> Failure {
     if let Some(off) = rollout.called_off() {
         return Failure::refused(
@@ -176,8 +176,8 @@ fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]
     Failure::refused(problem, cures.join("; "))
 }
 
-/// What it would do, as far as is known before that spec is rendered again: the release that it led to, with today's credentials. `None` where
-/// that is kept no more.
+/// A preview without rendering: the plan to the release of that rollout, with the present credentials. `None`: that release is no longer
+/// stored.
 async fn preview(cloud: &Cloud, rollout: &Rollout, good: &Good) -> Result<Option<Plan>, Failure> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let (release, then) = (keys::release(name, &good.target), keys::plan(name, &good.plan));
@@ -193,7 +193,7 @@ async fn preview(cloud: &Cloud, rollout: &Rollout, good: &Good) -> Result<Option
     Ok(Some(plan(&standing, &release, &then.policy)))
 }
 
-/// What a person reads before they are asked.
+/// What is printed before the question.
 fn about(
     printer: &Printer,
     place: &str,
@@ -229,7 +229,7 @@ fn about(
     about
 }
 
-/// The patches that were written since that rollout began.
+/// The patches that were changed since that rollout began.
 async fn patches_since(
     cloud: &Cloud,
     specs: &slipway_aws::S3Bucket,

@@ -1,4 +1,4 @@
-//! `slipway rotate-ca`: an authority, or the key of service accounts, exchanged in stages.
+//! `slipway rotate-ca`: rotates an authority, or the key of service accounts, in stages.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -156,7 +156,7 @@ async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> R
     Ok(Exit::Done)
 }
 
-/// Begins it, goes on with it, or goes back.
+/// Begins the rotation, continues or aborts it.
 async fn act<O: Objects, K: Keys>(
     args: &Args,
     objects: &O,
@@ -176,7 +176,7 @@ async fn act<O: Objects, K: Keys>(
     }
 }
 
-/// What was done, how it stands, and what is waited for.
+/// What was done, the state, and what is waited for.
 fn told(done: &Rotated) -> (String, Value) {
     let name = &done.name;
     let mut text = match done.did {
@@ -283,7 +283,7 @@ fn foreseen(
     Ok((text, machine))
 }
 
-/// What is waited for. Of a directory nothing is rolled out, as far as anybody knows.
+/// What is waited for. For a directory it is not known what was rolled out.
 fn words(waits: &[Wait]) -> Vec<String> {
     if waits.iter().all(|wait| matches!(wait, Wait::NotRolledOut(_))) && !waits.is_empty() {
         return vec!["nobody says what nodes have: once every one of them has what was rendered last, add --everywhere".to_owned()];

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// What a scan would do if `asked` were asked of it now.
+/// What a scan would do with the request `asked` now.
 pub(super) async fn foreseen(cloud: &Cloud, asked: &Asked, now: Timestamp) -> Result<Foreseen, Failure> {
     let specs = cloud.specs().await?;
     let assets = cloud.assets();

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         year.live().map_err(|refused| Failure::refused(refused.to_string(), "check it: slipway validate"))?;
     let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
     printer.result(&told(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
-    // Afterwards: what was lived through is said, whatever becomes of the page.
+    // Written last, so that the result is printed even if this fails.
     if let Some(path) = &args.html {
         let subject = format!("{} days with seed {} and faults {}", args.days, args.seed, args.faults);
         write_atomic(path, chronicle.to_html(&accepted.cluster.name, &subject).as_bytes())
@@ -142,7 +142,7 @@ fn told(name: &str, args: &Args, year: &Chronicle) -> String {
     text
 }
 
-/// To the millionth.
+/// Rounded to a millionth.
 fn dollars(amount: f64) -> f64 {
     (amount * 1e6).round() / 1e6
 }

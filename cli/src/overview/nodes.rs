@@ -1,7 +1,7 @@
-//! The nodes behind the reports: which of them are there still, how they are, and how far they are behind what is planned.
+//! The nodes behind the reports: which of them still exist, their health, and how they differ from what is planned.
 //!
-//! Nobody asks EC2 which machines there are. A machine that reported lately is there; an etcd member's place has one machine,
-//! the one that spoke last; and of a group only so many can be there as it has at most.
+//! EC2 is not queried. A machine that reported recently exists; of the machines of one etcd member only the last one that reported does;
+//! and a group has at most as many as its maximum size.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,30 +17,30 @@ use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 use super::reports::{Report, Said};
 use super::words::plain;
 
-/// Members and controllers tell hourly what they serve: who missed two of it is silent.
+/// Members and controllers report hourly. One that missed two reports is silent.
 pub(super) const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(150);
-/// A bootstrap says where it stands at each step, and a step that fails is tried again within minutes.
+/// A bootstrap reports each step, and retries a failed step within minutes.
 pub(super) const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(30);
 
-/// A machine that reported.
+/// A machine that has reported.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Node {
     pub(crate) role: String,
     pub(crate) instance: String,
     pub(crate) standing: Standing,
-    /// When it was heard of last.
+    /// When its last report arrived.
     pub(crate) heard: Timestamp,
-    /// How it came up.
+    /// The report about its bootstrap.
     pub(crate) bootstrap: Option<Boot>,
-    /// What it serves.
+    /// The report about what it serves.
     pub(crate) status: Option<Serves>,
-    /// What it lacks of what is planned; `None`: nothing, or nobody knows.
+    /// What it lacks of what is planned. `None`: nothing, or it is not known.
     pub(crate) behind: Option<Behind>,
 }
 
 impl Node {
-    /// How it is, in words that change when it does; `None`: it is of the past.
+    /// Its state in words, which change only when the state does. `None`: it no longer exists.
     pub(crate) fn words(&self) -> Option<String> {
         let boot = self.bootstrap.as_ref();
         let step = boot.and_then(|boot| boot.step.as_deref()).map(plain).unwrap_or_default();
@@ -58,33 +58,33 @@ impl Node {
     }
 }
 
-/// Whether a machine is there.
+/// Whether a machine exists, and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Standing {
-    /// It gave up, and was taken away or will be.
+    /// It gave up, and was or will be terminated.
     GivenUp,
-    /// It should have told something by now, and has not.
+    /// It should have reported by now and has not.
     Silent,
-    /// It comes up.
+    /// Its bootstrap is in progress.
     Working,
-    /// It is up.
+    /// It is running.
     Up,
-    /// Others have its place, or it gave up before one that came up: it is history.
+    /// It no longer exists: another machine has its place, or it gave up before another one started.
     Earlier,
 }
 
-/// What a launch template asks for and a machine lacks.
+/// How a machine differs from its launch template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Behind {
-    /// Another configuration: it is to be replaced.
+    /// It has another configuration and must be replaced.
     Configuration,
-    /// Other credentials, no more: they can be brought to it.
+    /// It only has other credentials and can be refreshed.
     Credentials,
 }
 
-/// Of a bootstrap report.
+/// From a bootstrap report.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Boot {
@@ -98,14 +98,14 @@ pub(crate) struct Boot {
     credentials: String,
 }
 
-/// Of a node's status.
+/// From a node's status.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Serves {
     pub(crate) healthy: bool,
-    /// What lies on it is what it was told to take.
+    /// Whether it has what it was told to have.
     pub(crate) as_asked: bool,
-    /// What is not well, in words.
+    /// Its problems, in words.
     pub(crate) problems: Vec<String>,
     pub(crate) served: Vec<Served>,
     held: Vec<Held>,
@@ -115,20 +115,20 @@ pub(crate) struct Serves {
     credentials: Option<String>,
 }
 
-/// A certificate that others check: one that is presented, or one to call with.
+/// A certificate that others verify: a server's or a client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InUse<'a> {
-    /// The component that presents it, or the path where it lies.
+    /// The component that presents it, or its path.
     pub(super) place: &'a str,
-    /// Somebody listens with it.
+    /// Whether it is a server's certificate.
     pub(super) served: bool,
     pub(super) fingerprint: &'a str,
     pub(super) not_after: Timestamp,
-    /// The store has its like; a kubelet's are its own business.
+    /// Whether it is in the store. A kubelet's own certificates are not.
     pub(super) stored: bool,
 }
 
-/// When something was said: by the bucket's clock, which has whole seconds, and within one by the machine's.
+/// When a report was written: by the bucket's clock, which has whole seconds, and within a second by the machine's.
 type Moment = (Timestamp, Timestamp);
 
 impl Boot {
@@ -142,7 +142,7 @@ impl Serves {
         (self.heard, self.at)
     }
 
-    /// The certificates that others check.
+    /// The certificates that others verify.
     pub(super) fn in_use(&self) -> impl Iterator<Item = InUse<'_>> {
         let served = self.served.iter().filter(|served| served.verifiable).filter_map(|served| {
             let certificate = served.certificate.as_ref()?;
@@ -165,7 +165,7 @@ impl Serves {
         served.chain(held)
     }
 
-    /// The one of them that ends first.
+    /// The certificate that expires first.
     pub(super) fn nearest(&self) -> Option<InUse<'_>> {
         self.in_use().min_by_key(|one| one.not_after)
     }
@@ -216,7 +216,7 @@ fn problems(status: &NodeStatus) -> Vec<String> {
     problems
 }
 
-/// The machines, those that need somebody first.
+/// The machines, those that need attention first.
 pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timestamp) -> Vec<Node> {
     let mut roles: BTreeMap<&str, BTreeMap<&str, Node>> = BTreeMap::new();
     for report in reports {
@@ -252,17 +252,17 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
     nodes
 }
 
-/// When a machine spoke last, by its own clock.
+/// When a machine last reported, by its own clock.
 fn said(node: &Node) -> Option<Timestamp> {
     let (boot, status) =
         (node.bootstrap.as_ref().map(|boot| boot.at), node.status.as_ref().map(|status| status.at));
     boot.max(status)
 }
 
-/// How the machines of one role stand; `gone`: the release has no such role any more.
+/// Sets the state of the machines of one role. `gone`: the release does not have the role any more.
 fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Timestamp) {
     machines.sort_by_key(|node| Reverse((node.heard, said(node))));
-    // One that came up afterwards shows that whatever was in the way is so no more.
+    // A machine that came up later shows that the obstacle is gone.
     let up = |node: &Node| match &node.bootstrap {
         Some(boot) => boot.state == BootstrapState::Healthy,
         None => node.status.as_ref().is_some_and(|status| status.healthy),
@@ -292,17 +292,17 @@ fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Times
     }
 }
 
-/// When a machine came up, or, if nobody knows, when it said how it is.
+/// When a machine came up, or otherwise when it reported its status.
 fn booted(node: &Node) -> Option<Moment> {
     let status = || node.status.as_ref().map(Serves::moment);
     node.bootstrap.as_ref().map(Boot::moment).or_else(status)
 }
 
-/// Of a machine that may well be there.
+/// The state of a machine that may exist.
 fn standing(node: &Node, now: Timestamp) -> Standing {
     let silent = |after| now.duration_since(node.heard) > after;
     let working = node.bootstrap.as_ref().is_some_and(|boot| boot.state == BootstrapState::Working);
-    // Workers tell of their bootstrap and then no more.
+    // Workers report only their bootstrap.
     let reports = node.status.is_some();
     match working {
         true if silent(STUCK_AFTER) => Standing::Silent,

@@ -1,4 +1,4 @@
-//! What the last scan of certificates kept, and which authorities are being exchanged.
+//! The state that the last scan of certificates stored, and the rotations in progress.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use slipway_credentials::{Manifest, Origin, policy};
 use super::findings::{Finding, Gravity, finding};
 use super::words::{ago, plain};
 
-/// The schedule is daily; one that fell out is made up for by the next.
+/// The scan is daily. If one fails, the next one makes up for it.
 const LATE: SignedDuration = SignedDuration::from_hours(50);
 
-/// The last scan, for machines.
+/// The last scan, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ScanView {
     pub(crate) at: Timestamp,
     findings: Vec<slipway_credentials::renewal::Finding>,
-    /// What cannot wait, in words.
+    /// The certificate that cannot wait, in words.
     urgent: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl ScanView {
     }
 }
 
-/// How each rotation stands, and the command that takes it further.
+/// The state of each rotation, with the command that continues it.
 pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
     let told = |(name, rotation): (&String, &rotation::Rotation)| {
         let Told { stage, is, next, .. } = rotation::told(name, rotation);
@@ -46,7 +46,7 @@ pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
     manifest.rotations.iter().map(told).collect()
 }
 
-/// What the last scan found, as far as nothing newer says it: nodes' reports are read themselves.
+/// The findings of the last scan, except those about nodes, whose reports are read directly.
 pub(super) fn of_scan(cluster: &str, scan: &State, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
     let nodes = slipway_core::keys::nodes(cluster);
@@ -68,7 +68,8 @@ pub(super) fn of_scan(cluster: &str, scan: &State, now: Timestamp) -> Vec<Findin
     findings
 }
 
-/// What becomes of a leaf that ends soon, and what its owner does. `Err`: it should have been renewed, or is not by itself.
+/// What happens to a leaf that expires soon, and what its owner has to do. `Err`: it should have been renewed, or is not renewed
+/// automatically.
 pub(super) fn fate(
     cluster: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! The page for a person.
+//! The status page for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,18 +11,18 @@ use super::words::{ago, left, plain, version};
 use super::{Gravity, Overview};
 use crate::printer::{Colour, Printer};
 
-/// So many nodes are listed; of more, those that are of note.
+/// How many nodes are listed. If there are more, only the notable ones are.
 const MOST_NODES: usize = 40;
-/// So many certificates.
+/// How many certificates are listed.
 const MOST_CERTIFICATES: usize = 5;
-/// So many findings about a spec.
+/// How many findings about a spec are listed.
 const MOST_DIAGNOSTICS: usize = 10;
 
 /// How an [`Overview`] is shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page<'a> {
     pub(crate) printer: &'a Printer,
-    /// Every node and certificate, those of the past as well.
+    /// Whether all nodes and certificates are shown, including former nodes.
     pub(crate) all: bool,
 }
 
@@ -139,7 +139,7 @@ impl Page<'_> {
         }
     }
 
-    /// Those of note come first when there are too many.
+    /// The nodes to show; if there are too many, the notable ones first.
     fn shown<'n>(&self, nodes: &'n [Node]) -> Vec<&'n Node> {
         if self.all {
             return nodes.iter().collect();
@@ -218,7 +218,7 @@ fn colour(node: &Node) -> Colour {
     }
 }
 
-/// Role, instance, state, when it was heard, and what there is to say besides.
+/// Role, instance, state, time of the last report, and remarks.
 fn row(node: &Node, view: &Overview) -> [String; 5] {
     let boot = node.bootstrap.as_ref();
     let step = boot.and_then(|boot| boot.step.as_deref()).map(plain);

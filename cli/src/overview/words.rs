@@ -1,12 +1,12 @@
-//! Moments, versions and other people's texts, as a terminal shows them.
+//! Times, versions and foreign texts in the form for a terminal.
 
 use jiff::Timestamp;
 
-/// How long ago, in the largest unit that says enough.
+/// How long ago, in a suitable unit.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - then.as_second();
     match seconds {
-        // Clocks differ by a little, and a little is all that they may differ by.
+        // Clocks differ by a few seconds.
         ..=4 => "just now".to_owned(),
         5..=119 => format!("{seconds} s ago"),
         120..=7_199 => format!("{} min ago", seconds / 60),
@@ -28,15 +28,15 @@ pub(crate) fn left(end: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A version id as far as a person reads it.
+/// The beginning of a version id.
 pub(crate) fn version(id: &str) -> String {
     id.chars().take(12).collect()
 }
 
-/// No message of ours is longer.
+/// Longer than any message of Slipway's.
 const LONGEST: usize = 2_000;
 
-/// What somebody else wrote, such as a node: on one line, and without what a terminal would obey.
+/// Foreign text, such as a node's, on one line and without control characters.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |letter: char| if letter.is_control() { ' ' } else { letter };
     let mut plain: String = text.trim().chars().take(LONGEST).map(shown).collect();

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     apply: bool,
 }
 
-/// Nobody else writes into a locked directory, so nothing in it is too young to be judged.
+/// A locked directory has no other writers, so young files can be judged as well.
 const AT_ONCE: SignedDuration = SignedDuration::ZERO;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
@@ -68,14 +68,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             };
             let mut referred = Referred::default();
             referred.add_release(&release);
-            // A file of this very moment is no younger than the clock says.
+            // A file written in this moment must not be younger than the clock.
             let now = Timestamp::now() + SignedDuration::from_secs(1);
             let referred = || async { Ok(referred.clone()) };
             let going = unused(args.apply, &folder, &cluster, referred, AT_ONCE, now).await?;
             (cluster, going)
         }
         Place::Cloud(cloud) => {
-            // Nobody asks the nodes what they run: whatever was ever rendered may run somewhere.
+            // Nodes are not queried, so every stored release may be in use.
             let referred = || gc::referred(cloud.assets(), &cloud.cluster, &Nodes::Unknown);
             let going =
                 unused(args.apply, cloud.assets(), &cloud.cluster, referred, YOUNG, Timestamp::now()).await;
@@ -97,7 +97,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// What goes: taken away, or only looked at.
+/// The unused objects; they are deleted with --apply.
 async fn unused<B: Objects + Listing + Removal, F: Future<Output = FlowResult<Referred>>>(
     apply: bool,
     bucket: &B,

@@ -104,7 +104,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// A first line to run an eye down, then the rest.
+/// A first line with the most important facts, then the details.
 fn certificate(
     text: &mut String,
     printer: &Printer,

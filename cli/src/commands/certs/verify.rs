@@ -110,7 +110,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
 }
 
-/// The cluster that a spec describes, ours or kube-aws'.
+/// The cluster that a spec describes, Slipway's or kube-aws'.
 fn demanded(
     path: &Path,
 ) -> Result<Result<Cluster, (Source, Vec<slipway_core::diagnostic::Diagnostic>)>, Failure> {
@@ -124,7 +124,7 @@ fn demanded(
     Ok(old.map(|parsed| parsed.cluster).ok_or((source, findings)))
 }
 
-/// The newest spec of a cluster in AWS; and why none could be used, if one lies there.
+/// The newest spec of a cluster in AWS, and why it cannot be used.
 async fn newest(cloud: &Cloud) -> Result<Spec, Failure> {
     let Some(specs) = cloud.known_specs() else { return Ok((None, None)) };
     let key = keys::spec(&cloud.cluster);
@@ -137,10 +137,10 @@ async fn newest(cloud: &Cloud) -> Result<Spec, Failure> {
     })
 }
 
-/// A spec, and where it lies; or why there is none.
+/// A spec and its place, or why there is none.
 type Spec = (Option<(String, Cluster)>, Option<String>);
 
-/// The spec in the folder or beside it; and why none could be used, if one lies there.
+/// The spec in the folder or beside it, and why it cannot be used.
 fn beside(dir: &Path) -> Spec {
     let above = fs::canonicalize(dir).ok().and_then(|dir| dir.parent().map(Path::to_path_buf));
     let mut places =

@@ -1,7 +1,7 @@
-//! A certificate of a cluster that stands in AWS, issued anew.
+//! Renews a certificate of a cluster in AWS.
 //!
-//! Only the stored credentials change, under the conditions of `slipway-flows`' own flow. What nodes run changes by a rollout, and
-//! a rollout is planned when a spec is uploaded: that is said, and done when asked for.
+//! Only the stored credentials change, by the conditional writes of `slipway-flows`. Nodes get the certificate by a rollout, and a
+//! rollout is planned when a spec is uploaded: the command says so, and uploads it on request.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ use crate::cloud::Cloud;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// What stands, as far as a renewal has to know it.
+/// What a renewal has to know of the cluster.
 pub(in crate::commands) struct Standing {
     pub(in crate::commands) cluster: Cluster,
     release: Rendering,
@@ -89,8 +89,8 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// The cluster as it was planned last, and nothing that was uploaded since: renewing a certificate changes nothing else, nor does a
-/// stage of a rotation.
+/// The cluster as last planned. It fails if something was uploaded since, because neither a renewal nor a stage of a rotation may change
+/// anything else.
 pub(in crate::commands) async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Result<Standing, Failure> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
@@ -152,7 +152,7 @@ fn lost(key: String, cure: &str) -> Failure {
     FlowError::Corrupt { key, problem, cure: cure.to_owned() }.into()
 }
 
-/// The roles whose bundles hold the certificate; refused as the renewal itself refuses.
+/// The roles whose bundles contain the certificate; fails as the renewal would.
 fn reached(cluster: &Cluster, manifest: &Manifest, name: &str, now: Timestamp) -> FlowResult<BTreeSet<Role>> {
     let refused =
         |error: manifest::PolicyError| FlowError::Refused { problem: error.to_string(), cure: error.cure() };
@@ -161,11 +161,11 @@ fn reached(cluster: &Cluster, manifest: &Manifest, name: &str, now: Timestamp) -
     Ok(holders.into_iter().filter(|role| manifest.bundles.contains_key(role)).collect())
 }
 
-/// The plan that the next upload leads to, if nothing else changes: the same release, but other credentials for `roles`.
+/// The plan of the next upload if nothing else changes: the same release with other credentials for `roles`.
 fn foreseen(release: &Rendering, roles: &BTreeSet<Role>, cluster: &Cluster, name: &str) -> Plan {
     let mut renewed = release.clone();
     for (role, node) in renewed.roles.iter_mut().filter(|(role, _)| roles.contains(role)) {
-        // Which digest it will be nobody knows before the certificate is made.
+        // The new digest is not known before the certificate is made.
         let other = sha256_hex(format!("{role} after {}", node.credentials_digest).as_bytes());
         for stack in renewed.stacks.iter_mut().filter(|stack| stack.name == node.stack) {
             stack.body = stack.body.replace(&node.credentials_digest, &other);
@@ -183,7 +183,7 @@ fn touched(plan: &Plan) -> Vec<&str> {
     touched.map(|stack| stack.name.as_str()).collect()
 }
 
-/// Puts the spec where it lies once more, unless somebody uploaded another meanwhile; the new version wakes the function.
+/// Uploads the spec unchanged, unless somebody uploaded another one meanwhile. The new version wakes the render function.
 pub(in crate::commands) async fn upload(
     cluster: &Cluster,
     specs: &S3Bucket,
@@ -194,7 +194,7 @@ pub(in crate::commands) async fn upload(
     Ok(matches!(put.map_err(FlowError::from)?, Put::Written(_)))
 }
 
-/// Whoever reads why must not issue it once more.
+/// An error after the renewal says that only the upload is missing, so that nobody renews again.
 fn only_uploading(name: &str, error: Failure) -> Failure {
     match error.in_cloud() {
         Failure::Cloud { why, cure } => {
@@ -236,7 +236,7 @@ fn would(args: &Args, standing: &Standing, holders: &BTreeSet<Role>, foreseen: &
     text
 }
 
-/// What has to happen until nodes have it.
+/// What has to happen until nodes have the certificate.
 fn next(uploaded: Option<bool>, cluster: &Cluster, specs: &S3Bucket, foreseen: &Plan) -> String {
     let place = format!("s3://{}/{}", specs.name(), keys::spec(&cluster.name));
     let mut text = match uploaded {
