@@ -27,17 +27,16 @@ pub(crate) const AWS: &str = "A cluster in AWS";
 /// Which cluster of which installation.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct CloudArgs {
-    /// A cluster that stands in AWS, in the place of a directory. Region and credentials come from where every AWS tool
-    /// takes them: AWS_PROFILE, AWS_REGION, …
+    /// The cluster in AWS to work on. Region and credentials are configured as for other AWS tools: AWS_PROFILE, AWS_REGION, …
     #[arg(long, value_name = "NAME", help_heading = AWS)]
     cluster: Option<String>,
-    /// The asset bucket of the Slipway installation, or SLIPWAY_ASSET_BUCKET; else the installation's stack is asked.
+    /// The asset bucket of the Slipway installation. Default: SLIPWAY_ASSET_BUCKET, else the output of the installation's stack.
     #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
     asset_bucket: Option<String>,
-    /// The spec bucket of the Slipway installation, or SLIPWAY_SPEC_BUCKET; else the installation's stack is asked.
+    /// The spec bucket of the Slipway installation. Default: SLIPWAY_SPEC_BUCKET, else the output of the installation's stack.
     #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
     spec_bucket: Option<String>,
-    /// The CloudFormation stack that Slipway was installed as; `slipway` unless given.
+    /// The CloudFormation stack of the Slipway installation. Default: `slipway`.
     #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
     stack: Option<String>,
 }
@@ -45,7 +44,7 @@ pub(crate) struct CloudArgs {
 /// The bus of an installation.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct BusArgs {
-    /// The event bus of the Slipway installation, or SLIPWAY_BUS_NAME; else the installation's stack is asked.
+    /// The event bus of the Slipway installation. Default: SLIPWAY_BUS_NAME, else the output of the installation's stack.
     #[arg(long, value_name = "NAME", help_heading = AWS)]
     bus: Option<String>,
 }

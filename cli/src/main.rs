@@ -21,12 +21,12 @@ use commands::{
 };
 use printer::{Format, Printer};
 
-/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do, upload it, see it rolled out. What takes
-/// --cluster speaks to AWS, and so does publish-agent.
+/// Kubernetes clusters on EC2: check a spec, render it, show what a change would do, upload it, watch the rollout. Only commands with
+/// --cluster and publish-agent call AWS.
 #[derive(Debug, Parser)]
 #[command(name = "slipway", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
-    /// How results are written.
+    /// The format of results.
     #[arg(long, value_enum, global = true, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
     #[command(subcommand)]
@@ -36,7 +36,7 @@ struct Cli {
 const AFTER_HELP: &str = "\
 Exit codes:
   0  done
-  1  the spec was refused, or what was asked cannot be done as things are
+  1  the spec was refused, or the request cannot be carried out in the present state
   2  wrong usage
   3  something could not be read or written
 

@@ -16,7 +16,7 @@ use crate::local::LocalImports;
 /// Where the patches are.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct PatchArgs {
-    /// The folder of the cluster's patches; without it, `patches` beside the spec, if there is one.
+    /// The folder of the cluster's patches. Default: `patches` beside the spec, if it exists.
     #[arg(long, value_name = "DIR")]
     patches: Option<PathBuf>,
 }

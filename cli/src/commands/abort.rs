@@ -9,21 +9,21 @@ use crate::cloud::{BusArgs, Cloud, CloudArgs};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// End the rollout of a cluster in AWS that is open, or its destruction: nothing new starts, and the rest stays as it is.
+/// Abort the open rollout of a cluster in AWS, or its destruction: nothing new starts, and everything else stays as it is.
 ///
-/// What CloudFormation or a node works at is seen to its end first. Its plan begins again only with another upload of the spec. On a
-/// terminal you are asked; a script names the plan that is being rolled out, or says --yes.
+/// Operations of CloudFormation and of nodes that are in progress are completed first. To roll the plan out later, upload the spec again.
+/// On a terminal the command asks for confirmation; a script passes the plan that is being rolled out, or --yes.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for, or aborted before
-  1  no rollout is open, PLAN is not the one that is, or you said no
+  0  requested, or aborted already
+  1  no rollout is open, PLAN is not the open one, or you declined
   2  wrong usage
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway abort --cluster prod
@@ -31,9 +31,9 @@ Examples:
   slipway abort --cluster prod --yes && slipway watch --cluster prod"
 )]
 pub(crate) struct Args {
-    /// The plan that is being rolled out, as `slipway status` calls it.
+    /// The plan that is being rolled out, as shown by `slipway status`.
     plan: Option<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]

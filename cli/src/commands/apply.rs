@@ -24,22 +24,21 @@ use crate::local::LocalImports;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
 
-/// Upload a cluster's spec with its patches and imports, once they are checked here: that is what a cluster is made, changed and
-/// rolled out by.
+/// Check a cluster's spec with its patches and imports, and upload them. This is how a cluster is created and changed.
 ///
-/// The render function plans what it changes; whether the plan begins by itself or waits for `slipway approve` is what the spec
-/// says (rollout.approval). The same spec again is fine: a rollout that failed begins anew.
+/// The render function makes a plan of the changes. Depending on the spec (rollout.approval), the plan is executed at once or waits for
+/// `slipway approve`. Uploading the same spec again restarts a failed rollout.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
   0  uploaded; with --watch: and rolled out, or nothing had to change
-  1  refused here, or the cluster is being destroyed, and nothing was uploaded; with --watch: refused there, or the rollout failed
+  1  the spec was refused or the cluster is being destroyed, and nothing was uploaded; with --watch: the render function refused it, or the rollout failed
   2  wrong usage
   3  something could not be read or uploaded
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway apply cluster.yaml --cluster prod
@@ -47,22 +46,22 @@ Examples:
   slipway apply cluster.yaml --cluster prod --dry-run"
 )]
 pub(crate) struct Args {
-    /// The spec; `-` reads the standard input. What lies in patches/ and import/ beside it goes with it.
+    /// The spec; `-` reads the standard input. Files in patches/ and import/ beside it are uploaded as well.
     file: PathBuf,
     #[command(flatten)]
     patches: PatchArgs,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Take away the patches of the spec bucket that are not beside FILE.
+    /// Delete patches in the spec bucket that are not beside FILE.
     #[arg(long, conflicts_with = "keep_patches")]
     prune: bool,
-    /// Leave the patches of the spec bucket that are not beside FILE.
+    /// Keep patches in the spec bucket that are not beside FILE.
     #[arg(long)]
     keep_patches: bool,
-    /// Say what would be uploaded, and upload nothing.
+    /// Show what would be uploaded, without uploading it.
     #[arg(long)]
     dry_run: bool,
-    /// Then watch the rollout to its end.
+    /// Watch the rollout until it ends.
     #[arg(long, conflicts_with = "dry_run")]
     watch: bool,
 }

@@ -16,20 +16,20 @@ use crate::failure::Failure;
 use crate::overview::word;
 use crate::printer::Printer;
 
-/// Approve the newest plan of a cluster in AWS, which then begins: it is shown first.
+/// Show the newest plan of a cluster in AWS and approve it, which starts the rollout.
 ///
-/// On a terminal you are asked; a script names the plan that somebody read, or says --yes.
+/// On a terminal the command asks for confirmation; a script passes the plan that was reviewed, or --yes.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
   0  approved, or approved before
-  1  there is no plan that waits, PLAN is not the newest one, or you said no
+  1  no plan waits for approval, PLAN is not the newest one, or you declined
   2  wrong usage
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway approve --cluster prod
@@ -37,9 +37,9 @@ Examples:
   slipway approve --cluster prod --yes && slipway watch --cluster prod"
 )]
 pub(crate) struct Args {
-    /// The plan, as `slipway status` calls it; without it, the newest.
+    /// The plan, as shown by `slipway status`. Default: the newest.
     plan: Option<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]

@@ -14,7 +14,8 @@ use crate::Exit;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Look at certificates: those of a rendered cluster, of one in AWS, of a node, or of kubeadm's and kube-aws' folders.
+/// Show, verify and renew certificates: those of a rendered cluster, of a cluster in AWS, of a node, or of kubeadm's and kube-aws'
+/// folders.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -41,7 +42,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 /// The time with which dates are compared.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Moment {
-    /// Look as if it were that moment, such as 2027-01-31T12:00:00Z; without it, now.
+    /// The time to compare dates with, such as 2027-01-31T12:00:00Z. Default: now.
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
 }

@@ -30,19 +30,19 @@ use crate::printer::Printer;
 
 /// Write a kubeconfig for the administrator of a cluster in AWS, into a file that nobody else may read.
 ///
-/// Its client certificate is the cluster's `admin`, which is renewed like the others: whoever holds it may do anything there,
-/// until it ends.
+/// It contains the client certificate `admin`, which is renewed like the others. Anyone who has it can do anything in the cluster until
+/// it expires.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
   0  written
-  1  there is no such cluster or endpoint, or it was destroyed; its admin certificate has expired, or FILE is there already
+  1  there is no such cluster or endpoint, or it was destroyed; its admin certificate has expired, or FILE exists
   2  wrong usage
   3  something could not be read, opened or written
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway kubeconfig --cluster prod
@@ -53,13 +53,13 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Where to write it; `-` writes it to the standard output. Without it, NAME.kubeconfig here.
+    /// The file to write; `-` writes to the standard output. Default: NAME.kubeconfig in the current directory.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
-    /// The API endpoint to speak to, by its name in the spec; without it, one that is reached from the internet, or the first.
+    /// The API endpoint to use, by its name in the spec. Default: one that is reachable from the internet, or else the first.
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
 }

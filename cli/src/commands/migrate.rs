@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::source::Source;
 
-/// Turn what another tool left into a spec of Slipway's.
+/// Convert the configuration of another tool into a Slipway spec.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -28,13 +28,13 @@ enum From {
     KubeAws(KubeAws),
 }
 
-/// Read a kube-aws directory and write our cluster.yaml and a report of what changed. The old CA goes to import/, from where the
-/// first rendering imports it. The directory itself is not touched.
+/// Read a kube-aws directory, and write a Slipway cluster.yaml and a report of what changed. The old CA is copied to import/, from where
+/// the first rendering imports it. The kube-aws directory is not changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
   0  written; the report says what to decide
-  1  the spec says something that only you can put right, or the output is not empty
+  1  the spec has a problem that you have to correct, or the output is not empty
   2  wrong usage
   3  something could not be read or written
 
@@ -42,7 +42,7 @@ Examples:
   slipway migrate kube-aws ./my-cluster --out ./migrated
   slipway migrate kube-aws ./my-cluster --out ./migrated --output json")]
 struct KubeAws {
-    /// The directory with kube-aws' cluster.yaml, and perhaps credentials/.
+    /// The directory with kube-aws' cluster.yaml, and credentials/ if any.
     dir: PathBuf,
     /// The directory to write; it must not exist, or be empty.
     #[arg(long, value_name = "OUT")]

@@ -19,15 +19,15 @@ use crate::cloud::{Installation, Named};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Publish the node agent into the asset bucket of an installation, for each processor that a file is for.
+/// Publish the node agent into the asset bucket of an installation, for each processor architecture that a file is built for.
 ///
-/// The processor is read from the file, and its name in the bucket is its digest: publishing the same again changes nothing.
+/// The architecture is read from the file. The object is named by its digest, so publishing the same file again changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A cluster that has no agent for a processor pins the published one when its spec is uploaded next,
-the same spec included. One that has an agent keeps it: a newer one moves no node by itself.
+A cluster without an agent for an architecture pins the published one when its spec is uploaded next,
+even if the spec is unchanged. A cluster with an agent keeps it, so publishing a newer one replaces no node.
 
-What you need to be allowed in AWS for this is listed in docs/pki.md.
+The IAM permissions for this are listed in docs/pki.md.
 
 Exit codes:
   0  published, or published already
@@ -39,13 +39,13 @@ Examples:
   infra/package.sh arm64 && slipway publish-agent dist/arm64/slipway-node
   slipway publish-agent dist/arm64/slipway-node dist/x86_64/slipway-node --stack slipway")]
 pub(crate) struct Args {
-    /// The agent, built for one processor: a program for 64-bit Linux.
+    /// The agent, built for one architecture: a program for 64-bit Linux.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The asset bucket of the Slipway installation, or SLIPWAY_ASSET_BUCKET; else the installation's stack is asked.
+    /// The asset bucket of the Slipway installation. Default: SLIPWAY_ASSET_BUCKET, else the output of the installation's stack.
     #[arg(long, value_name = "NAME")]
     asset_bucket: Option<String>,
-    /// The CloudFormation stack that Slipway was installed as; `slipway` unless given.
+    /// The CloudFormation stack of the Slipway installation. Default: `slipway`.
     #[arg(long, value_name = "NAME")]
     stack: Option<String>,
 }

@@ -25,23 +25,23 @@ use crate::source::{PatchArgs, Source};
 
 pub(super) use again::{Changed, Rendered};
 
-/// Render a spec into a directory: stacks, userdata, sealed credentials.
+/// Render a spec into a directory: stacks, user data, sealed credentials.
 ///
-/// The credentials are made once, in DIR/credentials, and sealed under DIR/credentials/local.key, which must be kept
-/// secret and must not be lost. Rendering the same spec again changes no byte.
+/// Credentials are made once, in DIR/credentials, and sealed under DIR/credentials/local.key. Keep that file secret, and do not lose it.
+/// Rendering the same spec again changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Images:
-  --image pins one for an architecture. Without it templates carry CloudFormation's own reference,
-  {{resolve:ssm:NAME}}, which is read when a stack is deployed; in AWS the render function pins
-  the image's id instead.
+  --image pins the machine image of an architecture. Without it templates contain CloudFormation's
+  reference {{resolve:ssm:NAME}}, which is resolved when a stack is deployed. In AWS the render
+  function pins the image's id instead.
 
-  Which digest an add-on's image has only its registry knows: --resolve asks, once, and pins the answer.
-  Without it a digest of zeros stands in.
+  --resolve queries the registries for the digests of add-on images, once, and pins them.
+  Without it, digests of zeros are used as placeholders.
 
 Own authorities:
-  What `certificatesConfiguration.authorities` imports is read from import/ beside the spec, once. A key's passphrase
-  comes from SLIPWAY_CA_KEY_PASSPHRASE (SLIPWAY_ETCD_CA_KEY_PASSPHRASE, …), or is asked for on a terminal.
+  Authorities in `certificatesConfiguration.authorities` are read from import/ beside the spec, once. A key's passphrase
+  is read from SLIPWAY_CA_KEY_PASSPHRASE (SLIPWAY_ETCD_CA_KEY_PASSPHRASE, …), or asked for on a terminal.
 
 Exit codes:
   0  rendered
@@ -56,7 +56,7 @@ Examples:
 pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
     file: PathBuf,
-    /// The directory; made if need be.
+    /// The directory; it is created if necessary.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
@@ -66,10 +66,10 @@ pub(crate) struct Args {
 /// What rendering needs besides the spec.
 #[derive(Debug, clap::Args)]
 pub(crate) struct With {
-    /// The image of an architecture (x86_64 or arm64), for nodes whose spec names none; may be repeated.
+    /// The machine image of an architecture (x86_64 or arm64), for nodes whose spec names none; may be repeated.
     #[arg(long = "image", value_name = "ARCH=AMI")]
     pub(crate) images: Vec<ImagePin>,
-    /// Ask the registries of add-ons' images for their digests; without it a digest of zeros stands in.
+    /// Query registries and publishers for digests. Without this, digests of zeros are used as placeholders.
     #[arg(long)]
     pub(crate) resolve: bool,
     #[command(flatten)]

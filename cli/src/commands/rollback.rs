@@ -19,23 +19,23 @@ use crate::cloud::{Cloud, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Bring back the spec of the rollout that succeeded last: it becomes the newest version of cluster.yaml, and is rendered, planned,
-/// approved and rolled out like any other, from where things are.
+/// Go back to the spec of the last successful rollout. It becomes the newest version of cluster.yaml, and is rendered, planned, approved
+/// and rolled out like any other.
 ///
-/// What it would do is shown first. On a terminal you are asked; a script names the plan whose spec it wants, or says --yes. Credentials that
-/// were renewed since stay renewed. Patches are left as they are: those that were changed since are named. What would go back a
+/// The command shows what would change. On a terminal it asks for confirmation; a script passes the plan whose spec it wants, or --yes.
+/// Certificates that were renewed since stay renewed. Patches are not changed; those that were changed since are listed. Going back a
 /// minor release of Kubernetes or etcd is refused.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  brought back; with --watch: and rolled out
-  1  nothing has succeeded yet, the spec is that one already, there is no way back to it, or you said no; with --watch: the rollout failed
+  0  the spec was restored; with --watch: and rolled out
+  1  no rollout has succeeded yet, the spec is unchanged since, going back is not possible, or you declined; with --watch: the rollout failed
   2  wrong usage
   3  something could not be read or written
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway rollback --cluster prod
@@ -43,14 +43,14 @@ Examples:
   slipway rollback --cluster prod 0123456789abcdef0123"
 )]
 pub(crate) struct Args {
-    /// A plan that succeeded, whose spec is wanted; without it, the one that succeeded last. Five are remembered.
+    /// The successful plan whose spec to go back to; the last five are recorded. Default: the last one.
     plan: Option<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Then watch the rollout to its end.
+    /// Watch the rollout until it ends.
     #[arg(long)]
     watch: bool,
 }

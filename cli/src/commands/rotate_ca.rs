@@ -26,20 +26,21 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::source::PatchArgs;
 
-/// Exchange an authority, or the key that signs service accounts' tokens, in stages: both are trusted; the new one issues; the old one goes.
+/// Rotate a certificate authority, or the key that signs service account tokens, in stages: both are trusted; the new one issues; the old
+/// one is removed.
 ///
-/// The same command begins it, says how it stands, and takes it to the next stage once every node has this one. Until the old one is gone,
-/// --abort leads back.
+/// The same command starts the rotation, shows its state, and starts the next stage once every node has the present one. Until the old
+/// one is removed, --abort goes back.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 NAME is ca, kubelet-ca, etcd-ca, front-proxy-ca or service-account.
 
-Of a cluster in AWS, nodes tell what they have, and each stage is a rollout: --upload uploads the same spec
-again, which plans it. In a directory nobody tells: --everywhere says that every node has what was rendered last.
+In AWS, nodes report which credentials they have, and each stage is a rollout: --upload uploads the same spec
+again, which plans it. For a directory there are no reports: --everywhere confirms that every node has what was rendered last.
 
 Exit codes:
-  0  done, or said how it stands
-  1  it cannot be rotated, or not now; or the spec changes more than that
+  0  done, or the state was shown
+  1  it cannot be rotated, at all or now; or the spec changes something else as well
   2  wrong usage
   3  something could not be read or written
 
@@ -50,7 +51,7 @@ Examples:
   slipway rotate-ca service-account cluster.yaml --out rendered
   slipway rotate-ca service-account cluster.yaml --out rendered --everywhere")]
 pub(crate) struct Args {
-    /// What is exchanged.
+    /// The authority or key to rotate.
     name: String,
     /// The spec that was rendered.
     #[arg(required_unless_present = "cluster", conflicts_with = "cluster")]
@@ -58,20 +59,20 @@ pub(crate) struct Args {
     /// The directory that `slipway render` wrote.
     #[arg(long, value_name = "DIR", required_unless_present = "cluster", conflicts_with = "cluster")]
     out: Option<PathBuf>,
-    /// Go back to what was before.
+    /// Abort the rotation and go back.
     #[arg(long, conflicts_with = "everywhere")]
     abort: bool,
-    /// Say what would be done, and what is waited for; change nothing.
+    /// Show what would be done and what is waited for, without doing it.
     #[arg(long)]
     dry_run: bool,
-    /// Every node has what was rendered into the directory last.
+    /// Confirm that every node has what was last rendered into the directory.
     #[arg(long, conflicts_with = "cluster")]
     everywhere: bool,
     #[command(flatten)]
     patches: PatchArgs,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Upload the same spec again afterwards: that is what a rollout is planned by.
+    /// Upload the same spec again afterwards, which plans the rollout.
     #[arg(long, requires = "cluster", conflicts_with = "dry_run", help_heading = AWS)]
     upload: bool,
 }

@@ -13,16 +13,16 @@ use crate::local::write_atomic;
 use crate::printer::Printer;
 use crate::source::{PatchArgs, Source};
 
-/// Live through years of a cluster in a moment: launch, daily scans, renewals and the rollouts that follow, in a simulated AWS, while
-/// things go wrong. Nothing is written but the page that `--html` names, and no AWS is spoken to.
+/// Simulate years of a cluster in seconds: launch, daily scans, renewals and rollouts, in a simulated AWS with random faults. AWS is not
+/// called, and only the page of `--html` is written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Rendering, scanning and rolling out are those of the functions; machines, etcd, the API and AWS are models (docs/simulation.md). One seed
-gives one history. What the spec's patches/ and import/ hold is not simulated.
+Rendering, scans and rollouts run the code of the functions; machines, etcd, the API and AWS are models (docs/simulation.md). The same
+seed gives the same history. Files in patches/ and import/ are not used.
 
 Exit codes:
   0  no promise was broken
-  1  the spec was refused, its launch did not end in a cluster that serves, or a promise was broken
+  1  the spec was refused, its launch did not result in a working cluster, or a promise was broken
   2  wrong usage
   3  the file could not be read
 
@@ -34,19 +34,19 @@ Examples:
 pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
     file: PathBuf,
-    /// For how many days after the launch.
+    /// The number of days to simulate after the launch.
     #[arg(long, value_name = "DAYS", default_value_t = 400, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     days: u32,
-    /// From which all that is left to chance follows.
+    /// The seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
-    /// How likely things go wrong: 0 is never, 0.1 is a bad place.
+    /// The probability of faults: 0 is never, 0.1 is very often.
     #[arg(long, value_name = "P", default_value_t = 0.01, allow_negative_numbers = true, value_parser = probability)]
     faults: f64,
-    /// Nobody approves a plan, or uploads the spec again after a failure, once it is launched.
+    /// After the launch, nobody approves a plan, or uploads the spec again after a failure.
     #[arg(long)]
     unattended: bool,
-    /// Draw it as one HTML page: machines by role, rollouts, certificates.
+    /// Also write an HTML page with machines, rollouts and certificates.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

@@ -9,27 +9,28 @@ use crate::failure::Failure;
 use crate::overview::has_told;
 use crate::printer::Printer;
 
-/// Have the rollout of a cluster in AWS leave a machine as it is, for what is left of it.
+/// Make the open rollout of a cluster in AWS skip a machine, which then stays as it is.
 ///
-/// For a machine that holds a rollout up, such as one whose drain never ends. It stays outdated: the next plan names it again.
+/// Use it for a machine that blocks a rollout, such as one whose drain never ends. The machine stays outdated, so the next plan includes
+/// it again.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for, or skipped before
+  0  requested, or skipped already
   1  no rollout is open, or there is no such cluster or machine
-  2  wrong usage, or NODE is no machine's id
+  2  wrong usage, or NODE is no instance id
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway skip i-0123456789abcdef0 --cluster prod
   slipway skip i-0123456789abcdef0 --cluster prod --output json"
 )]
 pub(crate) struct Args {
-    /// The machine's id, which is its node's name.
+    /// The machine's instance id, which is also the node's name.
     #[arg(value_parser = instance)]
     node: String,
     #[command(flatten)]

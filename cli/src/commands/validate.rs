@@ -17,7 +17,7 @@ use crate::local::Folder;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
 
-/// Check a cluster.yaml and its patches: every finding at once, each with its place and what to do.
+/// Check a cluster.yaml and its patches, and report all problems at once, each with its place and what to do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:

@@ -19,21 +19,21 @@ use crate::failure::Failure;
 use crate::overview::{Gravity, Overview, Page, Reports, plain};
 use crate::printer::Printer;
 
-/// Watch a cluster in AWS until its rollout ends: what `slipway status` shows, drawn anew every few seconds, or a line for each
-/// change where nobody looks at a terminal.
+/// Watch a cluster in AWS until its rollout ends: the output of `slipway status`, refreshed every few seconds, or one line for each
+/// change if the output is not a terminal.
 ///
-/// A spec that was uploaded a moment ago is waited for, and so is an approval.
+/// It also waits for a spec that was just uploaded, and for an approval.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
   0  everything is as planned, or nothing had to change
-  1  the spec was refused, or the rollout failed; the time was up; there is no such cluster
+  1  the spec was refused, the rollout failed, the time was over, or there is no such cluster
   2  wrong usage
   3  the asset bucket could not be read
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway watch --cluster prod
@@ -50,10 +50,10 @@ pub(crate) struct Args {
 /// How often to look, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Pace {
-    /// Seconds between two looks.
+    /// Seconds between two updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=300))]
     every: u64,
-    /// Give up after so many minutes; the rollout goes on.
+    /// Stop watching after so many minutes; the rollout continues.
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
 }

@@ -27,13 +27,13 @@ const RELEASE: &str = "release.json";
 /// The installation that the templates name. Given values are stored in the directory.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct SiteArgs {
-    /// The asset bucket of the Slipway installation, which templates and userdata name; a stand-in unless given.
+    /// The asset bucket of the Slipway installation, for templates and user data. Default: a placeholder.
     #[arg(long, value_name = "NAME")]
     asset_bucket: Option<String>,
-    /// The KMS key of the Slipway installation, which templates name unless the spec has its own; a stand-in unless given.
+    /// The KMS key of the Slipway installation, for templates if the spec names no key. Default: a placeholder.
     #[arg(long, value_name = "ARN")]
     kms_key_arn: Option<String>,
-    /// The issuer bucket of the Slipway installation, which `iamRolesForServiceAccounts` needs; a stand-in unless given.
+    /// The issuer bucket of the Slipway installation, for `iamRolesForServiceAccounts`. Default: a placeholder.
     #[arg(long, value_name = "NAME")]
     issuer_bucket: Option<String>,
 }

@@ -16,17 +16,17 @@ use crate::failure::Failure;
 use crate::local::Workspace;
 use crate::printer::Printer;
 
-/// Remove stored credentials that nobody refers to any more: replaced certificates and keys, and bundles of earlier releases.
+/// Remove unused stored credentials: replaced certificates and keys, and bundles of earlier releases.
 ///
-/// Says what would go; --apply removes it. What the inventory names, what the release in the directory refers to, and what
-/// such a bundle holds stays.
+/// Shows what would be removed; --apply removes it. Credentials that the inventory names, that the release in the directory uses, or that
+/// such a bundle contains are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Of a cluster in AWS, every release that lies in the asset bucket counts as in use, and so does what is
-younger than a day; the versioned bucket keeps what is removed as an earlier version.
+For a cluster in AWS, every release in the asset bucket counts as used, and so does every object younger
+than a day. The versioned bucket keeps removed objects as earlier versions.
 
-A directory knows its own release alone. If nodes were made from an earlier one by hand, copy their
-bundles from the directory before you remove anything here.
+A directory contains its last release only. If you launched nodes from an earlier one by hand, copy their
+bundles from the directory before you remove anything.
 
 Exit codes:
   0  done, or nothing to do
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Remove what nobody refers to.
+    /// Remove the unused credentials.
     #[arg(long)]
     apply: bool,
 }

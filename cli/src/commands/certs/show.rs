@@ -15,10 +15,9 @@ use crate::failure::Failure;
 use crate::local::write_atomic;
 use crate::printer::{Colour, Printer};
 
-/// Show every certificate of a folder, or of a cluster in AWS: names, issuer, dates, the days that are left, key, and which
-/// roles hold it.
+/// Show all certificates of a folder or of a cluster in AWS: names, issuer, dates, remaining days, key, and the roles that have it.
 ///
-/// Names that share one key are called out. Nothing is decrypted.
+/// Certificates that share a key are pointed out. Nothing is decrypted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -36,10 +35,10 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     place: PlaceArgs,
-    /// What comes first.
+    /// The order.
     #[arg(long, value_enum, default_value_t = Sort::Expiry, value_name = "ORDER")]
     sort: Sort,
-    /// Write a page with a line of time for a browser, too; it stands alone and can be sent to anybody.
+    /// Also write a self-contained HTML page with a timeline.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -48,9 +47,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Sort {
-    /// What expires first.
+    /// By expiry, the earliest first.
     Expiry,
-    /// The alphabet.
+    /// By name.
     Name,
 }
 

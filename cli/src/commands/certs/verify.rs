@@ -19,20 +19,21 @@ use crate::failure::Failure;
 use crate::printer::{Colour, Printer};
 use crate::source::{PatchArgs, Source};
 
-/// Check the certificates and keys of a folder, or of a cluster in AWS: chain, names, purpose, keys, dates. All that is wrong is told at once.
+/// Verify the certificates and keys of a folder or of a cluster in AWS: chain, names, purpose, keys, dates. All problems are reported at
+/// once.
 ///
-/// Whose folder it is, ours, kubeadm's or kube-aws', is seen by its files. A file that is none of theirs is listed as unknown.
+/// The layout of the folder (Slipway's, kubeadm's or kube-aws') is detected. Files that do not belong to it are listed as unknown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The names that a certificate must have come from the spec: --spec, or cluster.yaml in the folder or
-beside it, in our form or kube-aws'; of a cluster in AWS, the newest in the spec bucket, if that is known.
-Without one only the names that every cluster has are asked for.
+The names that certificates must have are derived from the spec: --spec, or cluster.yaml in the folder or
+beside it, in Slipway's or kube-aws' format; for a cluster in AWS, the newest in the spec bucket, if that is
+known. Without a spec only the names that every cluster has are checked.
 
-What is sealed in a directory is opened if its local.key is there; in AWS, with --open.
+Sealed objects are opened if the directory has its local.key; in AWS, with --open.
 
 Exit codes:
   0  nothing is wrong
-  1  something is, or expires soon; or there is no certificate
+  1  something is wrong or expires soon, or there is no certificate
   2  wrong usage
   3  something could not be read
 
@@ -45,13 +46,13 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Have KMS open what is sealed, and check the private keys too; none of it is shown or kept. Needs kms:Decrypt.
+    /// Decrypt sealed objects with KMS, and verify the private keys as well. They are neither shown nor stored. Needs kms:Decrypt.
     #[arg(long, requires = "cluster")]
     open: bool,
-    /// The cluster's spec, whose names must be in the certificates.
+    /// The cluster's spec, from which the certificates' names are checked.
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
-    /// Name what expires within so many days.
+    /// Report certificates that expire within so many days.
     #[arg(long, value_name = "DAYS", default_value_t = SOON_DAYS)]
     days: u32,
     #[command(flatten)]
