@@ -9,10 +9,10 @@ use slipway_core::role::Role;
 
 use super::cfn::Template;
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken};
 use super::iam::{self, Principal, allow};
 use super::launch_template::{Machine, root_device};
-use super::userdata::{Digests, userdata};
+use super::userdata::Boot;
 use super::{addons, endpoints, node_config};
 
 /// A controller pulls its images and waits for etcd before it is ready. It terminates within minutes, because few pods run on it.
@@ -53,19 +53,8 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
         tenancy: controller.tenancy,
     };
     let config = node_config::controller(context, &stack);
-    let credentials = context.credentials_digest(&role);
-    let userdata = userdata(
-        context,
-        Digests {
-            role: &role,
-            architecture,
-            config: &config.digest,
-            credentials: &credentials,
-            group: &stack,
-            zone: None,
-        },
-    );
-    let launch_template = template.add("LaunchTemplate", machine.launch_template(context, userdata));
+    let boot = Boot { config: &config, group: &stack, zone: None };
+    let launch_template = machine.add_launch_template(context, &mut template, "LaunchTemplate", &boot);
     let size = GroupSize { min: controller.count, max: controller.count };
     let group = Group {
         name: &stack,
@@ -76,20 +65,11 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
         hooks: HOOKS,
     }
     .resource(context, Vec::new())
-    .set("LaunchTemplate", launch_template_specification(&launch_template))
+    .set("LaunchTemplate", launch_template)
     .set("TargetGroupARNs", json!(target_groups));
     template.add("Group", group);
-    let node_role = NodeRole {
-        stack,
-        nodes: size,
-        machine: machine.describe(context),
-        config: config.text,
-        config_digest: config.digest,
-        credentials_digest: credentials,
-        version: Some(context.kubernetes_version(context.cluster.kubernetes_version)),
-        member: None,
-        weighted: false,
-    };
+    let version = context.kubernetes_version(context.cluster.kubernetes_version);
+    let node_role = machine.node_role(context, stack, size, config, version);
     (template, (role, node_role))
 }
 

@@ -12,11 +12,11 @@ use slipway_core::role::Role;
 
 use super::cfn::{Removal, Resource, Template, sub};
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken};
 use super::iam::{self, Principal, allow};
 use super::launch_template::{Machine, ebs, node_tags, root_device};
 use super::node_config;
-use super::userdata::{Digests, userdata};
+use super::userdata::Boot;
 
 /// A new instance may have to wait until the old one has released the volume, so the launch hook has a longer timeout.
 const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 600, unspoken: Unspoken::Terminate };
@@ -70,20 +70,9 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         tenancy: etcd.tenancy,
     };
     let config = node_config::etcd(context, member, &pin, &group);
-    let credentials = context.credentials_digest(&role);
-    let userdata = userdata(
-        context,
-        Digests {
-            role: &role,
-            architecture,
-            config: &config.digest,
-            credentials: &credentials,
-            group: &group,
-            zone: Some(zone),
-        },
-    );
+    let boot = Boot { config: &config, group: &group, zone: Some(zone) };
     let launch_template =
-        template.add(format!("LaunchTemplate{index}"), machine.launch_template(context, userdata));
+        machine.add_launch_template(context, template, format!("LaunchTemplate{index}"), &boot);
     let size = GroupSize { min: 1, max: 1 };
     let resource = Group {
         name: &group,
@@ -93,25 +82,19 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         hooks: HOOKS,
     }
     .resource(context, Vec::new())
-    .set("LaunchTemplate", launch_template_specification(&launch_template))
+    .set("LaunchTemplate", launch_template)
     // The first instance looks for its volume when it boots.
     .depends_on(Some(&volume_id));
     template.add(format!("Group{index}"), resource);
+    let version = context.etcd_version();
     let node_role = NodeRole {
-        stack,
-        nodes: size,
-        machine: machine.describe(context),
-        config: config.text,
-        config_digest: config.digest,
-        credentials_digest: credentials,
-        version: Some(context.etcd_version()),
         member: Some(MemberRole {
             peer_url: members::peer_url(member),
             volume_gib: member.data_volume.size_gib,
             pin,
             zone: Some(NameZone::of(context.cluster.etcd.hosted_zone_id.as_deref())),
         }),
-        weighted: false,
+        ..machine.node_role(context, stack, size, config, version)
     };
     (role, node_role)
 }

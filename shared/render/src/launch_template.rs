@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use slipway_core::cluster::{Architecture, Image, Tenancy, Volume};
+use slipway_core::cluster::{Architecture, GroupSize, Image, Tenancy, Volume};
 use slipway_core::diff::diff;
+use slipway_core::release::NodeRole;
 use slipway_core::role::Role;
 
-use super::cfn::{Resource, Tags};
+use super::cfn::{Resource, Tags, Template};
 use super::context::Context;
+use super::groups::launch_template_specification;
 use super::iam::Profile;
+use super::node_config::Config;
+use super::userdata::{Boot, userdata};
 
 /// The hop limit of the metadata service. With one hop, only the instance and pods in its host network can reach it, so other pods cannot
 /// use the node's role (P9).
@@ -43,7 +47,7 @@ impl Machine {
     ///
     /// It contains neither `stackTags`, since a tag is no reason to replace a node, nor etcd's data volume, which grows in place, nor
     /// settings of the group: sizes, subnets, weights, target groups.
-    pub(super) fn describe(&self, context: &Context<'_>) -> Value {
+    fn describe(&self, context: &Context<'_>) -> Value {
         let mut instance_types = self.instance_types.clone();
         instance_types.sort();
         instance_types.dedup();
@@ -76,8 +80,43 @@ impl Machine {
         machine
     }
 
-    /// The launch template.
-    pub(super) fn launch_template(&self, context: &Context<'_>, userdata: Value) -> Resource {
+    /// The nodes of this machine's role, in a group of `nodes`, with `version` of Kubernetes or etcd. For etcd members and weighted groups
+    /// the caller sets the rest.
+    pub(super) fn node_role(
+        &self,
+        context: &mut Context<'_>,
+        stack: String,
+        nodes: GroupSize,
+        config: Config,
+        version: String,
+    ) -> NodeRole {
+        NodeRole {
+            stack,
+            nodes,
+            machine: self.describe(context),
+            config: config.text,
+            config_digest: config.digest,
+            credentials_digest: context.credentials_digest(&self.role),
+            version: Some(version),
+            member: None,
+            weighted: false,
+        }
+    }
+
+    /// Adds the launch template with the logical id `id`, and returns how the group refers to it.
+    pub(super) fn add_launch_template(
+        &self,
+        context: &mut Context<'_>,
+        template: &mut Template,
+        id: impl Into<String>,
+        boot: &Boot<'_>,
+    ) -> Value {
+        let userdata = userdata(context, self, boot);
+        let id = template.add(id, self.launch_template(context, userdata));
+        launch_template_specification(&id)
+    }
+
+    fn launch_template(&self, context: &Context<'_>, userdata: Value) -> Resource {
         let tags = self.tags(context).with_all(&context.cluster.stack_tags).list();
         let mut root = ebs(&self.root_volume);
         root["DeleteOnTermination"] = json!(true);

@@ -9,11 +9,11 @@ use slipway_core::role::Role;
 
 use super::cfn::{Tags, Template};
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken};
 use super::iam::{self, Principal};
 use super::launch_template::{Machine, root_device};
 use super::node_config::{self, labels};
-use super::userdata::{Digests, userdata};
+use super::userdata::Boot;
 
 /// The prefix of the cluster autoscaler's tags.
 const PREFIX: &str = "k8s.io/cluster-autoscaler";
@@ -62,19 +62,8 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         tenancy: pool.tenancy,
     };
     let config = node_config::worker(context, pool, &stack);
-    let credentials = context.credentials_digest(&role);
-    let userdata = userdata(
-        context,
-        Digests {
-            role: &role,
-            architecture,
-            config: &config.digest,
-            credentials: &credentials,
-            group: &stack,
-            zone: None,
-        },
-    );
-    let launch_template = template.add("LaunchTemplate", machine.launch_template(context, userdata));
+    let boot = Boot { config: &config, group: &stack, zone: None };
+    let launch = machine.add_launch_template(context, &mut template, "LaunchTemplate", &boot);
 
     let target_groups = sorted(&pool.target_group_arns);
     let load_balancers = sorted(&pool.load_balancer_names);
@@ -88,7 +77,6 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
     .resource(context, autoscaler_tags(context, pool))
     .set_some("TargetGroupARNs", (!target_groups.is_empty()).then(|| json!(target_groups)))
     .set_some("LoadBalancerNames", (!load_balancers.is_empty()).then(|| json!(load_balancers)));
-    let launch = launch_template_specification(&launch_template);
     template.add(
         "Group",
         match &pool.mixed_instances {
@@ -98,16 +86,10 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
                 .set_some("CapacityRebalance", mixed.capacity_rebalance.then_some(true)),
         },
     );
+    let version = context.kubernetes_version(context.cluster.version_of(pool));
     let node_role = NodeRole {
-        stack,
-        nodes: pool.size,
-        machine: machine.describe(context),
-        config: config.text,
-        config_digest: config.digest,
-        credentials_digest: credentials,
-        version: Some(context.kubernetes_version(context.cluster.version_of(pool))),
-        member: None,
         weighted: pool.is_weighted(),
+        ..machine.node_role(context, stack, pool.size, config, version)
     };
     (template, (role, node_role))
 }

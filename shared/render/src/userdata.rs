@@ -2,20 +2,17 @@
 
 use serde_json::{Value, json};
 use slipway_core::canonical::canonical_json;
-use slipway_core::cluster::Architecture;
 use slipway_core::node::NodeFile;
-use slipway_core::role::Role;
 
 use super::cfn::{base64, join};
 use super::context::Context;
 use super::groups::Hooks;
+use super::launch_template::Machine;
+use super::node_config::Config;
 
-/// What differs between the user data of two nodes.
-pub(super) struct Digests<'a> {
-    pub(super) role: &'a Role,
-    pub(super) architecture: Architecture,
-    pub(super) config: &'a str,
-    pub(super) credentials: &'a str,
+/// What a machine boots with.
+pub(super) struct Boot<'a> {
+    pub(super) config: &'a Config,
     /// The Auto Scaling group, whose launch hook the script abandons on failure.
     pub(super) group: &'a str,
     /// The hosted zone in which an etcd member writes its record. If the network stack makes it, only CloudFormation knows its id.
@@ -23,22 +20,22 @@ pub(super) struct Digests<'a> {
 }
 
 /// The `UserData` property.
-pub(super) fn userdata(context: &Context<'_>, digests: Digests<'_>) -> Value {
+pub(super) fn userdata(context: &mut Context<'_>, machine: &Machine, boot: &Boot<'_>) -> Value {
     let node = NodeFile {
         format: NodeFile::FORMAT,
         cluster: context.cluster.name.clone(),
-        role: digests.role.to_string(),
+        role: machine.role.to_string(),
         region: context.cluster.region.clone(),
         asset_bucket: context.site.asset_bucket.clone(),
-        agent: context.lock.agent.get(&digests.architecture).cloned(),
-        config: digests.config.to_owned(),
-        credentials: digests.credentials.to_owned(),
+        agent: context.lock.agent.get(&machine.architecture).cloned(),
+        config: boot.config.digest.clone(),
+        credentials: context.credentials_digest(&machine.role),
         // It is added below.
         zone: None,
     };
-    let tail = tail(&node, &digests, context.dns_suffix());
+    let tail = tail(&node, machine.architecture.as_str(), boot.group, context.dns_suffix());
     let node = canonical_json(&serde_json::to_value(&node).expect("a node file has string keys only"));
-    base64(match &digests.zone {
+    base64(match &boot.zone {
         None => Value::String(format!("{HEAD}{node}{tail}")),
         Some(zone) => {
             // The last key of node.json; CloudFormation fills it in unless the spec names the zone.
@@ -61,10 +58,10 @@ cat >node.json <<'NODE'
 ";
 
 /// The script after `node.json`. It repeats some values of the file, because an image may have no JSON parser.
-fn tail(node: &NodeFile, digests: &Digests<'_>, dns_suffix: &str) -> String {
+fn tail(node: &NodeFile, architecture: &str, group: &str, dns_suffix: &str) -> String {
     let NodeFile { cluster, role, region, asset_bucket, config, credentials, .. } = node;
     let agent = node.agent.as_deref().unwrap_or_default();
-    let (architecture, group, hook) = (digests.architecture.as_str(), digests.group, Hooks::LAUNCH);
+    let hook = Hooks::LAUNCH;
     format!(
         r#"
 NODE
