@@ -53,11 +53,11 @@ impl BusArgs {
     /// Puts `event` on the bus of the cluster's installation. An order gets the present time.
     pub(crate) async fn publish(&self, cloud: &Cloud, event: Event) -> Result<(), Failure> {
         let event = event.given(Timestamp::now());
-        flow(self.of(cloud).await?.publish(&[event]).await)
+        flow(self.open(cloud).await?.publish(&[event]).await)
     }
 
     /// The bus of the cluster's installation.
-    pub(crate) async fn of(&self, cloud: &Cloud) -> Result<EventBus, Failure> {
+    pub(crate) async fn open(&self, cloud: &Cloud) -> Result<EventBus, Failure> {
         let Installation { aws, stack, .. } = &cloud.installation;
         self.find(aws, stack).await
     }
@@ -97,7 +97,7 @@ impl CloudArgs {
     pub(crate) async fn of_installation(&self) -> Result<Cloud, Failure> {
         let missing = || Failure::refused("no cluster is named", "name it with --cluster");
         let cluster = self.cluster.as_deref().ok_or_else(missing)?;
-        Cloud::of(cluster, self).await.map_err(Failure::in_cloud)
+        Cloud::open(cluster, self).await.map_err(Failure::in_cloud)
     }
 }
 
@@ -161,7 +161,7 @@ const MOST_BYTES: u64 = 1 << 20;
 const MOST_FILES: usize = 20_000;
 
 impl Cloud {
-    async fn of(cluster: &str, args: &CloudArgs) -> Result<Self, Failure> {
+    async fn open(cluster: &str, args: &CloudArgs) -> Result<Self, Failure> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if cluster.is_empty() || !cluster.bytes().all(plain) {
             let problem = format!("{cluster:?} is no cluster's name");
@@ -182,12 +182,12 @@ impl Cloud {
         }
         let bucket = self.assets().name();
         let problem = format!("the bucket {bucket} holds nothing of a cluster {}", self.cluster);
-        let cure = match flow(self.assets().folders("clusters/").await)?.as_slice() {
+        let help = match flow(self.assets().folders("clusters/").await)?.as_slice() {
             [] => "it holds no cluster at all: upload a spec first, or name another installation's bucket"
                 .to_owned(),
             clusters => format!("the clusters there are {}", clusters.join(", ")),
         };
-        Err(Failure::refused(problem, cure))
+        Err(Failure::refused(problem, help))
     }
 
     /// The key of `name` in the cluster's folder.
@@ -335,7 +335,7 @@ fn known(given: Option<&str>, variable: &str) -> Option<String> {
 async fn outputs(aws: &Aws, stack: &str, option: &str) -> Result<BTreeMap<String, String>, Failure> {
     flow(aws.outputs(stack).await)?.ok_or_else(|| {
         let problem = format!("there is no CloudFormation stack {stack} in {}", aws.region());
-        Failure::refused(problem, cure(option))
+        Failure::refused(problem, help(option))
     })
 }
 
@@ -347,11 +347,11 @@ fn output(
 ) -> Result<String, Failure> {
     outputs.remove(name).ok_or_else(|| {
         let problem = format!("the stack {stack} is no installation of Slipway: it lacks the output {name}");
-        Failure::refused(problem, cure(option))
+        Failure::refused(problem, help(option))
     })
 }
 
-fn cure(option: &str) -> String {
+fn help(option: &str) -> String {
     let what = if option == "--bus" { "bus" } else { "bucket" };
     format!("name the installation's stack with --stack, or its {what} with {option}")
 }

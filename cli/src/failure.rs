@@ -19,7 +19,7 @@ pub(crate) enum Failure {
         /// The system's error message.
         why: String,
         /// What to do, if it is obvious.
-        cure: Option<&'static str>,
+        help: Option<&'static str>,
     },
     /// It cannot be done in the present state.
     #[error("{problem}")]
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
         /// Why.
         problem: String,
         /// What to do.
-        cure: String,
+        help: String,
     },
     /// A flow failed.
     #[error(transparent)]
@@ -38,33 +38,33 @@ pub(crate) enum Failure {
         /// Why.
         why: FlowError,
         /// What to do, in addition to what the flow says.
-        cure: Option<String>,
+        help: Option<String>,
     },
 }
 
 impl Failure {
     pub(crate) fn file(verb: &'static str, path: &Path, why: &io::Error) -> Self {
-        Self::File { verb, what: path.display().to_string(), why: why.to_string(), cure: None }
+        Self::File { verb, what: path.display().to_string(), why: why.to_string(), help: None }
     }
 
     /// A file of Slipway's that was damaged.
     pub(crate) fn damaged(path: &Path, why: &serde_json::Error) -> Self {
-        let cure = Some("bring the file back, or render into another directory");
-        Self::File { verb: "read", what: path.display().to_string(), why: why.to_string(), cure }
+        let help = Some("bring the file back, or render into another directory");
+        Self::File { verb: "read", what: path.display().to_string(), why: why.to_string(), help }
     }
 
-    pub(crate) fn refused(problem: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self::Refused { problem: problem.into(), cure: cure.into() }
+    pub(crate) fn refused(problem: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Refused { problem: problem.into(), help: help.into() }
     }
 
     /// The same failure in AWS, where the help differs from that for a directory.
     pub(crate) fn in_cloud(self) -> Self {
         match self {
             Self::Flow(FlowError::Port(error)) => {
-                let cure = cure_in_cloud(&error);
-                Self::Cloud { why: FlowError::Port(error), cure }
+                let help = help_in_cloud(&error);
+                Self::Cloud { why: FlowError::Port(error), help }
             }
-            Self::Flow(why) => Self::Cloud { why, cure: None },
+            Self::Flow(why) => Self::Cloud { why, help: None },
             other @ (Self::File { .. } | Self::Refused { .. } | Self::Cloud { .. }) => other,
         }
     }
@@ -90,11 +90,11 @@ impl Failure {
     }
 
     /// What to do, if there is more to say than what is wrong.
-    pub(crate) fn cure(&self) -> Option<&str> {
+    pub(crate) fn help(&self) -> Option<&str> {
         match self {
-            Self::Refused { cure, .. } => Some(cure),
-            Self::File { cure, .. } => *cure,
-            Self::Cloud { cure, .. } => cure.as_deref(),
+            Self::Refused { help, .. } => Some(help),
+            Self::File { help, .. } => *help,
+            Self::Cloud { help, .. } => help.as_deref(),
             // The flow names the object by its key in the bucket; see `local`.
             Self::Flow(FlowError::Corrupt { .. }) => Some(
                 "in a directory, clusters/NAME/ is the directory itself, and its pki/ and bundles/ lie in credentials/",
@@ -105,9 +105,9 @@ impl Failure {
 }
 
 /// What to do about a failed AWS call. Its message begins with the service's error code.
-fn cure_in_cloud(error: &PortError) -> Option<String> {
+fn help_in_cloud(error: &PortError) -> Option<String> {
     let code = error.message.split(':').next().unwrap_or_default();
-    let cure = match code {
+    let help = match code {
         "ExpiredToken" | "ExpiredTokenException" | "RequestExpired" => {
             "your AWS credentials have expired: sign in again (such as `aws sso login`), then try again".to_owned()
         }
@@ -149,5 +149,5 @@ fn cure_in_cloud(error: &PortError) -> Option<String> {
             ErrorKind::Missing | ErrorKind::Invalid => return None,
         },
     };
-    Some(cure)
+    Some(help)
 }

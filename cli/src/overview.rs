@@ -21,7 +21,7 @@ use slipway_core::status::{Desired, SpecStatus, Status};
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::State;
-use slipway_credentials::rotation::{self, Told};
+use slipway_credentials::rotation::{self, RotationStatus};
 use slipway_flows::error::FlowError;
 use slipway_flows::store;
 use slipway_plan::Plan;
@@ -33,9 +33,9 @@ use crate::failure::Failure;
 pub(crate) use certificates::Expiry;
 pub(crate) use findings::{Finding, Gravity};
 pub(crate) use nodes::Node;
-use nodes::Standing;
+use nodes::NodeState;
 pub(crate) use progress::Progress;
-pub(crate) use reports::{Reports, has_told};
+pub(crate) use reports::{Reports, has_reported};
 pub(crate) use scanned::ScanView;
 pub(crate) use text::Page;
 pub(crate) use words::plain;
@@ -60,7 +60,7 @@ pub(crate) struct Overview {
     nodes_unread: usize,
     pub(crate) certificates: Vec<Expiry>,
     /// The rotations in progress, by asset.
-    pub(crate) rotations: BTreeMap<String, Told>,
+    pub(crate) rotations: BTreeMap<String, RotationStatus>,
     /// The state that the last scan stored. `None`: there was no scan.
     pub(crate) scan: Option<ScanView>,
     pub(crate) findings: Vec<Finding>,
@@ -105,21 +105,21 @@ struct Documents {
 
 impl Overview {
     /// Reads the state. `reports` caches the reports of nodes, so that another call reads only new ones.
-    pub(crate) async fn look(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<Self, Failure> {
+    pub(crate) async fn read(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<Self, Failure> {
         let documents = Documents::read(cloud).await?;
-        let heard = reports.hear(cloud).await?;
+        let heard = reports.read_all(cloud).await?;
         let mut findings = documents.unread.clone();
         findings.extend(heard.unreadable.iter().map(findings::unreadable));
         let mut nodes = nodes::nodes(&heard.reports, documents.release.as_ref(), now);
         let stands = documents.state().was_destroyed().is_none();
         if !stands {
-            nodes.iter_mut().for_each(|node| node.standing = Standing::Earlier);
+            nodes.iter_mut().for_each(|node| node.standing = NodeState::Earlier);
         }
         let certificates = documents.manifest.as_ref().map(|manifest| certificates::expiries(manifest, now));
         let certificates = certificates.unwrap_or_default();
         let mut rollout = documents.rollout_view();
         let active = documents.rollout.as_ref().and_then(|rollout| rollout.active());
-        rollout.progress = active.and_then(|active| progress::of(&nodes, active));
+        rollout.progress = active.and_then(|active| progress::progress(&nodes, active));
         let spec = documents.status.as_ref().and_then(|status| status.spec.clone());
         let name = &cloud.cluster;
         let spec_is_past = spec.as_ref().is_some_and(|spec| documents.is_past(spec));
@@ -151,7 +151,7 @@ impl Overview {
             nodes_unread: heard.unread,
             certificates,
             rotations: manifest.map(rotation::words).unwrap_or_default(),
-            scan: scan.map(ScanView::of),
+            scan: scan.map(ScanView::new),
             findings,
         })
     }
@@ -325,11 +325,11 @@ async fn document<T: DeserializeOwned>(
 ) -> Result<Result<Option<T>, Finding>, Failure> {
     match store::load::<T>(cloud.assets(), &key).await {
         Ok(stored) => Ok(Ok(stored.value)),
-        Err(FlowError::Corrupt { key, problem, cure }) => Ok(Err(Finding {
+        Err(FlowError::Corrupt { key, problem, help }) => Ok(Err(Finding {
             gravity: Gravity::Wrong,
             about: key.clone(),
             message: format!("{key} {problem}"),
-            help: cure,
+            help: help,
         })),
         Err(error) => Err(Failure::from(error).in_cloud()),
     }

@@ -114,22 +114,23 @@ impl Printer {
         self.format == Format::Json
     }
 
-    /// Asks a yes-or-no question; `None` if nobody can be asked.
-    pub(crate) fn ask(&self, question: &str) -> Option<Result<bool, Failure>> {
-        let said = self.answer(&format!("{question} [y/N] "))?;
-        Some(said.map(|said| matches!(said.as_str(), "y" | "Y" | "yes")))
+    /// Asks a yes-or-no question. `help`: what to do where nobody can be asked.
+    pub(crate) fn confirm(&self, question: &str, help: String) -> Result<bool, Failure> {
+        let answer = self.answer(&format!("{question} [y/N] "), help)?;
+        Ok(matches!(answer.as_str(), "y" | "Y" | "yes"))
     }
 
-    /// Asks for a line of text; `None` if nobody can be asked.
-    pub(crate) fn answer(&self, question: &str) -> Option<Result<String, Failure>> {
+    /// Asks for a line of text. `help`: what to do where nobody can be asked.
+    pub(crate) fn answer(&self, question: &str, help: String) -> Result<String, Failure> {
         if self.is_for_machines() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return None;
+            let problem = "this needs a confirmation, and nobody can be asked here, as this is no terminal";
+            return Err(Failure::refused(problem, help));
         }
         self.beside(question);
         let mut answer = String::new();
         let read = io::stdin().lock().read_line(&mut answer);
-        let read = read.map_err(|error| Failure::file("read", Path::new("the answer"), &error));
-        Some(read.map(|_| answer.trim().to_owned()))
+        read.map_err(|error| Failure::file("read", Path::new("the answer"), &error))?;
+        Ok(answer.trim().to_owned())
     }
 
     /// Bytes that are the same in both formats.
@@ -230,13 +231,13 @@ impl Printer {
                 let (red, cyan, end) =
                     if self.colour_err { ("\u{1b}[31m", "\u{1b}[36m", "\u{1b}[0m") } else { ("", "", "") };
                 let mut text = format!("{red}error:{end} {failure}\n");
-                if let Some(cure) = failure.cure() {
-                    text.push_str(&format!("{cyan} help:{end} {cure}\n"));
+                if let Some(help) = failure.help() {
+                    text.push_str(&format!("{cyan} help:{end} {help}\n"));
                 }
                 self.write(Stream::Err, &text);
             }
             Format::Json => {
-                let error = json!({ "message": failure.to_string(), "help": failure.cure() });
+                let error = json!({ "message": failure.to_string(), "help": failure.help() });
                 self.json(&json!({ "ok": false, "error": error }));
             }
         }

@@ -51,8 +51,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let active = cloud.open_rollout().await?;
     let (plan, since) = (active.plan.as_str(), moment(active.started_at));
     if let Some(other) = args.plan.as_deref().filter(|named| *named != plan) {
-        let problem = format!("{other} is not what is being rolled out: that is {plan}");
-        return Err(Failure::refused(problem, format!("look at it: slipway status --cluster {name}")));
+        let problem = format!("plan {other} is not being rolled out, but plan {plan} is");
+        return Err(Failure::refused(problem, format!("see slipway status --cluster {name}")));
     }
     let watch = format!("slipway watch --cluster {name}");
     let before = active.aborted.is_some();
@@ -61,16 +61,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         json!({ "ok": true, "cluster": name, "plan": plan, "asked": asked, "abortedBefore": before })
     };
     if before {
-        printer.result(&format!("the rollout of plan {plan} was aborted before; {watch}\n"), &machine(true));
+        printer.result(&format!("the rollout of plan {plan} was aborted already; {watch}\n"), &machine(true));
         return Ok(Exit::Done);
     }
     printer.beside(&format!("plan {plan} is being rolled out since {since}\n"));
-    let nobody = || {
-        let problem = format!("nobody can be asked here whether the rollout of plan {plan} is to end");
-        let cure = format!("name the plan: slipway abort --cluster {name} {plan}; or say --yes");
-        Err(Failure::refused(problem, cure))
-    };
-    let sure = args.yes || args.plan.is_some() || printer.ask("abort it?").unwrap_or_else(nobody)?;
+    let help = format!("name the plan: slipway abort --cluster {name} {plan}; or add --yes");
+    let sure = args.yes || args.plan.is_some() || printer.confirm("abort it?", help)?;
     if !sure {
         printer.result("nothing was aborted\n", &machine(false));
         return Ok(Exit::Findings);
@@ -85,15 +81,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer) -> Result<Exit, Failure> {
     let name = cloud.cluster.as_str();
     if let Some(plan) = &args.plan {
-        let problem = format!("no rollout is open, of plan {plan} or any other: {going}");
-        return Err(Failure::refused(problem, format!("to end that: slipway abort --cluster {name}")));
+        let problem = format!("no rollout is open, neither of plan {plan} nor of another: {going}");
+        return Err(Failure::refused(problem, format!("to abort that: slipway abort --cluster {name}")));
     }
-    printer.beside(&format!("{going}; what is gone stays gone\n"));
-    let nobody = || {
-        let problem = format!("nobody can be asked here whether the destruction of {name} is to end");
-        Err(Failure::refused(problem, format!("slipway abort --cluster {name} --yes")))
-    };
-    let sure = args.yes || printer.ask("end that?").unwrap_or_else(nobody)?;
+    printer.beside(&format!("{going}; what was deleted is not restored\n"));
+    let help = format!("slipway abort --cluster {name} --yes");
+    let sure = args.yes || printer.confirm("abort the destruction?", help)?;
     let machine =
         json!({ "ok": true, "cluster": name, "asked": sure.then_some("abort"), "destruction": true });
     if !sure {

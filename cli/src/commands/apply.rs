@@ -126,8 +126,8 @@ async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
     } else {
         format!("wait until it is over: slipway watch --cluster {name}")
     };
-    let cure = format!("{goes_on}, or end it first: slipway abort --cluster {name}; then upload this again");
-    Err(Failure::refused(going, cure))
+    let help = format!("{goes_on}, or end it first: slipway abort --cluster {name}; then upload this again");
+    Err(Failure::refused(going, help))
 }
 
 /// `import/` beside the spec, to be uploaded to a bucket that is not for secrets (P9). Remembers which files were read.

@@ -59,13 +59,17 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         })
     };
     if before {
-        let text = format!("plan {} was approved before; {watch}\n", plan.id);
+        let text = format!("plan {} was approved already; {watch}\n", plan.id);
         printer.result(&text, &machine(true));
         return Ok(Exit::Done);
     }
     let told = format!("{}plan {}: {}\n", printer.coloured(&plan.to_text()), plan.id, plan.summary());
     printer.beside(&told);
-    let sure = args.yes || args.plan.is_some() || asked(printer, &plan, &cloud)?;
+    let sure = args.yes || args.plan.is_some() || {
+        let (name, plan) = (&cloud.cluster, &plan.id);
+        let help = format!("name the plan: slipway approve --cluster {name} {plan}; or add --yes");
+        printer.confirm("approve it?", help)?
+    };
     if !sure {
         printer.result("nothing was approved\n", &machine(false));
         return Ok(Exit::Findings);
@@ -85,14 +89,14 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Fail
     };
     if let Some(named) = named.filter(|named| **named != *desired.plan) {
         let problem = format!("{named} is not the newest plan of {name}: that is {}", desired.plan);
-        let cure = format!("look at that one: slipway approve --cluster {name}");
-        return Err(Failure::refused(problem, cure));
+        let help = format!("review that plan: slipway approve --cluster {name}");
+        return Err(Failure::refused(problem, help));
     }
     let key = keys::plan(name, &desired.plan);
     let Some(plan) = store::load::<Plan>(assets, &key).await?.value else {
-        let problem = "is lost, and is what should be rolled out".to_owned();
-        let cure = "upload the spec again, which plans anew".to_owned();
-        return Err(FlowError::Corrupt { key, problem, cure }.into());
+        let problem = "is lost, although desired.json names it".to_owned();
+        let help = "upload the spec again, which makes a new plan".to_owned();
+        return Err(FlowError::Corrupt { key, problem, help }.into());
     };
     let rollout = store::load::<Rollout>(assets, &keys::rollout(name)).await?.value;
     let rollout = rollout.unwrap_or_else(|| Rollout::new(name));
@@ -102,10 +106,9 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Fail
     }
     match objection(&rollout, &desired, &plan) {
         Some(problem) => {
-            let cure = format!(
-                "to have it planned anew, upload the spec again: slipway apply cluster.yaml --cluster {name}"
-            );
-            Err(Failure::refused(problem, cure))
+            let help =
+                format!("upload the spec again for a new plan: slipway apply cluster.yaml --cluster {name}");
+            Err(Failure::refused(problem, help))
         }
         None => Ok((plan, false)),
     }
@@ -133,15 +136,5 @@ fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String
     // While another rollout is in progress, the plan's start differs from what is deployed; the rollout function checks it again when
     // that one has ended.
     (rollout.active().is_none() && !rollout.is_start_of(plan))
-        .then(|| format!("plan {id} was made for what stood before the last rollout"))
-}
-
-/// Asks for confirmation.
-fn asked(printer: &Printer, plan: &Plan, cloud: &Cloud) -> Result<bool, Failure> {
-    printer.ask("approve it?").unwrap_or_else(|| {
-        Err(Failure::refused(
-            format!("nobody can be asked here whether plan {} is right", plan.id),
-            format!("name the plan: slipway approve --cluster {} {}; or say --yes", cloud.cluster, plan.id),
-        ))
-    })
+        .then(|| format!("plan {id} was made for the state before the last rollout"))
 }

@@ -60,12 +60,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         return Err(Failure::refused(problem, "there is nothing to destroy"));
     }
     printer.beside(&about(&cloud, &rollout, args.without_snapshot));
-    let nobody = || {
-        let problem = format!("nobody can be asked here whether {name} is to be destroyed");
-        Err(Failure::refused(problem, format!("slipway destroy --cluster {name} --yes")))
-    };
-    let asked = || printer.answer("its name, to destroy it: ").map(|said| said.map(|said| said == name));
-    let sure = args.yes || asked().unwrap_or_else(nobody)?;
+    let help = format!("slipway destroy --cluster {name} --yes");
+    let sure = args.yes || printer.answer("its name, to destroy it: ", help)? == name;
     let machine = json!({
         "ok": true, "cluster": name, "asked": sure.then_some("destroy"), "withoutSnapshot": args.without_snapshot,
         "stacks": rollout.standing().keys().collect::<Vec<_>>(),

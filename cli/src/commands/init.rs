@@ -107,7 +107,7 @@ fn write(args: &Args, text: &str) -> Result<(), Failure> {
                 verb,
                 what,
                 why,
-                cure: Some("name another with --file, or overwrite it with --force"),
+                help: Some("name another with --file, or overwrite it with --force"),
             },
             (_, failure) => failure,
         },

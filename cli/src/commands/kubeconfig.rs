@@ -165,7 +165,7 @@ async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
     let corrupt = |problem: &str| FlowError::Corrupt {
         key: key.clone(),
         problem: problem.to_owned(),
-        cure: "upload the spec again, which seals it anew".to_owned(),
+        help: "upload the spec again, which seals it anew".to_owned(),
     };
     let sealed = cloud.assets().get(&key).await.map_err(FlowError::from)?;
     let sealed = sealed.ok_or_else(|| corrupt("is lost"))?;

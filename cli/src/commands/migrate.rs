@@ -167,7 +167,7 @@ fn report(changes: &[Change], credentials: &Credentials) -> String {
             let _ = writeln!(text, "{about}");
         }
         for file in &credentials.files {
-            let _ = writeln!(text, "- `{}`: {}", file.name, file.told());
+            let _ = writeln!(text, "- `{}`: {}", file.name, file.in_words());
         }
         for shared in &credentials.shared {
             let _ = writeln!(

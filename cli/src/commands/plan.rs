@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             return Ok(Exit::Findings);
         }
     };
-    let workspace = Workspace::look(&args.against)?;
+    let workspace = Workspace::open_read_only(&args.against)?;
     let (folder, site) = workspace.claim(&cluster, &args.with.site)?;
     let keys = match LocalKeys::read(AwsLc, &workspace.key_file())? {
         Some(keys) => keys,

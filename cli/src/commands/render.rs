@@ -11,7 +11,7 @@ use slipway_core::diagnostic::Diagnostic;
 use slipway_core::release::{Rendering, Site};
 use slipway_crypto::AwsLc;
 use slipway_flows::issuer;
-use slipway_flows::rendering::{NotPrepared, Prepared, RenderPorts, Running, prepare};
+use slipway_flows::rendering::{NotPrepared, Prepared, RenderPorts, Running, issue_and_render};
 use slipway_plan::Baseline;
 use slipway_ports::Objects;
 
@@ -120,7 +120,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         "standInDigests": stand_ins(&prepared.lock),
         "diagnostics": prepared.warnings,
     });
-    printer.result(&told(args, &prepared, &changed, &site), &machine);
+    printer.result(&report(args, &prepared, &changed, &site), &machine);
     Ok(Exit::Done)
 }
 
@@ -133,9 +133,9 @@ pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
         None if workspace.has_credentials() || workspace.release()?.is_some() => {
             let problem =
                 format!("{} is gone, which opens the credentials that were made here", path.display());
-            let cure = "bring it back; if it is lost for good, render into a new directory, where new credentials are made: what \
+            let help = "bring it back; if it is lost for good, render into a new directory, where new credentials are made: what \
                         runs with the old ones does not trust them";
-            Err(Failure::refused(problem, cure))
+            Err(Failure::refused(problem, help))
         }
         None => LocalKeys::to_create(AwsLc, &path),
     }
@@ -166,7 +166,8 @@ pub(crate) async fn prepared<O: Objects>(
     let running = Running { baseline: against.clone(), ..Running::default() };
     let (imports, now) = (source.imports(true), Timestamp::now());
     let prepared =
-        prepare(&ports, &imports, site, cluster, &source.bytes, &source.patches, &running, now).await;
+        issue_and_render(&ports, &imports, site, cluster, &source.bytes, &source.patches, &running, now)
+            .await;
     match prepared {
         Ok(prepared) => Ok(Ok(prepared)),
         Err(NotPrepared::Rejected(findings)) => Ok(Err(findings)),
@@ -252,7 +253,7 @@ fn scripts(template: &Value) -> Vec<String> {
     resources.into_iter().flat_map(|resources| resources.values()).filter_map(script).collect()
 }
 
-fn told(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> String {
+fn report(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> String {
     let rendering = &prepared.rendering;
     let mut text = format!(
         "{} is rendered in {}: {} stacks, {} roles, release {}\n",

@@ -84,7 +84,7 @@ async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fail
     let Foreseen { cluster, manifest, decision } = scan::foreseen(cloud, &asked, now).await?;
     let names = chosen(&decision);
     for name in args.names.iter().filter(|name| !names.contains(name)) {
-        let refused = |error: manifest::PolicyError| Failure::refused(error.to_string(), error.cure());
+        let refused = |error: manifest::PolicyError| Failure::refused(error.to_string(), error.help());
         manifest::to_renew(&policy::assets(&cluster), &manifest, name, now).map_err(refused)?;
     }
     let list = names.join(", ");
@@ -153,11 +153,11 @@ async fn until(
         }
         if Timestamp::now().duration_since(begun) > WITHIN {
             let problem = format!("nobody has {what} within {} minutes", WITHIN.as_mins());
-            let cure = format!(
+            let help = format!(
                 "slipway status --cluster {} says what the scan found and how the spec stands; the functions' logs say more",
                 cloud.cluster
             );
-            return Err(FlowError::Refused { problem, cure }.into());
+            return Err(FlowError::Refused { problem, help }.into());
         }
         sleep(LOOKS).await;
     }

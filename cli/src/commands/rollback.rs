@@ -72,9 +72,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let then = specs.get_version(&key, &good.spec_version).await.map_err(in_cloud)?;
     let Some(then) = then else {
         let problem = format!("{place} has no version {} any more", good.spec_version);
-        let cure =
+        let help =
             format!("upload the spec from where you keep it: slipway apply cluster.yaml --cluster {name}");
-        return Err(Failure::refused(problem, cure));
+        return Err(Failure::refused(problem, help));
     };
     let now = specs.get(&key).await.map_err(in_cloud)?;
     let changed = patches_since(&cloud, &specs, good).await?;
@@ -85,16 +85,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     printer.beside(&about(printer, &place, &rollout, good, way.as_ref(), &changed));
     if let Some(why) = way.as_ref().and_then(Plan::not_executable) {
         let problem = format!("there is no way back to generation {}: {why}", good.generation);
-        let cure =
+        let help =
             format!("go on instead: mend the newest spec, then slipway apply cluster.yaml --cluster {name}");
-        return Err(Failure::refused(problem, cure));
+        return Err(Failure::refused(problem, help));
     }
-    let nobody = || {
-        let problem = "nobody can be asked here whether that spec is to be brought back".to_owned();
-        let cure = format!("name its plan: slipway rollback --cluster {name} {}; or say --yes", good.plan);
-        Err(Failure::refused(problem, cure))
-    };
-    let sure = args.yes || args.plan.is_some() || printer.ask("bring it back?").unwrap_or_else(nobody)?;
+    let help = format!("name its plan: slipway rollback --cluster {name} {}; or add --yes", good.plan);
+    let sure = args.yes || args.plan.is_some() || printer.confirm("go back to it?", help)?;
     if !sure {
         printer.result(
             "nothing was brought back\n",
@@ -162,18 +158,18 @@ fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]
         );
     }
     let problem = format!("{place} is what it was when generation {} succeeded", good.generation);
-    let mut cures = Vec::new();
+    let mut steps = Vec::new();
     if !changed.is_empty() {
-        cures.push(format!("these patches were changed since: {}", changed.join(", ")));
+        steps.push(format!("these patches were changed since: {}", changed.join(", ")));
     }
-    cures.extend(others(rollout, Some(good)));
-    if cures.is_empty() {
+    steps.extend(others(rollout, Some(good)));
+    if steps.is_empty() {
         let cluster = &rollout.cluster;
-        cures.push(format!(
+        steps.push(format!(
             "mend what failed (docs/runbook.md), then: slipway apply cluster.yaml --cluster {cluster}"
         ));
     }
-    Failure::refused(problem, cures.join("; "))
+    Failure::refused(problem, steps.join("; "))
 }
 
 /// A preview without rendering: the plan to the release of that rollout, with the present credentials. `None`: that release is no longer

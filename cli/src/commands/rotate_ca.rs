@@ -13,14 +13,14 @@ use slipway_credentials::manifest::PolicyError;
 use slipway_credentials::rotation::{Next, Seen, Wait};
 use slipway_credentials::{Manifest, policy, rotation as stages};
 use slipway_crypto::AwsLc;
-use slipway_flows::credentials::rotation::{self, Did, Rotated};
+use slipway_flows::credentials::rotation::{self, Did, Request, Rotated};
 use slipway_flows::error::{FlowError, FlowResult};
 use slipway_flows::store;
 use slipway_ports::{Keys, Objects};
 
 use crate::Exit;
 use crate::cloud::{AWS, Cloud, CloudArgs};
-use crate::commands::certs::renew::standing::{Standing, standing, upload};
+use crate::commands::certs::renew::deployed::{DeployedCluster, deployed_cluster, upload};
 use crate::commands::render::Rendered;
 use crate::failure::Failure;
 use crate::printer::Printer;
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 
 async fn in_cloud(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
     let specs = cloud.specs().await?;
-    let Standing { cluster, manifest, spec, .. } = standing(cloud, &specs).await?;
+    let DeployedCluster { cluster, manifest, spec, .. } = deployed_cluster(cloud, &specs).await?;
     let assets = cloud.assets();
     let seen = rotation::see(assets, &cloud.groups(), &cluster.name).await?;
     let now = Timestamp::now();
@@ -104,7 +104,7 @@ async fn in_cloud(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit,
         true => Some(upload(&cluster, &specs, &spec).await?),
         false => None,
     };
-    let (mut text, mut machine) = told(&done);
+    let (mut text, mut machine) = report(&done);
     machine["assetBucket"] = json!(assets.name());
     machine["uploaded"] = json!(uploaded);
     if done.changes_nodes() {
@@ -150,7 +150,7 @@ async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> R
         Ok(act(args, folder, keys, cluster, &manifest, &seen, now).await?)
     });
     let Some(changed) = changed.await? else { return Ok(Exit::Findings) };
-    let (mut text, mut machine) = told(&changed.done);
+    let (mut text, mut machine) = report(&changed.done);
     machine["changed"] = json!(changed.files);
     let _ = writeln!(text, "{} files changed", changed.files.len());
     printer.result(&text, &machine);
@@ -167,18 +167,18 @@ async fn act<O: Objects, K: Keys>(
     seen: &Seen,
     now: Timestamp,
 ) -> FlowResult<Rotated> {
-    let name = args.name.as_str();
-    if args.abort {
-        rotation::abort(objects, keys, &AwsLc, cluster, name, now).await
-    } else if manifest.rotations.contains_key(name) {
-        rotation::go_on(objects, keys, &AwsLc, cluster, name, seen, now).await
+    let request = if args.abort {
+        Request::Abort
+    } else if manifest.rotations.contains_key(&args.name) {
+        Request::Continue(seen)
     } else {
-        rotation::start(objects, keys, &AwsLc, cluster, name, now).await
-    }
+        Request::Start
+    };
+    rotation::change(objects, keys, &AwsLc, cluster, &args.name, now, request).await
 }
 
 /// What was done, the state, and what is waited for.
-fn told(done: &Rotated) -> (String, Value) {
+fn report(done: &Rotated) -> (String, Value) {
     let name = &done.name;
     let mut text = match done.did {
         Did::Begun => format!("the rotation of {name} has begun\n"),
@@ -192,7 +192,7 @@ fn told(done: &Rotated) -> (String, Value) {
     if !roles.is_empty() {
         let _ = writeln!(text, "changed credentials: {}", roles.join(", "));
     }
-    let stands = done.stands.as_ref().map(|rotation| stages::told(name, rotation));
+    let stands = done.stands.as_ref().map(|rotation| stages::rotation_status(name, rotation));
     if let (Some(rotation), Some(stands)) = (&done.stands, &stands) {
         let _ = writeln!(text, "stage {}: {}", stands.stage, stands.is);
         let _ = writeln!(text, "next: {}", stands.next);
@@ -223,7 +223,7 @@ fn foreseen(
     now: Timestamp,
 ) -> FlowResult<(String, Value)> {
     let name = args.name.as_str();
-    let refused = |error: PolicyError| FlowError::Refused { problem: error.to_string(), cure: error.cure() };
+    let refused = |error: PolicyError| FlowError::Refused { problem: error.to_string(), help: error.help() };
     stages::known(name).map_err(refused)?;
     let mut draft = manifest.clone();
     let mut waits = Vec::new();
@@ -268,7 +268,7 @@ fn foreseen(
             }
         }
     };
-    let stands = draft.rotations.get(name).map(|rotation| stages::told(name, rotation));
+    let stands = draft.rotations.get(name).map(|rotation| stages::rotation_status(name, rotation));
     if let Some(stands) = &stands {
         let _ = writeln!(text, "stage {}: {}\nnext: {}", stands.stage, stands.is, stands.next);
     }

@@ -94,7 +94,7 @@ async fn looked(cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
     if !due.is_empty() {
         text.push_str(&format!("would be renewed: {}\n", due.join(", ")));
     }
-    if decision.unwished {
+    if decision.unplanned {
         text.push_str("renewed before, and in no plan yet: a plan would be asked for again\n");
     }
     for one in &decision.announce {

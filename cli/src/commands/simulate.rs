@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let chronicle =
         year.live().map_err(|refused| Failure::refused(refused.to_string(), "check it: slipway validate"))?;
     let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
-    printer.result(&told(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
+    printer.result(&report(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
     // Written last, so that the result is printed even if this fails.
     if let Some(path) = &args.html {
         let subject = format!("{} days with seed {} and faults {}", args.days, args.seed, args.faults);
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     Ok(if whole { Exit::Done } else { Exit::Findings })
 }
 
-fn told(name: &str, args: &Args, year: &Chronicle) -> String {
+fn report(name: &str, args: &Args, year: &Chronicle) -> String {
     let mut text = String::new();
     for (at, line) in &year.said {
         text.push_str(&format!("{}  {line}\n", at.strftime("%Y-%m-%d %H:%M")));

@@ -6,7 +6,7 @@ use slipway_core::event::{Event, RolloutSkip};
 use crate::Exit;
 use crate::cloud::{BusArgs, CloudArgs};
 use crate::failure::Failure;
-use crate::overview::has_told;
+use crate::overview::has_reported;
 use crate::printer::Printer;
 
 /// Make the open rollout of a cluster in AWS skip a machine, which then stays as it is.
@@ -49,13 +49,13 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let cloud = args.cloud.named().await?;
     let (name, active) = (cloud.cluster.as_str(), cloud.open_rollout().await?);
     let (instance, before) = (args.node.as_str(), active.skipped.contains(&args.node));
-    if !before && !has_told(&cloud, instance).await? {
+    if !before && !has_reported(&cloud, instance).await? {
         let problem = format!("no machine {instance} of {name} has ever told anything of itself");
-        let cure = format!(
+        let help = format!(
             "slipway status --cluster {name} lists those that have; of another the event `Rollout Skip` tells the rollout all the same \
              (docs/cli.md)"
         );
-        return Err(Failure::refused(problem, cure));
+        return Err(Failure::refused(problem, help));
     }
     if !before {
         let skip = RolloutSkip { cluster: name.to_owned(), instance: instance.to_owned(), at: None };

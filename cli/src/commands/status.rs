@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let cloud = args.cloud.named().await?;
-    let view = Overview::look(&cloud, &mut Reports::default(), Timestamp::now()).await?;
+    let view = Overview::read(&cloud, &mut Reports::default(), Timestamp::now()).await?;
     printer.result(&Page { printer, all: args.all }.text(&view), &view);
     Ok(if args.exit_code && !view.well { Exit::Findings } else { Exit::Done })
 }

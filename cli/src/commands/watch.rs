@@ -117,7 +117,7 @@ pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) ->
     let (mut reports, mut seen) = (Reports::default(), Seen::default());
     loop {
         let now = Timestamp::now();
-        let looked = match look(cloud, &mut reports, now).await {
+        let looked = match observe(cloud, &mut reports, now).await {
             Ok(looked) => {
                 seen.failures = 0;
                 Some(looked)
@@ -158,10 +158,14 @@ enum Upload {
     Fresh,
 }
 
-async fn look(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<(Overview, Upload), Failure> {
+async fn observe(
+    cloud: &Cloud,
+    reports: &mut Reports,
+    now: Timestamp,
+) -> Result<(Overview, Upload), Failure> {
     // The upload first, so that what is read afterwards is not older.
     let upload = upload(cloud, now).await.map_err(Failure::in_cloud)?;
-    Ok((Overview::look(cloud, reports, now).await?, upload))
+    Ok((Overview::read(cloud, reports, now).await?, upload))
 }
 
 /// Whether the newest spec has not been rendered yet.

@@ -72,7 +72,7 @@ impl Workspace {
     }
 
     /// Opens `root`, which must exist, for reading only.
-    pub(crate) fn look(root: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open_read_only(root: &Path) -> Result<Self, Failure> {
         fs::read_dir(root).map_err(|error| Failure::file("read", root, &error))?;
         Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: None })
     }

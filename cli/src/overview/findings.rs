@@ -12,10 +12,10 @@ use slipway_rollout::Ignored;
 
 use super::RolloutView;
 use super::certificates::Expiry;
-use super::nodes::{InUse, Node, Serves, Standing};
+use super::nodes::{InUse, Node, NodeState, Serves};
 use super::reports::Unreadable;
 use super::scanned::fate;
-use super::words::{ago, days_left, left, plain};
+use super::words::{ago, days_left, plain, remaining};
 
 /// Something that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -162,29 +162,29 @@ pub(super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
         };
         let console = "see its console output, or /var/log/cloud-init-output.log on it";
         match node.standing {
-            Standing::GivenUp => {
+            NodeState::GivenUp => {
                 findings.push(wrong(format!("{about} gave up at {step} {heard}: {why}"), help, console))
             }
-            Standing::Silent if boot.is_some_and(|boot| boot.state == BootstrapState::Working) => findings
+            NodeState::Silent if boot.is_some_and(|boot| boot.state == BootstrapState::Working) => findings
                 .push(wrong(
                     format!("{about} has been at {step} and said nothing since {heard}: {why}"),
                     help,
                     console,
                 )),
-            Standing::Silent => findings.push(finding(
+            NodeState::Silent => findings.push(finding(
                 Gravity::Notice,
                 &node.instance,
                 format!("{about} last told {heard} what it serves, and should have since"),
                 "if the machine is gone, this means nothing; else look at slipway-node's units on it",
             )),
-            Standing::Working if failure.is_some() => findings.push(finding(
+            NodeState::Working if failure.is_some() => findings.push(finding(
                 Gravity::Notice,
                 &node.instance,
                 format!("{about} is at {step} and tries again: {why}"),
                 help.unwrap_or_default(),
             )),
-            Standing::Up => findings.extend(ailing(node, &about)),
-            Standing::Working | Standing::Earlier => {}
+            NodeState::Up => findings.extend(ailing(node, &about)),
+            NodeState::Working | NodeState::Earlier => {}
         }
     }
     fewer(findings)
@@ -212,12 +212,12 @@ pub(super) fn of_use(
     now: Timestamp,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for node in nodes.iter().filter(|node| matches!(node.standing, Standing::Up | Standing::Silent)) {
+    for node in nodes.iter().filter(|node| matches!(node.standing, NodeState::Up | NodeState::Silent)) {
         for one in node.status.iter().flat_map(Serves::in_use) {
             let days = days_left(one.not_after, now);
             // Kubelets renew their certificate when a tenth of its life or more is left.
             let soon = if one.stored { SOON_DAYS } else { LATE_DAYS };
-            if days >= soon || (node.standing == Standing::Silent && days < -1) {
+            if days >= soon || (node.standing == NodeState::Silent && days < -1) {
                 continue;
             }
             let (why, help) = remedy(cluster, &one, manifest);
@@ -227,7 +227,7 @@ pub(super) fn of_use(
                 plain(&node.instance),
                 plain(&node.role),
                 plain(one.place),
-                left(one.not_after, now)
+                remaining(one.not_after, now)
             );
             let gravity = if days <= LATE_DAYS { Gravity::Wrong } else { Gravity::Notice };
             findings.push(finding(gravity, &node.instance, message, help));

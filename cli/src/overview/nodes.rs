@@ -28,7 +28,7 @@ pub(super) const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(30);
 pub(crate) struct Node {
     pub(crate) role: String,
     pub(crate) instance: String,
-    pub(crate) standing: Standing,
+    pub(crate) standing: NodeState,
     /// When its last report arrived.
     pub(crate) heard: Timestamp,
     /// The report about its bootstrap.
@@ -48,12 +48,12 @@ impl Node {
         let why = failure.map(|failure| format!(": {}", plain(&failure.message))).unwrap_or_default();
         let unwell = self.status.as_ref().is_some_and(|status| !status.healthy);
         Some(match self.standing {
-            Standing::Earlier => return None,
-            Standing::GivenUp => format!("gave up at {step}{why}"),
-            Standing::Working => format!("at {step}{why}"),
-            Standing::Silent => "silent".to_owned(),
-            Standing::Up if unwell => "not well".to_owned(),
-            Standing::Up => "up".to_owned(),
+            NodeState::Earlier => return None,
+            NodeState::GivenUp => format!("gave up at {step}{why}"),
+            NodeState::Working => format!("at {step}{why}"),
+            NodeState::Silent => "silent".to_owned(),
+            NodeState::Up if unwell => "not well".to_owned(),
+            NodeState::Up => "up".to_owned(),
         })
     }
 }
@@ -61,7 +61,7 @@ impl Node {
 /// Whether a machine exists, and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Standing {
+pub(crate) enum NodeState {
     /// It gave up, and was or will be terminated.
     GivenUp,
     /// It should have reported by now and has not.
@@ -224,7 +224,7 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
         let node = machines.entry(&report.instance).or_insert_with(|| Node {
             role: report.role.clone(),
             instance: report.instance.clone(),
-            standing: Standing::Up,
+            standing: NodeState::Up,
             heard: report.heard,
             bootstrap: None,
             status: None,
@@ -246,7 +246,7 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
         nodes.extend(machines);
     }
     nodes.sort_by(|one, other| {
-        let key = |node: &Node| (node.standing == Standing::Earlier, node.role.clone(), Reverse(node.heard));
+        let key = |node: &Node| (node.standing == NodeState::Earlier, node.role.clone(), Reverse(node.heard));
         key(one).cmp(&key(other)).then_with(|| one.instance.cmp(&other.instance))
     });
     nodes
@@ -278,12 +278,12 @@ fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Times
             // Unless it was brought up by hand since.
             Some(boot) if node.status.as_ref().is_none_or(|status| status.moment() < boot.moment()) => {
                 if last_up.is_some_and(|up| up > boot.moment()) {
-                    Standing::Earlier
+                    NodeState::Earlier
                 } else {
-                    Standing::GivenUp
+                    NodeState::GivenUp
                 }
             }
-            Some(_) | None if (gone && !young) || places >= most => Standing::Earlier,
+            Some(_) | None if (gone && !young) || places >= most => NodeState::Earlier,
             Some(_) | None => {
                 places += 1;
                 standing(node, now)
@@ -299,16 +299,16 @@ fn booted(node: &Node) -> Option<Moment> {
 }
 
 /// The state of a machine that may exist.
-fn standing(node: &Node, now: Timestamp) -> Standing {
+fn standing(node: &Node, now: Timestamp) -> NodeState {
     let silent = |after| now.duration_since(node.heard) > after;
     let working = node.bootstrap.as_ref().is_some_and(|boot| boot.state == BootstrapState::Working);
     // Workers report only their bootstrap.
     let reports = node.status.is_some();
     match working {
-        true if silent(STUCK_AFTER) => Standing::Silent,
-        true => Standing::Working,
-        false if reports && silent(SILENT_AFTER) => Standing::Silent,
-        false => Standing::Up,
+        true if silent(STUCK_AFTER) => NodeState::Silent,
+        true => NodeState::Working,
+        false if reports && silent(SILENT_AFTER) => NodeState::Silent,
+        false => NodeState::Up,
     }
 }
 
@@ -376,12 +376,12 @@ mod tests {
         release
     }
 
-    fn stand(reports: &[Report], release: &Rendering) -> Vec<(String, Standing, Option<Behind>)> {
+    fn stand(reports: &[Report], release: &Rendering) -> Vec<(String, NodeState, Option<Behind>)> {
         let nodes = nodes(reports, Some(release), now()).into_iter();
         nodes.map(|node| (node.instance, node.standing, node.behind)).collect()
     }
 
-    fn told(instance: &str, standing: Standing) -> (String, Standing, Option<Behind>) {
+    fn node(instance: &str, standing: NodeState) -> (String, NodeState, Option<Behind>) {
         (instance.to_owned(), standing, None)
     }
 
@@ -392,7 +392,7 @@ mod tests {
             status("etcd-0", "old", 180, "k1"),
             boot("etcd-0", "new", 20, "healthy"),
         ];
-        let expected = vec![told("new", Standing::Up), told("old", Standing::Earlier)];
+        let expected = vec![node("new", NodeState::Up), node("old", NodeState::Earlier)];
         assert_eq!(stand(&reports, &release("etcd-0", 1)), expected);
     }
 
@@ -400,11 +400,11 @@ mod tests {
     fn one_that_gave_up_counts_until_another_came_up_after_it() {
         let mut reports =
             vec![boot("controller", "bad", 30, "given-up"), boot("controller", "good", 40, "healthy")];
-        let expected = vec![told("bad", Standing::GivenUp), told("good", Standing::Up)];
+        let expected = vec![node("bad", NodeState::GivenUp), node("good", NodeState::Up)];
         assert_eq!(stand(&reports, &release("controller", 3)), expected);
         reports.push(boot("controller", "next", 10, "healthy"));
         let after = stand(&reports, &release("controller", 3));
-        assert!(after.contains(&told("bad", Standing::Earlier)), "{after:?}");
+        assert!(after.contains(&node("bad", NodeState::Earlier)), "{after:?}");
     }
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
         };
         let bad = at(boot("etcd-0", "bad", 10, "given-up"), 1);
         let good = at(boot("etcd-0", "good", 10, "healthy"), 2);
-        let expected = vec![told("good", Standing::Up), told("bad", Standing::Earlier)];
+        let expected = vec![node("good", NodeState::Up), node("bad", NodeState::Earlier)];
         assert_eq!(stand(&[bad.clone(), good.clone()], &release("etcd-0", 1)), expected);
         assert_eq!(stand(&[good, bad], &release("etcd-0", 1)), expected);
     }
@@ -432,10 +432,13 @@ mod tests {
             boot("controller", "d", 9_000, "healthy"),
         ];
         let after = stand(&reports, &release("controller", 9));
-        for (instance, standing) in
-            [("a", Standing::Silent), ("b", Standing::Silent), ("c", Standing::Working), ("d", Standing::Up)]
-        {
-            assert!(after.contains(&told(instance, standing)), "{instance}: {after:?}");
+        for (instance, standing) in [
+            ("a", NodeState::Silent),
+            ("b", NodeState::Silent),
+            ("c", NodeState::Working),
+            ("d", NodeState::Up),
+        ] {
+            assert!(after.contains(&node(instance, standing)), "{instance}: {after:?}");
         }
     }
 
@@ -447,10 +450,10 @@ mod tests {
             boot("pool-a", "3", 3_000, "healthy"),
         ];
         let after = stand(&reports, &release("pool-a", 2));
-        assert_eq!(after[2], told("3", Standing::Earlier));
+        assert_eq!(after[2], node("3", NodeState::Earlier));
         let after = stand(&reports, &release("pool-b", 2));
-        let of: Vec<Standing> = after.into_iter().map(|(_, standing, _)| standing).collect();
-        assert_eq!(of, [Standing::Up, Standing::Up, Standing::Earlier]);
+        let of: Vec<NodeState> = after.into_iter().map(|(_, standing, _)| standing).collect();
+        assert_eq!(of, [NodeState::Up, NodeState::Up, NodeState::Earlier]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_rollout::{Active, Work};
 
-use super::nodes::{Node, Standing};
+use super::nodes::{Node, NodeState};
 
 /// The progress of the machines of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,7 +41,7 @@ enum Turn {
 }
 
 /// Counts the machines of the roles that `active` refreshes or replaces. `None`: none of them has reported.
-pub(super) fn of(nodes: &[Node], active: &Active) -> Option<Progress> {
+pub(super) fn progress(nodes: &[Node], active: &Active) -> Option<Progress> {
     let turn = |node: &Node| {
         let step = active.nodes.steps.iter().find(|step| step.role.to_string() == node.role)?;
         let told = node.bootstrap.as_ref().map(|boot| boot.heard);
@@ -51,10 +51,10 @@ pub(super) fn of(nodes: &[Node], active: &Active) -> Option<Progress> {
             Work::Save | Work::Fewer | Work::Leave | Work::Remove => return None,
         };
         match (node.standing, node.behind) {
-            (Standing::Earlier, _) => None,
+            (NodeState::Earlier, _) => None,
             (_, Some(_)) => Some(Turn::ToCome),
-            (Standing::Up, None) => told.filter(|at| *at > active.started_at).map(Turn::Done),
-            (Standing::GivenUp | Standing::Silent | Standing::Working, None) => None,
+            (NodeState::Up, None) => told.filter(|at| *at > active.started_at).map(Turn::Done),
+            (NodeState::GivenUp | NodeState::Silent | NodeState::Working, None) => None,
         }
     };
     count(nodes.iter().filter_map(turn), active.started_at)

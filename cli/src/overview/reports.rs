@@ -51,7 +51,7 @@ pub(super) struct Unreadable {
 
 /// All reports.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct AllReports {
     pub(super) reports: Vec<Report>,
     pub(super) unreadable: Vec<Unreadable>,
     /// How many were skipped, the oldest.
@@ -71,7 +71,7 @@ struct Place {
 }
 
 /// Whether a machine of the cluster ever reported anything. If there are more reports than are listed, this is unknown and counts as yes.
-pub(crate) async fn has_told(cloud: &Cloud, instance: &str) -> Result<bool, Failure> {
+pub(crate) async fn has_reported(cloud: &Cloud, instance: &str) -> Result<bool, Failure> {
     let folder = cloud.key("nodes/");
     let listed = cloud.list("nodes/", MOST_LISTED).await?;
     let all = listed.len() < MOST_LISTED;
@@ -84,12 +84,13 @@ pub(crate) async fn has_told(cloud: &Cloud, instance: &str) -> Result<bool, Fail
 
 impl Reports {
     /// The last reports of all nodes.
-    pub(super) async fn hear(&mut self, cloud: &Cloud) -> Result<Heard, Failure> {
+    pub(super) async fn read_all(&mut self, cloud: &Cloud) -> Result<AllReports, Failure> {
         let folder = cloud.key("nodes/");
         let mut listed = cloud.list("nodes/", MOST_LISTED).await?;
         listed.retain(|object| place(&folder, &object.key).is_some());
         listed.sort_by(|one, other| other.modified.cmp(&one.modified).then_with(|| one.key.cmp(&other.key)));
-        let mut heard = Heard { unread: listed.len().saturating_sub(MOST_READ), ..Heard::default() };
+        let mut heard =
+            AllReports { unread: listed.len().saturating_sub(MOST_READ), ..AllReports::default() };
         listed.truncate(MOST_READ);
         let before = std::mem::take(&mut self.0);
         let reads = listed.iter().map(|object| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_credentials::renewal::State;
-use slipway_credentials::rotation::{self, Told};
+use slipway_credentials::rotation::{self, RotationStatus};
 use slipway_credentials::{Manifest, Origin, policy};
 
 use super::findings::{Finding, Gravity, finding};
@@ -25,7 +25,7 @@ pub(crate) struct ScanView {
 }
 
 impl ScanView {
-    pub(super) fn of(scan: &State) -> Self {
+    pub(super) fn new(scan: &State) -> Self {
         let urgent = scan.urgent.as_ref().map(slipway_credentials::renewal::Urgent::words);
         Self { at: scan.at, findings: scan.findings.clone(), urgent }
     }
@@ -34,7 +34,7 @@ impl ScanView {
 /// The state of each rotation, with the command that continues it.
 pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
     let told = |(name, rotation): (&String, &rotation::Rotation)| {
-        let Told { stage, is, next, .. } = rotation::told(name, rotation);
+        let RotationStatus { stage, is, next, .. } = rotation::rotation_status(name, rotation);
         let you =
             rotation::after(name, rotation.stage).map(|you| format!("; you: {you}")).unwrap_or_default();
         let message = format!("{name} is being exchanged, at the stage {stage}: {is}; {next}{you}");
@@ -107,7 +107,7 @@ pub(super) fn fate(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_credentials::renewal::{self, Told as Certificate};
+    use slipway_credentials::renewal::{self, CertificateStatus as Certificate};
     use slipway_credentials::rotation::{Rotation, Stage};
 
     use super::*;

@@ -21,7 +21,7 @@ pub(crate) fn days_left(end: Timestamp, now: Timestamp) -> i64 {
 }
 
 /// `in 12 d`, `expired 3 d ago`.
-pub(crate) fn left(end: Timestamp, now: Timestamp) -> String {
+pub(crate) fn remaining(end: Timestamp, now: Timestamp) -> String {
     match days_left(end, now) {
         days if days < 0 => format!("expired {} d ago", -days),
         days => format!("{days} d left"),
@@ -62,8 +62,8 @@ mod tests {
         ] {
             assert_eq!(ago(then.parse().unwrap(), now), words, "{then}");
         }
-        assert_eq!(left("2026-11-22T11:59:59Z".parse().unwrap(), now), "expired 1 d ago");
-        assert_eq!(left("2026-11-23T11:59:59Z".parse().unwrap(), now), "0 d left");
+        assert_eq!(remaining("2026-11-22T11:59:59Z".parse().unwrap(), now), "expired 1 d ago");
+        assert_eq!(remaining("2026-11-23T11:59:59Z".parse().unwrap(), now), "0 d left");
     }
 
     #[test]

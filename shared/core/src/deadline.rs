@@ -54,7 +54,7 @@ pub struct Roll {
 impl Roll {
     /// The roll of a renewal in `cluster`. `None`: the cluster renews nothing automatically.
     #[must_use]
-    pub fn of(cluster: &Cluster) -> Option<Self> {
+    pub fn for_cluster(cluster: &Cluster) -> Option<Self> {
         let policy = cluster.certificates.rollout_before_expiry?;
         Some(Self {
             members: u32::try_from(cluster.etcd.members.len()).unwrap_or(u32::MAX),
@@ -119,7 +119,7 @@ impl Roll {
 #[must_use]
 pub fn lead(cluster: &Cluster) -> Option<SignedDuration> {
     let policy = cluster.certificates.rollout_before_expiry?;
-    Some(Roll::of(cluster)?.lead(policy.emergency_days))
+    Some(Roll::for_cluster(cluster)?.lead(policy.emergency_days))
 }
 
 /// Days of 24 hours.
@@ -217,7 +217,7 @@ pub enum Urgency {
 impl Urgency {
     /// The urgency of certificates that expire at `ends`, if any do, and that must be replaced from `lead` before.
     #[must_use]
-    pub fn of(ends: Option<Timestamp>, lead: SignedDuration, now: Timestamp) -> Self {
+    pub fn new(ends: Option<Timestamp>, lead: SignedDuration, now: Timestamp) -> Self {
         match ends {
             Some(ends) if ends <= now => Self::Expired { ends },
             Some(ends) if ends.duration_since(now) <= lead => Self::Due { ends },
@@ -295,7 +295,7 @@ impl Deadline {
     /// How urgent it is for the roles for which `counts` holds.
     #[must_use]
     pub fn urgency(&self, counts: impl Fn(&Role) -> bool, now: Timestamp) -> Urgency {
-        Urgency::of(self.first(counts), SignedDuration::from_secs(self.lead_s), now)
+        Urgency::new(self.first(counts), SignedDuration::from_secs(self.lead_s), now)
     }
 
     /// From when on neither windows nor approval delay the renewal. `None`: nothing expires.
@@ -338,11 +338,11 @@ mod tests {
     fn urgency_follows_the_clock_and_only_what_has_ended_has_expired() {
         let ends: Timestamp = "2027-11-20T12:00:00Z".parse().unwrap();
         let lead = SignedDuration::from_hours(48);
-        let at = |hours: i64| Urgency::of(Some(ends), lead, ends - SignedDuration::from_hours(hours));
+        let at = |hours: i64| Urgency::new(Some(ends), lead, ends - SignedDuration::from_hours(hours));
         assert_eq!(at(49), Urgency::None);
         assert_eq!((at(48), at(1)), (Urgency::Due { ends }, Urgency::Due { ends }));
         assert_eq!((at(0), at(-1)), (Urgency::Expired { ends }, Urgency::Expired { ends }));
-        assert_eq!(Urgency::of(None, lead, ends), Urgency::None);
+        assert_eq!(Urgency::new(None, lead, ends), Urgency::None);
         assert!(!at(49).overrides() && at(48).overrides() && !at(1).has_expired() && at(0).has_expired());
     }
 

@@ -92,7 +92,7 @@ pub enum NameZone {
 impl NameZone {
     /// The zone with that id; without an id, the zone that the network stack makes.
     #[must_use]
-    pub fn of(id: Option<&str>) -> Self {
+    pub fn from_id(id: Option<&str>) -> Self {
         id.map_or(Self::Made, |id| Self::Given(id.to_owned()))
     }
 }
@@ -134,11 +134,11 @@ pub fn founder(cluster: &Cluster, member: &EtcdMember) -> MemberPin {
 
 /// Which members are deployed, for [`settle`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum DeployedMembers {
     /// None, and no rollout is making any.
     Nothing,
     /// A rollout may be creating these members, so the pins made for it hold.
-    OnItsWay,
+    InProgress,
     /// These, each with its pin in the deployed release. `None`: an older release did not record it.
     Members(BTreeMap<u32, Option<MemberPin>>),
 }
@@ -147,15 +147,15 @@ pub enum Standing {
 fn endpoints(
     cluster: &Cluster,
     known: &BTreeMap<u32, MemberPin>,
-    standing: &Standing,
+    standing: &DeployedMembers,
     joiner: u32,
 ) -> Vec<String> {
     let stays = |member: &EtcdMember| {
         let pin = match standing {
-            Standing::Nothing => return false,
+            DeployedMembers::Nothing => return false,
             // Members that joined in an earlier upload may not be part of the rollout in progress.
-            Standing::OnItsWay => known.get(&member.index).filter(|pin| !pin.joins),
-            Standing::Members(members) => match members.get(&member.index) {
+            DeployedMembers::InProgress => known.get(&member.index).filter(|pin| !pin.joins),
+            DeployedMembers::Members(members) => match members.get(&member.index) {
                 Some(None) => return true,
                 Some(Some(pin)) => Some(pin),
                 None => None,
@@ -175,7 +175,7 @@ fn endpoints(
 pub fn settle(
     cluster: &Cluster,
     settled_before: &BTreeMap<u32, MemberPin>,
-    standing: &Standing,
+    standing: &DeployedMembers,
 ) -> BTreeMap<u32, MemberPin> {
     let one = |member: &EtcdMember| {
         let known = settled_before.get(&member.index);
@@ -192,9 +192,9 @@ pub fn settle(
             })
         };
         let before = match standing {
-            Standing::Nothing => return founder(cluster, member),
-            Standing::OnItsWay => known,
-            Standing::Members(members) => match members.get(&member.index) {
+            DeployedMembers::Nothing => return founder(cluster, member),
+            DeployedMembers::InProgress => known,
+            DeployedMembers::Members(members) => match members.get(&member.index) {
                 // Older releases of Slipway made founding members only.
                 Some(None) => return known.cloned().unwrap_or_else(|| founder(cluster, member)),
                 Some(Some(pin)) => Some(pin),

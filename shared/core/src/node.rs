@@ -5,12 +5,12 @@
 //! configuration says nothing about Kubernetes, and a worker's nothing about controllers, etcd or other pools.
 
 pub mod answer;
+mod bootstrap;
 pub mod command;
 mod controller;
 mod etcd;
 pub mod failure;
 pub mod report;
-mod told;
 mod word;
 mod worker;
 
@@ -27,12 +27,12 @@ pub use answer::{
     Answer, DrainRecord, Drained, LeaderMoved, MemberRemoved, RecordsRetired, Refreshed, SnapshotTaken,
     Uncordoned,
 };
+pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use command::{Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use failure::{Failure, FailureCode};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
-pub use told::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use word::Word;
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 
@@ -163,7 +163,7 @@ impl NodeConfig {
         let base: Base = serde_json::from_str(text)?;
         let role: Role = base.role.parse().map_err(serde_json::Error::custom)?;
         if let Some(lacks) =
-            SystemImage::of(&role).iter().find(|image| !base.images.contains_key(image.as_str()))
+            SystemImage::for_role(&role).iter().find(|image| !base.images.contains_key(image.as_str()))
         {
             return Err(serde_json::Error::custom(format!("it names no image of {}", lacks.as_str())));
         }

@@ -19,7 +19,7 @@ pub enum Program {
 impl Program {
     /// The programs that nodes of `role` need.
     #[must_use]
-    pub fn of(role: &Role) -> &'static [Self] {
+    pub fn for_role(role: &Role) -> &'static [Self] {
         match role {
             Role::Etcd(_) => &[Self::Etcd],
             Role::Controller | Role::Pool(_) => {
@@ -72,7 +72,7 @@ impl SystemImage {
 
     /// The images that nodes of `role` run.
     #[must_use]
-    pub fn of(role: &Role) -> &'static [Self] {
+    pub fn for_role(role: &Role) -> &'static [Self] {
         match role {
             Role::Controller => &Self::ALL,
             Role::Pool(_) => &[Self::Pause],

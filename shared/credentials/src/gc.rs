@@ -108,7 +108,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(name: &str) -> Self {
+    fn parse(name: &str) -> Self {
         let parts: Vec<&str> = name.split('/').collect();
         match parts[..] {
             ["pki", asset, file] => {
@@ -161,11 +161,11 @@ pub fn decide(
         digests.iter().for_each(|digest| held.add(manifest, role, digest));
     }
     for object in stored.iter().filter(|object| is_young(object)) {
-        if let Kind::Credentials(role, digest) = Kind::of(&object.name) {
+        if let Kind::Credentials(role, digest) = Kind::parse(&object.name) {
             held.add(manifest, &role, &digest);
         }
     }
-    let reason = |object: &Stored| match Kind::of(&object.name) {
+    let reason = |object: &Stored| match Kind::parse(&object.name) {
         Kind::Half(asset, fingerprint) => {
             if rotation::stored(manifest, &asset, &fingerprint).is_some() {
                 Reason::Current
@@ -434,7 +434,7 @@ mod tests {
                 if young {
                     prop_assert!(!verdict.goes);
                 }
-                match Kind::of(&object.name) {
+                match Kind::parse(&object.name) {
                     Kind::Credentials(of, digest) => {
                         let named = manifest.bundles.get(&of).is_some_and(|bundle| bundle.digest == digest);
                         let in_use = has(&referred.credentials, &of, &digest);

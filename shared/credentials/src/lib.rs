@@ -44,16 +44,16 @@ pub enum Origin {
     Provided,
 }
 
-impl Origin {
-    /// The origin that the spec asks for.
-    #[must_use]
-    pub fn of(source: OwnSource) -> Self {
+impl From<OwnSource> for Origin {
+    fn from(source: OwnSource) -> Self {
         match source {
             OwnSource::Imported => Self::Imported,
             OwnSource::Provided => Self::Provided,
         }
     }
+}
 
+impl Origin {
     fn is_generated(&self) -> bool {
         *self == Self::Generated
     }

@@ -121,7 +121,7 @@ pub enum PolicyError {
         /// Why.
         why: String,
         /// What to do.
-        cure: String,
+        help: String,
     },
     /// A certificate cannot be renewed individually.
     #[error("{name} cannot be renewed by itself: {why}")]
@@ -131,7 +131,7 @@ pub enum PolicyError {
         /// Why.
         why: &'static str,
         /// What to do.
-        cure: &'static str,
+        help: &'static str,
     },
     /// The inventory lacks an asset of a bundle.
     #[error("asset {asset} of {role}'s bundle is not in the inventory")]
@@ -146,7 +146,7 @@ pub enum PolicyError {
 impl PolicyError {
     /// What a person can do about it.
     #[must_use]
-    pub fn cure(&self) -> String {
+    pub fn help(&self) -> String {
         match self {
             Self::OutlivesIssuer { issuer, .. } => format!("rotate {issuer}: slipway rotate-ca {issuer}"),
             Self::TooLong { .. } => "lower tlsCADurationDays or tlsCertDurationDays".to_owned(),
@@ -163,8 +163,8 @@ impl PolicyError {
                 format!("put import/{certificate} and import/{key} beside the spec, then upload the spec again")
             }
             Self::Unknown { names, .. } => format!("the certificates are {}", names.join(", ")),
-            Self::NotRenewable { cure, .. } => (*cure).to_owned(),
-            Self::NotRotatable { cure, .. } => cure.clone(),
+            Self::NotRenewable { help, .. } => (*help).to_owned(),
+            Self::NotRotatable { help, .. } => help.clone(),
             Self::Incomplete { .. } => "bring back an earlier version of the inventory".to_owned(),
         }
     }
@@ -313,7 +313,7 @@ pub fn to_renew<'a>(
             slipway_core::words::nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
         return Err(PolicyError::Unknown { name: name.to_owned(), suggestion, names });
     };
-    let refused = |why, cure| Err(PolicyError::NotRenewable { name: name.to_owned(), why, cure });
+    let refused = |why, help| Err(PolicyError::NotRenewable { name: name.to_owned(), why, help });
     let profile = match &asset.kind {
         AssetKind::Certificate(profile) if profile.authority => {
             return refused(

@@ -376,7 +376,7 @@ impl Profiles<'_> {
 
     fn origin(&self, authority: &str) -> Origin {
         let own = self.cluster.certificates.authorities.get(authority);
-        own.map_or(Origin::Generated, |own| Origin::of(own.source))
+        own.map_or(Origin::Generated, |own| Origin::from(own.source))
     }
 
     fn client(&self, name: &str, issuer: &str, common_name: &str, organization: Option<&str>) -> Asset {

@@ -11,11 +11,11 @@
 //! - No leaf outlives its authority. A leaf that would not last longer after a renewal is not renewed.
 
 mod announce;
+mod certificate_state;
 mod decide;
 mod groups;
 pub mod recovery;
 mod reported;
-mod standing;
 mod state;
 mod strategy;
 #[cfg(test)]
@@ -31,11 +31,11 @@ use slipway_core::role::Role;
 use crate::{CertificateFacts, Manifest};
 
 pub use announce::{AUTHORITY_DAYS, Announcement, LEAF_DAYS};
+pub use certificate_state::{CertificateState, Elsewhere};
 pub use decide::{decide, renewal_time};
 pub use groups::{Group, Topology, group};
 pub use reported::{Held, Reported, reported};
-pub use standing::{Elsewhere, Standing};
-pub use state::{Announced, State, Superseded, Told, Urgent};
+pub use state::{Announced, CertificateStatus, State, Superseded, Urgent};
 pub use strategy::{by_strategy, replaced};
 
 /// A certificate is renewed at most this many days earlier than the spec says.
@@ -58,7 +58,7 @@ pub struct Observed<'a> {
     /// The last reports of its nodes.
     pub nodes: &'a [Reported],
     /// The result of the newest plan. `None`: there was never a plan.
-    pub wished: Option<&'a Wished>,
+    pub planned: Option<&'a Planned>,
     /// The state kept by the last scan.
     pub state: &'a State,
     /// The renewals that a person requested.
@@ -78,7 +78,7 @@ pub struct Asked {
 
 /// The result of the newest plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wished {
+pub struct Planned {
     /// The digest of each role's bundle.
     pub digests: BTreeMap<Role, String>,
     /// Whether a rollout has reached it, and none is in progress.
@@ -123,9 +123,9 @@ pub struct Decision {
     /// The problems that a person has to resolve.
     pub findings: Vec<Finding>,
     /// All certificates in use, by name.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<CertificateState>,
     /// Whether the inventory has credentials that the newest plan lacks, so that a new plan is needed.
-    pub unwished: bool,
+    pub unplanned: bool,
     /// The state to keep if nothing is renewed; see [`State::renewed`].
     pub next: State,
 }

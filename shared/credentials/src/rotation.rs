@@ -27,8 +27,8 @@ use super::policy::{self, BundleFile, KUBERNETES_DIR, Part, Source};
 use super::{Asset, AssetKind, Entry, Manifest, Origin};
 
 pub use due::{Due, Why, due};
-pub use gate::{Heard, Next, Seen, Wait, next};
-pub use words::{Told, after, lines, told, words};
+pub use gate::{Next, NodeReport, Seen, Wait, next};
+pub use words::{RotationStatus, after, lines, rotation_status, words};
 
 /// The rotation of one asset, as stored in the inventory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,8 +184,8 @@ pub fn to_start(
     now: Timestamp,
 ) -> Result<Asset, PolicyError> {
     known(name)?;
-    let refused = |why: &str, cure: String| {
-        Err(PolicyError::NotRotatable { name: name.to_owned(), why: why.to_owned(), cure })
+    let refused = |why: &str, help: String| {
+        Err(PolicyError::NotRotatable { name: name.to_owned(), why: why.to_owned(), help })
     };
     let (Some(asset), Some(entry)) =
         (assets.iter().find(|asset| asset.name == name), manifest.assets.get(name))
@@ -226,7 +226,7 @@ pub fn known(name: &str) -> Result<(), PolicyError> {
             Some(near) => format!("it is no authority; did you mean {near}?"),
             None => "it is no authority".to_owned(),
         },
-        cure: format!(
+        help: format!(
             "name one of {}; a certificate is renewed by `slipway certs renew`",
             ROTATABLE.join(", ")
         ),
@@ -253,9 +253,9 @@ pub fn begin(manifest: &mut Manifest, name: &str, now: Timestamp) {
 /// If it is not being rotated, or the old one is removed already.
 pub fn abort(manifest: &mut Manifest, name: &str, now: Timestamp) -> Result<bool, PolicyError> {
     known(name)?;
-    let refused = |why: &str, cure: &str| {
-        let (name, why, cure) = (name.to_owned(), why.to_owned(), cure.to_owned());
-        Err(PolicyError::NotRotatable { name, why, cure })
+    let refused = |why: &str, help: &str| {
+        let (name, why, help) = (name.to_owned(), why.to_owned(), help.to_owned());
+        Err(PolicyError::NotRotatable { name, why, help })
     };
     let Some(rotation) = manifest.rotations.get(name) else {
         return refused("it is not being rotated, so that there is nothing to go back from", "leave it");

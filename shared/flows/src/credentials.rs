@@ -357,7 +357,7 @@ async fn has_no_pki<O: Objects>(
     Err(FlowError::Corrupt {
         key: key.to_owned(),
         problem: "is lost, and what stands was made with it".to_owned(),
-        cure: "bring back its last version (a versioned bucket keeps it); none is made in its place, because other authorities \
+        help: "bring back its last version (a versioned bucket keeps it); none is made in its place, because other authorities \
                would lock out every node and every user that there is"
             .to_owned(),
     })
@@ -373,7 +373,7 @@ fn refuse_older(key: &str, manifest: &Manifest, known: &Known) -> FlowResult<()>
                 problem: format!(
                     "does not know the bundle {digest} that {role} runs: it is older than that, or of another cluster"
                 ),
-                cure: format!(
+                help: format!(
                     "bring back its newest version (a versioned bucket keeps it); if it is lost and {role} is to go back to \
                      earlier credentials, say so by adding \"{digest}\": [] under \"retired\", \"{role}\""
                 ),
@@ -390,10 +390,10 @@ fn refuse_other_format(key: &str, manifest: &Manifest) -> FlowResult<()> {
     Err(FlowError::Corrupt {
         key: key.to_owned(),
         problem: format!("has format {}, and this release of Slipway knows {FORMAT}", manifest.format),
-        cure: "use the release that wrote it, or a newer one".to_owned(),
+        help: "use the release that wrote it, or a newer one".to_owned(),
     })
 }
 
 fn refused(error: PolicyError) -> FlowError {
-    FlowError::Refused { problem: error.to_string(), cure: error.cure() }
+    FlowError::Refused { problem: error.to_string(), help: error.help() }
 }

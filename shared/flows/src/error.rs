@@ -9,22 +9,22 @@ pub enum FlowError {
     #[error(transparent)]
     Port(#[from] PortError),
     /// A stored object is lost or damaged.
-    #[error("{key} {problem}; {cure}")]
+    #[error("{key} {problem}; {help}")]
     Corrupt {
         /// Key of the object.
         key: String,
         /// What is wrong with it: lost, truncated, not JSON, modified.
         problem: String,
         /// What to do.
-        cure: String,
+        help: String,
     },
     /// The request cannot be carried out in the present state.
-    #[error("{problem}; {cure}")]
+    #[error("{problem}; {help}")]
     Refused {
         /// Why.
         problem: String,
         /// What to do.
-        cure: String,
+        help: String,
     },
     /// Other writers kept winning the race for the same object; a retry may succeed.
     #[error("lost the race for {key} {tries} times in a row; trying again later")]

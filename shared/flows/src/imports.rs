@@ -225,7 +225,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
 
     /// An authority that is valid, as read or as it exists. `None`: it is not, and its leaves need not be checked.
     async fn authority(&mut self, name: &str, own: &OwnAuthority) -> FlowResult<Option<BroughtAuthority>> {
-        let asked = Origin::of(own.source);
+        let asked = Origin::from(own.source);
         let stands = self.manifest.assets.get(name);
         if stands.is_some_and(|entry| entry.origin != asked) {
             self.exchanged(name);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::keys;
-use slipway_core::members::{Standing, settle};
+use slipway_core::members::{DeployedMembers, settle};
 use slipway_core::release::Rendering;
 use slipway_ports::{Objects, Parameters, Registry};
 use slipway_render::lock::Lock;
@@ -29,7 +29,7 @@ pub async fn resolve(
     parameters: &impl Parameters,
     registry: &impl Registry,
     cluster: &Cluster,
-    etcd: &Standing,
+    etcd: &DeployedMembers,
     stands: &[&Rendering],
     check: impl Fn(&Lock) -> Result<(), NotPrepared> + Send,
 ) -> Result<Lock, NotPrepared> {
@@ -48,7 +48,7 @@ pub async fn resolve(
         for name in missing.parameters {
             let image = parameters.value(&name).await?.ok_or_else(|| FlowError::Refused {
                 problem: format!("the SSM parameter {name} does not exist in {}", cluster.region),
-                cure: "name one that does, or set amiId".to_owned(),
+                help: "name one that does, or set amiId".to_owned(),
             })?;
             new.images.insert(name, image);
         }
@@ -78,7 +78,7 @@ async fn checksums(
                     None => format!("nothing is published at {says}, which is to say the checksum of {url}"),
                     Some(_) => format!("{says} says no SHA-256 of {url}"),
                 },
-                cure: "name a release that exists (kubernetesVersion, etcd.version), or write software.source: image"
+                help: "name a release that exists (kubernetesVersion, etcd.version), or write software.source: image"
                     .to_owned(),
             })?;
             Ok((url, digest))
@@ -97,7 +97,7 @@ async fn digests(
         .map(|reference| async move {
             let digest = registry.digest(&reference).await?.ok_or_else(|| FlowError::Refused {
                 problem: format!("the image {reference} does not exist in its registry"),
-                cure: "give the add-on a `version` that does, or turn it off; one of Kubernetes itself goes with kubernetesVersion".to_owned(),
+                help: "give the add-on a `version` that does, or turn it off; one of Kubernetes itself goes with kubernetesVersion".to_owned(),
             })?;
             Ok((reference, digest))
         })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use slipway_credentials::renewal::recovery::{Heard, Recovery};
+use slipway_credentials::renewal::recovery::{CommandReport, Recovery};
 use slipway_ports::{ErrorKind, Objects, PortError};
 use slipway_rollout::fleet::Lifecycle;
 
@@ -16,7 +16,7 @@ use crate::ports::{Commands, Groups};
 /// # Errors
 /// If a port fails, or a deployed release is lost.
 pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str) -> FlowResult<Machines> {
-    let standing = rotation::standing_releases(assets, cluster).await?;
+    let standing = rotation::deployed_releases(assets, cluster).await?;
     let up = |lifecycle| match lifecycle {
         Lifecycle::Pending | Lifecycle::InService => true,
         Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Retained | Lifecycle::Elsewhere => {
@@ -38,7 +38,7 @@ pub async fn turn(
     let mut heard = BTreeMap::new();
     for command in recovery.under_way() {
         match commands.answer(&command).await {
-            Ok(view) => heard.extend(view.map(|view| (command.token, Heard::View(view)))),
+            Ok(view) => heard.extend(view.map(|view| (command.token, CommandReport::View(view)))),
             Err(error) if error.kind == ErrorKind::Transient => {}
             Err(error) => return Err(error.into()),
         }
@@ -53,7 +53,7 @@ pub async fn turn(
                 Ok(()) => {}
                 Err(error) if error.kind == ErrorKind::Denied => return Err(error.into()),
                 Err(error) => {
-                    heard.insert(command.token, Heard::NotSent(not_sent(&error)));
+                    heard.insert(command.token, CommandReport::NotSent(not_sent(&error)));
                 }
             }
         }

@@ -145,7 +145,7 @@ pub struct Running {
     /// What is deployed.
     pub baseline: Baseline,
     /// Whether a rollout is in progress.
-    pub on_its_way: bool,
+    pub in_progress: bool,
     /// The target of the rollout in progress.
     pub target: Option<Rendering>,
 }
@@ -212,7 +212,7 @@ pub async fn render_upload(
     for _ in 0..TRIES {
         match render_once(ports, site, &upload, now).await? {
             // The pointer may name an upload that was outdated when it was written, because the run for the newer upload looked before.
-            Outcome::Superseded if is_wished(ports.assets, &upload).await? => {
+            Outcome::Superseded if is_desired(ports.assets, &upload).await? => {
                 let Some(head) = ports.specs.head(&keys::spec(&upload.cluster)).await? else { break };
                 upload.version = head.version;
             }
@@ -227,7 +227,7 @@ pub async fn render_upload(
 }
 
 /// Whether `desired.json` points to a plan of that upload.
-async fn is_wished(assets: &impl Objects, upload: &Upload) -> FlowResult<bool> {
+async fn is_desired(assets: &impl Objects, upload: &Upload) -> FlowResult<bool> {
     let desired = store::load::<Desired>(assets, &keys::desired(&upload.cluster)).await?.value;
     Ok(desired.is_some_and(|desired| desired.spec_version == upload.version))
 }
@@ -303,7 +303,7 @@ async fn render_version(
     let imports =
         BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
     let prepared =
-        prepare(ports, &imports, site, &upload.cluster, &text.bytes, &patches, &running, now).await;
+        issue_and_render(ports, &imports, site, &upload.cluster, &text.bytes, &patches, &running, now).await;
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(NotPrepared::Rejected(diagnostics)) => {
@@ -370,7 +370,7 @@ async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>)
         }
         None => None,
     };
-    Ok(Running { baseline, on_its_way: rollout.active().is_some(), target })
+    Ok(Running { baseline, in_progress: rollout.active().is_some(), target })
 }
 
 /// Checks a spec by itself and against what is deployed, makes the missing credentials, and renders.
@@ -378,7 +378,7 @@ async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>)
 /// # Errors
 /// Findings, or a call that failed.
 #[allow(clippy::too_many_arguments, reason = "the world, and what is rendered of it")]
-pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: Crypto>(
+pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: Crypto>(
     ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     imports: &impl Imports,
     site: &Site,
@@ -404,7 +404,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     };
     // Before anything is stored: a spec whose imports are refused changes nothing.
     let imported = imported(ports, imports, text, &cluster, now).await?;
-    let etcd = running.baseline.etcd(running.on_its_way);
+    let etcd = running.baseline.etcd(running.in_progress);
     let stands: Vec<&Rendering> = running.stands().collect();
     let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, &stands, check)
         .await?;

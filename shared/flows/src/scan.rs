@@ -13,7 +13,9 @@ use slipway_core::cluster::Cluster;
 use slipway_core::event::{CertificateExpiring, CertificateRenewed, Event, RenewalFailed, ScanRequested};
 use slipway_core::keys;
 use slipway_credentials::Manifest;
-use slipway_credentials::renewal::{self, Announcement, Asked, Decision, Finding, Renewal, Standing, State};
+use slipway_credentials::renewal::{
+    self, Announcement, Asked, CertificateState, Decision, Finding, Renewal, State,
+};
 use slipway_credentials::rotation::due;
 use slipway_ports::{Crypto, Folders, Keys, Listing, Objects};
 
@@ -55,7 +57,7 @@ pub struct Scanned {
     /// `clusterName`.
     pub cluster: String,
     /// All certificates in use, before the renewals.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<CertificateState>,
     /// The certificates that were renewed.
     pub renewed: Vec<String>,
     /// Renewals that were due and failed.
@@ -131,15 +133,15 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
     }
     let (mut renewed, failed) = renew(ports, &seen.cluster, &decision.renew, now).await?;
     let rotated = rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?;
-    decision.unwished |= rotated.iter().any(Rotated::changes_nodes);
+    decision.unplanned |= rotated.iter().any(Rotated::changes_nodes);
     renewed.extend(rotated.into_iter().flat_map(|one| one.made));
-    let manifest = match renewed.is_empty() && !decision.unwished {
+    let manifest = match renewed.is_empty() && !decision.unplanned {
         true => seen.manifest.clone(),
         false => load_manifest(ports.assets, cluster).await?.unwrap_or_default(),
     };
-    let mut events = events(cluster, &decision, &manifest, seen.wished.as_ref(), &renewed, &failed);
+    let mut events = events(cluster, &decision, &manifest, seen.planned.as_ref(), &renewed, &failed);
     // If a new plan is about to be made, it will request its own rollout.
-    let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unwished);
+    let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unplanned);
     events.extend(overdue.map(Event::RolloutRequested));
     ports.bus.publish(&events).await?;
     let done: Vec<Renewal> = decision.renew.iter().filter(|one| is_done(one, &renewed)).cloned().collect();
@@ -190,7 +192,7 @@ impl observe::Seen {
             manifest: &self.manifest,
             stored: &self.stored,
             nodes: &self.nodes,
-            wished: self.wished.as_ref(),
+            planned: self.planned.as_ref(),
             state: &self.state,
             asked,
         };
@@ -222,7 +224,7 @@ async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Crypto>(
             decision.findings.push(Finding {
                 key: keys::manifest(&cluster.name),
                 message: format!("a rotation cannot go on: {error}"),
-                help: "cure that; the next scan goes on from where it is".to_owned(),
+                help: "resolve that; the next scan continues the rotation".to_owned(),
             });
             decision.next.findings.clone_from(&decision.findings);
             Ok(Vec::new())
@@ -294,14 +296,14 @@ fn events(
     cluster: &str,
     decision: &Decision,
     manifest: &Manifest,
-    wished: Option<&renewal::Wished>,
+    planned: Option<&renewal::Planned>,
     renewed: &[String],
     failed: &[RenewalFailed],
 ) -> Vec<Event> {
     let mut events: Vec<Event> = decision.announce.iter().map(|one| expiring(cluster, one)).collect();
     events.extend(failed.iter().cloned().map(Event::RenewalFailed));
-    if !renewed.is_empty() || decision.unwished {
-        let lacks = |digests: &renewal::Wished| {
+    if !renewed.is_empty() || decision.unplanned {
+        let lacks = |digests: &renewal::Planned| {
             let roles = manifest.bundles.iter().filter(|(role, bundle)| {
                 digests.digests.get(*role).is_some_and(|digest| *digest != bundle.digest)
             });
@@ -315,7 +317,7 @@ fn events(
         events.push(Event::CertificateRenewed(CertificateRenewed {
             cluster: cluster.to_owned(),
             certificates,
-            roles: wished.map(lacks).unwrap_or_default(),
+            roles: planned.map(lacks).unwrap_or_default(),
             urgent: decision.next.urgent.as_ref().map(renewal::Urgent::words),
         }));
     }

@@ -69,7 +69,7 @@ fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
         }
         _ => "",
     };
-    let cure = match format {
+    let help = match format {
         Ok(format) => format!(
             "if another version of Slipway wrote it (its format is {format}), deploy that version again{until}; else repair it by \
              hand, with its earlier versions beside you (the bucket keeps them)"
@@ -81,7 +81,7 @@ fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
     FlowError::Corrupt {
         key: key.to_owned(),
         problem: format!("cannot be read ({} bytes): {error}", bytes.len()),
-        cure,
+        help,
     }
 }
 

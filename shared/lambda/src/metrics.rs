@@ -84,7 +84,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use slipway_credentials::Origin;
-    use slipway_credentials::renewal::{Elsewhere, Group, Standing};
+    use slipway_credentials::renewal::{CertificateState, Elsewhere, Group};
 
     use super::*;
 
@@ -97,7 +97,7 @@ mod tests {
     fn scanned() -> Scanned {
         let now = now();
         let at = |days: i64| now + jiff::SignedDuration::from_hours(24 * days);
-        let standing = |name: &str, days: i64, elsewhere: Option<i64>| Standing {
+        let standing = |name: &str, days: i64, elsewhere: Option<i64>| CertificateState {
             name: name.to_owned(),
             issuer: None,
             origin: Origin::Generated,

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::cluster::RolloutPolicy;
 use slipway_core::diff::Difference;
 use slipway_core::digest::sha256_hex;
-use slipway_core::members::{MemberPin, Standing};
+use slipway_core::members::{DeployedMembers, MemberPin};
 use slipway_core::release::{AddonSet, Rendering, StackKind};
 use slipway_core::role::Role;
 
@@ -329,19 +329,19 @@ impl Baseline {
         Self { releases, left: BTreeSet::new(), addons, rendering: Some(release), behind: BTreeMap::new() }
     }
 
-    /// Which etcd members are deployed. `on_its_way`: a rollout is in progress, which may be creating members that are not recorded yet.
+    /// Which etcd members are deployed. `in_progress`: a rollout is in progress, which may be creating members that are not recorded yet.
     #[must_use]
-    pub fn etcd(&self, on_its_way: bool) -> Standing {
+    pub fn etcd(&self, in_progress: bool) -> DeployedMembers {
         let roles = self.rendering.iter().flat_map(|rendering| &rendering.roles);
         let members: BTreeMap<u32, Option<MemberPin>> = roles
             .filter_map(|(role, node)| {
                 Some((role.member()?, node.member.as_ref().map(|member| member.pin.clone())))
             })
             .collect();
-        match (members.is_empty(), on_its_way) {
-            (false, _) => Standing::Members(members),
-            (true, true) => Standing::OnItsWay,
-            (true, false) => Standing::Nothing,
+        match (members.is_empty(), in_progress) {
+            (false, _) => DeployedMembers::Members(members),
+            (true, true) => DeployedMembers::InProgress,
+            (true, false) => DeployedMembers::Nothing,
         }
     }
 }

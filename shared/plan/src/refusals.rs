@@ -36,21 +36,21 @@ impl Plan {
                 why.push(format!("{words} what other stacks still use: {}", list.join(", ")));
             }
         }
-        let mut cures = Vec::new();
+        let mut steps = Vec::new();
         // No spec can change an orphaned stack.
         let left: BTreeSet<&str> =
             self.in_use.iter().flat_map(|export| &export.left).map(String::as_str).collect();
         if !left.is_empty() {
             let which = if left.len() == 1 { "the stack" } else { "the stacks" };
             let left: Vec<&str> = left.into_iter().collect();
-            cures.push(format!(
+            steps.push(format!(
                 "Since no spec changes {which} {}, left standing by an earlier rollout: delete {which}, then upload this spec again, which \
                  is not tried again by itself",
                 few(&left)
             ));
         }
         if self.in_use.iter().any(|export| export.used_by.len() > export.left.len()) {
-            cures.push(
+            steps.push(
                 "First upload a spec in which it stays and nothing uses it (a new subnet beside the old one, other `subnets` for nodes \
                  and load balancers, no restricted public endpoint beside a NAT gateway that goes); when that is rolled out, the nodes \
                  have moved and pools that the spec has no longer are gone: take it away then"
@@ -61,7 +61,7 @@ impl Plan {
             format!(
                 "it {}. CloudFormation refuses that: nothing is touched. {}",
                 why.join(", and "),
-                cures.join(". ")
+                steps.join(". ")
             )
         })
     }

@@ -100,7 +100,7 @@ pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, behind: &
     found.extend(etcd(cluster, lock, runs));
     found.extend(volumes(cluster, running));
     found.extend(issuer::objection(cluster, running));
-    found.extend(zone::objection(running, &NameZone::of(cluster.etcd.hosted_zone_id.as_deref())));
+    found.extend(zone::objection(running, &NameZone::from_id(cluster.etcd.hosted_zone_id.as_deref())));
     found
 }
 
@@ -122,7 +122,7 @@ pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Obj
         (before.pin.volume == after.pin.volume && after.volume_gib < before.volume_gib)
             .then(|| shrinks(*index, &format!("etcd member {index}"), before.volume_gib, after.volume_gib))
     }));
-    if let Some(asked) = zone::of(new) {
+    if let Some(asked) = zone::members_zone(new) {
         found.extend(zone::objection(running, &asked));
     }
     found.extend(issuer::between(running, new));

@@ -198,7 +198,7 @@ fn stacks(plan: &Plan, story: &mut Story) {
     }
 }
 
-fn of(plan: &Plan, action: NodeAction, which: impl Fn(&Role) -> bool) -> Vec<&NodePlan> {
+fn nodes_with(plan: &Plan, action: NodeAction, which: impl Fn(&Role) -> bool) -> Vec<&NodePlan> {
     plan.nodes.iter().filter(|node| node.action == action && which(&node.role)).collect()
 }
 
@@ -212,8 +212,8 @@ fn machines(node: &NodePlan) -> u32 {
 
 fn etcd(plan: &Plan, story: &mut Story) {
     let is_member = |role: &Role| matches!(role, Role::Etcd(_));
-    let replaced = of(plan, NodeAction::Replace, is_member);
-    let refreshed = of(plan, NodeAction::Refresh, is_member);
+    let replaced = nodes_with(plan, NodeAction::Replace, is_member);
+    let refreshed = nodes_with(plan, NodeAction::Refresh, is_member);
     let members =
         plan.nodes.iter().filter(|node| is_member(&node.role) && node.action != NodeAction::Create).count();
     if !replaced.is_empty() {
@@ -257,7 +257,7 @@ fn etcd(plan: &Plan, story: &mut Story) {
 
 fn controllers(plan: &Plan, story: &mut Story) {
     let is_controller = |role: &Role| *role == Role::Controller;
-    for node in of(plan, NodeAction::Replace, is_controller) {
+    for node in nodes_with(plan, NodeAction::Replace, is_controller) {
         let number = machines(node);
         story.effects.push(if number == 1 {
             "The controller is replaced: its successor serves before it goes.".to_owned()
@@ -266,7 +266,7 @@ fn controllers(plan: &Plan, story: &mut Story) {
         });
         story.why.push((Risk::Medium, "Controllers are replaced; the API stays up.".to_owned()));
     }
-    if !of(plan, NodeAction::Refresh, is_controller).is_empty() {
+    if !nodes_with(plan, NodeAction::Refresh, is_controller).is_empty() {
         story.effects.push("Controllers take new credentials without being replaced.".to_owned());
         story.why.push((Risk::Low, "Credentials are renewed in place.".to_owned()));
     }
@@ -274,7 +274,7 @@ fn controllers(plan: &Plan, story: &mut Story) {
 
 fn pools(plan: &Plan, story: &mut Story) {
     let is_pool = |role: &Role| matches!(role, Role::Pool(_));
-    let replaced = of(plan, NodeAction::Replace, is_pool);
+    let replaced = nodes_with(plan, NodeAction::Replace, is_pool);
     for node in &replaced {
         let at_a_time = match plan.policy.max_unavailable {
             CountOrPercent::Count(number) => format!("{number} at a time"),
@@ -307,7 +307,7 @@ fn pools(plan: &Plan, story: &mut Story) {
             story.why.push((Risk::High, "Drains may be forced, which the spec allows.".to_owned()));
         }
     }
-    let gone = of(plan, NodeAction::Remove, is_pool);
+    let gone = nodes_with(plan, NodeAction::Remove, is_pool);
     if !gone.is_empty() {
         story.interrupted.push(format!("What runs on {}, until it runs elsewhere.", names(&gone)));
     }

@@ -170,7 +170,7 @@ impl Context<'_> {
     /// The images that the configuration of `role`'s nodes names.
     pub(super) fn system_images(&mut self, role: &Role) -> BTreeMap<String, String> {
         let mut images = BTreeMap::new();
-        for image in SystemImage::of(role) {
+        for image in SystemImage::for_role(role) {
             // A missing release is reported elsewhere.
             let Some(reference) = software::reference(*image, self.cluster, self.lock) else { continue };
             images.insert(

@@ -100,7 +100,7 @@ pub enum RenderError {
     #[error("{0}")]
     Patch(Box<Diagnostic>),
     /// A quota of AWS would be exceeded.
-    #[error("stack {stack}: {what} is {actual}, and AWS allows {limit}; {cure}")]
+    #[error("stack {stack}: {what} is {actual}, and AWS allows {limit}; {help}")]
     Limit {
         /// The stack.
         stack: String,
@@ -111,7 +111,7 @@ pub enum RenderError {
         /// The allowed number.
         limit: usize,
         /// What to do.
-        cure: &'static str,
+        help: &'static str,
     },
     /// The lock pins no version of an add-on's image.
     #[error(

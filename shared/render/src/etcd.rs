@@ -92,7 +92,7 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
             peer_url: members::peer_url(member),
             volume_gib: member.data_volume.size_gib,
             pin,
-            zone: Some(NameZone::of(context.cluster.etcd.hosted_zone_id.as_deref())),
+            zone: Some(NameZone::from_id(context.cluster.etcd.hosted_zone_id.as_deref())),
         }),
         ..machine.node_role(context, stack, size, config, version)
     };

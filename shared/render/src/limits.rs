@@ -94,7 +94,7 @@ pub(super) fn check_config(stack: &str, role: &str, bytes: usize) -> Option<Rend
         what: format!("the configuration of {role} nodes in bytes"),
         actual: bytes,
         limit: NODE_CONFIG_BYTES,
-        cure: "have fewer or shorter customFiles, and fetch what is large from a bucket of your own",
+        help: "have fewer or shorter customFiles, and fetch what is large from a bucket of your own",
     })
 }
 
@@ -105,18 +105,18 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn at_most(&mut self, what: impl Into<String>, actual: usize, limit: usize, cure: &'static str) {
+    fn at_most(&mut self, what: impl Into<String>, actual: usize, limit: usize, help: &'static str) {
         if actual > limit {
             let (stack, what) = (self.stack.to_owned(), what.into());
-            self.errors.push(RenderError::Limit { stack, what, actual, limit, cure });
+            self.errors.push(RenderError::Limit { stack, what, actual, limit, help });
         }
     }
 
     fn resource(&mut self, id: &str, resource: &Value) {
         let properties = &resource["Properties"];
         for row in ROWS.iter().filter(|row| resource["Type"] == row.kind) {
-            let actual = properties.pointer(row.pointer).map_or(0, |value| row.measure.of(value));
-            self.at_most(format!("{} of {id}", row.what), actual, row.limit, row.cure);
+            let actual = properties.pointer(row.pointer).map_or(0, |value| row.measure.size(value));
+            self.at_most(format!("{} of {id}", row.what), actual, row.limit, row.help);
         }
         self.at_most(
             format!("the number of tags of {id}"),
@@ -241,13 +241,13 @@ mod tests {
             let with = |size: usize| {
                 let steps: Vec<&str> = row.pointer.split('/').skip(1).collect();
                 let value = sized(row.measure, size);
-                assert_eq!(row.measure.of(&value), size, "{row:?}");
+                assert_eq!(row.measure.size(&value), size, "{row:?}");
                 let properties = steps.iter().rev().fold(value, |below, step| json!({ *step: below }));
                 one(row.kind, properties)
             };
             assert_eq!(errors(&with(row.limit)), [], "{row:?}");
             let error = only(&with(row.limit + 1));
-            let figures = format!("is {}, and AWS allows {}; {}", row.limit + 1, row.limit, row.cure);
+            let figures = format!("is {}, and AWS allows {}; {}", row.limit + 1, row.limit, row.help);
             assert!(
                 error.contains("prod-etcd") && error.contains("Thing") && error.ends_with(&figures),
                 "{error}"

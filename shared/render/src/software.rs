@@ -125,7 +125,7 @@ pub fn wanted(cluster: &Cluster, lock: &Lock, role: &Role) -> Vec<Wanted> {
             lock.program_versions.get(&minor(kubernetes))?.get(name.as_str()).cloned()
         }
     };
-    let wanted = Program::of(role).iter().map(|name| {
+    let wanted = Program::for_role(role).iter().map(|name| {
         let version = version(*name);
         let url = version.as_deref().map(|version| url(*name, version, architecture)).unwrap_or_default();
         Wanted { name: *name, version, url }

@@ -36,12 +36,12 @@ pub(super) fn files(dir: &Path) -> Result<Vec<File>, Failure> {
 }
 
 /// Analyses the files; it is an error if there is no certificate.
-pub(super) fn look(place: &str, files: Vec<File>) -> Result<Survey, Failure> {
+pub(super) fn inspect(place: &str, files: Vec<File>) -> Result<Survey, Failure> {
     let survey = survey(&files);
     if survey.certificates.is_empty() && survey.findings.is_empty() {
         let problem = format!("there is no certificate in {place}");
-        let cure = "name a directory that `slipway render` wrote, or one with certificates in PEM";
-        return Err(Failure::refused(problem, cure));
+        let help = "name a directory that `slipway render` wrote, or one with certificates in PEM";
+        return Err(Failure::refused(problem, help));
     }
     Ok(survey)
 }

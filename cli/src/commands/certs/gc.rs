@@ -53,10 +53,11 @@ pub(crate) struct Args {
 const AT_ONCE: SignedDuration = SignedDuration::ZERO;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
-    let place = Place::of(args.dir.as_deref().unwrap_or(Path::new(".")), &args.cloud).await?;
+    let place = Place::open(args.dir.as_deref().unwrap_or(Path::new(".")), &args.cloud).await?;
     let (cluster, going) = match &place {
         Place::Folder(dir) => {
-            let workspace = if args.apply { Workspace::open_existing(dir)? } else { Workspace::look(dir)? };
+            let workspace =
+                if args.apply { Workspace::open_existing(dir)? } else { Workspace::open_read_only(dir)? };
             let Some((folder, cluster)) = workspace.bucket() else {
                 let problem = format!("{} is no directory that slipway render wrote", dir.display());
                 return Err(Failure::refused(problem, "name one, such as the one given to --out"));
@@ -93,7 +94,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     if let Place::Cloud(_) = place {
         place.name_in(&mut machine);
     }
-    printer.result(&told(args, &place, &going, bytes), &machine);
+    printer.result(&report(args, &place, &going, bytes), &machine);
     Ok(Exit::Done)
 }
 
@@ -113,7 +114,7 @@ async fn unused<B: Objects + Listing + Removal, F: Future<Output = FlowResult<Re
     Ok(verdicts.into_iter().filter(|verdict| verdict.goes).collect())
 }
 
-fn told(args: &Args, place: &Place, going: &[Verdict], bytes: u64) -> String {
+fn report(args: &Args, place: &Place, going: &[Verdict], bytes: u64) -> String {
     let note = match place {
         Place::Folder(_) => "",
         Place::Cloud(_) => {

@@ -29,13 +29,13 @@ pub(super) enum Place {
 
 impl PlaceArgs {
     pub(super) async fn find(&self) -> Result<Place, Failure> {
-        Place::of(&self.dir, &self.cloud).await
+        Place::open(&self.dir, &self.cloud).await
     }
 }
 
 impl Place {
     /// The cluster in AWS, if one was named; otherwise `dir`.
-    pub(super) async fn of(dir: &Path, cloud: &CloudArgs) -> Result<Self, Failure> {
+    pub(super) async fn open(dir: &Path, cloud: &CloudArgs) -> Result<Self, Failure> {
         Ok(match cloud.cluster().await? {
             Some(cloud) => Self::Cloud(Box::new(cloud)),
             None => Self::Folder(dir.to_owned()),
@@ -51,8 +51,8 @@ impl Place {
     }
 
     /// Analyses the files.
-    pub(super) fn look(&self, files: Vec<File>) -> Result<Survey, Failure> {
-        folder::look(&self.to_string(), files)
+    pub(super) fn survey(&self, files: Vec<File>) -> Result<Survey, Failure> {
+        folder::inspect(&self.to_string(), files)
     }
 
     /// Adds the place to a result.

@@ -1,6 +1,6 @@
 //! `slipway certs renew`.
 
-pub(in crate::commands) mod standing;
+pub(in crate::commands) mod deployed;
 
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub(in crate::commands) struct Args {
 
 pub(in crate::commands) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     if let Some(cloud) = args.cloud.cluster().await? {
-        return standing::run(args, &cloud, printer).await;
+        return deployed::run(args, &cloud, printer).await;
     }
     let (Some(file), Some(out)) = (&args.file, &args.out) else {
         return Err(Failure::refused("neither a directory nor a cluster is named", "see --help"));

@@ -17,7 +17,7 @@ use crate::local::{LocalKeys, Workspace};
 
 /// As [`open`], for a directory of `slipway render` with its local.key. `false`: there is no key.
 pub(super) async fn open_folder(dir: &Path, files: &mut Vec<File>) -> Result<bool, Failure> {
-    let workspace = Workspace::look(dir)?;
+    let workspace = Workspace::open_read_only(dir)?;
     let Some((cluster, folder)) = workspace.folder() else { return Ok(false) };
     let local = match LocalKeys::read(AwsLc, &workspace.key_file()) {
         Ok(Some(local)) => local,

@@ -56,7 +56,7 @@ enum Sort {
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let now = args.moment.get();
     let place = args.place.find().await?;
-    let survey = place.look(place.files().await?)?;
+    let survey = place.survey(place.files().await?)?;
     let mut shown: Vec<(String, &Certificate)> =
         survey.certificates.iter().map(|one| (survey.name_of(one), one)).collect();
     shown.sort_by(|(a, one), (b, other)| {

@@ -81,7 +81,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         }
         Place::Cloud(_) => false,
     };
-    let survey = place.look(files)?;
+    let survey = place.survey(files)?;
     let (spec, note) = match (given, &place) {
         (Some(given), _) => (Some(given), None),
         (None, Place::Folder(dir)) => beside(dir),
@@ -107,7 +107,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         Place::Folder(_) => "what is sealed was opened with its local.key",
         Place::Cloud(_) => "what is sealed was opened by KMS",
     });
-    printer.result(&told(printer, &survey, &findings, (spec, note), opened), &machine);
+    printer.result(&report(printer, &survey, &findings, (spec, note), opened), &machine);
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
 }
 
@@ -154,7 +154,7 @@ fn beside(dir: &Path) -> Spec {
     }
 }
 
-fn told(
+fn report(
     printer: &Printer,
     survey: &Survey,
     findings: &[Finding],

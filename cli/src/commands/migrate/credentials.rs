@@ -66,7 +66,7 @@ pub(super) enum Fate {
 }
 
 impl File {
-    pub(super) fn told(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         match &self.fate {
             Fate::Imported { as_file, .. } => {
                 format!("carried over as import/{as_file}")
@@ -82,7 +82,7 @@ impl Serialize for File {
             Fate::Imported { as_file, .. } => Some(format!("import/{as_file}")),
             Fate::Left(_) => None,
         };
-        serde_json::json!({ "name": self.name, "imported": imported, "message": self.told() })
+        serde_json::json!({ "name": self.name, "imported": imported, "message": self.in_words() })
             .serialize(serializer)
     }
 }

@@ -54,7 +54,7 @@ impl Rendered {
             }
         };
         // Read before it is opened, because opening creates a directory.
-        let before = Workspace::look(out)?.release()?.ok_or_else(|| {
+        let before = Workspace::open_read_only(out)?.release()?.ok_or_else(|| {
             let problem = format!("nothing was rendered into {}", out.display());
             Failure::refused(problem, "name the directory that `slipway render` wrote")
         })?;

@@ -62,7 +62,7 @@ async fn renew(
     asked: &Asked,
     printer: &Printer,
 ) -> Result<Vec<String>, Failure> {
-    let (specs, bus) = (cloud.specs().await?, args.bus.of(cloud).await?);
+    let (specs, bus) = (cloud.specs().await?, args.bus.open(cloud).await?);
     let (keys, groups) = (cloud.keys(sealed_under), cloud.groups());
     let (assets, crypto) = (cloud.assets(), &AwsLc);
     let ports = ScanPorts { specs: &specs, assets, groups: &groups, keys: &keys, bus: &bus, crypto };

@@ -214,8 +214,8 @@ pub enum CommandView {
 impl CommandView {
     /// Reads what Run Command reports about a command that runs `verb`.
     #[must_use]
-    pub fn read(verb: &Verb, told: &Invocation<'_>) -> Self {
-        let how = match told.status {
+    pub fn read(verb: &Verb, invocation: &Invocation<'_>) -> Self {
+        let how = match invocation.status {
             CommandStatus::Pending => return Self::Pending,
             CommandStatus::InProgress => return Self::InProgress,
             CommandStatus::Success => HowUnanswered::Succeeded,
@@ -224,9 +224,9 @@ impl CommandView {
             CommandStatus::Undelivered => HowUnanswered::Undelivered,
         };
         let unanswered = |unreadable: Option<&Unreadable>| {
-            Self::Unanswered(Unanswered { how, problem: told.problem(unreadable) })
+            Self::Unanswered(Unanswered { how, problem: invocation.problem(unreadable) })
         };
-        match (answer::read(verb, told.printed), how) {
+        match (answer::read(verb, invocation.printed), how) {
             (Ok(Ok(answer)), HowUnanswered::Succeeded) => Self::Answered(answer),
             // Run Command ended it while it was finishing by itself, so it is unknown whether it did everything that the answer says.
             (Ok(Ok(_)), HowUnanswered::Failed | HowUnanswered::TimedOut | HowUnanswered::Undelivered) => {

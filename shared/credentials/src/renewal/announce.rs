@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Announced, Observed, Standing, days_before, days_left};
+use super::{Announced, CertificateState, Observed, days_before, days_left};
 use crate::rotation::{Due, Why};
 use crate::{Origin, policy};
 
@@ -39,7 +39,7 @@ fn threshold(ends: Timestamp, thresholds: &[u32], now: Timestamp) -> Option<u32>
 }
 
 /// The thresholds for `standing`. An authority whose rotation is due but not automatic has one more: the day on which it is due.
-fn thresholds(observed: &Observed<'_>, standing: &Standing, due: Option<&Due>) -> Vec<u32> {
+fn thresholds(observed: &Observed<'_>, standing: &CertificateState, due: Option<&Due>) -> Vec<u32> {
     if standing.group.is_some() {
         return LEAF_DAYS.to_vec();
     }
@@ -57,7 +57,7 @@ fn thresholds(observed: &Observed<'_>, standing: &Standing, due: Option<&Due>) -
 /// authority.
 pub(super) fn announce(
     observed: &Observed<'_>,
-    standing: &Standing,
+    standing: &CertificateState,
     due: Option<&Due>,
     now: Timestamp,
 ) -> (Option<Announcement>, Option<Announced>) {
@@ -98,7 +98,7 @@ pub(super) fn announce(
     (Some(announcement), Some(said))
 }
 
-fn help(observed: &Observed<'_>, standing: &Standing, due: Option<&Due>, elsewhere: bool) -> String {
+fn help(observed: &Observed<'_>, standing: &CertificateState, due: Option<&Due>, elsewhere: bool) -> String {
     let (cluster, name) = (&observed.cluster.name, &standing.name);
     if elsewhere {
         return format!(

@@ -8,10 +8,10 @@ use slipway_core::deadline;
 use slipway_core::digest::sha256_hex;
 
 use super::announce::announce;
-use super::standing::standings;
+use super::certificate_state::standings;
 use super::{
-    DAY_S, Decision, Group, Observed, Renew, Renewal, SPREAD_DAYS, Standing, State, Told, Urgent,
-    days_before, seconds_before,
+    CertificateState, CertificateStatus, DAY_S, Decision, Group, Observed, Renew, Renewal, SPREAD_DAYS,
+    State, Urgent, days_before, seconds_before,
 };
 use crate::Origin;
 use crate::manifest::BACKDATED;
@@ -52,15 +52,15 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
         announced,
         superseded: still_superseded(observed, &standings),
         urgent: deadline::lead(observed.cluster).and_then(|lead| urgent(lead, &standings, &renewed, now)),
-        certificates: standings.iter().map(|one| (one.name.clone(), told(one))).collect(),
+        certificates: standings.iter().map(|one| (one.name.clone(), certificate_status(one))).collect(),
         findings: findings.clone(),
     };
-    let unwished = observed.wished.is_some_and(|wished| {
-        wished.digests.iter().any(|(role, digest)| {
+    let unplanned = observed.planned.is_some_and(|planned| {
+        planned.digests.iter().any(|(role, digest)| {
             observed.manifest.bundles.get(role).is_some_and(|bundle| bundle.digest != *digest)
         })
     });
-    Decision { renew, announce: announcements, findings, standings, unwished, next }
+    Decision { renew, announce: announcements, findings, standings, unplanned, next }
 }
 
 /// When a certificate that expires at `ends` is renewed in the cluster `name`, if it is issued for `issued_days` and renewed `days`
@@ -76,19 +76,19 @@ pub fn renewal_time(name: &str, ends: Timestamp, days: u32, issued_days: u32) ->
 }
 
 /// Whether Slipway can renew it.
-fn is_ours(standing: &Standing) -> bool {
+fn is_ours(standing: &CertificateState) -> bool {
     standing.group.is_some() && standing.origin == Origin::Generated
 }
 
 fn renewed_from(
     observed: &Observed<'_>,
-    standing: &Standing,
+    standing: &CertificateState,
     policy: RolloutBeforeExpiry,
 ) -> Option<Timestamp> {
     is_ours(standing).then(|| renewal_time(&observed.cluster.name, standing.ends, policy.days, standing.days))
 }
 
-fn is_asked(observed: &Observed<'_>, standing: &Standing) -> bool {
+fn is_asked(observed: &Observed<'_>, standing: &CertificateState) -> bool {
     let asked = observed.asked;
     // A certificate that was issued after the request answers it.
     let issued = standing.begins.saturating_add(BACKDATED).unwrap_or(standing.begins);
@@ -96,15 +96,15 @@ fn is_asked(observed: &Observed<'_>, standing: &Standing) -> bool {
     is_ours(standing) && !answered && (asked.everything || asked.certificates.contains(&standing.name))
 }
 
-fn renewals(observed: &Observed<'_>, standings: &[Standing], now: Timestamp) -> Vec<Renewal> {
+fn renewals(observed: &Observed<'_>, standings: &[CertificateState], now: Timestamp) -> Vec<Renewal> {
     let mut renewals = Vec::new();
     for group in [Group::Etcd, Group::ControlPlane, Group::Administrator] {
-        let ours: Vec<&Standing> =
+        let ours: Vec<&CertificateState> =
             standings.iter().filter(|one| one.group == Some(group) && is_ours(one)).collect();
-        let is_due = |one: &Standing| one.gains() && one.renewed_from.is_some_and(|from| from <= now);
+        let is_due = |one: &CertificateState| one.gains() && one.renewed_from.is_some_and(|from| from <= now);
         let any_due = ours.iter().any(|one| is_due(one));
         // Others of the group that have passed half of their life are renewed with it.
-        let goes_along = |one: &Standing| {
+        let goes_along = |one: &CertificateState| {
             let half_life_s = i64::from(one.days) * DAY_S / 2;
             any_due && one.gains() && one.ends.as_second() - now.as_second() < half_life_s
         };
@@ -126,7 +126,12 @@ fn renewals(observed: &Observed<'_>, standings: &[Standing], now: Timestamp) -> 
 
 /// The certificate that expires first among those that nodes use until the newest ones arrive, if it expires so soon that its renewal
 /// overrides windows and approval.
-fn urgent(lead: SignedDuration, standings: &[Standing], renewed: &[&str], now: Timestamp) -> Option<Urgent> {
+fn urgent(
+    lead: SignedDuration,
+    standings: &[CertificateState],
+    renewed: &[&str],
+    now: Timestamp,
+) -> Option<Urgent> {
     let on_nodes = standings
         .iter()
         .filter(|one| is_ours(one) && matches!(one.group, Some(Group::Etcd | Group::ControlPlane)));
@@ -144,7 +149,10 @@ fn urgent(lead: SignedDuration, standings: &[Standing], renewed: &[&str], now: T
 }
 
 /// The certificates that were renewed and may still be in use.
-fn still_superseded(observed: &Observed<'_>, standings: &[Standing]) -> BTreeMap<String, super::Superseded> {
+fn still_superseded(
+    observed: &Observed<'_>,
+    standings: &[CertificateState],
+) -> BTreeMap<String, super::Superseded> {
     let in_use = |name: &String, fingerprint: &String| {
         let standing = standings.iter().find(|one| one.name == *name);
         standing.is_none_or(|one| {
@@ -156,8 +164,8 @@ fn still_superseded(observed: &Observed<'_>, standings: &[Standing]) -> BTreeMap
     kept.map(|(name, before)| (name.clone(), before.clone())).collect()
 }
 
-fn told(standing: &Standing) -> Told {
-    Told {
+fn certificate_status(standing: &CertificateState) -> CertificateStatus {
+    CertificateStatus {
         ends: standing.ends,
         group: standing.group,
         renewed_from: standing.renewed_from,

@@ -73,7 +73,7 @@ pub struct Node {
 
 /// What Run Command reported about a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum CommandReport {
     /// Its state.
     View(CommandView),
     /// It could not be sent, and why: for example, Run Command does not know the machine.
@@ -213,15 +213,15 @@ impl Recovery {
 
     /// Takes the states of the commands in progress, by token, and returns the commands to send. It never fails, whatever the answers and
     /// the time are.
-    pub fn next(&mut self, heard: &BTreeMap<String, Heard>, now: Timestamp) -> Turn {
+    pub fn next(&mut self, heard: &BTreeMap<String, CommandReport>, now: Timestamp) -> Turn {
         let mut turn = Turn::default();
         for place in 0..self.nodes.len() {
             if let Progress::Asked(since) = self.nodes[place].progress {
                 let token = self.refresh(&self.nodes[place]).token;
-                self.nodes[place].hears(heard.get(&token), since, now, &mut turn.said);
+                self.nodes[place].take_report(heard.get(&token), since, now, &mut turn.said);
             }
         }
-        self.hear_etcd(heard, now, &mut turn.said);
+        self.take_etcd_health(heard, now, &mut turn.said);
         while self.stage != Stage::Over && self.is_past(now, &mut turn.said) {}
         self.send(now, &mut turn.send);
         turn
@@ -330,11 +330,16 @@ impl Recovery {
         send.push(command);
     }
 
-    fn hear_etcd(&mut self, heard: &BTreeMap<String, Heard>, now: Timestamp, said: &mut Vec<String>) {
+    fn take_etcd_health(
+        &mut self,
+        heard: &BTreeMap<String, CommandReport>,
+        now: Timestamp,
+        said: &mut Vec<String>,
+    ) {
         let Some(open) = self.open.clone() else { return };
         let says = match heard.get(&open.token) {
-            Some(Heard::NotSent(why)) => Err(why.clone()),
-            Some(Heard::View(view)) => match outcome(view) {
+            Some(CommandReport::NotSent(why)) => Err(why.clone()),
+            Some(CommandReport::View(view)) => match outcome(view) {
                 None => return,
                 Some(Ok(health)) => match health.and_then(EtcdHealth::of) {
                     Some(health) if health.serving => Ok(()),
@@ -375,17 +380,24 @@ impl Node {
         matches!(self.progress, Progress::Waiting(_) | Progress::Asked(_)) && self.role != Role::Admin
     }
 
-    fn hears(&mut self, heard: Option<&Heard>, since: Timestamp, now: Timestamp, said: &mut Vec<String>) {
+    fn take_report(
+        &mut self,
+        heard: Option<&CommandReport>,
+        since: Timestamp,
+        now: Timestamp,
+        said: &mut Vec<String>,
+    ) {
         let name = format!("{} ({})", self.instance, self.role);
         let (why, passing) = match heard {
             None if now.duration_since(since) < LOST => return,
             None => ("Run Command does not say what became of it".to_owned(), true),
-            Some(Heard::NotSent(why)) => (why.clone(), true),
-            Some(Heard::View(view)) => match outcome(view) {
+            Some(CommandReport::NotSent(why)) => (why.clone(), true),
+            Some(CommandReport::View(view)) => match outcome(view) {
                 None => return,
                 Some(Ok(answer)) => {
                     (self.progress, self.in_force) = (Progress::Done, true);
-                    let did = answer.and_then(Refreshed::of).map(|did| told(&did)).unwrap_or_default();
+                    let did =
+                        answer.and_then(Refreshed::of).map(|did| refresh_in_words(&did)).unwrap_or_default();
                     said.push(format!("{name} is back{did}"));
                     return;
                 }
@@ -410,7 +422,7 @@ impl Node {
 }
 
 /// The result of a refresh, in words.
-fn told(did: &Refreshed) -> String {
+fn refresh_in_words(did: &Refreshed) -> String {
     let mut words = match did.changed {
         true => vec!["with its new credentials".to_owned()],
         false => vec!["and had its credentials already".to_owned()],

@@ -26,7 +26,7 @@ pub struct State {
     pub urgent: Option<Urgent>,
     /// All certificates in use, by asset.
     #[serde(default)]
-    pub certificates: BTreeMap<String, Told>,
+    pub certificates: BTreeMap<String, CertificateStatus>,
     /// The problems that a person has to resolve.
     #[serde(default)]
     pub findings: Vec<Finding>,
@@ -79,7 +79,7 @@ impl Urgent {
 /// The state of a certificate, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Told {
+pub struct CertificateStatus {
     /// When it expires.
     pub ends: Timestamp,
     /// The group that it is renewed with. `None`: an authority.

@@ -21,7 +21,7 @@ const SLACK: SignedDuration = SignedDuration::from_hours(1);
 
 /// A node's last report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
+pub struct NodeReport {
     /// When it was written, by the node's clock.
     pub at: Timestamp,
     /// The digest of the credentials in use.
@@ -32,7 +32,7 @@ pub struct Heard {
     pub serves: BTreeMap<String, String>,
 }
 
-impl From<&NodeStatus> for Heard {
+impl From<&NodeStatus> for NodeReport {
     fn from(status: &NodeStatus) -> Self {
         // The kubelet requests its own certificate, which is in no inventory.
         let ours = status.served.iter().filter(|one| one.verifiable && one.name != "kubelet");
@@ -51,7 +51,7 @@ impl From<&NodeStatus> for Heard {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
     /// The last reports, by role and machine. Machines that no longer exist may be among them.
-    pub nodes: BTreeMap<Role, BTreeMap<String, Heard>>,
+    pub nodes: BTreeMap<Role, BTreeMap<String, NodeReport>>,
     /// The existing machines, as Auto Scaling lists them. A role that is missing was not queried; then every machine that ever reported
     /// counts.
     pub machines: BTreeMap<Role, BTreeSet<String>>,
@@ -87,11 +87,11 @@ pub enum Wait {
     /// New machines of the role would start with earlier credentials.
     Template(Role),
     /// A role that the spec no longer has still exists, with earlier credentials.
-    Left(Role),
+    StillDeployed(Role),
     /// Too few nodes of a role have reported: how many did, and how many are needed.
     TooFew(Role, usize, u32),
     /// An existing machine has never reported.
-    NotHeardOf(Role, String),
+    NeverReported(Role, String),
     /// The machine last reported other credentials.
     Other(Role, String, Timestamp),
     /// The machine last reported that a bootstrap or refresh is in progress.
@@ -106,10 +106,10 @@ impl Wait {
     /// Whether some machine has, or a new one would get, the credentials of an earlier stage.
     fn is_back(&self) -> bool {
         match self {
-            Self::Template(_) | Self::Left(_) | Self::Other(..) => true,
+            Self::Template(_) | Self::StillDeployed(_) | Self::Other(..) => true,
             Self::NotRolledOut(_)
             | Self::TooFew(..)
-            | Self::NotHeardOf(..)
+            | Self::NeverReported(..)
             | Self::UnderWay(..)
             | Self::Serves(..)
             | Self::Until(..) => false,
@@ -129,14 +129,14 @@ impl fmt::Display for Wait {
                     "a new machine of {role} would start with what was before: roll out what was rendered last"
                 )
             }
-            Self::Left(role) => write!(
+            Self::StillDeployed(role) => write!(
                 f,
                 "{role} is no longer in the spec and still stands: drain it and delete its stack, or bring it back into the spec"
             ),
             Self::TooFew(role, heard, least) => {
                 write!(f, "{heard} of at least {least} nodes of {role} were heard of")
             }
-            Self::NotHeardOf(role, node) => write!(
+            Self::NeverReported(role, node) => write!(
                 f,
                 "{node} of {role} was never heard of: see that it runs, and that `slipway-node status --publish` works there"
             ),
@@ -261,7 +261,7 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
         let machines = seen.machines.get(&role);
         let counts = |node: &String| machines.is_none_or(|machines| machines.contains(node));
         let silent = machines.into_iter().flatten().filter(|node| !heard.contains_key(*node));
-        waits.extend(silent.map(|node| Wait::NotHeardOf(role.clone(), node.clone())));
+        waits.extend(silent.map(|node| Wait::NeverReported(role.clone(), node.clone())));
         let (count, least) = (heard.keys().filter(|node| counts(node)).count(), least(cluster, &role));
         if machines.is_none() && count < usize::try_from(least).unwrap_or(usize::MAX) {
             waits.push(Wait::TooFew(role.clone(), count, least));
@@ -282,7 +282,7 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
     let roles = policy::roles(cluster);
     let left = seen.boots_with.iter().filter(|(role, _)| !roles.contains(role));
     let behind = left.filter(|(role, boots)| !keeps_up(manifest, role, boots, name, rotation));
-    waits.extend(behind.map(|(role, _)| Wait::Left(role.clone())));
+    waits.extend(behind.map(|(role, _)| Wait::StillDeployed(role.clone())));
     waits
 }
 

@@ -11,7 +11,7 @@ use crate::Manifest;
 /// The state of the rotation of one asset, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
+pub struct RotationStatus {
     /// `trust`, `issue` or `drop`.
     pub stage: String,
     /// Whether it was aborted.
@@ -24,13 +24,17 @@ pub struct Told {
 
 /// The state of each rotation in the inventory, by asset.
 #[must_use]
-pub fn words(manifest: &Manifest) -> BTreeMap<String, Told> {
-    manifest.rotations.iter().map(|(name, rotation)| (name.clone(), told(name, rotation))).collect()
+pub fn words(manifest: &Manifest) -> BTreeMap<String, RotationStatus> {
+    manifest
+        .rotations
+        .iter()
+        .map(|(name, rotation)| (name.clone(), rotation_status(name, rotation)))
+        .collect()
 }
 
 /// The state of one rotation.
 #[must_use]
-pub fn told(name: &str, rotation: &Rotation) -> Told {
+pub fn rotation_status(name: &str, rotation: &Rotation) -> RotationStatus {
     let is = match (rotation.stage, rotation.aborted) {
         (Stage::Trust, false) => {
             format!("nodes come to trust a new {name} beside the old one, which goes on {}", does(name))
@@ -48,7 +52,7 @@ pub fn told(name: &str, rotation: &Rotation) -> Told {
         (Stage::Issue, _) => format!("once every node has it{}, the old one goes", until(name, rotation)),
         (Stage::Drop, _) => "once every node has it, the rotation is over".to_owned(),
     };
-    Told { stage: rotation.stage.to_string(), aborted: rotation.aborted, is, next }
+    RotationStatus { stage: rotation.stage.to_string(), aborted: rotation.aborted, is, next }
 }
 
 fn does(name: &str) -> &'static str {

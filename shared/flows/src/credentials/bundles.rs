@@ -202,7 +202,7 @@ fn refuse_silent_roll<O, K, C>(
                 "says that the bundle of {role} has the digest {}, and what it lists makes {digest}",
                 before.digest
             ),
-            cure: format!(
+            help: format!(
                 "bring back an earlier version of the object (a versioned bucket keeps them), or take \"{role}\" out of its \
                  \"bundles\": its nodes are then refreshed with what is listed"
             ),
@@ -275,7 +275,7 @@ fn plaintext<O: Objects, K: Keys, C: Crypto>(
                     Zeroizing::new(source.part.content(text.map_err(|_| FlowError::Corrupt {
                         key: keys::manifest(&vault.cluster.name),
                         problem: format!("lists \"{}\", whose secret is not text", source.asset),
-                        cure: format!("take \"{}\" out of it, to have it made anew", source.asset),
+                        help: format!("take \"{}\" out of it, to have it made anew", source.asset),
                     })?))
                 }
             });

@@ -64,8 +64,8 @@ pub async fn referred<A: Objects + Listing>(
         let release = store::load::<Rendering>(assets, &key).await?.value;
         release.ok_or_else(|| FlowError::Corrupt {
             key,
-            problem: "is lost, and what is deployed or wished for refers to it".to_owned(),
-            cure: "bring back a version of the object (the bucket keeps them), or upload the spec again"
+            problem: "is lost, and what is deployed or planned refers to it".to_owned(),
+            help: "bring back a version of the object (the bucket keeps them), or upload the spec again"
                 .to_owned(),
         })
     });
@@ -160,7 +160,7 @@ async fn inventory<A: Objects>(assets: &A, cluster: &str) -> FlowResult<Manifest
     let manifest = manifest.ok_or_else(|| FlowError::Corrupt {
         key: key.clone(),
         problem: "is not there, and without it everything looks unused".to_owned(),
-        cure: "bring back its last version (a versioned bucket keeps it), or render the cluster first"
+        help: "bring back its last version (a versioned bucket keeps it), or render the cluster first"
             .to_owned(),
     })?;
     super::refuse_other_format(&key, &manifest)?;

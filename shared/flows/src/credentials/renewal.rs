@@ -61,7 +61,7 @@ pub async fn renew_all<O: Objects, K: Keys, C: Crypto>(
         let stored = store::load::<Manifest>(objects, &key).await?;
         let mut manifest = stored.value.clone().ok_or_else(|| FlowError::Refused {
             problem: format!("the cluster {} has no credentials yet", cluster.name),
-            cure: "render its spec first".to_owned(),
+            help: "render its spec first".to_owned(),
         })?;
         refuse_other_format(&key, &manifest)?;
         let mut renewed: Vec<&Asset> = Vec::new();

@@ -24,7 +24,7 @@ use crate::error::{FlowError, FlowResult};
 use crate::store;
 
 pub use seen::{Machines, see};
-pub(crate) use seen::{machines, standing_releases};
+pub(crate) use seen::{deployed_releases, machines};
 
 /// The result of a step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,52 +74,6 @@ impl Rotated {
     }
 }
 
-/// Begins the rotation of `name`: makes its successor, and makes every role that trusts it trust both.
-///
-/// # Errors
-/// If it cannot be rotated, is provided by the user, or is being rotated already; otherwise as [`super::ensure`].
-pub async fn start<O: Objects, K: Keys, C: Crypto>(
-    objects: &O,
-    keys: &K,
-    crypto: &C,
-    cluster: &Cluster,
-    name: &str,
-    now: Timestamp,
-) -> FlowResult<Rotated> {
-    change(objects, keys, crypto, cluster, name, now, &Wish::Begin).await
-}
-
-/// Aborts the rotation of `name` in its present stage. Does nothing if it was aborted already.
-///
-/// # Errors
-/// If it is not being rotated, or its predecessor is removed already; otherwise as [`super::ensure`].
-pub async fn abort<O: Objects, K: Keys, C: Crypto>(
-    objects: &O,
-    keys: &K,
-    crypto: &C,
-    cluster: &Cluster,
-    name: &str,
-    now: Timestamp,
-) -> FlowResult<Rotated> {
-    change(objects, keys, crypto, cluster, name, now, &Wish::Abort).await
-}
-
-/// Begins the next stage of the rotation of `name`, if the state of the nodes allows it.
-///
-/// # Errors
-/// If it is not being rotated; otherwise as [`super::ensure`].
-pub async fn go_on<O: Objects, K: Keys, C: Crypto>(
-    objects: &O,
-    keys: &K,
-    crypto: &C,
-    cluster: &Cluster,
-    name: &str,
-    seen: &Seen,
-    now: Timestamp,
-) -> FlowResult<Rotated> {
-    change(objects, keys, crypto, cluster, name, now, &Wish::GoOn(seen)).await
-}
-
 /// Begins the next stage of every rotation of a cluster if the state of its nodes allows it, and begins the rotations that the spec's
 /// policy asks for. Called once in each scan. Rotations that are due and cannot begin are reported elsewhere ([`rotation::due`]).
 ///
@@ -138,31 +92,39 @@ pub async fn advance<O: Objects, K: Keys, C: Crypto>(
     refuse_other_format(&key, &manifest)?;
     let mut rotated = Vec::new();
     for name in manifest.rotations.keys() {
-        rotated.push(go_on(objects, keys, crypto, cluster, name, seen, now).await?);
+        rotated.push(change(objects, keys, crypto, cluster, name, now, Request::Continue(seen)).await?);
     }
     let due = rotation::due(&manifest, &cluster.certificates, now);
     for due in due.into_iter().filter(|due| due.start) {
         tracing::info!(cluster = cluster.name, %due, "a rotation begins");
-        rotated.push(start(objects, keys, crypto, cluster, &due.name, now).await?);
+        rotated.push(change(objects, keys, crypto, cluster, &due.name, now, Request::Start).await?);
     }
     Ok(rotated)
 }
 
 /// A request to change a rotation.
-enum Wish<'a> {
-    Begin,
+#[derive(Debug, Clone, Copy)]
+pub enum Request<'a> {
+    /// Start it: make the successor, and make every role that trusts the asset trust both.
+    Start,
+    /// Abort it in its present stage. Nothing is done if it was aborted already.
     Abort,
-    GoOn(&'a Seen),
+    /// Begin the next stage, if the state of the nodes allows it.
+    Continue(&'a Seen),
 }
 
-async fn change<O: Objects, K: Keys, C: Crypto>(
+/// Changes the rotation of `name` as requested.
+///
+/// # Errors
+/// If it cannot be rotated, is provided by the user, or is in a stage that does not allow the request; otherwise as [`super::ensure`].
+pub async fn change<O: Objects, K: Keys, C: Crypto>(
     objects: &O,
     keys: &K,
     crypto: &C,
     cluster: &Cluster,
     name: &str,
     now: Timestamp,
-    wish: &Wish<'_>,
+    request: Request<'_>,
 ) -> FlowResult<Rotated> {
     rotation::known(name).map_err(refused)?;
     let key = keys::manifest(&cluster.name);
@@ -175,11 +137,11 @@ async fn change<O: Objects, K: Keys, C: Crypto>(
         }
         let mut manifest = stored.value.clone().ok_or_else(|| FlowError::Refused {
             problem: format!("the cluster {} has no credentials yet", cluster.name),
-            cure: "render its spec first".to_owned(),
+            help: "render its spec first".to_owned(),
         })?;
         refuse_other_format(&key, &manifest)?;
         let mut vault = Vault::new(objects, keys, crypto, cluster);
-        let Turn { did, waits, mut made } = turn(&mut vault, &mut manifest, name, now, wish)?;
+        let Turn { did, waits, mut made } = turn(&mut vault, &mut manifest, name, now, request)?;
         let mut roles = BTreeSet::new();
         let mut astray = bundles::Astray::new();
         match did {
@@ -226,11 +188,11 @@ fn turn<O: Objects, K: Keys, C: Crypto>(
     manifest: &mut Manifest,
     name: &str,
     now: Timestamp,
-    wish: &Wish<'_>,
+    request: Request<'_>,
 ) -> FlowResult<Turn> {
     let done = |did| Ok(Turn { did, waits: Vec::new(), made: Vec::new() });
-    let seen = match wish {
-        Wish::Begin => {
+    let seen = match request {
+        Request::Start => {
             let assets = policy::assets(vault.cluster);
             let asset = rotation::to_start(&assets, manifest, name, now).map_err(refused)?;
             let new = produce(vault, &asset, now)?;
@@ -238,17 +200,17 @@ fn turn<O: Objects, K: Keys, C: Crypto>(
             rotation::begin(manifest, name, now);
             return Ok(Turn { did: Did::Begun, waits: Vec::new(), made: vec![asset.name] });
         }
-        Wish::Abort => {
+        Request::Abort => {
             let went = rotation::abort(manifest, name, now).map_err(refused)?;
             return done(if went { Did::WentBack } else { Did::Waits });
         }
-        Wish::GoOn(seen) => seen,
+        Request::Continue(seen) => seen,
     };
     let Some(next) = rotation::next(vault.cluster, manifest, name, seen, now) else {
         return Err(refused(PolicyError::NotRotatable {
             name: name.to_owned(),
             why: "it is not being rotated".to_owned(),
-            cure: format!("begin it: `slipway rotate-ca {name}`"),
+            help: format!("begin it: `slipway rotate-ca {name}`"),
         }));
     };
     rotation::step(manifest, name, &next, now);

@@ -359,7 +359,7 @@ impl Located<'_> {
         FlowError::Corrupt {
             key: self.key.clone(),
             problem,
-            cure: format!(
+            help: format!(
                 "bring back the object's last good version (the bucket keeps them), or take \"{}\" out of {}: it is then made \
                  anew{also}, which changes the credentials of: {whom}",
                 self.asset, self.manifest_key
@@ -379,7 +379,7 @@ pub(super) fn locate<'m>(
         return Err(FlowError::Corrupt {
             key: manifest_key,
             problem: format!("does not list \"{asset}\", on which other entries depend"),
-            cure: "bring back an earlier version of the object (the bucket keeps them)".to_owned(),
+            help: "bring back an earlier version of the object (the bucket keeps them)".to_owned(),
         });
     };
     let key = match half {

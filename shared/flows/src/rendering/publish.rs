@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
-use slipway_core::members::Standing;
+use slipway_core::members::DeployedMembers;
 use slipway_core::role::Role;
 use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
 use slipway_core::{deadline, keys};
@@ -50,8 +50,8 @@ pub(super) async fn publish_plan(
         let deployed =
             if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };
         // The members were pinned as founders, and another rollout is founding the cluster by now: start again.
-        let started = running.baseline.etcd(running.on_its_way) == Standing::Nothing
-            && deployed.etcd(rollout.active().is_some()) != Standing::Nothing;
+        let started = running.baseline.etcd(running.in_progress) == DeployedMembers::Nothing
+            && deployed.etcd(rollout.active().is_some()) != DeployedMembers::Nothing;
         if started {
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }

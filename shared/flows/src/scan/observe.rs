@@ -11,7 +11,7 @@ use slipway_core::keys;
 use slipway_core::node::NodeStatus;
 use slipway_core::role::Role;
 use slipway_core::status::Desired;
-use slipway_credentials::renewal::{Finding, Reported, State, Stored, Wished, reported};
+use slipway_credentials::renewal::{Finding, Planned, Reported, State, Stored, reported};
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_plan::Plan;
 use slipway_ports::{Crypto, Listing, Objects};
@@ -38,7 +38,7 @@ pub(super) struct Seen {
     pub(super) manifest: Manifest,
     pub(super) stored: BTreeMap<String, Stored>,
     pub(super) nodes: Vec<Reported>,
-    pub(super) wished: Option<Wished>,
+    pub(super) planned: Option<Planned>,
     pub(super) state: State,
     pub(super) stored_state: store::Stored<State>,
     pub(super) findings: Vec<Finding>,
@@ -79,14 +79,14 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
             return Ok(Err("no spec, and nothing stands: left alone"));
         }
         let problem = "has no version that can be read, and the cluster stands".to_owned();
-        let cure = "upload a spec, so that its certificates are looked after".to_owned();
-        return Err(FlowError::Corrupt { key: keys::spec(name), problem, cure });
+        let help = "upload a spec, so that its certificates are looked after".to_owned();
+        return Err(FlowError::Corrupt { key: keys::spec(name), problem, help });
     };
     let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
     Ok(Ok(Seen {
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes: nodes(ports.assets, &cluster, now, &mut findings).await?,
-        wished: wished(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
+        planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
         overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
         cluster,
         manifest,
@@ -291,12 +291,12 @@ async fn overdue(
 }
 
 /// The result of the newest plan.
-async fn wished(
+async fn planned(
     assets: &impl Objects,
     name: &str,
     desired: Option<&Desired>,
     rollout: Option<&Rollout>,
-) -> FlowResult<Option<Wished>> {
+) -> FlowResult<Option<Planned>> {
     let Some(desired) = desired else { return Ok(None) };
     let release = store::load::<Release>(assets, &keys::release(name, &desired.target)).await?.value;
     let Some(release) = release else { return Ok(None) };
@@ -307,5 +307,5 @@ async fn wished(
                 .is_some_and(|last| last.result == RolloutResult::Succeeded && last.target == desired.target)
     });
     let digests = release.roles.into_iter().map(|(role, node)| (role, node.credentials_digest)).collect();
-    Ok(Some(Wished { digests, reached }))
+    Ok(Some(Planned { digests, reached }))
 }

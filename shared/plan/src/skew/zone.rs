@@ -8,7 +8,7 @@ use slipway_spec::Objection;
 
 /// The zone in which the members of `rendering` write their records. `None`: it has no members, or a release of an older Slipway did not
 /// record it. Those wrote the zone only into the policy statement, which members with the user's instance profile do not have.
-pub(super) fn of(rendering: &Rendering) -> Option<NameZone> {
+pub(super) fn members_zone(rendering: &Rendering) -> Option<NameZone> {
     let members = rendering.roles.values().filter_map(|node| node.member.as_ref());
     members.filter_map(|member| member.zone.clone()).next().or_else(|| permitted(rendering))
 }
@@ -18,7 +18,7 @@ fn permitted(rendering: &Rendering) -> Option<NameZone> {
     let stack = rendering.stacks.iter().find(|stack| stack.kind == StackKind::Etcd)?;
     let template: Value = serde_json::from_str(&stack.body).ok()?;
     let zone = resource(&template)?;
-    Some(NameZone::of(zone.as_str().and_then(|arn| arn.rsplit_once('/')).map(|(_, id)| id)))
+    Some(NameZone::from_id(zone.as_str().and_then(|arn| arn.rsplit_once('/')).map(|(_, id)| id)))
 }
 
 /// The resource of the first statement of that name.
@@ -35,7 +35,7 @@ fn resource(template: &Value) -> Option<&Value> {
 
 /// Objects to another zone than the one that the running members use.
 pub(super) fn objection(running: &Rendering, asked: &NameZone) -> Option<Objection> {
-    let stands = of(running)?;
+    let stands = members_zone(running)?;
     let words = |zone: &NameZone| match zone {
         NameZone::Made => "the zone that Slipway made".to_owned(),
         NameZone::Given(id) => format!("the hosted zone {id}"),

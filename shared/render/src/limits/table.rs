@@ -11,7 +11,7 @@ pub(super) struct Row {
     pub(super) what: &'static str,
     pub(super) measure: Measure,
     pub(super) limit: usize,
-    pub(super) cure: &'static str,
+    pub(super) help: &'static str,
 }
 
 /// How the size of a property is measured.
@@ -26,7 +26,7 @@ pub(super) enum Measure {
 }
 
 impl Measure {
-    pub(super) fn of(self, value: &Value) -> usize {
+    pub(super) fn size(self, value: &Value) -> usize {
         match self {
             Self::Items => value.as_array().map_or(0, Vec::len),
             // The length of an intrinsic function's result is not known.
@@ -43,9 +43,9 @@ const fn row(
     what: &'static str,
     measure: Measure,
     limit: usize,
-    cure: &'static str,
+    help: &'static str,
 ) -> Row {
-    Row { kind, pointer, what, measure, limit, cure }
+    Row { kind, pointer, what, measure, limit, help }
 }
 
 const GROUP: &str = "AWS::AutoScaling::AutoScalingGroup";

@@ -8,7 +8,7 @@ use slipway_core::keys;
 use slipway_core::node::{Base, NodeStatus};
 use slipway_core::release::Rendering;
 use slipway_core::role::Role;
-use slipway_credentials::rotation::{Heard, Seen};
+use slipway_credentials::rotation::{NodeReport, Seen};
 use slipway_ports::{Listing, Objects};
 use slipway_rollout::Rollout;
 use slipway_rollout::fleet::Lifecycle;
@@ -24,7 +24,7 @@ pub type Machines = BTreeMap<Role, BTreeSet<String>>;
 const MOST: usize = 100_000;
 
 /// The deployed releases, each with its stack.
-type Standing = Vec<(Option<String>, Arc<Rendering>)>;
+type DeployedReleases = Vec<(Option<String>, Arc<Rendering>)>;
 
 /// The last report of every node of `cluster`, the machines that Auto Scaling has, and the credentials that they boot with. A report that
 /// cannot be read is ignored.
@@ -32,7 +32,7 @@ type Standing = Vec<(Option<String>, Arc<Rendering>)>;
 /// # Errors
 /// If a port fails, or a deployed release is lost, because then it is unknown what machines boot with.
 pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster: &str) -> FlowResult<Seen> {
-    let standing = standing_releases(assets, cluster).await?;
+    let standing = deployed_releases(assets, cluster).await?;
     let boots_with = boots_with(&standing);
     // A machine that is being drained still has pods that communicate, so it counts until it is gone. So does one in standby.
     let machines = machines(groups, cluster, &standing, |lifecycle| match lifecycle {
@@ -50,12 +50,12 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
         (!gone && boots_with.contains_key(&role)).then_some(async move {
             let object = assets.get(&one.key).await?;
             let status = object.and_then(|object| serde_json::from_slice::<NodeStatus>(&object.bytes).ok());
-            FlowResult::Ok(status.map(|status| (role, node, Heard::from(&status))))
+            FlowResult::Ok(status.map(|status| (role, node, NodeReport::from(&status))))
         })
     });
     let reads: Vec<_> = reads.collect();
     let heard: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
-    let mut nodes: BTreeMap<Role, BTreeMap<String, Heard>> = BTreeMap::new();
+    let mut nodes: BTreeMap<Role, BTreeMap<String, NodeReport>> = BTreeMap::new();
     for (role, node, heard) in heard.into_iter().flatten() {
         nodes.entry(role).or_default().insert(node, heard);
     }
@@ -66,7 +66,7 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
 pub(crate) async fn machines(
     groups: &impl Groups,
     cluster: &str,
-    standing: &Standing,
+    standing: &DeployedReleases,
     counts: fn(Lifecycle) -> bool,
 ) -> FlowResult<Machines> {
     let mut names: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
@@ -94,7 +94,7 @@ pub(crate) async fn machines(
 }
 
 /// The digests in the launch templates of each deployed role, and those that a rollout in progress brings to them.
-fn boots_with(standing: &Standing) -> BTreeMap<Role, BTreeSet<String>> {
+fn boots_with(standing: &DeployedReleases) -> BTreeMap<Role, BTreeSet<String>> {
     let mut boots: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
     for (stack, release) in standing {
         for (role, node) in &release.roles {
@@ -107,7 +107,7 @@ fn boots_with(standing: &Standing) -> BTreeMap<Role, BTreeSet<String>> {
 }
 
 /// The release of each deployed stack, and, without a stack, the target of a rollout in progress.
-pub(crate) async fn standing_releases<A: Objects>(assets: &A, cluster: &str) -> FlowResult<Standing> {
+pub(crate) async fn deployed_releases<A: Objects>(assets: &A, cluster: &str) -> FlowResult<DeployedReleases> {
     let rollout = store::load::<Rollout>(assets, &keys::rollout(cluster)).await?.value;
     let Some(rollout) = rollout else { return Ok(Vec::new()) };
     let mut stacks: BTreeSet<(Option<String>, String)> =
@@ -120,7 +120,7 @@ pub(crate) async fn standing_releases<A: Objects>(assets: &A, cluster: &str) -> 
         let release = release.ok_or_else(|| FlowError::Corrupt {
             key,
             problem: "is lost, and what is deployed refers to it".to_owned(),
-            cure: "bring back a version of the object (the bucket keeps them), or upload the spec again"
+            help: "bring back a version of the object (the bucket keeps them), or upload the spec again"
                 .to_owned(),
         })?;
         FlowResult::Ok((id, Arc::new(release)))

@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 
 /// What a renewal has to know of the cluster.
-pub(in crate::commands) struct Standing {
+pub(in crate::commands) struct DeployedCluster {
     pub(in crate::commands) cluster: Cluster,
     release: Rendering,
     pub(in crate::commands) manifest: Manifest,
@@ -44,8 +44,8 @@ pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result
 
 async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
     let specs = cloud.specs().await?;
-    let standing = standing(cloud, &specs).await?;
-    let Standing { cluster, release, manifest, spec } = &standing;
+    let standing = deployed_cluster(cloud, &specs).await?;
+    let DeployedCluster { cluster, release, manifest, spec } = &standing;
     let now = Timestamp::now();
     let holders = reached(cluster, manifest, &args.name, now)?;
     let foreseen = foreseen(release, &holders, cluster, &args.name);
@@ -91,7 +91,10 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
 
 /// The cluster as last planned. It fails if something was uploaded since, because neither a renewal nor a stage of a rotation may change
 /// anything else.
-pub(in crate::commands) async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Result<Standing, Failure> {
+pub(in crate::commands) async fn deployed_cluster(
+    cloud: &Cloud,
+    specs: &S3Bucket,
+) -> Result<DeployedCluster, Failure> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
         let problem = format!("nothing was planned yet for the cluster {name}");
@@ -134,7 +137,7 @@ pub(in crate::commands) async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Re
             format!("the credentials are sealed under {}, which is no key of KMS", manifest.sealed_under);
         return Err(Failure::refused(problem, "upload the spec, which seals them under a key of KMS first"));
     }
-    Ok(Standing { cluster, release, manifest, spec })
+    Ok(DeployedCluster { cluster, release, manifest, spec })
 }
 
 fn says_more(specs: &S3Bucket, key: &str) -> Failure {
@@ -147,15 +150,15 @@ fn says_more(specs: &S3Bucket, key: &str) -> Failure {
     )
 }
 
-fn lost(key: String, cure: &str) -> Failure {
+fn lost(key: String, help: &str) -> Failure {
     let problem = "is lost, and what stands refers to it".to_owned();
-    FlowError::Corrupt { key, problem, cure: cure.to_owned() }.into()
+    FlowError::Corrupt { key, problem, help: help.to_owned() }.into()
 }
 
 /// The roles whose bundles contain the certificate; fails as the renewal would.
 fn reached(cluster: &Cluster, manifest: &Manifest, name: &str, now: Timestamp) -> FlowResult<BTreeSet<Role>> {
     let refused =
-        |error: manifest::PolicyError| FlowError::Refused { problem: error.to_string(), cure: error.cure() };
+        |error: manifest::PolicyError| FlowError::Refused { problem: error.to_string(), help: error.help() };
     manifest::to_renew(&policy::assets(cluster), manifest, name, now).map_err(refused)?;
     let holders = policy::recipients(cluster).remove(name).unwrap_or_default();
     Ok(holders.into_iter().filter(|role| manifest.bundles.contains_key(role)).collect())
@@ -197,11 +200,11 @@ pub(in crate::commands) async fn upload(
 /// An error after the renewal says that only the upload is missing, so that nobody renews again.
 fn only_uploading(name: &str, error: Failure) -> Failure {
     match error.in_cloud() {
-        Failure::Cloud { why, cure } => {
-            let cure = cure.unwrap_or_default();
-            let cure =
-                format!("{name} was issued anew, and the same spec is still to be uploaded again; {cure}");
-            Failure::Cloud { why, cure: Some(cure) }
+        Failure::Cloud { why, help } => {
+            let help = help.unwrap_or_default();
+            let help =
+                format!("{name} was issued anew, and the same spec is still to be uploaded again; {help}");
+            Failure::Cloud { why, help: Some(help) }
         }
         other @ (Failure::File { .. } | Failure::Refused { .. } | Failure::Flow(_)) => other,
     }
@@ -216,7 +219,7 @@ fn words_of_key(args: &Args) -> &'static str {
     if args.new_key { "a new key" } else { "the key that it had" }
 }
 
-fn would(args: &Args, standing: &Standing, holders: &BTreeSet<Role>, foreseen: &Plan) -> String {
+fn would(args: &Args, standing: &DeployedCluster, holders: &BTreeSet<Role>, foreseen: &Plan) -> String {
     let (serial, end) = facts(&standing.manifest, &args.name);
     let holders: Vec<String> = holders.iter().map(ToString::to_string).collect();
     let mut text = format!(

@@ -13,7 +13,7 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// The state of a certificate that is in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct CertificateState {
     /// The asset.
     pub name: String,
     /// Its issuer. `None`: an authority, which is self-signed.
@@ -49,7 +49,7 @@ pub struct Elsewhere {
     pub place: String,
 }
 
-impl Standing {
+impl CertificateState {
     /// The certificate in use that expires first: when, its fingerprint, and where, if it is not the inventory's.
     #[must_use]
     pub fn first_end(&self) -> (Timestamp, &str, Option<&str>) {
@@ -66,11 +66,11 @@ impl Standing {
 }
 
 /// All certificates in use, in the order of the policy's table, and the findings about them.
-pub(super) fn standings(observed: &Observed<'_>, now: Timestamp) -> (Vec<Standing>, Vec<Finding>) {
+pub(super) fn standings(observed: &Observed<'_>, now: Timestamp) -> (Vec<CertificateState>, Vec<Finding>) {
     let cluster = observed.cluster;
     let recipients = policy::recipients(cluster);
     let mut findings = Vec::new();
-    let mut all: Vec<Standing> = Vec::new();
+    let mut all: Vec<CertificateState> = Vec::new();
     for asset in &policy::assets(cluster) {
         let Some(profile) = manifest::profile(asset) else { continue };
         let facts = facts(observed, asset, now, &mut findings);
@@ -80,7 +80,7 @@ pub(super) fn standings(observed: &Observed<'_>, now: Timestamp) -> (Vec<Standin
         let issuer_ends = issuer.map(|issuer| issuer.ends);
         let empty = BTreeSet::new();
         let holders = recipients.get(&asset.name).unwrap_or(&empty);
-        all.push(Standing {
+        all.push(CertificateState {
             name: asset.name.clone(),
             issuer: profile.issuer.clone(),
             origin: asset.origin,
@@ -230,12 +230,12 @@ fn elsewhere(
 fn arrived(observed: &Observed<'_>, holders: &BTreeSet<Role>, reporting: &[&&Reported]) -> bool {
     let nodes: Vec<&Role> = holders.iter().filter(|role| **role != Role::Admin).collect();
     let told = nodes.iter().all(|role| reporting.iter().any(|node| node.role == **role));
-    let rolled_out = observed.wished.is_some_and(|wished| {
+    let rolled_out = observed.planned.is_some_and(|planned| {
         let is_at = |role: &Role| {
             let bundle = observed.manifest.bundles.get(role).map(|bundle| &bundle.digest);
-            bundle.is_some() && wished.digests.get(role) == bundle
+            bundle.is_some() && planned.digests.get(role) == bundle
         };
-        wished.reached && nodes.iter().all(|role| is_at(role))
+        planned.reached && nodes.iter().all(|role| is_at(role))
     });
     told || rolled_out
 }
